@@ -1,0 +1,1 @@
+"""A partition on disk, in Kafka's own files: segments, indexes, producer state, recovery, retention."""
