@@ -1,0 +1,89 @@
+# Everything starts from a fresh clone: the first target that needs it makes .venv and installs into it.
+# `make help` lists the targets; PYTHON=... chooses the interpreter, VENV=... the place.
+
+VENV := .venv
+BIN := $(VENV)/bin
+PY := $(BIN)/python
+PYTEST := $(PY) -m pytest
+RECORDS := src/barnabas/records
+KERNEL_SOURCES := $(wildcard $(RECORDS)/*.pyx $(RECORDS)/*.pxd $(RECORDS)/*.h)
+READY := $(VENV)/.kernel
+
+MAKEFLAGS += --no-print-directory
+.DEFAULT_GOAL := help
+.PHONY: help test lint types layers unit pure demo bench fuzz wheel format clean
+# a step that fails leaves no half-made stamp behind
+.DELETE_ON_ERROR:
+
+# $(call step,name,command): run the command under a heading, and name the step if it fails
+define step
+	@printf '\n\033[1m== %s\033[0m\n' '$(1)'
+	@$(2) || { printf '\n\033[1m== FAILED: %s\033[0m\n' '$(1)' >&2; exit 1; }
+endef
+
+help:  ## this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
+
+test: lint types layers unit pure  ## everything below, as continuous integration does
+	@printf '\n\033[1m== all passed\033[0m\n'
+
+lint: $(READY)  ## style (ruff check, ruff format --check)
+	$(call step,lint,$(BIN)/ruff check && $(BIN)/ruff format --check)
+
+types: $(READY)  ## types (mypy --strict over src)
+	$(call step,types,$(BIN)/mypy)
+
+layers: $(READY)  ## the layer contract (import-linter)
+	$(call step,layers,$(BIN)/lint-imports)
+
+unit: $(READY)  ## the tests; ARGS="-k name" for some of them
+	$(call step,tests,$(PYTEST) $(ARGS))
+
+pure: $(READY)  ## the quick tests of records and log once more, on the pure-Python kernel
+	$(call step,tests on the pure kernel,BARNABAS_KERNEL=pure $(PYTEST) -m "not slow and not java" tests/records tests/log)
+
+demo: $(READY)  ## a commit log at work: write, look up, kill -9, recover
+	@$(PY) examples/commit_log.py
+
+bench: $(READY)  ## measure; ARGS="--small", "--json" or "--write" (to docs/benchmarks.md)
+	@$(PY) -m bench $(ARGS)
+
+fuzz: $(READY)  ## 200,000 mutated batches against the validator
+	@$(PY) -m tests.records.fuzz --count 200000
+
+wheel: $(READY)  ## dist/*.whl and dist/*.tar.gz
+	@$(PY) -m build --outdir dist
+
+format: $(READY)  ## rewrite the code in the project's style
+	@$(BIN)/ruff check --fix && $(BIN)/ruff format
+
+clean:  ## remove .venv and everything that was built
+	rm -rf $(VENV) build dist src/*.egg-info .hypothesis .pytest_cache .mypy_cache .ruff_cache .import_linter_cache
+	rm -f $(RECORDS)/_kernel.c $(RECORDS)/_kernel*.so
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# An interpreter that is on the PATH may still be too old, or a shim with nothing behind it: ask each one.
+$(PY):
+	@for python in $(or $(PYTHON),python3 python3.13 python3.12 python3.11 python); do \
+	    "$$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || continue; \
+	    "$$python" -c 'import ensurepip, venv' 2>/dev/null || { lame=$$python; continue; }; \
+	    printf '== making %s with %s\n' $(VENV) "$$("$$python" -V)"; \
+	    exec "$$python" -m venv --clear $(VENV); \
+	done; \
+	if [ -n "$$lame" ]; then \
+	    echo "make: $$lame has no venv module; install it (Debian, Ubuntu: apt install python3-venv)" >&2; \
+	else \
+	    echo "make: Barnabas needs Python 3.11 or newer, and none was found; name one with: make PYTHON=/path/to/python3 ..." >&2; \
+	fi; exit 1
+
+$(VENV)/.installed: pyproject.toml setup.py | $(PY)
+	@printf '== installing Barnabas and its tools into %s\n' $(VENV)
+	@$(PY) -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@touch $@
+
+# The extension is optional to setuptools, so a kernel that fails to build only prints its error: the old
+# one goes first, lest the tests pass on it.
+$(READY): $(VENV)/.installed $(KERNEL_SOURCES)
+	@rm -f $(RECORDS)/_kernel*.so
+	@$(PY) setup.py --quiet build_ext --inplace
+	@touch $@

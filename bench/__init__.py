@@ -1,0 +1,1 @@
+"""Measurements. `python -m bench` runs them all; each module gives rows by `run(small)`."""
