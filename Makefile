@@ -14,6 +14,8 @@ MAKEFLAGS += --no-print-directory
 .PHONY: help test lint types layers unit pure demo bench fuzz wheel format clean
 # a step that fails leaves no half-made stamp behind
 .DELETE_ON_ERROR:
+# one step after another, so that the last lines on the screen are those of the step that failed
+.NOTPARALLEL:
 
 # $(call step,name,command): run the command under a heading, and name the step if it fails
 define step
