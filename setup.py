@@ -4,11 +4,14 @@ The extension is optional. Without a compiler the wheel carries the pure-Python 
 the same interface and says so when it is loaded (see barnabas/records/kernel.py).
 """
 
+from glob import glob
+
 from setuptools import Extension, setup
 
 kernel = Extension(
     "barnabas.records._kernel",
     sources=["src/barnabas/records/_kernel.pyx"],
+    depends=sorted(glob("src/barnabas/records/*.h")),
     extra_compile_args=["-O3"],
     optional=True,
 )

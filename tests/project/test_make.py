@@ -1,0 +1,101 @@
+"""The way in: what a newcomer types, and what continuous integration runs, are the same."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+MAKEFILE = (ROOT / "Makefile").read_text()
+needs_make = pytest.mark.skipif(shutil.which("make") is None, reason="needs make")
+
+
+def make(*arguments: str, path: str = os.environ["PATH"]) -> subprocess.CompletedProcess[str]:
+    """Run make as from a bare shell: no flags inherited from the make that may run these tests."""
+    command = [str(shutil.which("make")), *arguments]
+    return subprocess.run(command, cwd=ROOT, env={"PATH": path}, capture_output=True, text=True, timeout=60)
+
+
+def test_continuous_integration_runs_the_command_that_the_readme_names() -> None:
+    script = ROOT / ".ci" / "run"
+    assert os.access(script, os.X_OK)
+    assert script.read_text().splitlines()[-1] == "exec make test"
+    assert re.search(r"^make test\b", (ROOT / "README.md").read_text(), re.MULTILINE)
+
+
+@needs_make
+def test_help_lists_every_target() -> None:
+    listed = re.findall(r"^  make (\w+)", make("help").stdout, re.MULTILINE)
+    phony = re.search(r"^\.PHONY: (.*)$", MAKEFILE, re.MULTILINE)
+    assert phony is not None
+    assert sorted(listed) == sorted(phony[1].split())
+
+
+@needs_make
+def test_every_make_command_in_the_documents_exists() -> None:
+    targets = set(re.findall(r"^(\w+):.*##", MAKEFILE, re.MULTILINE))
+    for document in (ROOT / "README.md", ROOT / "CONTRIBUTING.md"):
+        named = set(re.findall(r"(?:^|`)make (\w+)", document.read_text(), re.MULTILINE))
+        assert named, document
+        assert named <= targets, document
+
+
+@needs_make
+def test_all_the_checks_are_part_of_make_test() -> None:
+    plan = make("--dry-run", "test").stdout
+    for check in (
+        "ruff check",
+        "ruff format --check",
+        "mypy",
+        "lint-imports",
+        "-m pytest",
+        "BARNABAS_KERNEL=pure",
+    ):
+        assert check in plan
+
+
+@needs_make
+@pytest.mark.parametrize(
+    ("script", "said"),
+    [
+        ("exit 1", "needs Python 3.11 or newer"),
+        ('case "$2" in *ensurepip*) exit 1 ;; esac', "python3 has no venv module"),
+    ],
+    ids=["too old", "no venv"],
+)
+def test_a_python_that_will_not_do_is_named(tmp_path: Path, script: str, said: str) -> None:
+    pretender = tmp_path / "python3"
+    pretender.write_text(f"#!/bin/sh\n{script}\n")
+    pretender.chmod(0o755)
+    result = make("types", f"VENV={tmp_path / 'venv'}", path=str(tmp_path))
+    assert result.returncode != 0
+    assert said in result.stderr
+    assert not (tmp_path / "venv").exists()
+
+
+@needs_make
+def test_a_failing_step_is_named_and_stops_the_rest(tmp_path: Path) -> None:
+    tools = tmp_path / "bin"
+    tools.mkdir()
+    for tool, script in {
+        "python": "exit 0",
+        "ruff": "exit 0",
+        "mypy": "exit 1",
+        "lint-imports": "exit 0",
+    }.items():
+        (tools / tool).write_text(f"#!/bin/sh\n{script}\n")
+        (tools / tool).chmod(0o755)
+    # stamps of tomorrow: the environment counts as installed
+    for stamp in (".installed", ".kernel"):
+        (tmp_path / stamp).touch()
+        os.utime(tmp_path / stamp, (2**32, 2**32))
+    result = make("test", f"VENV={tmp_path}")
+    assert result.returncode != 0
+    assert "== lint" in result.stdout
+    assert "== FAILED: types" in result.stderr
+    assert "== layers" not in result.stdout
