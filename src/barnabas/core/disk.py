@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import ClassVar, NamedTuple, Protocol
 
-from barnabas.core.errors import StorageError
+from barnabas.core.errors import InvariantViolation, StorageError
 
 Buffer = bytes | bytearray | memoryview
 
@@ -91,6 +91,9 @@ class Disk(Protocol):
     async def size_of(self, path: str) -> int | None:
         """The length of a file, None where there is none."""
 
+    async def modified_ms(self, path: str) -> int:
+        """When a file was last written, in wall-clock milliseconds."""
+
     async def listdir(self, path: str) -> list[str]:
         """Names in a directory, sorted; empty where there is no such directory."""
 
@@ -110,7 +113,14 @@ class Disk(Protocol):
         """Return when names made, moved or removed in that directory before this call are durable."""
 
     async def lock(self, path: str) -> Callable[[], None]:
-        """Take an exclusive lock held against other processes (Java's too) and this one; returns the release."""
+        """Take a lock, held against other processes (Java's too) and within this one; gives the release."""
+
+    def close(self) -> None:
+        """Give up every handle and lock; harmless when repeated."""
+
+
+class HandleClosed(InvariantViolation):
+    """A file or disk was used after it was closed."""
 
 
 class DiskFull(StorageError):
@@ -140,7 +150,10 @@ def storage_error(error: OSError, doing: str, where: str) -> StorageError:
     said = os.strerror(error.errno) if error.errno else str(error)
     kind: type[StorageError]
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        kind, advice = DiskFull, "free some space or shorten the retention; the node goes on when there is room"
+        kind, advice = (
+            DiskFull,
+            "free some space or shorten the retention; the node goes on when there is room",
+        )
     elif error.errno in (errno.EMFILE, errno.ENFILE):
         kind, advice = TooManyOpenFiles, "raise the limit on open files (ulimit -n) and restart the node"
     elif error.errno == errno.ENOENT:

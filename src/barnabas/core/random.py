@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+import secrets
 from typing import Protocol
 from uuid import UUID
 
@@ -20,3 +22,50 @@ class Random(Protocol):
 
     def uuid(self) -> UUID:
         """A random (version 4) UUID."""
+
+
+class SystemRandom:
+    """The operating system's randomness: good enough for ids and secrets."""
+
+    def below(self, bound: int) -> int:
+        return secrets.randbelow(bound)
+
+    def uniform(self) -> float:
+        return secrets.randbits(53) / (1 << 53)
+
+    def bytes(self, count: int) -> bytes:
+        return secrets.token_bytes(count)
+
+    def uuid(self) -> UUID:
+        return UUID(bytes=secrets.token_bytes(16), version=4)
+
+
+class SeededRandom:
+    """The same numbers from the same seed, whatever the Python version, platform or PYTHONHASHSEED.
+
+    Everything is drawn from `getrandbits` of the Mersenne Twister, which has not changed since Python 2.3;
+    the library's own derived methods (`randrange`, `shuffle`) have, so none of them is used. Not for secrets.
+    """
+
+    def __init__(self, seed: int) -> None:
+        if seed < 0:
+            raise ValueError(f"a seed is not negative: {seed}")
+        self.seed = seed
+        self._bits = random.Random(seed).getrandbits
+
+    def below(self, bound: int) -> int:
+        if bound <= 0:
+            raise ValueError(f"no whole number is at least 0 and below {bound}")
+        width = bound.bit_length()
+        while (number := self._bits(width)) >= bound:
+            pass
+        return number
+
+    def uniform(self) -> float:
+        return self._bits(53) / (1 << 53)
+
+    def bytes(self, count: int) -> bytes:
+        return self._bits(8 * count).to_bytes(count, "little") if count else b""
+
+    def uuid(self) -> UUID:
+        return UUID(bytes=self.bytes(16), version=4)

@@ -1,0 +1,331 @@
+"""A disk in memory: the same contract as the real one, deterministic, and able to crash and to fail.
+
+`memory_tree` holds the files and says what a power loss leaves of them, `faults` holds the errors that were
+asked for; this file is the seam in front of both. Nothing here ever suspends, so a workload on this disk
+runs the same way every time.
+
+- `crash_process`: everything written stays. `crash_power`: what was not synced is lost at random. After
+  either, old handles and locks are dead (`DeadHandle`), and what is there counts as durable for the latter.
+- `fork` is an independent copy, pending operations included: one run of a workload can be crashed at every
+  operation, in many ways, without running it again.
+"""
+
+from __future__ import annotations
+
+import copy
+import errno
+import os
+from collections.abc import Callable
+
+from barnabas.core.disk import Buffer, DirectoryLocked, HandleClosed, storage_error
+from barnabas.core.errors import StorageError
+from barnabas.core.faults import OPERATIONS, Faults, TornWrite
+from barnabas.core.memory_tree import DirectoryNode, FileNode, Node, Place, Tree, Truncate, Write, split
+from barnabas.core.random import Random, SeededRandom
+
+
+class DeadHandle(HandleClosed):
+    """A handle from before a crash was used after it."""
+
+
+class MemoryFile:
+    """A handle on a file of a MemoryDisk."""
+
+    __slots__ = ("_closed", "_disk", "_life", "_node")
+
+    def __init__(self, disk: MemoryDisk, node: FileNode) -> None:
+        self._disk = disk
+        self._life = disk.life
+        self._node = node
+        self._closed = False
+
+    @property
+    def path(self) -> str:
+        return self._node.path
+
+    @property
+    def size(self) -> int:
+        return self._node.content.size
+
+    @property
+    def pins(self) -> int:
+        return self._node.pins
+
+    async def append(self, data: Buffer) -> None:
+        self._check("append")
+        node, size = self._node, self._node.content.size
+        try:
+            self._write("append", size, data)
+        except StorageError:
+            if node.content.size > size:
+                node.do(Truncate(size))
+            raise
+
+    async def write_at(self, position: int, data: Buffer) -> None:
+        self._check("write_at")
+        self._write("write_at", position, data)
+
+    async def read(self, position: int, size: int) -> bytes:
+        self._check("read")
+        return self._node.content.read(position, size)
+
+    async def truncate(self, size: int) -> None:
+        self._check("truncate")
+        self._disk.begin("truncate", self.path)
+        self._node.do(Truncate(size))
+
+    async def sync(self) -> None:
+        self._check("sync")
+        self._disk.begin("sync", self.path)
+        self._node.sync()
+
+    async def rename(self, path: str) -> None:
+        self._check("rename")
+        await self._disk.rename(self.path, path)
+
+    def pin(self) -> None:
+        self._check("pin")
+        self._node.pins += 1
+
+    def unpin(self) -> None:
+        if self._life == self._disk.life:
+            self._node.pins -= 1
+
+    def close(self) -> None:
+        self._closed = True
+
+    def _write(self, operation: str, position: int, data: Buffer) -> None:
+        """Write what there is room for; raises if that was not all."""
+        disk, node = self._disk, self._node
+        try:
+            disk.begin(operation, self.path)
+        except TornWrite as torn:
+            node.do(Write(position, bytes(data[: torn.count])))
+            raise disk.faults.crash(torn.then) from None
+        room = disk.room(node, position)
+        node.do(Write(position, bytes(data[:room])))
+        if room < len(data):
+            raise disk.error(errno.ENOSPC, operation, self.path)
+
+    def _check(self, operation: str) -> None:
+        disk, node = self._disk, self._node
+        if self._life != disk.life:
+            raise DeadHandle(f"{disk.describe(node.path)} was opened before a crash and used after it")
+        if (self._closed and not (operation == "read" and node.pins)) or disk.closed:
+            raise HandleClosed(f"cannot {operation} {disk.describe(node.path)}: the handle is closed")
+        if operation == "read":
+            disk.begin("read", node.path)
+        if node.parent is None and not node.pins:
+            raise disk.error(errno.ENOENT, operation, node.name)
+
+
+class MemoryDisk:
+    """One log directory in memory."""
+
+    def __init__(self, random: Random | None = None, *, capacity_bytes: int | None = None) -> None:
+        self.capacity_bytes = capacity_bytes
+        self.faults = Faults()
+        self.life = 0
+        self.closed = False
+        self._random = random
+        self._tree = Tree()
+        self._locks: set[str] = set()
+
+    # The seam
+
+    def describe(self, path: str) -> str:
+        return f"memory:/{path}"
+
+    async def open(self, path: str, *, create: bool = False) -> MemoryFile:
+        self.begin("open", path)
+        node = self._tree.find(path)
+        if node is None and create:
+            place = self._place(path, "create")
+            self.begin("create", path)
+            node = FileNode()
+            self._tree.change(node, None, place)
+        if node is None:
+            raise self.error(errno.ENOENT, "open", path)
+        if isinstance(node, DirectoryNode):
+            raise self.error(errno.EISDIR, "open", path)
+        return MemoryFile(self, node)
+
+    async def size_of(self, path: str) -> int | None:
+        self.begin("open", path)
+        node = self._tree.find(path)
+        return node.content.size if isinstance(node, FileNode) else None
+
+    async def listdir(self, path: str) -> list[str]:
+        self.begin("list", path)
+        node = self._tree.find(path)
+        if isinstance(node, FileNode):
+            raise self.error(errno.ENOTDIR, "list", path)
+        return sorted(node.entries) if node else []
+
+    async def mkdir(self, path: str) -> None:
+        self.check_alive(path)
+        here = self._tree.root
+        for name in split(path):
+            node = here.entries.get(name)
+            if node is None:
+                self.begin("mkdir", f"{here.path}/{name}".lstrip("/"))
+                node = DirectoryNode()
+                self._tree.change(node, None, Place(here, name))
+            if isinstance(node, FileNode):
+                raise self.error(errno.ENOTDIR, "mkdir", path)
+            here = node
+
+    async def rename(self, path: str, new_path: str) -> None:
+        self.begin("rename", path)
+        node = self._tree.find(path)
+        if node is None or node.parent is None:
+            raise self.error(errno.ENOENT, "rename", path)
+        source, target = Place(node.parent, node.name), self._place(new_path, "rename")
+        if self._refuses(node, target.directory.entries.get(target.name)):
+            raise self.error(errno.ENOTEMPTY, "rename", path)
+        if source != target:
+            self._tree.change(node, source, target)
+
+    async def remove(self, path: str) -> None:
+        self.begin("remove", path)
+        node = self._tree.find(path)
+        if isinstance(node, DirectoryNode):
+            raise self.error(errno.EISDIR, "remove", path)
+        self._unlink(node)
+
+    async def remove_tree(self, path: str) -> None:
+        self.check_alive(path)
+        node = self._tree.find(path)
+        if isinstance(node, FileNode):
+            raise self.error(errno.ENOTDIR, "remove", path)
+        if node is None:
+            return
+        for name, entry in sorted(node.entries.items()):
+            if isinstance(entry, DirectoryNode):
+                await self.remove_tree(f"{path}/{name}")
+            else:
+                await self.remove(f"{path}/{name}")
+        self.begin("remove", path)
+        self._unlink(node)
+
+    async def sync_dir(self, path: str) -> None:
+        self.begin("sync_dir", path)
+        node = self._tree.find(path)
+        if not isinstance(node, DirectoryNode):
+            raise self.error(errno.ENOTDIR if node else errno.ENOENT, "sync_dir", path)
+        self._tree.sync(node)
+
+    async def lock(self, path: str) -> Callable[[], None]:
+        self.begin("lock", path)
+        if path in self._locks:
+            raise directory_locked(self.describe(path))
+        locks = self._locks
+        locks.add(path)
+        return lambda: locks.discard(path)
+
+    def close(self) -> None:
+        self.closed = True
+        self._locks.clear()
+
+    # Crashes
+
+    def crash_process(self) -> None:
+        """The node dies and the machine goes on: every byte written is still there."""
+        self._start_again()
+
+    def crash_power(self, random: Random | None = None) -> None:
+        """The machine dies: what was not synced is lost, torn or kept, as `random` has it."""
+        random = random or self._random or SeededRandom(0)
+        self._tree.lose_power(random)
+        self._start_again()
+
+    def fork(self) -> MemoryDisk:
+        """A copy with the same files and pending operations, without handles, locks, rules or hook."""
+        disk = MemoryDisk(self._random, capacity_bytes=self.capacity_bytes)
+        disk._tree = copy.deepcopy(self._tree)
+        for file in disk._tree.files():
+            file.pins = 0
+        return disk
+
+    def _start_again(self) -> None:
+        self.life += 1
+        self.closed = False
+        self._locks = set()
+        self.faults.restart()
+        for file in self._tree.files():
+            file.pins = 0
+
+    # Faults
+
+    @property
+    def operations(self) -> int:
+        """How many mutating operations there have been."""
+        return self.faults.operations
+
+    @property
+    def before(self) -> Callable[[str, str], None] | None:
+        """Called with (operation, path) before every mutating operation; see `faults`."""
+        return self.faults.before
+
+    @before.setter
+    def before(self, hook: Callable[[str, str], None] | None) -> None:
+        self.faults.before = hook
+
+    def fail(
+        self, operation: str, errno: int, *, path_glob: str = "*", after: int = 0, times: int | None = None
+    ) -> None:
+        """Let matching operations fail, once `after` of them have gone well, `times` times or for good."""
+        self.faults.fail(operation, errno, path_glob, after, times)
+
+    def heal(self) -> None:
+        """Take back every `fail`."""
+        self.faults.clear()
+
+    def begin(self, operation: str, path: str) -> None:
+        """An operation is about to take place: count it, call the hook, fail if that is due."""
+        self.check_alive(path)
+        self.faults.check(operation, path, self.describe(path))
+
+    def check_alive(self, path: str) -> None:
+        if self.closed:
+            raise HandleClosed(f"{self.describe(path)} is on a disk that is closed")
+        self.faults.check_alive()
+
+    def error(self, number: int, operation: str, path: str) -> StorageError:
+        error = OSError(number, os.strerror(number))
+        return storage_error(error, OPERATIONS.get(operation, operation), self.describe(path))
+
+    def room(self, node: FileNode, position: int) -> int:
+        """How many bytes can be written from `position` of `node` before the disk is full."""
+        if self.capacity_bytes is None:
+            return 1 << 62
+        used = sum(len(file.content.written) for file in self._tree.files())
+        return max(0, self.capacity_bytes - used) + max(0, len(node.content.written) - position)
+
+    # Names
+
+    def _place(self, path: str, operation: str) -> Place:
+        *above, name = split(path)
+        directory = self._tree.find("/".join(above))
+        if not isinstance(directory, DirectoryNode):
+            raise self.error(errno.ENOTDIR if directory else errno.ENOENT, operation, path)
+        return Place(directory, name)
+
+    @staticmethod
+    def _refuses(node: Node, there: Node | None) -> bool:
+        """Whether `there` cannot be replaced by `node`: only its own kind can, and no full directory."""
+        if there is None or there is node:
+            return False
+        if isinstance(there, DirectoryNode):
+            return isinstance(node, FileNode) or bool(there.entries)
+        return isinstance(node, DirectoryNode)
+
+    def _unlink(self, node: Node | None) -> None:
+        if node is not None and node.parent is not None:
+            self._tree.change(node, Place(node.parent, node.name), None)
+
+
+def directory_locked(where: str) -> DirectoryLocked:
+    return DirectoryLocked(
+        f"cannot lock {where}: another node uses this log directory; stop it, or give this node its own"
+    )

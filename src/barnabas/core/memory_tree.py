@@ -1,0 +1,287 @@
+"""What a file system holds, and what of it a power loss leaves.
+
+Every file and directory is kept twice: as it is, and as it is on the medium (`durable`). What changed since
+the last sync is a list of pending operations; a sync plays them onto the durable copy, and a power loss
+plays a random choice of them.
+
+- A file's pending writes and truncations are each kept or lost on their own, and a write may be torn: only
+  its head or only its tail arrives. What lies between is what was there before, or zeros. Playing the
+  survivors in their order covers every reordering too: an older write that would land on a newer one looks
+  the same as the newer one lost.
+- Names change by creating, moving and removing, each kept or lost as a whole: a moved file is at its old
+  name or its new one, never at both or neither. A survivor that needs a lost one (a name that was never
+  freed) is lost with it. A move between directories is durable when both are synced.
+- A file is found again only if its name survived, however well its contents were synced.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from barnabas.core.random import Random
+
+
+class SparseBytes:
+    """Contents of a file; the zeros that a file was extended by take no memory."""
+
+    __slots__ = ("size", "written")
+
+    def __init__(self) -> None:
+        self.written = bytearray()
+        self.size = 0
+
+    def write(self, position: int, data: bytes | bytearray | memoryview) -> None:
+        if not data:
+            return
+        gap = position - len(self.written)
+        if gap > 0:
+            self.written += bytes(gap)
+        self.written[position : position + len(data)] = data
+        self.size = max(self.size, len(self.written))
+
+    def truncate(self, size: int) -> None:
+        del self.written[size:]
+        self.size = size
+
+    def read(self, position: int, size: int) -> bytes:
+        size = max(0, min(size, self.size - position))
+        data = bytes(self.written[position : position + size])
+        return data + bytes(size - len(data))
+
+
+class Write(NamedTuple):
+    """Bytes put into a file."""
+
+    position: int
+    data: bytes
+
+    def play(self, onto: SparseBytes) -> None:
+        onto.write(self.position, self.data)
+
+
+class Truncate(NamedTuple):
+    """A file cut, or extended with zeros."""
+
+    size: int
+
+    def play(self, onto: SparseBytes) -> None:
+        onto.truncate(self.size)
+
+
+class _Node:
+    """Where a file or directory hangs, as it is and on the medium; a parent of None means unlinked."""
+
+    __slots__ = ("durable_name", "durable_parent", "name", "parent")
+
+    def __init__(self) -> None:
+        self.parent: DirectoryNode | None = None
+        self.name = ""
+        self.durable_parent: DirectoryNode | None = None
+        self.durable_name = ""
+
+    @property
+    def path(self) -> str:
+        parts = []
+        node: _Node | None = self
+        while node is not None and node.parent is not None:
+            parts.append(node.name)
+            node = node.parent
+        return "/".join(reversed(parts))
+
+
+class FileNode(_Node):
+    """A file, apart from its names and handles."""
+
+    __slots__ = ("content", "durable", "pending", "pins")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.content = SparseBytes()
+        self.durable = SparseBytes()
+        self.pending: list[Write | Truncate] = []
+        self.pins = 0
+
+    def do(self, operation: Write | Truncate) -> None:
+        operation.play(self.content)
+        self.pending.append(operation)
+
+    def sync(self) -> None:
+        for operation in self.pending:
+            operation.play(self.durable)
+        self.pending.clear()
+
+    def lose_power(self, random: Random) -> None:
+        """Keep what is durable and a random choice of the rest; that is then durable too."""
+        quarters = random.below(5)
+        for operation in self.pending:
+            if random.below(4) < quarters:
+                operation.play(self.durable)
+            elif isinstance(operation, Write) and random.below(2):
+                _torn(operation, random).play(self.durable)
+        self.pending.clear()
+        self.content.written = bytearray(self.durable.written)
+        self.content.size = self.durable.size
+
+
+def _torn(write: Write, random: Random) -> Write:
+    """The head or the tail of a write, possibly empty, never the whole."""
+    if not write.data:
+        return write
+    cut = random.below(len(write.data))
+    if random.below(2):
+        return Write(write.position, write.data[:cut])
+    return Write(write.position + cut + 1, write.data[cut + 1 :])
+
+
+class DirectoryNode(_Node):
+    """Names, and what they stand for."""
+
+    __slots__ = ("durable", "entries")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.entries: dict[str, Node] = {}
+        self.durable: dict[str, Node] = {}
+
+
+Node = FileNode | DirectoryNode
+
+
+class Place(NamedTuple):
+    """A name in a directory."""
+
+    directory: DirectoryNode
+    name: str
+
+
+class NameChange:
+    """A node created (no source), removed (no target) or moved; pending until its directories are synced."""
+
+    __slots__ = ("node", "source", "target", "unsynced")
+
+    def __init__(self, node: Node, source: Place | None, target: Place | None) -> None:
+        self.node: Final = node
+        self.source: Final = source
+        self.target: Final = target
+        self.unsynced = [place.directory for place in (source, target) if place]
+
+    def touches(self) -> set[object]:
+        return {part for part in (self.node, self.source, self.target) if part is not None}
+
+
+class Tree:
+    """A root directory and the name changes that are not durable yet."""
+
+    def __init__(self) -> None:
+        self.root = DirectoryNode()
+        self._pending: list[NameChange] = []
+
+    def find(self, path: str) -> Node | None:
+        node: Node | None = self.root
+        for part in split(path):
+            node = node.entries.get(part) if isinstance(node, DirectoryNode) else None
+        return node
+
+    def files(self) -> Iterator[FileNode]:
+        """Every file that has a name, in the order of the names."""
+        return (node for node in _walk(self.root) if isinstance(node, FileNode))
+
+    def change(self, node: Node, source: Place | None, target: Place | None) -> Node | None:
+        """Create, move or remove `node`; gives the node that was replaced, if one was."""
+        if source:
+            del source.directory.entries[source.name]
+        replaced = target.directory.entries.get(target.name) if target else None
+        if replaced:
+            replaced.parent = None
+        node.parent = target.directory if target else None
+        if target:
+            node.name = target.name
+            target.directory.entries[target.name] = node
+        self._pending.append(NameChange(node, source, target))
+        return replaced
+
+    def sync(self, directory: DirectoryNode) -> None:
+        """Make durable what changed in `directory`, and whatever those changes build on."""
+        needed: set[object] = set()
+        ready: list[NameChange] = []
+        waiting: list[NameChange] = []
+        for change in reversed(self._pending):
+            change.unsynced = [waited for waited in change.unsynced if waited is not directory]
+            emptied = change.source.directory if change.source else None
+            if not change.unsynced or emptied in needed or change.touches() & needed:
+                needed |= change.touches()
+                ready.append(change)
+            else:
+                waiting.append(change)
+        for change in reversed(ready):
+            _settle(change)
+        self._pending = waiting[::-1]
+
+    def lose_power(self, random: Random) -> None:
+        """Keep what is durable and a random choice of the rest; that is then durable too."""
+        quarters = random.below(5)
+        for change in self._pending:
+            if random.below(4) < quarters and _possible(change):
+                _settle(change)
+        self._pending.clear()
+        _restore(self.root)
+        for file in self.files():
+            file.lose_power(random)
+
+
+def split(path: str) -> list[str]:
+    return [part for part in path.split("/") if part not in ("", ".")]
+
+
+def _walk(directory: DirectoryNode) -> Iterator[Node]:
+    for _, node in sorted(directory.entries.items()):
+        yield node
+        if isinstance(node, DirectoryNode):
+            yield from _walk(node)
+
+
+def _possible(change: NameChange) -> bool:
+    """Whether a surviving change still fits, given which ones before it were lost."""
+    if change.target is None:
+        node = change.node
+        empty = isinstance(node, FileNode) or not node.durable
+        return empty and (node.durable_parent, node.durable_name) == change.source
+    there = change.target.directory.durable.get(change.target.name)
+    if there is not None and there is not change.node:
+        if change.source is None or (isinstance(there, DirectoryNode) and there.durable):
+            return False
+        if isinstance(there, DirectoryNode) is not isinstance(change.node, DirectoryNode):
+            return False
+    above: _Node | None = change.target.directory
+    while above is not None:
+        if above is change.node:
+            return False
+        above = above.durable_parent
+    return True
+
+
+def _settle(change: NameChange) -> None:
+    """Put a change onto the medium."""
+    _detach(change.node)
+    if change.target:
+        directory, name = change.target
+        if name in directory.durable:
+            _detach(directory.durable[name])
+        directory.durable[name] = change.node
+        change.node.durable_parent, change.node.durable_name = directory, name
+
+
+def _detach(node: Node) -> None:
+    if node.durable_parent is not None:
+        del node.durable_parent.durable[node.durable_name]
+        node.durable_parent = None
+
+
+def _restore(directory: DirectoryNode) -> None:
+    """Forget everything about the names below `directory` that is not on the medium."""
+    directory.entries = dict(directory.durable)
+    for name, node in directory.entries.items():
+        node.parent, node.name = directory, name
+        if isinstance(node, DirectoryNode):
+            _restore(node)
