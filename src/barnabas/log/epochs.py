@@ -121,7 +121,7 @@ class LeaderEpochs:
         return True
 
     def truncate_from_start(self, start_offset: int) -> bool:
-        """Forget what lies before `start_offset`; the epoch that covers it now begins there. True if changed."""
+        """Forget what lies before `start_offset`; the epoch covering it begins there now. True if changed."""
         before = bisect_right(self._entries, start_offset, key=_start_offset)
         if not before or (before == 1 and self._entries[0].start_offset == start_offset):
             return False

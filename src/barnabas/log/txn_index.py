@@ -1,0 +1,204 @@
+"""The aborted transactions whose markers stand in one segment: the `.txnindex` file.
+
+A reader of committed data is given, with the batches, the aborted transactions that overlap them. Entries are
+appended as abort markers are, so that their last offsets ascend; their first offsets need not. The file comes
+into being with its first entry, and most segments never have one: nothing is opened, nor remembered, for
+those. An entry also keeps the last stable offset as of its marker: from there on nothing was decided yet, so
+a search whose upper bound lies at or below that offset needs no later entry, nor a later segment.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import struct
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from barnabas.core.disk import Disk, File
+from barnabas.core.errors import InvariantViolation, StorageError
+
+ENTRY = struct.Struct(">hqqqq")
+_VERSION = 0
+
+
+class CorruptTransactionIndex(StorageError):
+    """A `.txnindex` that cannot be right; it can be built again from the log."""
+
+
+class AbortedTransaction(NamedTuple):
+    """A transaction that was aborted: its first record's offset, and its marker's."""
+
+    producer_id: int
+    first_offset: int
+    last_offset: int
+    last_stable_offset: int
+
+
+class AbortedSearch(NamedTuple):
+    """What one index knows of a range, and whether later segments can have nothing to add."""
+
+    transactions: list[AbortedTransaction]
+    is_complete: bool
+
+
+class TransactionIndex:
+    """The `.txnindex` of one segment. One task at a time writes to it; reads may run beside."""
+
+    __slots__ = ("_disk", "_file", "_is_absent", "_is_name_synced", "_last_offset", "path", "start_offset")
+
+    def __init__(self, disk: Disk, path: str, start_offset: int = 0) -> None:
+        self._disk = disk
+        self._file: File | None = None
+        self._is_absent = False  # True once looked for in vain
+        self._is_name_synced = True
+        self._last_offset = -1
+        self.path = path
+        self.start_offset = start_offset
+
+    # --- writing
+
+    async def append(self, transaction: AbortedTransaction) -> None:
+        """Add an aborted transaction; its marker must stand behind those of all others."""
+        if transaction.last_offset <= self._last_offset:
+            raise InvariantViolation(
+                f"{self._where()}: marker at {transaction.last_offset} comes after one at {self._last_offset}"
+            )
+        file = await self._opened(create=True)
+        assert file is not None
+        await file.append(ENTRY.pack(_VERSION, *transaction))
+        self._last_offset = transaction.last_offset
+
+    async def truncate_to(self, offset: int) -> None:
+        """Forget transactions whose markers stand at or behind `offset`."""
+        position, last_offset = 0, -1
+        for entry in await self._entries():
+            if entry.last_offset >= offset:
+                break
+            position, last_offset = position + ENTRY.size, entry.last_offset
+        if self._file is not None and self._file.size > position:
+            await self._file.truncate(position)
+        self._last_offset = last_offset
+
+    async def reset(self) -> None:
+        """Forget everything, readable or not."""
+        file = await self._opened()
+        if file is not None:
+            await file.truncate(0)
+        self._last_offset = -1
+
+    async def sync(self) -> None:
+        """Return when all entries, and the file's name, are durable."""
+        if self._file is not None:
+            await self._file.sync()
+            if not self._is_name_synced:
+                await self._disk.sync_dir(posixpath.dirname(self.path))
+                self._is_name_synced = True
+
+    # --- reading
+
+    async def collect(self, fetch_offset: int, upper_bound: int) -> AbortedSearch:
+        """The transactions here that overlap [fetch_offset, upper_bound), in the order of their markers."""
+        found = []
+        for entry in await self._entries():
+            if entry.last_offset >= fetch_offset and entry.first_offset < upper_bound:
+                found.append(entry)
+            if entry.last_stable_offset >= upper_bound:
+                return AbortedSearch(found, True)
+        return AbortedSearch(found, False)
+
+    async def all(self) -> list[AbortedTransaction]:
+        """Every transaction in the index."""
+        return list(await self._entries())
+
+    async def check(self) -> None:
+        """Raise CorruptTransactionIndex where the file cannot be right."""
+        file = await self._opened()
+        if file is not None and file.size % ENTRY.size:
+            raise self._corrupt(f"{file.size} bytes are no whole number of entries")
+        last_offset = self.start_offset - 1
+        for number, entry in enumerate(await self._entries()):
+            if entry.last_offset <= last_offset:
+                raise self._corrupt(
+                    f"entry {number} has its marker at {entry.last_offset}, not after {last_offset}"
+                )
+            if not 0 <= entry.first_offset < entry.last_offset:
+                raise self._corrupt(f"entry {number} runs from {entry.first_offset} to {entry.last_offset}")
+            last_offset = entry.last_offset
+
+    # --- the file
+
+    async def rename(self, path: str) -> None:
+        """Move the file, where there is one, along with its segment's others."""
+        if await self._opened() is not None:
+            assert self._file is not None
+            await self._file.rename(path)
+        self.path = path
+
+    async def remove(self) -> None:
+        """Remove the file, where there is one."""
+        self.close()
+        await self._disk.remove(self.path)
+        self._is_absent, self._last_offset = True, -1
+
+    def close(self) -> None:
+        """Give up the handle; the next use opens the file again."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    async def _opened(self, *, create: bool = False) -> File | None:
+        if self._file is not None:
+            return self._file
+        if not self._is_absent:
+            self._is_absent = await self._disk.size_of(self.path) is None
+        if self._is_absent and not create:
+            return None
+        file = await self._disk.open(self.path, create=create)
+        if self._file is not None:  # another reader was faster
+            file.close()
+            return self._file
+        self._file = file
+        if self._is_absent:
+            self._is_absent = self._is_name_synced = False
+        return file
+
+    async def _entries(self) -> Iterator[AbortedTransaction]:
+        file = await self._opened()
+        if file is None:
+            return iter(())
+        # a torn last entry is not one; `check` reports it
+        data = await file.read(0, file.size - file.size % ENTRY.size)
+        return self._decode(data)
+
+    def _decode(self, data: bytes) -> Iterator[AbortedTransaction]:
+        whole = memoryview(data)[: len(data) - len(data) % ENTRY.size]
+        for number, (version, *fields) in enumerate(ENTRY.iter_unpack(whole)):
+            if version != _VERSION:
+                raise self._corrupt(f"entry {number} has version {version}, only {_VERSION} is known")
+            yield AbortedTransaction(*fields)
+
+    def _where(self) -> str:
+        return self._disk.describe(self.path)
+
+    def _corrupt(self, reason: str) -> CorruptTransactionIndex:
+        return CorruptTransactionIndex(
+            f"{self._where()} is corrupt: {reason}; restart the node to rebuild it"
+        )
+
+
+async def collect_aborted(
+    indexes: Iterable[TransactionIndex], fetch_offset: int, upper_bound: int
+) -> list[AbortedTransaction]:
+    """The aborted transactions that overlap [fetch_offset, upper_bound), sorted by their first offsets.
+
+    `indexes` are those of the segments from the fetched one to the end of the log, in order: a transaction's
+    marker may stand far behind its records.
+    """
+    found: list[AbortedTransaction] = []
+    for index in indexes:
+        search = await index.collect(fetch_offset, upper_bound)
+        found += search.transactions
+        if search.is_complete:
+            break
+    found.sort(key=lambda transaction: transaction.first_offset)
+    return found
