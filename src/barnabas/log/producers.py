@@ -1,0 +1,384 @@
+"""What a partition knows of its producers: whether a batch is new, a duplicate, out of order or fenced.
+
+For each producer id: its epoch, its last five batches, the offset where its open transaction began, and the
+epoch of the coordinator that last ended one. `check` and `check_marker` decide and change nothing; `apply`
+and `apply_marker` are the only ones that learn from the log, and they are the same when a batch has just been
+appended and when it is read back at a start. So the state is a function of the log (and of what has expired).
+
+Transactions pass through two stages before readers may see past them: ongoing, until the marker is written;
+then unreplicated, until the high watermark has passed the marker. The first unstable offset is where the
+earliest transaction in either stage began.
+
+A producer's batches are kept as plain numbers in one array, not as objects: there may be tens of thousands.
+"""
+
+from __future__ import annotations
+
+import enum
+from array import array
+from bisect import insort
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from barnabas.core.errors import (
+    InvalidProducerEpoch,
+    InvalidTransactionState,
+    OutOfOrderSequence,
+    TransactionCoordinatorFenced,
+)
+from barnabas.records.batch import (
+    NO_PRODUCER_EPOCH,
+    NO_SEQUENCE,
+    NO_TIMESTAMP,
+    BatchHeader,
+    increment_sequence,
+)
+
+BATCHES_KEPT = 5
+NO_OFFSET = -1
+NO_COORDINATOR_EPOCH = -1
+MAX_PRODUCER_EPOCH = 0x7FFF
+
+# how a window's array holds a batch: last sequence, last offset, offset delta, timestamp
+_STRIDE = 4
+
+
+class Origin(enum.Enum):
+    """Who appends, and so what is left to check."""
+
+    CLIENT = "client"  # everything
+    COORDINATOR = "coordinator"  # epochs; offsets committed in a transaction have no sequences
+    REPLICATION = "replication"  # nothing: the leader has checked
+
+
+class Duplicate(NamedTuple):
+    """The batch is in the log already; it is acknowledged as it was the first time."""
+
+    first_offset: int
+    last_offset: int
+    timestamp: int
+
+
+class ProducerEntry(NamedTuple):
+    """One producer as a snapshot keeps it and as DescribeProducers shows it; -1 where there is nothing."""
+
+    producer_id: int
+    epoch: int
+    last_sequence: int
+    last_offset: int
+    offset_delta: int
+    timestamp: int
+    coordinator_epoch: int
+    txn_first_offset: int
+
+
+class CompletedTransaction(NamedTuple):
+    """A transaction that a marker has just ended.
+
+    An aborted one belongs into the segment's index before the high watermark may pass its marker.
+    """
+
+    producer_id: int
+    first_offset: int
+    last_offset: int  # the marker's
+    aborted: bool
+    last_stable_offset: int  # of the log, once this one is decided
+
+
+class _Producer:
+    """The mutable state of one producer id. Its window is ordered by offset, oldest first."""
+
+    __slots__ = ("coordinator_epoch", "epoch", "last_timestamp", "txn_first_offset", "window")
+
+    def __init__(self) -> None:
+        self.epoch = NO_PRODUCER_EPOCH
+        self.coordinator_epoch = NO_COORDINATOR_EPOCH
+        self.last_timestamp = NO_TIMESTAMP
+        self.txn_first_offset = NO_OFFSET
+        self.window = array("q")
+
+    @property
+    def last_sequence(self) -> int:
+        return self.window[-_STRIDE] if self.window else NO_SEQUENCE
+
+    def enter_epoch(self, epoch: int) -> None:
+        """Sequences start anew in a new epoch, so the old one's batches are no longer compared with."""
+        if epoch != self.epoch:
+            self.epoch = epoch
+            self.window = array("q")
+
+    def find(self, header: BatchHeader) -> Duplicate | None:
+        """The batch of this epoch that has exactly these sequences."""
+        last_sequence = header.last_sequence
+        window = self.window
+        for at in range(0, len(window), _STRIDE):
+            if window[at] == last_sequence:
+                _, last_offset, delta, timestamp = window[at : at + _STRIDE]
+                if increment_sequence(last_sequence, -delta) == header.base_sequence:
+                    return Duplicate(last_offset - delta, last_offset, timestamp)
+        return None
+
+    def insert(self, at: int, header: BatchHeader, last_offset: int, timestamp: int) -> None:
+        """Put a batch into the window at index `at`; where it is full, the oldest falls out."""
+        batch = (header.last_sequence, last_offset, header.last_offset_delta, timestamp)
+        self.window[at:at] = array("q", batch)
+        if len(self.window) > BATCHES_KEPT * _STRIDE:
+            del self.window[:_STRIDE]
+
+
+class ProducerStates:
+    """All producers of one partition, as of `map_end_offset`.
+
+    That is the end of the log as far as it was applied; its owner moves it over batches without a producer.
+    """
+
+    __slots__ = ("_ongoing", "_producers", "_unreplicated", "map_end_offset")
+
+    def __init__(self, map_end_offset: int = 0) -> None:
+        self._producers: dict[int, _Producer] = {}
+        # first offset -> producer id, ascending
+        self._ongoing: dict[int, int] = {}
+        # (first offset, marker's offset), ascending
+        self._unreplicated: list[tuple[int, int]] = []
+        self.map_end_offset = map_end_offset
+
+    def __len__(self) -> int:
+        return len(self._producers)
+
+    # --- decide
+
+    def check(self, header: BatchHeader, *, origin: Origin) -> Duplicate | None:
+        """Whether a batch with a producer id may be appended; a Duplicate where it already was.
+
+        A producer of which nothing is known may begin with any sequence: its state may have expired, or gone
+        with the records. Verifying that a transactional batch belongs to a transaction that its coordinator
+        knows of comes between the duplicates and the epochs.
+        """
+        if origin is Origin.REPLICATION:
+            return None
+        producer = self._producers.get(header.producer_id)
+        if producer is None:
+            return None
+        if origin is Origin.CLIENT and header.producer_epoch == producer.epoch:
+            duplicate = producer.find(header)
+            if duplicate is not None:
+                return duplicate
+        if header.producer_epoch < producer.epoch:
+            raise _stale_epoch(header.producer_id, header.producer_epoch, producer.epoch)
+        if origin is Origin.CLIENT:
+            _check_sequence(producer, header)
+        if producer.txn_first_offset != NO_OFFSET and not header.is_transactional:
+            raise InvalidTransactionState(
+                f"producer {header.producer_id} wrote outside of a transaction while its transaction that "
+                f"began at offset {producer.txn_first_offset} is open"
+            )
+        return None
+
+    def check_marker(
+        self, producer_id: int, producer_epoch: int, coordinator_epoch: int, *, transaction_version: int
+    ) -> None:
+        """Whether a coordinator may write this marker.
+
+        From transaction version 2 on a marker carries the next epoch, so one with the current epoch is late;
+        unless nothing is open, when it is the marker already written, sent again, and does no harm; or the
+        epochs are exhausted, when the last one must serve.
+        """
+        producer = self._producers.get(producer_id)
+        if producer is None:
+            return
+        is_late = producer_epoch < producer.epoch
+        if transaction_version >= 2 and producer_epoch == producer.epoch:
+            is_late = producer.txn_first_offset != NO_OFFSET and producer_epoch != MAX_PRODUCER_EPOCH
+        if is_late:
+            raise _stale_epoch(producer_id, producer_epoch, producer.epoch)
+        if coordinator_epoch < producer.coordinator_epoch:
+            raise TransactionCoordinatorFenced(
+                f"a marker for producer {producer_id} comes from coordinator epoch {coordinator_epoch}, "
+                f"but epoch {producer.coordinator_epoch} has already written one"
+            )
+
+    def has_ongoing_transaction(self, producer_id: int, producer_epoch: int) -> bool:
+        """Whether that producer, in that epoch, has an open transaction here."""
+        producer = self._producers.get(producer_id)
+        return (
+            producer is not None
+            and producer.epoch == producer_epoch
+            and producer.txn_first_offset != NO_OFFSET
+        )
+
+    # --- apply
+
+    def apply(self, header: BatchHeader, base_offset: int, timestamp: int | None = None) -> None:
+        """Learn from a data batch of a producer that stands in the log at `base_offset`.
+
+        `timestamp` is its largest, where the log has put another than the header's.
+        """
+        producer = self._producer(header.producer_id)
+        last_offset = base_offset + header.last_offset_delta
+        producer.last_timestamp = header.max_timestamp if timestamp is None else timestamp
+        producer.enter_epoch(header.producer_epoch)
+        producer.insert(len(producer.window), header, last_offset, producer.last_timestamp)
+        if header.is_transactional and producer.txn_first_offset == NO_OFFSET:
+            producer.txn_first_offset = base_offset
+            self._ongoing[base_offset] = header.producer_id
+        self.map_end_offset = last_offset + 1
+
+    def apply_marker(
+        self,
+        producer_id: int,
+        producer_epoch: int,
+        coordinator_epoch: int,
+        *,
+        commit: bool,
+        offset: int,
+        timestamp: int,
+    ) -> CompletedTransaction | None:
+        """Learn from a marker at `offset`; the transaction that it ended, if one was open here."""
+        producer = self._producer(producer_id)
+        first_offset = producer.txn_first_offset
+        producer.enter_epoch(producer_epoch)
+        producer.coordinator_epoch = coordinator_epoch
+        producer.last_timestamp = timestamp
+        producer.txn_first_offset = NO_OFFSET
+        self.map_end_offset = offset + 1
+        if first_offset == NO_OFFSET:
+            return None
+        del self._ongoing[first_offset]
+        insort(self._unreplicated, (first_offset, offset))
+        last_stable_offset = next(iter(self._ongoing), offset + 1)
+        return CompletedTransaction(producer_id, first_offset, offset, not commit, last_stable_offset)
+
+    def remember(self, header: BatchHeader) -> None:
+        """Put back into its producer's window a batch that the log holds and a snapshot left out.
+
+        A snapshot keeps one batch a producer; the log's tail has the others. Only batches of the current
+        epoch, older than the newest known one, are taken, in any order and any number of times; nothing but
+        the window changes.
+        """
+        producer = self._producers.get(header.producer_id)
+        if producer is None or header.producer_epoch != producer.epoch or header.is_control:
+            return
+        window = producer.window
+        for at in range(0, len(window), _STRIDE):
+            if header.last_offset == window[at + 1]:
+                return
+            if header.last_offset < window[at + 1]:
+                if at or len(window) < BATCHES_KEPT * _STRIDE:
+                    producer.insert(at, header, header.last_offset, header.max_timestamp)
+                return
+
+    def expire(self, now_ms: int, expiration_ms: int) -> int:
+        """Forget producers that were silent for so long, but none with an open transaction; how many."""
+        expired = [
+            producer_id
+            for producer_id, producer in self._producers.items()
+            if producer.txn_first_offset == NO_OFFSET and now_ms - producer.last_timestamp >= expiration_ms
+        ]
+        for producer_id in expired:
+            del self._producers[producer_id]
+        return len(expired)
+
+    def _producer(self, producer_id: int) -> _Producer:
+        producer = self._producers.get(producer_id)
+        if producer is None:
+            producer = self._producers[producer_id] = _Producer()
+        return producer
+
+    # --- transactions and what readers may see
+
+    @property
+    def first_undecided_offset(self) -> int | None:
+        """Where the earliest transaction without a marker began."""
+        return next(iter(self._ongoing), None)
+
+    @property
+    def first_unstable_offset(self) -> int | None:
+        """Where the earliest transaction began that is undecided, or decided above the high watermark.
+
+        The last stable offset is the smaller of this and the high watermark, and not below the log's start.
+        """
+        undecided = next(iter(self._ongoing), None)
+        if not self._unreplicated:
+            return undecided
+        unreplicated = self._unreplicated[0][0]
+        return unreplicated if undecided is None else min(undecided, unreplicated)
+
+    def on_high_watermark(self, high_watermark: int) -> None:
+        """Transactions whose markers stand below the high watermark hold nothing back any more."""
+        if self._unreplicated:
+            self._unreplicated = [txn for txn in self._unreplicated if txn[1] >= high_watermark]
+
+    def on_log_start_offset(self, log_start_offset: int) -> None:
+        """The log now begins here. Producers stay known even when their records are gone."""
+        self.on_high_watermark(log_start_offset)
+        self.map_end_offset = max(self.map_end_offset, log_start_offset)
+
+    # --- snapshots
+
+    def entries(self) -> Iterator[ProducerEntry]:
+        """Every producer, for a snapshot or to be described."""
+        for producer_id, producer in self._producers.items():
+            window = producer.window
+            last_sequence, last_offset, delta, _ = (
+                window[-_STRIDE:] if window else (NO_SEQUENCE, NO_OFFSET, 0, 0)
+            )
+            yield ProducerEntry(
+                producer_id,
+                producer.epoch,
+                last_sequence,
+                last_offset,
+                delta,
+                producer.last_timestamp,
+                producer.coordinator_epoch,
+                producer.txn_first_offset,
+            )
+
+    def clear(self, map_end_offset: int) -> None:
+        """Forget everything; the log is truncated, or read again from `map_end_offset`."""
+        self._producers.clear()
+        self._ongoing.clear()
+        self._unreplicated.clear()
+        self.map_end_offset = map_end_offset
+
+    def load(self, entries: Iterable[ProducerEntry], map_end_offset: int) -> None:
+        """Start over from a snapshot that was taken at `map_end_offset`."""
+        self.clear(map_end_offset)
+        for entry in entries:
+            producer = _Producer()
+            producer.epoch = entry.epoch
+            producer.coordinator_epoch = entry.coordinator_epoch
+            producer.last_timestamp = entry.timestamp
+            producer.txn_first_offset = max(entry.txn_first_offset, NO_OFFSET)
+            if entry.last_offset >= 0:
+                batch = (entry.last_sequence, entry.last_offset, entry.offset_delta, entry.timestamp)
+                producer.window = array("q", batch)
+            self._producers[entry.producer_id] = producer
+        open_at = (
+            (p.txn_first_offset, id_) for id_, p in self._producers.items() if p.txn_first_offset != NO_OFFSET
+        )
+        self._ongoing.update(sorted(open_at))
+
+
+def _check_sequence(producer: _Producer, header: BatchHeader) -> None:
+    first = header.base_sequence
+    if header.producer_epoch != producer.epoch:
+        if first != 0:
+            raise OutOfOrderSequence(
+                f"producer {header.producer_id} begins epoch {header.producer_epoch} with sequence {first}, "
+                f"not 0; its epoch so far is {producer.epoch}"
+            )
+        return
+    last = producer.last_sequence
+    expected = 0 if last == NO_SEQUENCE else increment_sequence(last, 1)
+    if first != expected:
+        raise OutOfOrderSequence(
+            f"producer {header.producer_id} sends sequence {first} in epoch {producer.epoch}, "
+            f"where {expected} comes next"
+        )
+
+
+def _stale_epoch(producer_id: int, epoch: int, current: int) -> InvalidProducerEpoch:
+    return InvalidProducerEpoch(
+        f"producer {producer_id} writes with epoch {epoch}, but epoch {current} has been seen: "
+        "a newer instance has taken over, or its transaction was ended"
+    )

@@ -1,0 +1,72 @@
+"""Producer snapshots: what a partition knew of its producers at an offset, in `<offset>.snapshot`.
+
+Taken when a segment is rolled and when the log is closed, so that a start reads only the log behind it. The
+layout is Kafka's: version, CRC-32C of all that follows it, a count, and an entry of fixed size for each
+producer, with the last of its batches only.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable
+
+import crc32c
+
+from barnabas.core.disk import Disk, FileMissing
+from barnabas.core.errors import StorageError
+from barnabas.log.checkpoints import read_whole, write_atomically
+from barnabas.log.producers import ProducerEntry
+
+VERSION = 1
+_PREFIX = struct.Struct(">hI")
+_COUNT = struct.Struct(">i")
+_ENTRY = struct.Struct(">qhiqiqiq")
+
+
+class CorruptSnapshot(StorageError):
+    """A producer snapshot that is not what was written; an older one, or the log itself, will do."""
+
+
+def encode_snapshot(entries: Iterable[ProducerEntry]) -> bytes:
+    """The bytes of a snapshot."""
+    packed = [_ENTRY.pack(*entry) for entry in entries]
+    body = b"".join((_COUNT.pack(len(packed)), *packed))
+    return _PREFIX.pack(VERSION, crc32c.crc32c(body)) + body
+
+
+def decode_snapshot(data: bytes, where: str) -> list[ProducerEntry]:
+    """The producers in the bytes of a snapshot that was found at `where`."""
+    if len(data) < _PREFIX.size + _COUNT.size:
+        raise _corrupt(where, f"{len(data)} bytes are too few")
+    version, crc = _PREFIX.unpack_from(data)
+    if version != VERSION:
+        raise _corrupt(where, f"version {version} is not known, only {VERSION}")
+    body = memoryview(data)[_PREFIX.size :]
+    if crc != (actual := crc32c.crc32c(body)):
+        raise _corrupt(where, f"its CRC is {crc:#010x}, that of its contents {actual:#010x}")
+    (count,) = _COUNT.unpack_from(body)
+    packed = body[_COUNT.size :]
+    if len(packed) != count * _ENTRY.size:
+        raise _corrupt(where, f"{count} producers are announced, {len(packed)} bytes follow")
+    return [ProducerEntry._make(fields) for fields in _ENTRY.iter_unpack(packed)]
+
+
+async def write_snapshot(
+    disk: Disk, path: str, entries: Iterable[ProducerEntry], *, sync: bool = True
+) -> None:
+    """Write a snapshot; without `sync` it may be lost or torn by a power loss, which reading it detects."""
+    await write_atomically(disk, path, encode_snapshot(entries), sync=sync)
+
+
+async def read_snapshot(disk: Disk, path: str) -> list[ProducerEntry]:
+    """The producers of a snapshot."""
+    data = await read_whole(disk, path)
+    if data is None:
+        raise FileMissing(
+            f"{disk.describe(path)} is not there; the log is read from an older snapshot instead"
+        )
+    return decode_snapshot(data, disk.describe(path))
+
+
+def _corrupt(where: str, reason: str) -> CorruptSnapshot:
+    return CorruptSnapshot(f"{where} is corrupt: {reason}; remove it, and the log is read from an older one")
