@@ -1,0 +1,296 @@
+"""Apache Kafka 4.3.0 itself, run beside the project: the oracle of the interop tests and of the benchmarks.
+
+The jars come from Maven Central by `pom.xml` beside this file, once, into the user's cache. A node is one
+KRaft process (broker and controller) under a home of its own: `server.properties`, `kafka.log` and, unless
+another place is given, `data`. It listens on free ports of the loopback interface, and it never outlives the
+`with` block that started it. Needs Java 17 or later (with its compiler, for the drivers) and Maven.
+
+    python -m tests.support.apache_kafka start HOME [--data DIR] [--port N] [--set KEY=VALUE ...]
+    python -m tests.support.apache_kafka tool org.apache.kafka.tools.DumpLogSegments --files ...
+    python -m tests.support.apache_kafka libs
+"""
+
+from __future__ import annotations
+
+import argparse
+import base64
+import fcntl
+import functools
+import hashlib
+import os
+import re
+import shutil
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+
+VERSION = "4.3.0"
+HERE = Path(__file__).resolve().parent
+START_DEADLINE_S = 60.0
+STOP_DEADLINE_S = 60.0
+POLL_S = 0.02
+# quick to start rather than quick to run; a benchmark brings its own
+LEAN_JVM = ("-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
+
+
+class KafkaFailed(Exception):
+    """Apache Kafka, one of its tools, or the fetching of its jars did not do what was asked."""
+
+
+@functools.cache
+def missing() -> str | None:
+    """What this machine lacks to run Apache Kafka, None where nothing."""
+    if shutil.which("java") is None:
+        return "java is not on the PATH"
+    if shutil.which("mvn") is None:
+        return "mvn (Maven) is not on the PATH"
+    listed = subprocess.run(["java", "--list-modules"], capture_output=True, text=True, check=False).stdout
+    version = re.search(r"^java\.base@(\d+)", listed, re.MULTILINE)
+    if version is None or int(version[1]) < 17:
+        return "java is older than 17"
+    if "jdk.compiler@" not in listed:
+        return "java comes without its compiler (a JRE, where a JDK is needed)"
+    return None
+
+
+def libs() -> Path:
+    """The folder of jars; fetched when it is not there yet, or when pom.xml has changed since."""
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "barnabas"
+    folder = cache / f"apache-kafka-{VERSION}"
+    complete = folder / ".complete"
+    wanted = hashlib.sha256((HERE / "pom.xml").read_bytes()).hexdigest()
+    folder.mkdir(parents=True, exist_ok=True)
+    with (cache / f"apache-kafka-{VERSION}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not complete.exists() or complete.read_text() != wanted:
+            _fetch(folder)
+            complete.write_text(wanted)
+    return folder
+
+
+def _fetch(folder: Path) -> None:
+    command = ["mvn", "-q", "-B", "-f", str(HERE / "pom.xml"), "dependency:copy-dependencies"]
+    command += [f"-DoutputDirectory={folder}", "-DincludeScope=runtime"]
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+    if done.returncode != 0:
+        raise KafkaFailed(f"Maven could not fetch Apache Kafka {VERSION}:\n{done.stdout}")
+
+
+def java(*arguments: str | Path, jvm: Sequence[str] = LEAN_JVM) -> list[str]:
+    """The command that runs a main class, or a single source file, with Apache Kafka on the class path."""
+    logging = f"-Dlog4j2.configurationFile={HERE / 'log4j2.xml'}"
+    return ["java", *jvm, logging, "-cp", f"{libs()}/*", *map(str, arguments)]
+
+
+def tool(main_class: str | Path, *arguments: str | Path, timeout_s: float = 120.0) -> str:
+    """All that a main class (or a .java file) prints, complaints included; KafkaFailed where it fails."""
+    done = subprocess.run(
+        java(main_class, *arguments),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=timeout_s,
+        check=False,
+    )
+    if done.returncode != 0:
+        raise KafkaFailed(f"{main_class} ended with {done.returncode}:\n{done.stdout}")
+    return done.stdout
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports of the loopback interface that nobody listens on now, all different."""
+    sockets = [socket.socket() for _ in range(count)]
+    try:
+        for each in sockets:
+            each.bind(("127.0.0.1", 0))
+        return [each.getsockname()[1] for each in sockets]
+    finally:
+        for each in sockets:
+            each.close()
+
+
+def call(port: int, api_key: int, version: int, body: bytes, *, timeout_s: float = 10.0) -> bytes:
+    """One request over a connection of its own (of the versions with plain headers), and its response."""
+    client = b"apache_kafka.py"
+    request = struct.pack(">hhih", api_key, version, 1, len(client)) + client + body
+    with socket.create_connection(("127.0.0.1", port), timeout=timeout_s) as connection:
+        connection.sendall(struct.pack(">i", len(request)) + request)
+        (size,) = struct.unpack(">i", _receive(connection, 4))
+        return _receive(connection, size)[4:]
+
+
+def _receive(connection: socket.socket, size: int) -> bytes:
+    received = b""
+    while len(received) < size:
+        part = connection.recv(size - len(received))
+        if not part:
+            raise ConnectionResetError("closed in the middle of a response")
+        received += part
+    return received
+
+
+class ApacheKafka:
+    """One node: `with ApacheKafka(home) as kafka: ... kafka.bootstrap`; startable again after a stop."""
+
+    def __init__(
+        self,
+        home: Path,
+        *,
+        data: Path | None = None,
+        port: int | None = None,
+        settings: Mapping[str, str] | None = None,
+        jvm: Sequence[str] = LEAN_JVM,
+    ) -> None:
+        self.home = home
+        self.data = data or home / "data"
+        free = free_ports(2)
+        self.port, self.controller_port = port or free[0], free[1]
+        self.bootstrap = f"127.0.0.1:{self.port}"
+        self._settings = dict(settings or {})
+        self._jvm = tuple(jvm)
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def __enter__(self) -> ApacheKafka:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is None:
+            self.stop()
+        else:
+            self.kill()
+
+    @property
+    def pid(self) -> int | None:
+        """The process, while it runs."""
+        return self._process.pid if self._process is not None else None
+
+    def start(self) -> None:
+        """Format the data directory if it is new, start, and return when the broker serves clients."""
+        if self._process is not None:
+            raise KafkaFailed(f"already running as process {self._process.pid}")
+        self.home.mkdir(parents=True, exist_ok=True)
+        properties = self.home / "server.properties"
+        properties.write_text("".join(f"{key}={value}\n" for key, value in self._properties().items()))
+        if not (self.data / "meta.properties").exists():
+            cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+            tool("kafka.tools.StorageTool", "format", f"--cluster-id={cluster_id}", "-c", properties)
+        with (self.home / "kafka.log").open("ab") as log:
+            command = java("kafka.Kafka", properties, jvm=self._jvm)
+            self._process = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
+        try:
+            self._wait_until_it_serves()
+        except BaseException:
+            self.kill()
+            raise
+
+    def stop(self) -> None:
+        """A clean stop; harmless where it does not run."""
+        if self._process is None:
+            return
+        self._process.send_signal(signal.SIGTERM)
+        try:
+            self._process.wait(STOP_DEADLINE_S)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            raise KafkaFailed(f"did not stop within {STOP_DEADLINE_S:.0f} s:\n{self._log()}") from None
+        self._process = None
+
+    def kill(self) -> None:
+        """kill -9: the page cache survives, nothing is closed; harmless where it does not run."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._process = None
+
+    def _properties(self) -> dict[str, str]:
+        return {
+            "process.roles": "broker,controller",
+            "node.id": "1",
+            "controller.quorum.voters": f"1@127.0.0.1:{self.controller_port}",
+            "listeners": f"PLAINTEXT://{self.bootstrap},CONTROLLER://127.0.0.1:{self.controller_port}",
+            "controller.listener.names": "CONTROLLER",
+            "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
+            "log.dirs": str(self.data.resolve()),
+            "offsets.topic.replication.factor": "1",
+            "transaction.state.log.replication.factor": "1",
+            "transaction.state.log.min.isr": "1",
+            "share.coordinator.state.topic.replication.factor": "1",
+            "share.coordinator.state.topic.min.isr": "1",
+            "group.initial.rebalance.delay.ms": "0",
+            **self._settings,
+        }
+
+    def _wait_until_it_serves(self) -> None:
+        assert self._process is not None
+        deadline = time.monotonic() + START_DEADLINE_S
+        while not self._serves():
+            if self._process.poll() is not None:
+                raise KafkaFailed(f"ended with {self._process.returncode} while starting:\n{self._log()}")
+            if time.monotonic() > deadline:
+                raise KafkaFailed(f"does not serve after {START_DEADLINE_S:.0f} s:\n{self._log()}")
+            time.sleep(POLL_S)
+
+    def _serves(self) -> bool:
+        """Whether it names itself as a live broker (Metadata v1, no topics): only then can topics be made."""
+        try:
+            response = call(self.port, 3, 1, struct.pack(">i", 0), timeout_s=1.0)
+        except OSError:
+            return False
+        (brokers,) = struct.unpack_from(">i", response)
+        return bool(brokers > 0)
+
+    def _log(self) -> str:
+        return (self.home / "kafka.log").read_text(errors="replace")[-4000:]
+
+
+def _start(arguments: argparse.Namespace) -> None:
+    settings = dict(each.split("=", 1) for each in arguments.set)
+    # both ways of ending this script end the node as well
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    with ApacheKafka(arguments.home, data=arguments.data, port=arguments.port, settings=settings) as kafka:
+        print(f"bootstrap {kafka.bootstrap}, data {kafka.data}, pid {kafka.pid}; Ctrl-C stops it", flush=True)
+        try:
+            signal.pause()
+        except KeyboardInterrupt:
+            print("stopping")
+
+
+def main(argv: Sequence[str]) -> None:
+    parser = argparse.ArgumentParser(description=f"Apache Kafka {VERSION}, from Maven Central")
+    commands = parser.add_subparsers(required=True)
+    start = commands.add_parser("start", help="run one node until Ctrl-C")
+    start.add_argument("home", type=Path)
+    start.add_argument("--data", type=Path, help="its log directory (HOME/data)")
+    start.add_argument("--port", type=int, help="a free one unless given")
+    start.add_argument(
+        "--set", action="append", default=[], metavar="KEY=VALUE", help="a line of server.properties"
+    )
+    start.set_defaults(run=_start)
+    of_tool = commands.add_parser("tool", help="run a main class")
+    of_tool.add_argument("main_class")
+    of_tool.add_argument("arguments", nargs=argparse.REMAINDER)
+    of_tool.set_defaults(run=lambda given: print(tool(given.main_class, *given.arguments), end=""))
+    of_libs = commands.add_parser("libs", help="print the folder of jars")
+    of_libs.set_defaults(run=lambda _: print(libs()))
+    arguments = parser.parse_args(argv)
+    lacking = missing()
+    if lacking is not None:
+        sys.exit(f"cannot run Apache Kafka here: {lacking}")
+    try:
+        arguments.run(arguments)
+    except KafkaFailed as error:
+        sys.exit(str(error))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
