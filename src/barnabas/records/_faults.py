@@ -1,0 +1,82 @@
+"""What can be wrong with bytes that claim to be record batches: one numbered table for both kernels.
+
+The C pass runs without the GIL and cannot raise; it returns a number, and `error` makes of it the exception
+that both kernels raise. So they agree on class and wording by construction.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from barnabas.core.errors import (
+    BarnabasError,
+    CorruptMessage,
+    InvalidRecord,
+    InvalidTimestamp,
+    UnsupportedCompression,
+    UnsupportedMessageFormat,
+)
+
+OK: Final = 0
+
+# Of a batch. SHORT is no fault of the bytes that are there: more of them may still come.
+SHORT: Final = 1
+OLD_MAGIC: Final = 2
+BAD_MAGIC: Final = 3
+BAD_LENGTH: Final = 4
+BAD_CRC: Final = 5
+BAD_CODEC: Final = 6
+BAD_COUNT: Final = 7
+BAD_LAST_DELTA: Final = 8
+BAD_BASE_OFFSET: Final = 9
+
+# Of a record in a batch.
+BAD_RECORD_LENGTH: Final = 20
+BAD_VARINT: Final = 21
+BAD_FIELD: Final = 22
+BAD_HEADER_COUNT: Final = 23
+BAD_RECORD_END: Final = 24
+TRAILING_BYTES: Final = 25
+MISSING_RECORDS: Final = 26
+BAD_OFFSET_DELTA: Final = 27
+NO_KEY: Final = 28
+BAD_TIMESTAMP: Final = 29
+
+_FAULTS: dict[int, tuple[type[BarnabasError], str]] = {
+    SHORT: (CorruptMessage, "the bytes end before the batch does"),
+    OLD_MAGIC: (UnsupportedMessageFormat, "a message set of format v0 or v1; only v2 batches are accepted"),
+    BAD_MAGIC: (CorruptMessage, "the magic byte is not that of any known format"),
+    BAD_LENGTH: (CorruptMessage, "the batch length is smaller than a batch header"),
+    BAD_CRC: (CorruptMessage, "the checksum does not match the bytes"),
+    BAD_CODEC: (UnsupportedCompression, "there is no compression codec of that number"),
+    BAD_COUNT: (InvalidRecord, "the record count is negative, or more than the batch can hold"),
+    BAD_LAST_DELTA: (InvalidRecord, "the last offset delta is negative, or too small for the record count"),
+    BAD_BASE_OFFSET: (InvalidRecord, "the offsets are negative or beyond 2^63 - 1"),
+    BAD_RECORD_LENGTH: (InvalidRecord, "its length is negative or runs past the end of the batch"),
+    BAD_VARINT: (InvalidRecord, "a variable-length number does not end where it must"),
+    BAD_FIELD: (InvalidRecord, "a key, value or header runs past the end of the record"),
+    BAD_HEADER_COUNT: (InvalidRecord, "its header count is negative or more than the record can hold"),
+    BAD_RECORD_END: (InvalidRecord, "it ends elsewhere than its length says"),
+    TRAILING_BYTES: (InvalidRecord, "bytes are left over behind the last record"),
+    MISSING_RECORDS: (InvalidRecord, "the batch ends before its record count is reached"),
+    BAD_OFFSET_DELTA: (InvalidRecord, "its offset delta is out of sequence"),
+    NO_KEY: (InvalidRecord, "it has no key, which this topic requires"),
+    BAD_TIMESTAMP: (InvalidTimestamp, "its timestamp is outside the bounds this topic sets"),
+}
+
+
+def reason(fault: int) -> str:
+    """The fault in words."""
+    return _FAULTS[fault][1]
+
+
+def batch_error(fault: int, position: int) -> BarnabasError:
+    """The exception for a fault of the batch that starts at `position`."""
+    kind, text = _FAULTS[fault]
+    return kind(f"batch at byte {position}: {text}")
+
+
+def record_error(fault: int, index: int) -> BarnabasError:
+    """The exception for a fault of the record at `index` in its batch."""
+    kind, text = _FAULTS[fault]
+    return kind(f"record {index} of the batch: {text}")

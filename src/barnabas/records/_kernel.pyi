@@ -1,0 +1,36 @@
+from collections.abc import Iterator
+
+from barnabas.core.disk import Buffer
+from barnabas.records.batch import BatchHeader
+from barnabas.records.record import Headers, Record
+
+NAME: str
+
+def crc32c(buffer: Buffer, start: int, end: int) -> int: ...
+def crc32c_without_instruction(buffer: Buffer, start: int, end: int) -> int: ...
+def check_batch(buffer: Buffer, position: int, end: int) -> BatchHeader: ...
+def assign(buffer: Buffer, position: int, base_offset: int, leader_epoch: int) -> None: ...
+def stamp(buffer: Buffer, position: int, size: int, max_timestamp: int) -> None: ...
+def scan(
+    buffer: Buffer, position: int, end: int, verify_crc: bool
+) -> tuple[list[BatchHeader], int, str | None]: ...
+def scan_headers(buffer: Buffer, position: int, end: int) -> list[tuple[BatchHeader, int]]: ...
+def check_records(
+    buffer: Buffer,
+    start: int,
+    end: int,
+    header: BatchHeader,
+    require_keys: bool,
+    earliest_ms: int,
+    latest_ms: int,
+) -> tuple[int, int]: ...
+def iterate(buffer: Buffer, start: int, end: int, header: BatchHeader) -> Iterator[Record]: ...
+def append_record(
+    buffer: bytearray,
+    base_timestamp: int,
+    timestamp: int,
+    offset_delta: int,
+    key: bytes | None,
+    value: bytes | None,
+    headers: Headers,
+) -> None: ...

@@ -1,0 +1,514 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, binding=False
+"""The record kernel, compiled: everything that looks at the bytes of a batch, in one pass and without objects.
+
+Its twin is _pure.py, which says the same in plain Python; tests/records/test_parity.py holds the two to the
+same bytes, values and error classes. A pass never reads beyond `end`, whatever the bytes say, and reports
+faults by the numbers of _faults.py. The GIL is let go for work worth it: a short pass on the event loop
+would lose more by handing the GIL to another thread than it takes.
+"""
+
+from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_GET_SIZE, PyByteArray_Resize
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.unicode cimport PyUnicode_DecodeUTF8
+from libc.string cimport memcpy
+from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
+
+from barnabas.records import _faults
+from barnabas.records.batch import BatchHeader
+from barnabas.records.record import Record
+
+cdef extern from "_crc32c.h":
+    void crc32c_init() nogil
+    uint32_t crc32c_of(const uint8_t *data, size_t size) nogil
+    uint32_t crc32c_portable(const uint8_t *data, size_t size) nogil
+
+cdef extern from "_bytes.h":
+    int16_t load16(const uint8_t *at) nogil
+    int32_t load32(const uint8_t *at) nogil
+    int64_t load64(const uint8_t *at) nogil
+    void store16(uint8_t *at, uint64_t value) nogil
+    void store32(uint8_t *at, uint64_t value) nogil
+    void store64(uint8_t *at, uint64_t value) nogil
+    int read_varint(const uint8_t **at, const uint8_t *end, int32_t *out) nogil
+    int read_varlong(const uint8_t **at, const uint8_t *end, int64_t *out) nogil
+    int varlong_size(int64_t value) nogil
+    uint8_t *write_varlong(uint8_t *at, int64_t value) nogil
+
+cdef extern from "Python.h":
+    ctypedef struct PyTypeObject:
+        object (*tp_new)(PyTypeObject *, object, void *)
+    object PyLong_FromLongLong(long long)
+    PyTypeObject PyTuple_Type
+
+crc32c_init()
+
+NAME = "c"
+
+cdef PyTypeObject *header_type = <PyTypeObject *>BatchHeader
+cdef PyTypeObject *record_type = <PyTypeObject *>Record
+
+cdef enum:
+    HEADER_BYTES = 61
+    OVERHEAD_BYTES = 12
+    UP_TO_MAGIC_BYTES = 17
+    MIN_LENGTH = 49
+    MIN_RECORD_BYTES = 7
+    MAX_CODEC = 4
+    # below this a checksum takes less than letting the GIL go and getting it back may
+    NOGIL_BYTES = 65536
+
+    FLAG_LOG_APPEND_TIME = 0x08
+
+    OK = 0
+    SHORT = 1
+    OLD_MAGIC = 2
+    BAD_MAGIC = 3
+    BAD_LENGTH = 4
+    BAD_CRC = 5
+    BAD_CODEC = 6
+    BAD_COUNT = 7
+    BAD_LAST_DELTA = 8
+    BAD_BASE_OFFSET = 9
+    BAD_RECORD_LENGTH = 20
+    BAD_VARINT = 21
+    BAD_FIELD = 22
+    BAD_HEADER_COUNT = 23
+    BAD_RECORD_END = 24
+    TRAILING_BYTES = 25
+    MISSING_RECORDS = 26
+    BAD_OFFSET_DELTA = 27
+    NO_KEY = 28
+    BAD_TIMESTAMP = 29
+
+
+cdef struct RecordView:
+    int64_t timestamp_delta
+    int32_t offset_delta
+    const uint8_t *key
+    int32_t key_size
+    const uint8_t *value
+    int32_t value_size
+    int32_t header_count
+    const uint8_t *headers
+
+
+cdef int check_range(Py_buffer *view, Py_ssize_t start, Py_ssize_t end) except -1:
+    if start < 0 or end < start or end > view.len:
+        PyBuffer_Release(view)
+        raise ValueError("the range is not inside the buffer")
+    return 0
+
+
+# ---- batches ----------------------------------------------------------------------------------------------
+
+
+cdef uint32_t checksum(const uint8_t *data, Py_ssize_t size) noexcept:
+    cdef uint32_t crc
+    if size < NOGIL_BYTES:
+        return crc32c_of(data, size)
+    with nogil:
+        crc = crc32c_of(data, size)
+    return crc
+
+
+cdef object make_header(const uint8_t *at):
+    cdef tuple fields = (
+        load64(at), load32(at + 8), load32(at + 12), <int8_t>at[16], <uint32_t>load32(at + 17),
+        load16(at + 21), load32(at + 23), load64(at + 27), load64(at + 35), load64(at + 43),
+        load16(at + 51), load32(at + 53), load32(at + 57),
+    )
+    return PyTuple_Type.tp_new(header_type, (fields,), NULL)
+
+
+cdef int frame_fault(const uint8_t *at, Py_ssize_t available) noexcept nogil:
+    """Is there a whole v2 batch at `at`, to judge by its length and magic?"""
+    if available < UP_TO_MAGIC_BYTES:
+        return SHORT
+    if at[16] != 2:
+        return OLD_MAGIC if at[16] < 2 else BAD_MAGIC
+    if load32(at + 8) < MIN_LENGTH:
+        return BAD_LENGTH
+    return SHORT if available - OVERHEAD_BYTES < load32(at + 8) else OK
+
+
+cdef int field_fault(const uint8_t *at) noexcept nogil:
+    """Do the fields of a complete header make sense by themselves?"""
+    cdef int32_t count = load32(at + 57)
+    cdef int32_t last_delta = load32(at + 23)
+    cdef int codec = at[22] & 7
+    cdef int64_t base = load64(at)
+    if codec > MAX_CODEC:
+        return BAD_CODEC
+    if count < 0 or (codec == 0 and <int64_t>count * MIN_RECORD_BYTES > load32(at + 8) - MIN_LENGTH):
+        return BAD_COUNT
+    if last_delta < 0 or last_delta < <int64_t>count - 1:
+        return BAD_LAST_DELTA
+    if base < 0 or base > <int64_t>0x7fffffffffffffff - last_delta - 1:
+        return BAD_BASE_OFFSET
+    return OK
+
+
+cdef int batch_fault(const uint8_t *at, Py_ssize_t available, bint verify_crc) noexcept:
+    cdef int fault = frame_fault(at, available)
+    if fault != OK:
+        return fault
+    if verify_crc and checksum(at + 21, load32(at + 8) - 9) != <uint32_t>load32(at + 17):
+        return BAD_CRC
+    return field_fault(at)
+
+
+def crc32c(buffer, Py_ssize_t start, Py_ssize_t end):
+    """The CRC-32C of `buffer[start:end]`."""
+    cdef Py_buffer view
+    PyObject_GetBuffer(buffer, &view, PyBUF_SIMPLE)
+    check_range(&view, start, end)
+    cdef uint32_t crc = checksum(<const uint8_t *>view.buf + start, end - start)
+    PyBuffer_Release(&view)
+    return crc
+
+
+def crc32c_without_instruction(buffer, Py_ssize_t start, Py_ssize_t end):
+    """The same by tables, as on a processor without the instruction."""
+    cdef Py_buffer view
+    PyObject_GetBuffer(buffer, &view, PyBUF_SIMPLE)
+    check_range(&view, start, end)
+    cdef uint32_t crc = crc32c_portable(<const uint8_t *>view.buf + start, end - start)
+    PyBuffer_Release(&view)
+    return crc
+
+
+def check_batch(buffer, Py_ssize_t position, Py_ssize_t end):
+    """The header of the batch at `position`, once its length, magic, CRC-32C and fields have been checked."""
+    cdef Py_buffer view
+    PyObject_GetBuffer(buffer, &view, PyBUF_SIMPLE)
+    check_range(&view, position, end)
+    cdef const uint8_t *at = <const uint8_t *>view.buf + position
+    try:
+        fault = batch_fault(at, end - position, True)
+        if fault != OK:
+            raise _faults.batch_error(fault, position)
+        return make_header(at)
+    finally:
+        PyBuffer_Release(&view)
+
+
+def assign(buffer, Py_ssize_t position, int64_t base_offset, int32_t leader_epoch):
+    """Write base offset and leader epoch into the header at `position`; the CRC does not cover them."""
+    cdef Py_buffer view
+    PyObject_GetBuffer(buffer, &view, PyBUF_WRITABLE)
+    check_range(&view, position, position + HEADER_BYTES)
+    cdef uint8_t *at = <uint8_t *>view.buf + position
+    store64(at, base_offset)
+    store32(at + 12, leader_epoch)
+    PyBuffer_Release(&view)
+
+
+def stamp(buffer, Py_ssize_t position, Py_ssize_t size, int64_t max_timestamp):
+    """Make the batch at `position` one of log append time, `max_timestamp`, and renew its CRC."""
+    cdef Py_buffer view
+    PyObject_GetBuffer(buffer, &view, PyBUF_WRITABLE)
+    check_range(&view, position, position + size)
+    check_range(&view, position, position + size - HEADER_BYTES)
+    cdef uint8_t *at = <uint8_t *>view.buf + position
+    at[22] = at[22] | FLAG_LOG_APPEND_TIME
+    store64(at + 35, max_timestamp)
+    store32(at + 17, checksum(at + 21, size - 21))
+    PyBuffer_Release(&view)
+
+
+def scan(buffer, Py_ssize_t position, Py_ssize_t end, bint verify_crc):
+    """Walk whole batches: (their headers, bytes they take, what is wrong with what follows or None).
+
+    None with all bytes consumed means that they end with a batch; None with bytes left means that an
+    incomplete batch follows, as far as its bytes can tell.
+    """
+    cdef Py_buffer view
+    PyObject_GetBuffer(buffer, &view, PyBUF_SIMPLE)
+    check_range(&view, position, end)
+    cdef const uint8_t *at = <const uint8_t *>view.buf + position
+    cdef const uint8_t *stop = <const uint8_t *>view.buf + end
+    cdef const uint8_t *first = at
+    cdef list headers = []
+    cdef int fault = SHORT
+    try:
+        while at < stop:
+            fault = batch_fault(at, stop - at, verify_crc)
+            if fault != OK:
+                break
+            headers.append(make_header(at))
+            at += OVERHEAD_BYTES + load32(at + 8)
+        problem = None if at == stop or fault == SHORT else _faults.reason(fault)
+        return headers, at - first, problem
+    finally:
+        PyBuffer_Release(&view)
+
+
+def scan_headers(buffer, Py_ssize_t position, Py_ssize_t end):
+    """The headers from `position` on, each with where it stands; of the last, the body may be missing.
+
+    The walk ends before the first header that is incomplete or no header; checksums are not looked at.
+    """
+    cdef Py_buffer view
+    PyObject_GetBuffer(buffer, &view, PyBUF_SIMPLE)
+    check_range(&view, position, end)
+    cdef const uint8_t *base = <const uint8_t *>view.buf
+    cdef list headers = []
+    cdef int fault
+    try:
+        while end - position >= HEADER_BYTES:
+            fault = frame_fault(base + position, end - position)
+            if (fault != OK and fault != SHORT) or field_fault(base + position) != OK:
+                break
+            headers.append((make_header(base + position), position))
+            position += OVERHEAD_BYTES + load32(base + position + 8)
+        return headers
+    finally:
+        PyBuffer_Release(&view)
+
+
+# ---- records ----------------------------------------------------------------------------------------------
+
+
+cdef int skip_headers(const uint8_t **at, const uint8_t *stop, int32_t count) noexcept nogil:
+    cdef int32_t size, i
+    for i in range(count):
+        if read_varint(at, stop, &size):
+            return BAD_VARINT
+        if size < 0 or size > stop - at[0]:
+            return BAD_FIELD
+        at[0] += size
+        if read_varint(at, stop, &size):
+            return BAD_VARINT
+        if size > 0:
+            if size > stop - at[0]:
+                return BAD_FIELD
+            at[0] += size
+    return OK
+
+
+cdef inline int read_record(const uint8_t **cursor, const uint8_t *end, RecordView *out) noexcept nogil:
+    """Take one record apart; every length is checked against the record, and the record against `end`."""
+    cdef const uint8_t *at = cursor[0]
+    cdef const uint8_t *stop
+    cdef int32_t size
+    cdef int fault
+    if at == end:
+        return MISSING_RECORDS
+    if read_varint(&at, end, &size):
+        return BAD_VARINT
+    if size < 0 or size > end - at:
+        return BAD_RECORD_LENGTH
+    stop = at + size
+    if at == stop:
+        return BAD_FIELD
+    at += 1
+    if read_varlong(&at, stop, &out.timestamp_delta) or read_varint(&at, stop, &out.offset_delta):
+        return BAD_VARINT
+    if read_varint(&at, stop, &out.key_size):
+        return BAD_VARINT
+    out.key = at
+    if out.key_size > 0:
+        if out.key_size > stop - at:
+            return BAD_FIELD
+        at += out.key_size
+    if read_varint(&at, stop, &out.value_size):
+        return BAD_VARINT
+    out.value = at
+    if out.value_size > 0:
+        if out.value_size > stop - at:
+            return BAD_FIELD
+        at += out.value_size
+    if read_varint(&at, stop, &out.header_count):
+        return BAD_VARINT
+    out.headers = at
+    if out.header_count != 0:
+        if out.header_count < 0 or out.header_count > (stop - at) // 2:
+            return BAD_HEADER_COUNT
+        fault = skip_headers(&at, stop, out.header_count)
+        if fault != OK:
+            return fault
+    cursor[0] = stop
+    return OK if at == stop else BAD_RECORD_END
+
+
+cdef int check_pass(const uint8_t *at, const uint8_t *end, int32_t count, int64_t base_timestamp,
+                    bint require_keys, int64_t earliest, int64_t latest,
+                    int64_t *max_timestamp, int32_t *index) noexcept nogil:
+    cdef RecordView record
+    cdef int64_t timestamp
+    cdef int32_t latest_index = -1
+    cdef int fault
+    max_timestamp[0] = -1
+    for i in range(count):
+        index[0] = i
+        fault = read_record(&at, end, &record)
+        if fault != OK:
+            return fault
+        if record.offset_delta != i:
+            return BAD_OFFSET_DELTA
+        if require_keys and record.key_size < 0:
+            return NO_KEY
+        timestamp = <int64_t>(<uint64_t>base_timestamp + <uint64_t>record.timestamp_delta)
+        if timestamp != -1 and (timestamp < earliest or timestamp > latest):
+            return BAD_TIMESTAMP
+        if timestamp > max_timestamp[0]:
+            max_timestamp[0] = timestamp
+            latest_index = i
+    index[0] = count
+    if at != end:
+        return TRAILING_BYTES
+    index[0] = latest_index
+    return OK
+
+
+def check_records(buffer, Py_ssize_t start, Py_ssize_t end, header, bint require_keys,
+                  int64_t earliest_ms, int64_t latest_ms):
+    """One pass over the records at `buffer[start:end]`: (largest timestamp, offset delta of its record).
+
+    (-1, -1) where no record has a timestamp. The bytes are those behind the header of an uncompressed batch,
+    or what decompressing them gave.
+    """
+    cdef int32_t count = header.record_count
+    cdef int64_t base_timestamp = header.base_timestamp
+    cdef int64_t max_timestamp
+    cdef int32_t index = 0
+    cdef int fault
+    cdef Py_buffer view
+    PyObject_GetBuffer(buffer, &view, PyBUF_SIMPLE)
+    check_range(&view, start, end)
+    cdef const uint8_t *at = <const uint8_t *>view.buf
+    with nogil:
+        fault = check_pass(at + start, at + end, count, base_timestamp, require_keys, earliest_ms, latest_ms,
+                           &max_timestamp, &index)
+    PyBuffer_Release(&view)
+    if fault != OK:
+        raise _faults.record_error(fault, index)
+    return max_timestamp, index
+
+
+cdef object optional_bytes(const uint8_t *at, int32_t size):
+    return None if size < 0 else PyBytes_FromStringAndSize(<const char *>at, size)
+
+
+cdef tuple make_headers(const uint8_t *at, const uint8_t *end, int32_t count):
+    """The headers of a record that read_record has already walked over."""
+    cdef int32_t size
+    cdef list headers = []
+    for _ in range(count):
+        read_varint(&at, end, &size)
+        key = PyUnicode_DecodeUTF8(<const char *>at, size, "replace")
+        at += size
+        read_varint(&at, end, &size)
+        headers.append((key, optional_bytes(at, size)))
+        if size > 0:
+            at += size
+    return tuple(headers)
+
+
+cdef class RecordIterator:
+    """Yields the records of one batch, each made when it is asked for."""
+
+    cdef Py_buffer view
+    cdef bint held
+    cdef const uint8_t *at
+    cdef const uint8_t *end
+    cdef int32_t index, count, last_delta, previous_delta
+    cdef int64_t base_offset, base_timestamp, max_timestamp
+    cdef bint append_time
+
+    def __cinit__(self, buffer, Py_ssize_t start, Py_ssize_t end, header):
+        PyObject_GetBuffer(buffer, &self.view, PyBUF_SIMPLE)
+        check_range(&self.view, start, end)
+        self.held = True
+        self.at = <const uint8_t *>self.view.buf + start
+        self.end = <const uint8_t *>self.view.buf + end
+        self.count = header.record_count
+        self.last_delta = header.last_offset_delta
+        self.previous_delta = -1
+        self.base_offset = header.base_offset
+        self.base_timestamp = header.base_timestamp
+        self.max_timestamp = header.max_timestamp
+        self.append_time = header.attributes & FLAG_LOG_APPEND_TIME
+
+    def __dealloc__(self):
+        if self.held:
+            PyBuffer_Release(&self.view)
+
+    def __iter__(self):
+        return self
+
+    cdef fail(self, int fault):
+        index = self.index
+        self.index = self.count
+        self.at = self.end
+        raise _faults.record_error(fault, index)
+
+    def __next__(self):
+        cdef RecordView record
+        cdef int64_t timestamp
+        cdef int fault
+        if self.index >= self.count:
+            if self.at != self.end:
+                return self.fail(TRAILING_BYTES)
+            raise StopIteration
+        fault = read_record(&self.at, self.end, &record)
+        if fault == OK and (record.offset_delta <= self.previous_delta or record.offset_delta > self.last_delta):
+            fault = BAD_OFFSET_DELTA
+        if fault != OK:
+            return self.fail(fault)
+        self.previous_delta = record.offset_delta
+        self.index += 1
+        if self.append_time:
+            timestamp = self.max_timestamp
+        else:
+            timestamp = <int64_t>(<uint64_t>self.base_timestamp + <uint64_t>record.timestamp_delta)
+        cdef tuple fields = (
+            self.base_offset + record.offset_delta,
+            timestamp,
+            optional_bytes(record.key, record.key_size),
+            optional_bytes(record.value, record.value_size),
+            make_headers(record.headers, self.end, record.header_count) if record.header_count else (),
+        )
+        return PyTuple_Type.tp_new(record_type, (fields,), NULL)
+
+
+def iterate(buffer, Py_ssize_t start, Py_ssize_t end, header):
+    """The records at `buffer[start:end]` one after another; a fault is raised when it is reached."""
+    return RecordIterator(buffer, start, end, header)
+
+
+cdef inline Py_ssize_t field_size(bytes field):
+    return 1 if field is None else varlong_size(PyBytes_GET_SIZE(field)) + PyBytes_GET_SIZE(field)
+
+
+cdef inline uint8_t *write_field(uint8_t *at, bytes field):
+    if field is None:
+        return write_varlong(at, -1)
+    at = write_varlong(at, PyBytes_GET_SIZE(field))
+    memcpy(at, PyBytes_AS_STRING(field), PyBytes_GET_SIZE(field))
+    return at + PyBytes_GET_SIZE(field)
+
+
+def append_record(bytearray buffer not None, int64_t base_timestamp, int64_t timestamp, int32_t offset_delta,
+                  bytes key, bytes value, headers):
+    """Encode one record at the end of `buffer`."""
+    cdef int64_t delta = <int64_t>(<uint64_t>timestamp - <uint64_t>base_timestamp)
+    cdef list encoded = [(name.encode(), held) for name, held in headers] if headers else []
+    cdef Py_ssize_t size = 1 + varlong_size(delta) + varlong_size(offset_delta)
+    cdef Py_ssize_t before = PyByteArray_GET_SIZE(buffer)
+    size += field_size(key) + field_size(value) + varlong_size(len(encoded))
+    for name, held in encoded:
+        size += field_size(name) + field_size(held)
+    if size > 0x7fffffff:
+        raise OverflowError("a record cannot be larger than 2 GiB")
+    PyByteArray_Resize(buffer, before + varlong_size(size) + size)
+    cdef uint8_t *at = <uint8_t *>PyByteArray_AS_STRING(buffer) + before
+    at = write_varlong(at, size)
+    at[0] = 0
+    at = write_varlong(at + 1, delta)
+    at = write_varlong(at, offset_delta)
+    at = write_field(write_field(at, key), value)
+    at = write_varlong(at, len(encoded))
+    for name, held in encoded:
+        at = write_field(write_field(at, name), held)

@@ -1,0 +1,404 @@
+"""The record kernel in plain Python: the reference for the compiled one, and what runs without it.
+
+Same functions, same values, same errors as _kernel.pyx; only slower. Faults inside a record travel as `Fault`
+up to the function that was called, which turns them into the error both kernels raise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import crc32c as _crc32c
+
+from barnabas.core.disk import Buffer
+from barnabas.records import _faults
+from barnabas.records.batch import (
+    ATTRIBUTES_AT,
+    BASE_OFFSET_AT,
+    CODEC_MASK,
+    CRC_AT,
+    HEADER,
+    HEADER_BYTES,
+    LEADER_EPOCH_AT,
+    LENGTH_AT,
+    LOG_APPEND_TIME_FLAG,
+    LOG_OVERHEAD_BYTES,
+    MAGIC,
+    MAGIC_AT,
+    MAX_TIMESTAMP_AT,
+    BatchHeader,
+)
+from barnabas.records.record import Headers, Record
+
+NAME = "pure"
+
+MIN_BATCH_LENGTH = HEADER_BYTES - LOG_OVERHEAD_BYTES
+# length, attributes, timestamp delta, offset delta, key length, value length, header count
+MIN_RECORD_BYTES = 7
+MAX_CODEC = 4
+_MAX_INT64 = 0x7FFFFFFFFFFFFFFF
+
+
+class Fault(Exception):
+    """A fault of the record at hand, on its way to the function that knows its index."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+
+def check_range(buffer: Buffer, start: int, end: int) -> memoryview:
+    view = memoryview(buffer).cast("B")
+    if start < 0 or end < start or end > len(view):
+        raise ValueError("the range is not inside the buffer")
+    return view
+
+
+def to_int64(value: int) -> int:
+    """Wrap as 64-bit arithmetic does."""
+    return ((value + (1 << 63)) & ((1 << 64) - 1)) - (1 << 63)
+
+
+# ---- batches ----------------------------------------------------------------------------------------------
+
+
+def crc32c(buffer: Buffer, start: int, end: int) -> int:
+    """The CRC-32C of `buffer[start:end]`."""
+    return _crc32c.crc32c(check_range(buffer, start, end)[start:end])
+
+
+def _int32_at(view: memoryview, position: int) -> int:
+    return int.from_bytes(view[position : position + 4], "big", signed=True)
+
+
+def _frame_fault(view: memoryview, position: int, end: int) -> int:
+    """Is there a whole v2 batch at `position`, to judge by its length and magic?"""
+    if end - position <= MAGIC_AT:
+        return _faults.SHORT
+    magic = view[position + MAGIC_AT]
+    if magic != MAGIC:
+        return _faults.OLD_MAGIC if magic < MAGIC else _faults.BAD_MAGIC
+    length = _int32_at(view, position + LENGTH_AT)
+    if length < MIN_BATCH_LENGTH:
+        return _faults.BAD_LENGTH
+    return _faults.SHORT if end - position - LOG_OVERHEAD_BYTES < length else _faults.OK
+
+
+def _field_fault(header: BatchHeader) -> int:
+    """Do the fields of a complete header make sense by themselves?"""
+    codec, count, last_delta = header.attributes & CODEC_MASK, header.record_count, header.last_offset_delta
+    if codec > MAX_CODEC:
+        return _faults.BAD_CODEC
+    if count < 0 or (codec == 0 and count * MIN_RECORD_BYTES > header.batch_length - MIN_BATCH_LENGTH):
+        return _faults.BAD_COUNT
+    if last_delta < 0 or last_delta < count - 1:
+        return _faults.BAD_LAST_DELTA
+    if header.base_offset < 0 or header.base_offset > _MAX_INT64 - last_delta - 1:
+        return _faults.BAD_BASE_OFFSET
+    return _faults.OK
+
+
+def _read_header(view: memoryview, position: int) -> BatchHeader:
+    return BatchHeader._make(HEADER.unpack_from(view, position))
+
+
+def _batch_fault(view: memoryview, position: int, end: int, verify_crc: bool) -> int:
+    fault = _frame_fault(view, position, end)
+    if fault != _faults.OK:
+        return fault
+    header = _read_header(view, position)
+    if verify_crc:
+        covered = view[position + ATTRIBUTES_AT : position + header.size_bytes]
+        if _crc32c.crc32c(covered) != header.crc:
+            return _faults.BAD_CRC
+    return _field_fault(header)
+
+
+def check_batch(buffer: Buffer, position: int, end: int) -> BatchHeader:
+    """The header of the batch at `position`, once its length, magic, CRC-32C and fields have been checked."""
+    view = check_range(buffer, position, end)
+    fault = _batch_fault(view, position, end, True)
+    if fault != _faults.OK:
+        raise _faults.batch_error(fault, position)
+    return _read_header(view, position)
+
+
+def assign(buffer: Buffer, position: int, base_offset: int, leader_epoch: int) -> None:
+    """Write base offset and leader epoch into the header at `position`; the CRC does not cover them."""
+    view = check_range(_writable(buffer), position, position + HEADER_BYTES)
+    at = position + BASE_OFFSET_AT
+    view[at : at + 8] = base_offset.to_bytes(8, "big", signed=True)
+    at = position + LEADER_EPOCH_AT
+    view[at : at + 4] = leader_epoch.to_bytes(4, "big", signed=True)
+
+
+def stamp(buffer: Buffer, position: int, size: int, max_timestamp: int) -> None:
+    """Make the batch at `position` one of log append time, `max_timestamp`, and renew its CRC."""
+    view = check_range(_writable(buffer), position, position + size)
+    check_range(view, position, position + size - HEADER_BYTES)
+    view[position + ATTRIBUTES_AT + 1] |= LOG_APPEND_TIME_FLAG
+    at = position + MAX_TIMESTAMP_AT
+    view[at : at + 8] = max_timestamp.to_bytes(8, "big", signed=True)
+    crc = _crc32c.crc32c(view[position + ATTRIBUTES_AT : position + size])
+    view[position + CRC_AT : position + CRC_AT + 4] = crc.to_bytes(4, "big")
+
+
+def _writable(buffer: Buffer) -> memoryview:
+    view = memoryview(buffer).cast("B")
+    if view.readonly:
+        raise BufferError("the buffer is read-only")
+    return view
+
+
+def scan(
+    buffer: Buffer, position: int, end: int, verify_crc: bool
+) -> tuple[list[BatchHeader], int, str | None]:
+    """Walk whole batches: (their headers, bytes they take, what is wrong with what follows or None).
+
+    None with all bytes consumed means that they end with a batch; None with bytes left means that an
+    incomplete batch follows, as far as its bytes can tell.
+    """
+    view = check_range(buffer, position, end)
+    headers: list[BatchHeader] = []
+    at, fault = position, _faults.SHORT
+    while at < end:
+        fault = _batch_fault(view, at, end, verify_crc)
+        if fault != _faults.OK:
+            break
+        headers.append(_read_header(view, at))
+        at += headers[-1].size_bytes
+    problem = None if at == end or fault == _faults.SHORT else _faults.reason(fault)
+    return headers, at - position, problem
+
+
+def scan_headers(buffer: Buffer, position: int, end: int) -> list[tuple[BatchHeader, int]]:
+    """The headers from `position` on, each with where it stands; of the last, the body may be missing.
+
+    The walk ends before the first header that is incomplete or no header; checksums are not looked at.
+    """
+    view = check_range(buffer, position, end)
+    headers: list[tuple[BatchHeader, int]] = []
+    while end - position >= HEADER_BYTES:
+        if _frame_fault(view, position, end) not in (_faults.OK, _faults.SHORT):
+            break
+        header = _read_header(view, position)
+        if _field_fault(header) != _faults.OK:
+            break
+        headers.append((header, position))
+        position += header.size_bytes
+    return headers
+
+
+# ---- records ----------------------------------------------------------------------------------------------
+
+
+class RecordView(NamedTuple):
+    """One record as positions in the buffer; a size below zero is a null."""
+
+    timestamp_delta: int
+    offset_delta: int
+    key_at: int
+    key_size: int
+    value_at: int
+    value_size: int
+    header_count: int
+    headers_at: int
+    end: int
+
+
+def _read_unsigned(view: memoryview, at: int, end: int, max_bytes: int) -> tuple[int, int]:
+    value = 0
+    for i in range(min(max_bytes, end - at)):
+        byte = view[at + i]
+        value |= (byte & 127) << (7 * i)
+        if byte < 128:
+            return value, at + i + 1
+    raise Fault(_faults.BAD_VARINT)
+
+
+def read_varint(view: memoryview, at: int, end: int) -> tuple[int, int]:
+    """A zigzag number of at most five bytes, and where it ends; bits beyond 32 are dropped as Kafka does."""
+    if at < end and (byte := view[at]) < 128:
+        return (byte >> 1) ^ -(byte & 1), at + 1
+    raw, at = _read_unsigned(view, at, end, 5)
+    raw &= 0xFFFFFFFF
+    return (raw >> 1) ^ -(raw & 1), at
+
+
+def read_varlong(view: memoryview, at: int, end: int) -> tuple[int, int]:
+    """The same of at most ten bytes and 64 bits."""
+    raw, at = _read_unsigned(view, at, end, 10)
+    raw &= 0xFFFFFFFFFFFFFFFF
+    return (raw >> 1) ^ -(raw & 1), at
+
+
+def _read_field(view: memoryview, at: int, end: int) -> tuple[int, int, int]:
+    """A length and that many bytes: (where they start, how many or negative for null, where they end)."""
+    size, at = read_varint(view, at, end)
+    if size > end - at:
+        raise Fault(_faults.BAD_FIELD)
+    return at, size, at + max(size, 0)
+
+
+def _skip_headers(view: memoryview, at: int, end: int, count: int) -> int:
+    if count < 0 or count > (end - at) // 2:
+        raise Fault(_faults.BAD_HEADER_COUNT)
+    for _ in range(count):
+        _, size, at = _read_field(view, at, end)
+        if size < 0:
+            raise Fault(_faults.BAD_FIELD)
+        _, _, at = _read_field(view, at, end)
+    return at
+
+
+def read_record(view: memoryview, at: int, end: int) -> RecordView:
+    """Take one record apart; every length is checked against the record, and the record against `end`."""
+    if at == end:
+        raise Fault(_faults.MISSING_RECORDS)
+    size, at = read_varint(view, at, end)
+    if size < 0 or size > end - at:
+        raise Fault(_faults.BAD_RECORD_LENGTH)
+    if size == 0:
+        raise Fault(_faults.BAD_FIELD)
+    stop = at + size
+    timestamp_delta, at = read_varlong(view, at + 1, stop)
+    offset_delta, at = read_varint(view, at, stop)
+    key_at, key_size, at = _read_field(view, at, stop)
+    value_at, value_size, at = _read_field(view, at, stop)
+    header_count, headers_at = read_varint(view, at, stop)
+    at = _skip_headers(view, headers_at, stop, header_count)
+    if at != stop:
+        raise Fault(_faults.BAD_RECORD_END)
+    return RecordView(
+        timestamp_delta, offset_delta, key_at, key_size, value_at, value_size, header_count, headers_at, stop
+    )
+
+
+def check_records(
+    buffer: Buffer,
+    start: int,
+    end: int,
+    header: BatchHeader,
+    require_keys: bool,
+    earliest_ms: int,
+    latest_ms: int,
+) -> tuple[int, int]:
+    """One pass over the records at `buffer[start:end]`: (largest timestamp, offset delta of its record).
+
+    (-1, -1) where no record has a timestamp. The bytes are those behind the header of an uncompressed batch,
+    or what decompressing them gave.
+    """
+    view = check_range(buffer, start, end)
+    max_timestamp = latest_index = -1
+    index, at = 0, start
+    try:
+        for index in range(header.record_count):
+            record = read_record(view, at, end)
+            at = record.end
+            if record.offset_delta != index:
+                raise Fault(_faults.BAD_OFFSET_DELTA)
+            if require_keys and record.key_size < 0:
+                raise Fault(_faults.NO_KEY)
+            timestamp = to_int64(header.base_timestamp + record.timestamp_delta)
+            if timestamp != -1 and not earliest_ms <= timestamp <= latest_ms:
+                raise Fault(_faults.BAD_TIMESTAMP)
+            if timestamp > max_timestamp:
+                max_timestamp, latest_index = timestamp, index
+        if at != end:
+            index = header.record_count
+            raise Fault(_faults.TRAILING_BYTES)
+    except Fault as fault:
+        raise _faults.record_error(fault.number, index) from None
+    return max_timestamp, latest_index
+
+
+def optional_bytes(view: memoryview, at: int, size: int) -> bytes | None:
+    return None if size < 0 else bytes(view[at : at + size])
+
+
+def _make_headers(view: memoryview, at: int, end: int, count: int) -> Headers:
+    headers = []
+    for _ in range(count):
+        key_at, size, at = _read_field(view, at, end)
+        key = str(view[key_at : key_at + size], "utf-8", "replace")
+        value_at, size, at = _read_field(view, at, end)
+        headers.append((key, optional_bytes(view, value_at, size)))
+    return tuple(headers)
+
+
+def walk(view: memoryview, start: int, end: int, header: BatchHeader) -> Iterator[RecordView]:
+    """The records of one batch as positions, their offset deltas rising and within the header's."""
+    at, previous, index = start, -1, 0
+    try:
+        while index < header.record_count:
+            record = read_record(view, at, end)
+            if not previous < record.offset_delta <= header.last_offset_delta:
+                raise Fault(_faults.BAD_OFFSET_DELTA)
+            at, previous = record.end, record.offset_delta
+            yield record
+            index += 1
+        if at != end:
+            raise Fault(_faults.TRAILING_BYTES)
+    except Fault as fault:
+        raise _faults.record_error(fault.number, index) from None
+
+
+def iterate(buffer: Buffer, start: int, end: int, header: BatchHeader) -> Iterator[Record]:
+    """The records at `buffer[start:end]` one after another; a fault is raised when it is reached."""
+    return _iterate(check_range(buffer, start, end), start, end, header)
+
+
+def _iterate(view: memoryview, start: int, end: int, header: BatchHeader) -> Iterator[Record]:
+    for record in walk(view, start, end, header):
+        if header.is_log_append_time:
+            timestamp = header.max_timestamp
+        else:
+            timestamp = to_int64(header.base_timestamp + record.timestamp_delta)
+        yield Record(
+            header.base_offset + record.offset_delta,
+            timestamp,
+            optional_bytes(view, record.key_at, record.key_size),
+            optional_bytes(view, record.value_at, record.value_size),
+            _make_headers(view, record.headers_at, record.end, record.header_count),
+        )
+
+
+def _write_varlong(buffer: bytearray, value: int) -> None:
+    raw = ((value << 1) ^ (value >> 63)) & 0xFFFFFFFFFFFFFFFF
+    while raw > 127:
+        buffer.append(raw & 127 | 128)
+        raw >>= 7
+    buffer.append(raw)
+
+
+def _write_field(buffer: bytearray, field: bytes | None) -> None:
+    if field is None:
+        buffer.append(1)
+    else:
+        _write_varlong(buffer, len(field))
+        buffer += field
+
+
+def append_record(
+    buffer: bytearray,
+    base_timestamp: int,
+    timestamp: int,
+    offset_delta: int,
+    key: bytes | None,
+    value: bytes | None,
+    headers: Headers,
+) -> None:
+    """Encode one record at the end of `buffer`."""
+    body = bytearray(1)
+    _write_varlong(body, to_int64(timestamp - base_timestamp))
+    _write_varlong(body, offset_delta)
+    _write_field(body, key)
+    _write_field(body, value)
+    _write_varlong(body, len(headers))
+    for name, held in headers:
+        _write_field(body, name.encode())
+        _write_field(body, held)
+    if len(body) > 0x7FFFFFFF:
+        raise OverflowError("a record cannot be larger than 2 GiB")
+    _write_varlong(buffer, len(body))
+    buffer += body

@@ -1,0 +1,166 @@
+"""Building a batch record by record, where it is not encoded from columns.
+
+A `BatchBuilder` holds the batch as it grows: 61 bytes kept free for the header, then the records, each
+encoded by the kernel as it comes. `build` compresses what stands behind the header, writes the header, and
+sets the CRC; until then nothing of it is a valid batch.
+
+Record timestamps are kept as differences from the header's base timestamp: that of the first record, or the
+delete horizon where the batch has one (KIP-534), which then stands in the same field.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from barnabas.core.errors import InvalidRecord
+from barnabas.records import kernel
+from barnabas.records.batch import (
+    ATTRIBUTES_AT,
+    CONTROL_FLAG,
+    CRC_AT,
+    DELETE_HORIZON_FLAG,
+    HEADER,
+    HEADER_BYTES,
+    LOG_APPEND_TIME_FLAG,
+    LOG_OVERHEAD_BYTES,
+    MAGIC,
+    NO_LEADER_EPOCH,
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    NO_SEQUENCE,
+    NO_TIMESTAMP,
+    TRANSACTIONAL_FLAG,
+)
+from barnabas.records.compression import Codec, codec_of, compress
+from barnabas.records.record import Headers, Record
+
+
+class BatchBuilder:
+    """One batch in the making; see `build_batch` for the arguments."""
+
+    def __init__(
+        self,
+        *,
+        base_offset: int = 0,
+        codec: int = Codec.NONE,
+        level: int | None = None,
+        append_time_ms: int | None = None,
+        producer_id: int = NO_PRODUCER_ID,
+        producer_epoch: int = NO_PRODUCER_EPOCH,
+        base_sequence: int = NO_SEQUENCE,
+        transactional: bool = False,
+        control: bool = False,
+        leader_epoch: int = NO_LEADER_EPOCH,
+        delete_horizon_ms: int | None = None,
+    ) -> None:
+        self.base_offset = base_offset
+        self.record_count = 0
+        self._codec, self._level = codec_of(codec), level
+        self._producer = (producer_id, producer_epoch, base_sequence)
+        self._leader_epoch = leader_epoch
+        self._append_time_ms = append_time_ms
+        self._attributes = (
+            self._codec
+            | (LOG_APPEND_TIME_FLAG if append_time_ms is not None else 0)
+            | (TRANSACTIONAL_FLAG if transactional else 0)
+            | (CONTROL_FLAG if control else 0)
+            | (DELETE_HORIZON_FLAG if delete_horizon_ms is not None else 0)
+        )
+        self._base_timestamp = delete_horizon_ms
+        self._max_timestamp = NO_TIMESTAMP
+        self._last_delta = -1
+        self._buffer = bytearray(HEADER_BYTES)
+
+    @property
+    def size_bytes(self) -> int:
+        """What the batch takes so far, uncompressed."""
+        return len(self._buffer)
+
+    def append(
+        self,
+        timestamp: int,
+        key: bytes | None,
+        value: bytes | None,
+        headers: Headers = (),
+        *,
+        offset: int | None = None,
+    ) -> None:
+        """Add a record behind the last one, or at `offset`, which must be beyond it."""
+        delta = self._last_delta + 1 if offset is None else offset - self.base_offset
+        if not self._last_delta < delta <= 0x7FFFFFFF:
+            raise InvalidRecord(f"offset {offset} does not fit into the batch at {self.base_offset}")
+        if self._base_timestamp is None:
+            self._base_timestamp = timestamp
+        kernel.append_record(self._buffer, self._base_timestamp, timestamp, delta, key, value, headers)
+        self._last_delta = delta
+        self._max_timestamp = max(self._max_timestamp, timestamp)
+        self.record_count += 1
+
+    def build(self, *, last_offset: int | None = None) -> bytearray:
+        """The batch; the builder is spent. `last_offset` is for a batch whose last records were removed."""
+        buffer = self._buffer
+        del self._buffer
+        if self._codec is not Codec.NONE:
+            buffer[HEADER_BYTES:] = compress(self._codec, bytes(buffer[HEADER_BYTES:]), self._level)
+        last_delta = self._last_delta if last_offset is None else last_offset - self.base_offset
+        base_timestamp = NO_TIMESTAMP if self._base_timestamp is None else self._base_timestamp
+        max_timestamp = self._max_timestamp if self._append_time_ms is None else self._append_time_ms
+        HEADER.pack_into(
+            buffer,
+            0,
+            self.base_offset,
+            len(buffer) - LOG_OVERHEAD_BYTES,
+            self._leader_epoch,
+            MAGIC,
+            0,
+            self._attributes,
+            max(last_delta, self._last_delta, 0),
+            base_timestamp,
+            max_timestamp,
+            *self._producer,
+            self.record_count,
+        )
+        crc = kernel.crc32c(buffer, ATTRIBUTES_AT, len(buffer))
+        buffer[CRC_AT : CRC_AT + 4] = crc.to_bytes(4, "big")
+        return buffer
+
+
+def build_batch(
+    records: Iterable[Record],
+    *,
+    base_offset: int = 0,
+    keep_offsets: bool = False,
+    last_offset: int | None = None,
+    codec: int = Codec.NONE,
+    level: int | None = None,
+    append_time_ms: int | None = None,
+    producer_id: int = NO_PRODUCER_ID,
+    producer_epoch: int = NO_PRODUCER_EPOCH,
+    base_sequence: int = NO_SEQUENCE,
+    transactional: bool = False,
+    control: bool = False,
+    leader_epoch: int = NO_LEADER_EPOCH,
+    delete_horizon_ms: int | None = None,
+) -> bytearray:
+    """One batch of these records, numbered from `base_offset` on.
+
+    With `keep_offsets` they stay at the offsets they name, gaps included, and `last_offset` may lie beyond
+    them, as in a compacted batch. `append_time_ms` makes it a batch of log append time.
+    """
+    builder = BatchBuilder(
+        base_offset=base_offset,
+        codec=codec,
+        level=level,
+        append_time_ms=append_time_ms,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        base_sequence=base_sequence,
+        transactional=transactional,
+        control=control,
+        leader_epoch=leader_epoch,
+        delete_horizon_ms=delete_horizon_ms,
+    )
+    for record in records:
+        offset = record.offset if keep_offsets else None
+        builder.append(record.timestamp, record.key, record.value, record.headers, offset=offset)
+    return builder.build(last_offset=last_offset)

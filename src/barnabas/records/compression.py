@@ -1,0 +1,178 @@
+"""The five codecs of record batches, with bounds on what they may unfold to.
+
+Only the records behind the header are compressed. Two codecs have framings to know about: snappy is written
+as the Java clients do (xerial's stream of 32 KiB blocks) and read in that or as one raw block; lz4 is written
+as a frame of independent blocks, the only kind Kafka's reader takes.
+
+Decompression is bounded before memory is spent: the output goes into a buffer that grows up to the limit and
+no further. The limit is absolute (`max_bytes`) and, beyond an allowance that any batch has, relative to the
+compressed size (`max_ratio`). Whatever is wrong with the bytes, the error is an `InvalidRecord`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import IntEnum
+from typing import Any
+
+import cramjam
+
+from barnabas.core.disk import Buffer
+from barnabas.core.errors import InvalidRecord, UnsupportedCompression
+
+MAX_BYTES = 256 << 20
+MAX_RATIO = 1024
+# What any batch may unfold to whatever its ratio: a few kilobytes of zstd can honestly be megabytes of zeros.
+RATIO_FREE_BYTES = 16 << 20
+
+_XERIAL_HEADER = b"\x82SNAPPY\x00" + (1).to_bytes(4, "big") + (1).to_bytes(4, "big")
+_XERIAL_MAGIC = _XERIAL_HEADER[:8]
+_XERIAL_BLOCK_BYTES = 32 << 10
+_LZ4_LEVEL = 1
+# the words of cramjam's error when a fixed output is full; anything else means bad input
+_OUTPUT_FULL = "failed to write whole buffer"
+
+
+class Codec(IntEnum):
+    """The number in the low three bits of a batch's attributes."""
+
+    NONE = 0
+    GZIP = 1
+    SNAPPY = 2
+    LZ4 = 3
+    ZSTD = 4
+
+
+class DecompressionLimit(InvalidRecord):
+    """Compressed bytes that unfold to more than the bounds allow."""
+
+
+def codec_of(number: int) -> Codec:
+    """The codec of that number, or `UnsupportedCompression`."""
+    try:
+        return Codec(number)
+    except ValueError:
+        raise UnsupportedCompression(f"there is no compression codec {number}") from None
+
+
+def compress(codec: int, data: Buffer, level: int | None = None) -> Buffer:
+    """`data` compressed; `level` is the codec's own scale and None its default."""
+    match codec_of(codec):
+        case Codec.NONE:
+            return data
+        case Codec.GZIP:
+            return memoryview(cramjam.gzip.compress(data, level=level))
+        case Codec.SNAPPY:
+            return _compress_snappy(data)
+        case Codec.LZ4:
+            compressor = cramjam.lz4.Compressor(level=level or _LZ4_LEVEL, block_linked=False)
+            compressor.compress(data)
+            return memoryview(compressor.finish())
+        case Codec.ZSTD:
+            return memoryview(cramjam.zstd.compress(data, level=level))
+
+
+def decompress(codec: int, data: Buffer, *, max_bytes: int = MAX_BYTES, max_ratio: int = MAX_RATIO) -> Buffer:
+    """What `data` unfolds to; `DecompressionLimit` beyond the bounds, `InvalidRecord` for bad bytes."""
+    limit = min(max_bytes, max(RATIO_FREE_BYTES, len(data) * max_ratio))
+    match codec_of(codec):
+        case Codec.NONE:
+            return data
+        case Codec.GZIP:
+            return _decompress_stream(cramjam.gzip.decompress_into, data, _gzip_size(data), limit)
+        case Codec.SNAPPY:
+            return _decompress_snappy(memoryview(data), limit)
+        case Codec.LZ4:
+            return _decompress_stream(cramjam.lz4.decompress_into, data, None, limit)
+        case Codec.ZSTD:
+            return _decompress_stream(cramjam.zstd.decompress_into, data, _zstd_size(data), limit)
+
+
+def _too_large(limit: int) -> DecompressionLimit:
+    return DecompressionLimit(f"the compressed records unfold to more than the {limit} bytes allowed")
+
+
+def _bad_bytes(error: Exception) -> InvalidRecord:
+    return InvalidRecord(f"the compressed records cannot be read: {error}")
+
+
+def _decompress_stream(
+    into: Callable[[Any, Any], int], data: Buffer, declared: int | None, limit: int
+) -> bytearray:
+    """Try with the declared or a likely size, then with ever larger outputs up to the limit."""
+    size = min(limit, declared if declared is not None else max(1024, 4 * len(data)))
+    while True:
+        output = bytearray(size)
+        try:
+            written = into(data, output)
+        except cramjam.DecompressionError as error:
+            if _OUTPUT_FULL not in str(error):
+                raise _bad_bytes(error) from None
+            if size >= limit:
+                raise _too_large(limit) from None
+            size = min(limit, max(1024, 4 * size))
+        else:
+            del output[written:]
+            return output
+
+
+def _gzip_size(data: Buffer) -> int | None:
+    """What the last member's trailer says; a hint, since it may lie and other members may precede it."""
+    return int.from_bytes(data[-4:], "little") if len(data) > 18 else None
+
+
+def _zstd_size(data: Buffer) -> int | None:
+    """The content size that the first frame declares; a hint, since frames may follow it."""
+    if len(data) < 6 or bytes(data[:4]) != b"\x28\xb5\x2f\xfd":
+        return None
+    descriptor = data[4]
+    single_segment = descriptor >> 5 & 1
+    field_bytes = (single_segment, 2, 4, 8)[descriptor >> 6]
+    if field_bytes == 0:
+        return None
+    at = 5 + (not single_segment) + (0, 1, 2, 4)[descriptor & 3]
+    size = int.from_bytes(data[at : at + field_bytes], "little")
+    return size + 256 if field_bytes == 2 else size
+
+
+# ---- snappy -----------------------------------------------------------------------------------------------
+
+
+def _compress_snappy(data: Buffer) -> bytearray:
+    output, view = bytearray(_XERIAL_HEADER), memoryview(data)
+    for start in range(0, len(view), _XERIAL_BLOCK_BYTES):
+        block = bytes(cramjam.snappy.compress_raw(view[start : start + _XERIAL_BLOCK_BYTES]))
+        output += len(block).to_bytes(4, "big")
+        output += block
+    return output
+
+
+def _decompress_snappy(data: memoryview, limit: int) -> Buffer:
+    if bytes(data[:8]) != _XERIAL_MAGIC:
+        return _snappy_block(data, limit)
+    output, at = bytearray(), 0
+    while at < len(data):
+        if bytes(data[at : at + 8]) == _XERIAL_MAGIC:  # at the start, and wherever streams were joined
+            at += len(_XERIAL_HEADER)
+            continue
+        size = int.from_bytes(data[at : at + 4], "big")
+        at += 4
+        if at + size > len(data):
+            raise InvalidRecord("the compressed records cannot be read: a snappy block is cut short")
+        output += _snappy_block(data[at : at + size], limit - len(output))
+        at += size
+    if at > len(data):
+        raise InvalidRecord("the compressed records cannot be read: the snappy stream header is cut short")
+    return output
+
+
+def _snappy_block(block: memoryview, limit: int) -> bytearray:
+    try:
+        size = cramjam.snappy.decompress_raw_len(block)
+        if size > limit:
+            raise _too_large(limit)
+        output = bytearray(size)
+        cramjam.snappy.decompress_raw_into(block, output)
+    except cramjam.DecompressionError as error:
+        raise _bad_bytes(error) from None
+    return output

@@ -1,0 +1,93 @@
+"""Control records: what brokers write between the records of clients.
+
+A control record's key is a version and a type, its value a versioned message. Two types end a transaction and
+are written and read here; those of the metadata quorum are recognised, and left to it.
+"""
+
+from __future__ import annotations
+
+import struct
+from enum import IntEnum
+from typing import NamedTuple
+
+from barnabas.core.errors import InvalidRecord
+from barnabas.records.batch import NO_LEADER_EPOCH
+from barnabas.records.builder import build_batch
+from barnabas.records.record import Record
+
+_KEY = struct.Struct(">hh")
+_MARKER = struct.Struct(">hi")
+_VERSION = 0
+
+
+class ControlType(IntEnum):
+    """The type in a control record's key; UNKNOWN stands for those that newer versions may add."""
+
+    UNKNOWN = -1
+    ABORT = 0
+    COMMIT = 1
+    LEADER_CHANGE = 2
+    SNAPSHOT_HEADER = 3
+    SNAPSHOT_FOOTER = 4
+    KRAFT_VERSION = 5
+    KRAFT_VOTERS = 6
+
+
+class EndMarker(NamedTuple):
+    """The end of a producer's transaction in one partition."""
+
+    type: ControlType
+    coordinator_epoch: int
+
+
+def control_key(kind: ControlType) -> bytes:
+    """The key of a control record of that type."""
+    return _KEY.pack(_VERSION, kind)
+
+
+def control_type(key: bytes | None) -> ControlType:
+    """The type that a control record's key names; later versions of the key may be longer."""
+    if key is None or len(key) < _KEY.size:
+        raise InvalidRecord("a control record's key is shorter than its version and type")
+    version, number = _KEY.unpack_from(key)
+    if version < 0:
+        raise InvalidRecord(f"a control record's key has version {version}")
+    return ControlType(number) if 0 <= number <= ControlType.KRAFT_VOTERS else ControlType.UNKNOWN
+
+
+def build_marker(
+    kind: ControlType,
+    *,
+    producer_id: int,
+    producer_epoch: int,
+    coordinator_epoch: int,
+    timestamp: int,
+    base_offset: int = 0,
+    leader_epoch: int = NO_LEADER_EPOCH,
+) -> bytearray:
+    """The batch that commits or aborts a producer's transaction."""
+    if kind not in (ControlType.ABORT, ControlType.COMMIT):
+        raise ValueError(f"{kind.name} does not end a transaction")
+    record = Record(0, timestamp, control_key(kind), _MARKER.pack(_VERSION, coordinator_epoch))
+    return build_batch(
+        [record],
+        base_offset=base_offset,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        transactional=True,
+        control=True,
+        leader_epoch=leader_epoch,
+    )
+
+
+def parse_marker(record: Record) -> EndMarker | None:
+    """The end of a transaction that a control record states, or None for one of another type."""
+    kind = control_type(record.key)
+    if kind not in (ControlType.ABORT, ControlType.COMMIT):
+        return None
+    if record.value is None or len(record.value) < _MARKER.size:
+        raise InvalidRecord("a transaction marker's value is shorter than its version and epoch")
+    version, coordinator_epoch = _MARKER.unpack_from(record.value)
+    if version < 0:
+        raise InvalidRecord(f"a transaction marker has version {version}")
+    return EndMarker(kind, coordinator_epoch)

@@ -1,0 +1,77 @@
+"""The record kernel in use: compiled where it could be built, the pure twin elsewhere.
+
+`BARNABAS_KERNEL` decides, read once, at import: `c` insists on the compiled one, `pure` on the twin, `auto`
+(the default) takes the compiled one if it is there. Everybody else imports from here and never from a twin.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from typing import TYPE_CHECKING
+
+_CHOICES = ("c", "pure", "auto")
+_choice = os.environ.get("BARNABAS_KERNEL", "auto")
+if _choice not in _CHOICES:
+    raise ValueError(f"BARNABAS_KERNEL={_choice!r}: must be one of {', '.join(_CHOICES)}")
+
+# Why the pure twin serves, or None when the compiled kernel does.
+PURE_REASON: str | None = "BARNABAS_KERNEL=pure asks for it" if _choice == "pure" else None
+if PURE_REASON is None:
+    try:
+        import barnabas.records._kernel  # noqa: F401
+    except ImportError as error:
+        if _choice == "c":
+            raise
+        PURE_REASON = f"the compiled kernel cannot be loaded ({error})"
+
+if TYPE_CHECKING or PURE_REASON is None:
+    from barnabas.records._kernel import (
+        NAME,
+        append_record,
+        assign,
+        check_batch,
+        check_records,
+        crc32c,
+        iterate,
+        scan,
+        scan_headers,
+        stamp,
+    )
+else:
+    from barnabas.records._pure import (
+        NAME,
+        append_record,
+        assign,
+        check_batch,
+        check_records,
+        crc32c,
+        iterate,
+        scan,
+        scan_headers,
+        stamp,
+    )
+
+__all__ = [
+    "NAME",
+    "PURE_REASON",
+    "announce",
+    "append_record",
+    "assign",
+    "check_batch",
+    "check_records",
+    "crc32c",
+    "iterate",
+    "scan",
+    "scan_headers",
+    "stamp",
+]
+
+
+def announce() -> None:
+    """Say once, when a node starts, that records are handled by the slow twin, and why."""
+    if PURE_REASON is not None:
+        logging.getLogger("barnabas.records").warning(
+            "record kernel: the pure-Python twin serves, many times slower than the compiled one: %s",
+            PURE_REASON,
+        )

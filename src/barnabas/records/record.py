@@ -1,0 +1,17 @@
+"""One record, as Python sees it."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+Headers = tuple[tuple[str, bytes | None], ...]
+
+
+class Record(NamedTuple):
+    """A record with its place in the log; a null key or value is None."""
+
+    offset: int
+    timestamp: int
+    key: bytes | None
+    value: bytes | None
+    headers: Headers = ()
