@@ -10,10 +10,11 @@ import struct
 from enum import IntEnum
 from typing import NamedTuple
 
+from barnabas.core.disk import Buffer
 from barnabas.core.errors import InvalidRecord
-from barnabas.records.batch import NO_LEADER_EPOCH
+from barnabas.records.batch import NO_LEADER_EPOCH, BatchHeader
 from barnabas.records.builder import build_batch
-from barnabas.records.record import Record
+from barnabas.records.reader import Record, read_batch
 
 _KEY = struct.Struct(">hh")
 _MARKER = struct.Struct(">hi")
@@ -33,11 +34,15 @@ class ControlType(IntEnum):
     KRAFT_VOTERS = 6
 
 
-class EndMarker(NamedTuple):
+class EndTransactionMarker(NamedTuple):
     """The end of a producer's transaction in one partition."""
 
     type: ControlType
     coordinator_epoch: int
+
+    @property
+    def is_commit(self) -> bool:
+        return self.type is ControlType.COMMIT
 
 
 def control_key(kind: ControlType) -> bytes:
@@ -55,7 +60,7 @@ def control_type(key: bytes | None) -> ControlType:
     return ControlType(number) if 0 <= number <= ControlType.KRAFT_VOTERS else ControlType.UNKNOWN
 
 
-def build_marker(
+def build_end_transaction(
     kind: ControlType,
     *,
     producer_id: int,
@@ -80,7 +85,7 @@ def build_marker(
     )
 
 
-def parse_marker(record: Record) -> EndMarker | None:
+def parse_marker(record: Record) -> EndTransactionMarker | None:
     """The end of a transaction that a control record states, or None for one of another type."""
     kind = control_type(record.key)
     if kind not in (ControlType.ABORT, ControlType.COMMIT):
@@ -90,4 +95,13 @@ def parse_marker(record: Record) -> EndMarker | None:
     version, coordinator_epoch = _MARKER.unpack_from(record.value)
     if version < 0:
         raise InvalidRecord(f"a transaction marker has version {version}")
-    return EndMarker(kind, coordinator_epoch)
+    return EndTransactionMarker(kind, coordinator_epoch)
+
+
+def parse_end_transaction(
+    buffer: Buffer, position: int = 0, header: BatchHeader | None = None
+) -> EndTransactionMarker | None:
+    """The marker in the control batch at `position`, or None where it holds something else or nothing."""
+    for record in read_batch(buffer, position, header):
+        return parse_marker(record)
+    return None

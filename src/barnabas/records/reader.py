@@ -13,7 +13,7 @@ from barnabas.records.batch import CODEC_MASK, HEADER_BYTES, BatchHeader
 from barnabas.records.compression import decompress
 from barnabas.records.record import Headers, Record
 
-__all__ = ["Headers", "Record", "batch_records", "read_batches", "read_records", "records_section"]
+__all__ = ["Headers", "Record", "read_batch", "read_batches", "read_records", "records_section"]
 
 
 def records_section(buffer: Buffer, position: int, header: BatchHeader) -> tuple[Buffer, int, int]:
@@ -26,7 +26,7 @@ def records_section(buffer: Buffer, position: int, header: BatchHeader) -> tuple
     return plain, 0, len(plain)
 
 
-def batch_records(buffer: Buffer, position: int = 0, header: BatchHeader | None = None) -> Iterator[Record]:
+def read_batch(buffer: Buffer, position: int = 0, header: BatchHeader | None = None) -> Iterator[Record]:
     """The records of the batch at `position`, lazily; its header is checked unless it is given."""
     if header is None:
         header = kernel.check_batch(buffer, position, len(buffer))
@@ -50,4 +50,4 @@ def read_records(
     """The records of every batch in the buffer, those of control batches only if asked for."""
     for header, start in read_batches(buffer, position, end):
         if control or not header.is_control:
-            yield from batch_records(buffer, start, header)
+            yield from read_batch(buffer, start, header)
