@@ -11,7 +11,6 @@ after another by its owner.
 from __future__ import annotations
 
 import base64
-import binascii
 import json
 import posixpath
 from collections.abc import Callable, Iterable, Mapping
@@ -25,6 +24,8 @@ from barnabas.log.names import CLEAN_SHUTDOWN, META_PROPERTIES
 
 TEMPORARY = ".tmp"
 _VERSION = 0
+# no offset is longer
+_MAX_DIGITS = 20
 
 Entry = TypeVar("Entry")
 TopicPartition = tuple[str, int]
@@ -142,7 +143,7 @@ async def read_partition_metadata(disk: Disk, path: str) -> UUID | None:
     where = disk.describe(path)
     lines = _text(data, where).splitlines()
     if len(lines) != 2:
-        raise _corrupt(where, len(lines), "a version line and a topic_id line are expected")
+        raise _corrupt(where, max(len(lines), 1), "a version line and a topic_id line are expected")
     version = _line(lines, 0, where, lambda fields: _labelled(fields, "version:"))
     if version != str(_VERSION):
         raise _corrupt(where, 1, f"version {version} is not known, only {_VERSION}")
@@ -160,14 +161,14 @@ def uuid_to_text(value: UUID) -> str:
 
 
 def uuid_from_text(text: str) -> UUID:
-    """The UUID that Kafka prints as `text`; ValueError where it is none."""
+    """The UUID that Kafka prints as `text`; ValueError where it prints none like this."""
     try:
-        data = base64.b64decode(text + "==", altchars=b"-_", validate=True)
-    except (binascii.Error, ValueError) as error:
-        raise ValueError(f"{text!r} is not a base64url id") from error
-    if len(data) != 16:
-        raise ValueError(f"{text!r} is not an id of 16 bytes")
-    return UUID(bytes=data)
+        value = UUID(bytes=base64.urlsafe_b64decode(text + "=="))
+    except ValueError as error:
+        raise ValueError(f"{text!r} is not an id") from error
+    if uuid_to_text(value) != text:
+        raise ValueError(f"{text!r} is not an id")
+    return value
 
 
 # --- .kafka_cleanshutdown: the node stopped in good order, so nothing needs to be scanned
@@ -234,7 +235,7 @@ async def read_meta_properties(disk: Disk) -> MetaProperties | None:
 
     def value_of(key: str, parse: Callable[[str], Entry]) -> Entry:
         if key not in properties:
-            raise _corrupt(where, len(line_of), f"{key} is missing")
+            raise _corrupt(where, 1, f"{key} is missing")
         try:
             return parse(properties[key])
         except ValueError as error:
@@ -297,7 +298,7 @@ def _labelled(fields: list[str], label: str) -> str:
 
 
 def _natural(text: str) -> int:
-    if not (text.isascii() and text.isdecimal()):
+    if not (text.isascii() and text.isdecimal() and len(text) < _MAX_DIGITS):
         raise ValueError(f"{text!r} is not a number from 0 on")
     return int(text)
 
