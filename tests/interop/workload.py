@@ -34,6 +34,8 @@ SETTINGS = {
     "log.index.size.max.bytes": "131072",
     "log.cleaner.dedupe.buffer.size": "4194304",
     "log.cleaner.backoff.ms": "50",
+    # an old transaction that is still open stays so
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "3600000",
     # no retention or checkpoint in the background: what is on disk depends on the workload alone
     "log.initial.task.delay.ms": "3600000",
 }
