@@ -165,6 +165,13 @@ def storage_error(error: OSError, doing: str, where: str) -> StorageError:
     return kind(f"cannot {doing} {where}: {said}; {advice}")
 
 
+def directory_locked(where: str) -> DirectoryLocked:
+    """The error for a lock file that someone else holds."""
+    return DirectoryLocked(
+        f"cannot lock {where}: another node uses this log directory; stop it, or give this node its own"
+    )
+
+
 @contextmanager
 def storage_errors(doing: str, where: str) -> Iterator[None]:
     """Translate an OSError raised inside into its named StorageError."""

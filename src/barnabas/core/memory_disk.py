@@ -17,7 +17,7 @@ import errno
 import os
 from collections.abc import Callable
 
-from barnabas.core.disk import Buffer, DirectoryLocked, HandleClosed, storage_error
+from barnabas.core.disk import Buffer, HandleClosed, directory_locked, storage_error
 from barnabas.core.errors import StorageError
 from barnabas.core.faults import OPERATIONS, Faults, TornWrite
 from barnabas.core.memory_tree import DirectoryNode, FileNode, Node, Place, Tree, Truncate, Write, split
@@ -129,7 +129,7 @@ class MemoryDisk:
         self.closed = False
         self._random = random
         self._tree = Tree()
-        self._locks: set[str] = set()
+        self._locks: dict[str, object] = {}
 
     # The seam
 
@@ -219,9 +219,15 @@ class MemoryDisk:
         self.begin("lock", path)
         if path in self._locks:
             raise directory_locked(self.describe(path))
-        locks = self._locks
-        locks.add(path)
-        return lambda: locks.discard(path)
+        (await self.open(path, create=True)).close()
+        mine, locks = object(), self._locks
+        locks[path] = mine
+
+        def release() -> None:
+            if locks.get(path) is mine:
+                del locks[path]
+
+        return release
 
     def close(self) -> None:
         self.closed = True
@@ -250,7 +256,7 @@ class MemoryDisk:
     def _start_again(self) -> None:
         self.life += 1
         self.closed = False
-        self._locks = set()
+        self._locks = {}
         self.faults.restart()
         for file in self._tree.files():
             file.pins = 0
@@ -323,9 +329,3 @@ class MemoryDisk:
     def _unlink(self, node: Node | None) -> None:
         if node is not None and node.parent is not None:
             self._tree.change(node, Place(node.parent, node.name), None)
-
-
-def directory_locked(where: str) -> DirectoryLocked:
-    return DirectoryLocked(
-        f"cannot lock {where}: another node uses this log directory; stop it, or give this node its own"
-    )

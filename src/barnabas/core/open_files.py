@@ -1,0 +1,99 @@
+"""The files of a disk that have handles, by path.
+
+A path leads to one node, however many handles there are, so that they agree on the file's size. A node
+follows its file through renames. Once the file is removed or replaced, nothing leads to it but the
+descriptor: pinned readers have theirs opened first and keep it, all others find the file missing.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from barnabas.core.descriptors import OPEN_FLAGS, DescriptorPool, OsNode
+from barnabas.core.disk import storage_errors
+
+
+class OpenFiles:
+    """Nodes by directory and name, and their descriptors."""
+
+    def __init__(self, root: str | Path, max_open: int) -> None:
+        self.root = os.path.abspath(root)
+        self.closed = False
+        self._pool = DescriptorPool(max_open)
+        self._nodes: dict[str, dict[str, OsNode]] = {}
+
+    def describe(self, path: str) -> str:
+        return f"{self.root}/{path}" if path else self.root
+
+    def get(self, path: str) -> OsNode | None:
+        directory, name = os.path.split(path)
+        nodes = self._nodes.get(directory)
+        return nodes.get(name) if nodes else None
+
+    def add(self, node: OsNode) -> None:
+        directory, name = os.path.split(node.path)
+        self._nodes.setdefault(directory, {})[name] = node
+
+    def at(self, path: str) -> list[OsNode]:
+        """The open file at `path`, or those below it."""
+        node = self.get(path)
+        if node is not None:
+            return [node]
+        below = f"{path}/"
+        return [
+            node
+            for directory, nodes in self._nodes.items()
+            if directory == path or directory.startswith(below)
+            for node in nodes.values()
+        ]
+
+    def open_descriptor(self, node: OsNode, flags: int = OPEN_FLAGS) -> None:
+        where = self.describe(node.path)
+        with storage_errors("open", where):
+            self._pool.open(node, where, flags)
+
+    def keep_pinned(self, nodes: list[OsNode]) -> None:
+        """Before names go: give pinned nodes a descriptor while the path still leads to the file."""
+        for node in nodes:
+            if node.pins and node.fd < 0:
+                self.open_descriptor(node)
+
+    def move(self, node: OsNode, path: str) -> None:
+        self._forget(node)
+        node.path = path
+        self.add(node)
+
+    def unlink(self, node: OsNode) -> None:
+        """The file lost its name."""
+        self._forget(node)
+        node.linked = False
+        self.settle(node)
+
+    def settle(self, node: OsNode) -> None:
+        """Give up what nobody needs any more of a node that was closed or removed."""
+        if node.busy or (not self.closed and (node.pins or (node.handles and node.linked))):
+            return
+        self._pool.close(node)
+        if not node.handles:
+            self._forget(node)
+
+    def close(self) -> None:
+        self.closed = True
+        for nodes in self._nodes.values():
+            for node in nodes.values():
+                node.slow = True
+        self._pool.close_idle()
+
+    @property
+    def descriptors(self) -> int:
+        """How many descriptors are open."""
+        return len(self._pool)
+
+    def _forget(self, node: OsNode) -> None:
+        directory, name = os.path.split(node.path)
+        nodes = self._nodes.get(directory, {})
+        if nodes.get(name) is node:
+            del nodes[name]
+            if not nodes:
+                del self._nodes[directory]
