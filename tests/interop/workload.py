@@ -92,8 +92,7 @@ def make(root: Path) -> KafkaDirectories:
         tool(WORKLOAD, "first", kafka.bootstrap, base_time_ms)
     with kafka:
         tool(WORKLOAD, "second", kafka.bootstrap, base_time_ms)
-        cleaned = kafka.data / "cleaner-offset-checkpoint"
-        wait_until(lambda: "compacted 0 140" in cleaned.read_text(), "the cleaner to pass over `compacted`")
+        wait_until(lambda: is_cleaned(kafka.data), "the cleaner to pass over `compacted`")
         describe(kafka, made.clean.path)
     shutil.copytree(kafka.data, made.clean.data)
     with kafka:
@@ -105,6 +104,13 @@ def make(root: Path) -> KafkaDirectories:
         describe(kafka, made.recovered.path)
     shutil.copytree(kafka.data, made.recovered.data)
     return made
+
+
+def is_cleaned(data: Path) -> bool:
+    """Whether all but the active segment of `compacted` is clean."""
+    active = int(max((data / "compacted-0").glob("*.log")).stem)
+    checkpoint = data / "cleaner-offset-checkpoint"
+    return checkpoint.exists() and f"compacted 0 {active}\n" in checkpoint.read_text()
 
 
 def describe(kafka: ApacheKafka, to: Path) -> KafkaDirectory:

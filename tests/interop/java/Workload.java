@@ -194,23 +194,36 @@ public final class Workload {
     }
 
     void end(Sender sender, boolean commit) throws Exception {
-        long before = offset("transactions", OffsetSpec.latest(), IsolationLevel.READ_UNCOMMITTED);
-        if (commit) sender.producer.commitTransaction();
-        else sender.producer.abortTransaction();
-        await(() -> offset("transactions", OffsetSpec.latest(), IsolationLevel.READ_UNCOMMITTED) == before + 1);
+        end(sender, "transactions", commit);
     }
 
-    /** Many values a key, some tombstones; the cleaner may run only once all is written. */
+    void end(Sender sender, String topic, boolean commit) throws Exception {
+        long before = offset(topic, OffsetSpec.latest(), IsolationLevel.READ_UNCOMMITTED);
+        if (commit) sender.producer.commitTransaction();
+        else sender.producer.abortTransaction();
+        await(() -> offset(topic, OffsetSpec.latest(), IsolationLevel.READ_UNCOMMITTED) == before + 1);
+    }
+
+    /** Many values a key, some tombstones, some transactions; the cleaner may run only once all is written. */
     void compacted() throws Exception {
-        try (Sender sender = new Sender("compression.type", "lz4"); Sender other = new Sender()) {
+        try (Sender sender = new Sender("compression.type", "lz4"); Sender other = new Sender();
+            Sender transactional = new Sender("transactional.id", "compacted")) {
+            transactional.producer.initTransactions();
             for (int batch = 0; batch < 30; batch++) {
                 Sender one = batch % 3 == 2 ? other : sender;
                 for (int record = 0; record < 5; record++) {
                     int key = (batch * 5 + record * 3) % 17;
-                    byte[] value = (batch + record) % 11 == 0 ? null : text("value " + batch + " of key " + key + " ".repeat(200));
-                    one.send(new ProducerRecord<>("compacted", 0, baseTime + batch * 1000L, text("key-" + key), value));
+                    boolean gone = (batch + record) % 11 == 0;
+                    one.keyed("key-" + key, batch, gone ? null : "value " + batch + " of key " + key + " ".repeat(200));
                 }
+                one.keyed("once-" + batch, batch, batch % 2 == 0 ? null : "the only value");
                 one.flush();
+                if (batch % 8 == 5) {
+                    transactional.producer.beginTransaction();
+                    transactional.keyed("key-" + batch % 17, batch, "in a transaction");
+                    transactional.flush();
+                    end(transactional, "compacted", batch % 16 == 5);
+                }
             }
         }
         ConfigResource topic = new ConfigResource(ConfigResource.Type.TOPIC, "compacted");
@@ -369,6 +382,11 @@ public final class Workload {
                 send(new ProducerRecord<>(topic, 0, timestamp, key(index + i), value(topic, index + i), headers(index + i)));
             }
             flush();
+        }
+
+        void keyed(String key, int index, String value) {
+            byte[] bytes = value == null ? null : text(value);
+            send(new ProducerRecord<>("compacted", 0, baseTime + index * 1000L, text(key), bytes));
         }
 
         void send(ProducerRecord<byte[], byte[]> record) {

@@ -1,0 +1,24 @@
+"""Directories written by Apache Kafka: those kept as a fixture, and fresh ones where Java is at hand."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.interop.make_fixture import unpack
+from tests.interop.workload import KafkaDirectories, KafkaDirectory, make
+
+
+@pytest.fixture(scope="session", params=["kept", pytest.param("fresh", marks=pytest.mark.java)])
+def kafka_directories(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> KafkaDirectories:
+    """The three copies of a data directory; not to be written to."""
+    root = tmp_path_factory.mktemp(f"kafka-{request.param}")
+    return unpack(root) if request.param == "kept" else make(root)
+
+
+@pytest.fixture(params=["clean", "killed", "recovered"])
+def kafka_directory(request: pytest.FixtureRequest, kafka_directories: KafkaDirectories) -> KafkaDirectory:
+    """One of them; not to be written to."""
+    directory: KafkaDirectory = getattr(kafka_directories, request.param)
+    return directory
