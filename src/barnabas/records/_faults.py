@@ -14,7 +14,6 @@ from barnabas.core.errors import (
     InvalidRecord,
     InvalidTimestamp,
     UnsupportedCompression,
-    UnsupportedMessageFormat,
 )
 
 OK: Final = 0
@@ -44,7 +43,8 @@ BAD_TIMESTAMP: Final = 29
 
 _FAULTS: dict[int, tuple[type[BarnabasError], str]] = {
     SHORT: (CorruptMessage, "the bytes end before the batch does"),
-    OLD_MAGIC: (UnsupportedMessageFormat, "a message set of format v0 or v1; only v2 batches are accepted"),
+    # Kafka 4 answers INVALID_RECORD here, not UNSUPPORTED_FOR_MESSAGE_FORMAT
+    OLD_MAGIC: (InvalidRecord, "a message set of format v0 or v1; only v2 batches are accepted"),
     BAD_MAGIC: (CorruptMessage, "the magic byte is not that of any known format"),
     BAD_LENGTH: (CorruptMessage, "the batch length is smaller than a batch header"),
     BAD_CRC: (CorruptMessage, "the checksum does not match the bytes"),

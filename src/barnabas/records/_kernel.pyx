@@ -204,17 +204,30 @@ def assign(buffer, Py_ssize_t position, int64_t base_offset, int32_t leader_epoc
     PyBuffer_Release(&view)
 
 
+cdef int renew(Py_buffer *view, Py_ssize_t position, Py_ssize_t size, int flags, int64_t max_timestamp) except -1:
+    if size < HEADER_BYTES:
+        size = view.len + 1
+    check_range(view, position, position + size)
+    cdef uint8_t *at = <uint8_t *>view.buf + position
+    at[22] = at[22] | flags
+    store64(at + 35, max_timestamp)
+    store32(at + 17, checksum(at + 21, size - 21))
+    PyBuffer_Release(view)
+    return 0
+
+
 def stamp(buffer, Py_ssize_t position, Py_ssize_t size, int64_t max_timestamp):
     """Make the batch at `position` one of log append time, `max_timestamp`, and renew its CRC."""
     cdef Py_buffer view
     PyObject_GetBuffer(buffer, &view, PyBUF_WRITABLE)
-    check_range(&view, position, position + size)
-    check_range(&view, position, position + size - HEADER_BYTES)
-    cdef uint8_t *at = <uint8_t *>view.buf + position
-    at[22] = at[22] | FLAG_LOG_APPEND_TIME
-    store64(at + 35, max_timestamp)
-    store32(at + 17, checksum(at + 21, size - 21))
-    PyBuffer_Release(&view)
+    renew(&view, position, size, FLAG_LOG_APPEND_TIME, max_timestamp)
+
+
+def set_max_timestamp(buffer, Py_ssize_t position, Py_ssize_t size, int64_t max_timestamp):
+    """Correct the largest timestamp that the header of the batch at `position` states, and renew its CRC."""
+    cdef Py_buffer view
+    PyObject_GetBuffer(buffer, &view, PyBUF_WRITABLE)
+    renew(&view, position, size, 0, max_timestamp)
 
 
 def scan(buffer, Py_ssize_t position, Py_ssize_t end, bint verify_crc):

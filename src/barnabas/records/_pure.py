@@ -134,9 +134,17 @@ def assign(buffer: Buffer, position: int, base_offset: int, leader_epoch: int) -
 
 def stamp(buffer: Buffer, position: int, size: int, max_timestamp: int) -> None:
     """Make the batch at `position` one of log append time, `max_timestamp`, and renew its CRC."""
-    view = check_range(_writable(buffer), position, position + size)
-    check_range(view, position, position + size - HEADER_BYTES)
-    view[position + ATTRIBUTES_AT + 1] |= LOG_APPEND_TIME_FLAG
+    _renew(_writable(buffer), position, size, LOG_APPEND_TIME_FLAG, max_timestamp)
+
+
+def set_max_timestamp(buffer: Buffer, position: int, size: int, max_timestamp: int) -> None:
+    """Correct the largest timestamp that the header of the batch at `position` states, and renew its CRC."""
+    _renew(_writable(buffer), position, size, 0, max_timestamp)
+
+
+def _renew(view: memoryview, position: int, size: int, flags: int, max_timestamp: int) -> None:
+    check_range(view, position, position + (size if size >= HEADER_BYTES else len(view) + 1))
+    view[position + ATTRIBUTES_AT + 1] |= flags
     at = position + MAX_TIMESTAMP_AT
     view[at : at + 8] = max_timestamp.to_bytes(8, "big", signed=True)
     crc = _crc32c.crc32c(view[position + ATTRIBUTES_AT : position + size])

@@ -29,6 +29,10 @@ _XERIAL_HEADER = b"\x82SNAPPY\x00" + (1).to_bytes(4, "big") + (1).to_bytes(4, "b
 _XERIAL_MAGIC = _XERIAL_HEADER[:8]
 _XERIAL_BLOCK_BYTES = 32 << 10
 _LZ4_LEVEL = 1
+_LZ4_MAGIC = b"\x04\x22\x4d\x18"
+# format version 1 and the flag for blocks that do not refer to each other
+_LZ4_INDEPENDENT = 0x60
+_ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 # the words of cramjam's error when a fixed output is full; anything else means bad input
 _OUTPUT_FULL = "failed to write whole buffer"
 
@@ -88,6 +92,22 @@ def decompress(codec: int, data: Buffer, *, max_bytes: int = MAX_BYTES, max_rati
             return _decompress_stream(cramjam.zstd.decompress_into, data, _zstd_size(data), limit)
 
 
+def check_framing(codec: int, data: Buffer) -> None:
+    """Do these look like records of that codec, to judge by the first bytes?
+
+    Far from a full check, but it costs nothing. It refuses what Kafka's own readers could never read, above
+    all lz4 frames of linked blocks, in batches that are stored unopened.
+    """
+    start = bytes(data[:5])
+    match codec_of(codec):
+        case Codec.GZIP if start[:2] != b"\x1f\x8b":
+            raise InvalidRecord("the compressed records do not begin as gzip does")
+        case Codec.LZ4 if start[:4] != _LZ4_MAGIC or len(start) < 5 or start[4] & 0xE0 != _LZ4_INDEPENDENT:
+            raise InvalidRecord("the compressed records are no lz4 frame of independent blocks")
+        case Codec.ZSTD if start[:4] != _ZSTD_MAGIC:
+            raise InvalidRecord("the compressed records do not begin as a zstd frame does")
+
+
 def _too_large(limit: int) -> DecompressionLimit:
     return DecompressionLimit(f"the compressed records unfold to more than the {limit} bytes allowed")
 
@@ -123,7 +143,7 @@ def _gzip_size(data: Buffer) -> int | None:
 
 def _zstd_size(data: Buffer) -> int | None:
     """The content size that the first frame declares; a hint, since frames may follow it."""
-    if len(data) < 6 or bytes(data[:4]) != b"\x28\xb5\x2f\xfd":
+    if len(data) < 6 or bytes(data[:4]) != _ZSTD_MAGIC:
         return None
     descriptor = data[4]
     single_segment = descriptor >> 5 & 1

@@ -36,6 +36,7 @@ if TYPE_CHECKING or PURE_REASON is None:
         iterate,
         scan,
         scan_headers,
+        set_max_timestamp,
         stamp,
     )
 else:
@@ -49,6 +50,7 @@ else:
         iterate,
         scan,
         scan_headers,
+        set_max_timestamp,
         stamp,
     )
 
@@ -64,6 +66,7 @@ __all__ = [
     "iterate",
     "scan",
     "scan_headers",
+    "set_max_timestamp",
     "stamp",
 ]
 

@@ -1,9 +1,12 @@
 """What a batch from a client must be before it may enter the log, in two depths.
 
 The header of every batch is checked: `kernel.check_batch` for what makes it a sound v2 batch at all, then
-`check_client_batch` for what a client may send. The records behind it are looked at by one kernel pass where
-the topic's policy asks for it. A compressed batch must be decompressed for that; `open_compressed` says
-whether (decompressing costs the broker what Kafka always pays, and many topics need nothing of it).
+`check_client_batch` for what a client may send. The records behind it are checked by one kernel pass. For a
+compressed batch that would mean decompressing it, so it happens only where the topic's policy needs it;
+otherwise the header is taken at its word, and only the first compressed bytes are looked at.
+
+The rules and their errors are those of Apache Kafka 4.3 as a running broker answers them; docs/records.md
+lists the few places where Barnabas is stricter or answers with a better name.
 """
 
 from __future__ import annotations
@@ -11,44 +14,78 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from barnabas.core.disk import Buffer
-from barnabas.core.errors import InvalidRecord, InvalidTimestamp
+from barnabas.core.errors import CorruptMessage, InvalidRecord, InvalidTimestamp
 from barnabas.records import kernel
 from barnabas.records.batch import (
     CODEC_MASK,
     CONTROL_FLAG,
+    HEADER_BYTES,
+    LENGTH_AT,
     LOG_APPEND_TIME_FLAG,
+    LOG_OVERHEAD_BYTES,
+    MAGIC,
+    MAGIC_AT,
     NO_PRODUCER_ID,
     NO_TIMESTAMP,
+    TRANSACTIONAL_FLAG,
     BatchHeader,
 )
+from barnabas.records.compression import check_framing
 from barnabas.records.reader import records_section
 
 MIN_TIMESTAMP = -(1 << 63)
 MAX_TIMESTAMP = (1 << 63) - 1
+# the smallest length any message format has; below it Kafka calls the bytes corrupt
+_MIN_ANY_LENGTH = 14
 
 
 class RecordPolicy(NamedTuple):
-    """What a topic asks of its records. The bounds are inclusive; the wide ones mean that it asks nothing."""
+    """What a topic asks of its records. Bounds are inclusive, and the widest ones ask nothing."""
 
     require_keys: bool = False
     earliest_ms: int = MIN_TIMESTAMP
     latest_ms: int = MAX_TIMESTAMP
+    # None: open compressed batches where the other rules cannot be checked without
     open_compressed: bool | None = None
 
     @property
     def opens_compressed(self) -> bool:
-        """Whether compressed batches are decompressed for the check; by default where keys are required."""
-        return self.require_keys if self.open_compressed is None else self.open_compressed
+        """Whether a compressed batch is decompressed: its header tells the latest timestamp, but neither the
+        earliest one nor whether every record has a key."""
+        if self.open_compressed is not None:
+            return self.open_compressed
+        return self.require_keys or self.earliest_ms > 0
 
 
 ANY_RECORD = RecordPolicy()
 
 
 class RecordSummary(NamedTuple):
-    """What the pass over the records found: the largest timestamp and the first record that has it."""
+    """The largest timestamp among the records and the offset delta of the first record that has it.
+
+    Where they were looked at, it is what the header should say (Kafka corrects a header that says otherwise,
+    and so does `validate_batch`); where not, it is what the header says, and the delta is the last one.
+    """
 
     max_timestamp: int
     offset_delta_of_max: int
+
+
+def validate_batch(buffer: Buffer, policy: RecordPolicy = ANY_RECORD) -> BatchHeader:
+    """Check what a produce request holds for one partition: exactly one batch, and bytes of no other.
+
+    A cut batch behind the first is tolerated, as Kafka does; the header's size says what counts. A wrong
+    largest timestamp is corrected in place, so the buffer must be writable.
+    """
+    _check_first_frame(buffer)
+    header = kernel.check_batch(buffer, 0, len(buffer))
+    _check_alone(buffer, header.size_bytes)
+    check_client_batch(header)
+    summary = check_client_records(buffer, 0, header, policy)
+    if summary.max_timestamp != header.max_timestamp:
+        kernel.set_max_timestamp(buffer, 0, header.size_bytes, summary.max_timestamp)
+        header = BatchHeader.parse(buffer)
+    return header
 
 
 def check_client_batch(header: BatchHeader) -> None:
@@ -61,19 +98,25 @@ def check_client_batch(header: BatchHeader) -> None:
         )
     if header.attributes & CONTROL_FLAG:
         raise InvalidRecord("clients are not allowed to write control records")
-    if header.producer_id > NO_PRODUCER_ID and header.base_sequence < 0:
-        raise InvalidRecord(
-            f"base sequence {header.base_sequence} in a batch of producer {header.producer_id}"
-        )
+    if header.attributes & LOG_APPEND_TIME_FLAG:
+        raise InvalidTimestamp("a producer must not set the timestamp type to log append time")
+    if header.producer_id > NO_PRODUCER_ID:
+        if header.base_sequence < 0:
+            raise InvalidRecord(f"sequence {header.base_sequence} from producer {header.producer_id}")
+    elif header.attributes & TRANSACTIONAL_FLAG:
+        raise InvalidRecord("a transactional batch without a producer id")
 
 
 def check_client_records(
     buffer: Buffer, position: int, header: BatchHeader, policy: RecordPolicy = ANY_RECORD
 ) -> RecordSummary:
     """The rules for the records of the batch at `position`, as far as the policy looks at them."""
-    if header.attributes & CODEC_MASK and not policy.opens_compressed:
-        _check_max_timestamp(header, policy)
-        return RecordSummary(header.max_timestamp, header.last_offset_delta)
+    codec = header.attributes & CODEC_MASK
+    if codec:
+        start, end = position + HEADER_BYTES, position + header.size_bytes
+        check_framing(codec, memoryview(buffer)[start:end])
+        if not policy.opens_compressed:
+            return _trust_header(header, policy)
     section, start, end = records_section(buffer, position, header)
     return RecordSummary._make(
         kernel.check_records(
@@ -82,10 +125,37 @@ def check_client_records(
     )
 
 
-def _check_max_timestamp(header: BatchHeader, policy: RecordPolicy) -> None:
-    """All that an unopened batch says of its timestamps; the producer wrote it, and is taken at its word."""
+def _trust_header(header: BatchHeader, policy: RecordPolicy) -> RecordSummary:
     timestamp = header.max_timestamp
     if timestamp != NO_TIMESTAMP and not policy.earliest_ms <= timestamp <= policy.latest_ms:
         raise InvalidTimestamp(
             f"the batch's largest timestamp {timestamp} is outside [{policy.earliest_ms}, {policy.latest_ms}]"
         )
+    return RecordSummary(timestamp, header.last_offset_delta)
+
+
+def _length_at(buffer: Buffer, position: int) -> int:
+    return int.from_bytes(buffer[position + LENGTH_AT : position + LENGTH_AT + 4], "big", signed=True)
+
+
+def _check_first_frame(buffer: Buffer) -> None:
+    """What Kafka looks at before it judges the batch itself.
+
+    Bytes that hold no whole batch are no corruption to it, but a request without a batch.
+    """
+    short = len(buffer) <= MAGIC_AT
+    if short or (buffer[MAGIC_AT] <= MAGIC and _length_at(buffer, 0) > len(buffer) - LOG_OVERHEAD_BYTES):
+        raise InvalidRecord("a produce request must hold one whole batch for each partition")
+    if buffer[MAGIC_AT] == MAGIC and _length_at(buffer, 0) >= _MIN_ANY_LENGTH and any(buffer[:LENGTH_AT]):
+        raise InvalidRecord("a client's batch must start at offset 0")
+
+
+def _check_alone(buffer: Buffer, position: int) -> None:
+    rest = len(buffer) - position
+    if rest <= MAGIC_AT:
+        return
+    length = _length_at(buffer, position)
+    if length < _MIN_ANY_LENGTH or buffer[position + MAGIC_AT] > MAGIC:
+        raise CorruptMessage("the bytes behind the batch are not those of another")
+    if length <= rest - LOG_OVERHEAD_BYTES:
+        raise InvalidRecord("a produce request must hold exactly one batch for each partition")
