@@ -25,7 +25,7 @@ from barnabas.log.names import CLEAN_SHUTDOWN, META_PROPERTIES
 TEMPORARY = ".tmp"
 _VERSION = 0
 # no offset is longer
-_MAX_DIGITS = 20
+_MAX_DIGITS = 19
 
 Entry = TypeVar("Entry")
 TopicPartition = tuple[str, int]
@@ -298,7 +298,7 @@ def _labelled(fields: list[str], label: str) -> str:
 
 
 def _natural(text: str) -> int:
-    if not (text.isascii() and text.isdecimal() and len(text) < _MAX_DIGITS):
+    if not (text.isascii() and text.isdecimal() and len(text) <= _MAX_DIGITS):
         raise ValueError(f"{text!r} is not a number from 0 on")
     return int(text)
 
