@@ -1,0 +1,111 @@
+"""What a topic's settings mean to its partitions on disk.
+
+Outside, the names are Kafka's (`segment.bytes`); inside, typed fields with their units. Ranges are checked
+where settings come in from users (`from_properties`), so that tests may use segments of a few bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from barnabas.core.errors import BarnabasError, wire_error
+
+UNLIMITED = -1
+NEVER_MS = 2**63 - 1
+
+
+class InvalidConfig(BarnabasError):
+    """A setting that does not exist, or a value outside its range."""
+
+    wire = wire_error("INVALID_CONFIG")
+
+
+@dataclass(frozen=True, slots=True)
+class LogConfig:
+    """The settings of one partition's log; Kafka's defaults."""
+
+    segment_bytes: int = 1 << 30
+    segment_ms: int = 7 * 24 * 3600 * 1000
+    segment_jitter_ms: int = 0
+    segment_index_bytes: int = 10 << 20
+    index_interval_bytes: int = 4096
+    retention_ms: int = 7 * 24 * 3600 * 1000
+    retention_bytes: int = UNLIMITED
+    cleanup_policy: frozenset[str] = frozenset({"delete"})
+    max_message_bytes: int = 1048588
+    log_append_time: bool = False
+    timestamp_before_max_ms: int = NEVER_MS
+    timestamp_after_max_ms: int = 3600 * 1000
+    flush_messages: int = NEVER_MS
+    flush_ms: int = NEVER_MS
+    file_delete_delay_ms: int = 60 * 1000
+    producer_id_expiration_ms: int = 24 * 3600 * 1000
+
+    @property
+    def is_compacted(self) -> bool:
+        return "compact" in self.cleanup_policy
+
+    @classmethod
+    def from_properties(cls, properties: Mapping[str, str]) -> LogConfig:
+        """Kafka's topic settings, by Kafka's names; an unknown name or a bad value is InvalidConfig."""
+        fields: dict[str, Any] = {}
+        for name, text in properties.items():
+            setting = _SETTINGS.get(name)
+            if setting is None:
+                raise InvalidConfig(f"unknown setting {name!r} for a log; known are {', '.join(_SETTINGS)}")
+            fields[setting.field] = setting.read(name, text)
+        return cls(**fields)
+
+
+class _Setting(NamedTuple):
+    field: str
+    read: Callable[[str, str], Any]
+
+
+def _whole(low: int, high: int = NEVER_MS) -> Callable[[str, str], int]:
+    def read(name: str, text: str) -> int:
+        try:
+            value = int(text)
+        except ValueError:
+            raise InvalidConfig(f"{name}={text!r} is not a whole number") from None
+        if not low <= value <= high:
+            raise InvalidConfig(f"{name}={value} is outside its range, {low} to {high}")
+        return value
+
+    return read
+
+
+def _policies(name: str, text: str) -> frozenset[str]:
+    policies = frozenset(part.strip() for part in text.split(",") if part.strip())
+    if not policies or policies - {"compact", "delete"}:
+        raise InvalidConfig(f"{name}={text!r} must be delete, compact or compact,delete")
+    return policies
+
+
+def _is_log_append_time(name: str, text: str) -> bool:
+    if text not in ("CreateTime", "LogAppendTime"):
+        raise InvalidConfig(f"{name}={text!r} must be CreateTime or LogAppendTime")
+    return text == "LogAppendTime"
+
+
+_INT32_MAX = 2**31 - 1
+_SETTINGS: dict[str, _Setting] = {
+    "segment.bytes": _Setting("segment_bytes", _whole(1 << 20, _INT32_MAX)),
+    "segment.ms": _Setting("segment_ms", _whole(1)),
+    "segment.jitter.ms": _Setting("segment_jitter_ms", _whole(0)),
+    "segment.index.bytes": _Setting("segment_index_bytes", _whole(4, _INT32_MAX)),
+    "index.interval.bytes": _Setting("index_interval_bytes", _whole(0, _INT32_MAX)),
+    "retention.ms": _Setting("retention_ms", _whole(-1)),
+    "retention.bytes": _Setting("retention_bytes", _whole(-(2**63))),
+    "cleanup.policy": _Setting("cleanup_policy", _policies),
+    "max.message.bytes": _Setting("max_message_bytes", _whole(0, _INT32_MAX)),
+    "message.timestamp.type": _Setting("log_append_time", _is_log_append_time),
+    "message.timestamp.before.max.ms": _Setting("timestamp_before_max_ms", _whole(0)),
+    "message.timestamp.after.max.ms": _Setting("timestamp_after_max_ms", _whole(0)),
+    "flush.messages": _Setting("flush_messages", _whole(1)),
+    "flush.ms": _Setting("flush_ms", _whole(0)),
+    "file.delete.delay.ms": _Setting("file_delete_delay_ms", _whole(0)),
+    "producer.id.expiration.ms": _Setting("producer_id_expiration_ms", _whole(1, _INT32_MAX)),
+}

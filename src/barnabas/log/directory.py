@@ -1,0 +1,250 @@
+"""A log directory: the partitions on one disk, their checkpoints, and what keeps them in order.
+
+A partition is opened when it is first touched; until then it costs a name in a dictionary. The directory
+is locked against other nodes. `.kafka_cleanshutdown` says that the last stop was clean: it is believed once,
+and removed, durably, before anything is written.
+
+The checkpoints (`recovery-point-offset-checkpoint`, `log-start-offset-checkpoint`,
+`replication-offset-checkpoint`) are of the directory as a whole, in Kafka's format. A checkpoint never
+promises more than the disk holds: offsets go up in it only after a sync, and down before a cut.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from uuid import UUID
+
+from barnabas.core.clock import Clock
+from barnabas.core.disk import Disk
+from barnabas.core.errors import InconsistentTopicId, StorageError
+from barnabas.core.random import Random
+from barnabas.core.workers import Workers
+from barnabas.log import checkpoints, names, trimming
+from barnabas.log.checkpoints import CorruptCheckpoint, TopicPartition
+from barnabas.log.config import LogConfig
+from barnabas.log.names import DirectoryKind
+from barnabas.log.partition import Home, PartitionLog
+from barnabas.log.recovery import open_partition
+from barnabas.log.shared_call import SharedCall
+
+logger = logging.getLogger("barnabas.log")
+
+
+class LogDirectory:
+    """The partitions of one disk. Made by `open`; `close` leaves a clean stop behind."""
+
+    def __init__(self, disk: Disk, clock: Clock, random: Random, workers: Workers, config: LogConfig) -> None:
+        self._disk = disk
+        self._clock = clock
+        self._random = random
+        self._config = config
+        self._is_clean = False
+        self._release: Callable[[], None] = lambda: None
+        self._known: set[TopicPartition] = set()
+        self._logs: dict[TopicPartition, PartitionLog] = {}
+        self._opening: dict[TopicPartition, asyncio.Lock] = {}
+        self._recovery_points: dict[TopicPartition, int] = {}
+        self._start_offsets: dict[TopicPartition, int] = {}
+        self._high_watermarks: dict[TopicPartition, int] = {}
+        self._doomed: list[tuple[int, str]] = []
+        self._to_flush: set[PartitionLog] = set()
+        self._persist = SharedCall(self._write_offsets)
+        self._home = Home(disk, clock, random, workers, self._persist, self._to_flush.add)
+
+    @classmethod
+    async def open(
+        cls,
+        disk: Disk,
+        *,
+        clock: Clock,
+        random: Random,
+        workers: Workers,
+        config: LogConfig | None = None,
+    ) -> LogDirectory:
+        """Lock the directory and read its checkpoints; partitions are opened when they are first touched."""
+        directory = cls(disk, clock, random, workers, config or LogConfig())
+        await disk.mkdir("")
+        directory._release = await disk.lock(names.LOCK)
+        try:
+            await directory._load()
+        except BaseException:
+            directory._release()
+            raise
+        return directory
+
+    async def _load(self) -> None:
+        self._is_clean = await checkpoints.read_clean_shutdown(self._disk) is not None
+        if self._is_clean:
+            await checkpoints.remove_clean_shutdown(self._disk)
+        self._recovery_points = await self._read_offsets(names.RECOVERY_POINT_CHECKPOINT)
+        self._start_offsets = await self._read_offsets(names.LOG_START_CHECKPOINT)
+        self._high_watermarks = await self._read_offsets(names.REPLICATION_CHECKPOINT)
+        for name in await self._disk.listdir(""):
+            parsed = names.parse_partition_directory(name)
+            if parsed is None:
+                continue
+            if parsed.kind is DirectoryKind.LIVE:
+                self._known.add((parsed.topic, parsed.partition))
+            elif parsed.kind is DirectoryKind.DELETE:
+                self._doomed.append((0, name))
+
+    async def _read_offsets(self, name: str) -> dict[TopicPartition, int]:
+        """A checkpoint, or nothing where it cannot be believed: that costs a scan, not data."""
+        try:
+            return await checkpoints.read_offset_checkpoint(self._disk, name)
+        except CorruptCheckpoint as problem:
+            logger.warning("%s; going on without it", problem)
+            self._is_clean = self._is_clean and name != names.RECOVERY_POINT_CHECKPOINT
+            return {}
+
+    @property
+    def partitions(self) -> list[TopicPartition]:
+        """The partitions that have a directory here, open or not."""
+        return sorted(self._known)
+
+    @property
+    def was_clean(self) -> bool:
+        """Whether the last stop was a clean one."""
+        return self._is_clean
+
+    def opened(self, topic: str, partition: int) -> PartitionLog | None:
+        """A partition's log, if it has been touched before."""
+        return self._logs.get((topic, partition))
+
+    async def partition(
+        self, topic: str, partition: int, *, topic_id: UUID | None = None, config: LogConfig | None = None
+    ) -> PartitionLog:
+        """A partition's log, opened (and recovered) or created on the first touch."""
+        key = (topic, partition)
+        log = self._logs.get(key)
+        if log is not None:
+            return log
+        async with self._opening.setdefault(key, asyncio.Lock()):
+            if key not in self._logs:
+                self._logs[key] = await self._open(key, topic_id, config or self._config)
+                self._known.add(key)
+        self._opening.pop(key, None)
+        return self._logs[key]
+
+    async def _open(self, key: TopicPartition, topic_id: UUID | None, config: LogConfig) -> PartitionLog:
+        path = names.partition_directory(*key)
+        topic_id = await self._topic_id(path, topic_id, is_new=key not in self._known)
+        log = await open_partition(
+            self._home,
+            path,
+            config,
+            is_clean=self._is_clean and key in self._recovery_points,
+            recovery_point=self._recovery_points.get(key, 0),
+            start_offset=self._start_offsets.get(key, 0),
+            topic_id=topic_id,
+        )
+        log.advance_high_watermark(self._high_watermarks.get(key, 0))
+        return log
+
+    async def _topic_id(self, path: str, topic_id: UUID | None, *, is_new: bool) -> UUID | None:
+        """The topic id that the directory belongs to, which must be the one asked for."""
+        file = f"{path}/{names.PARTITION_METADATA}"
+        found = None if is_new else await checkpoints.read_partition_metadata(self._disk, file)
+        if found is None and topic_id is not None:
+            await self._disk.mkdir(path)
+            await checkpoints.write_partition_metadata(self._disk, file, topic_id, sync=False)
+            return topic_id
+        if topic_id is not None and found != topic_id:
+            raise InconsistentTopicId(
+                f"{self._disk.describe(path)} holds topic id {found}, not {topic_id}: a topic of that name "
+                "was deleted and made anew; remove the directory if its data is no longer wanted"
+            )
+        return found
+
+    async def delete_partition(self, topic: str, partition: int) -> None:
+        """Take a partition away: its directory is renamed at once and removed after the delay."""
+        key = (topic, partition)
+        log = self._logs.pop(key, None)
+        if log is not None:
+            log.abandon()
+            self._to_flush.discard(log)
+        self._known.discard(key)
+        for offsets in (self._recovery_points, self._start_offsets, self._high_watermarks):
+            offsets.pop(key, None)
+        name = names.marked_directory(topic, partition, DirectoryKind.DELETE, self._random.uuid())
+        await self._disk.rename(names.partition_directory(topic, partition), name)
+        await self._disk.sync_dir("")
+        delay_ms = (log.config if log is not None else self._config).file_delete_delay_ms
+        self._doomed.append((self._clock.wall_ms() + delay_ms, name))
+        await self._persist()
+
+    async def checkpoint(self) -> None:
+        """Write all checkpoints of the directory."""
+        await self._persist()
+        for key, log in self._logs.items():
+            self._high_watermarks[key] = log.high_watermark
+        await checkpoints.write_offset_checkpoint(
+            self._disk, names.REPLICATION_CHECKPOINT, self._high_watermarks
+        )
+
+    async def _write_offsets(self) -> None:
+        for key, log in self._logs.items():
+            self._recovery_points[key] = log.recovery_point
+            # as long as a deleted segment could come back, the start must be known apart from it
+            if log.start_offset > log.bases[0] or (log.names_dirty and log.start_offset):
+                self._start_offsets[key] = log.start_offset
+            else:
+                self._start_offsets.pop(key, None)
+        await checkpoints.write_offset_checkpoint(self._disk, names.LOG_START_CHECKPOINT, self._start_offsets)
+        await checkpoints.write_offset_checkpoint(
+            self._disk, names.RECOVERY_POINT_CHECKPOINT, self._recovery_points
+        )
+
+    async def flush_due(self) -> None:
+        """Flush sealed segments, and what has waited for `flush.ms`."""
+        now_ms = self._clock.wall_ms()
+        rolled = set(self._to_flush)
+        self._to_flush.clear()
+        for log in list(self._logs.values()):
+            try:
+                if now_ms - log.last_flush_ms >= log.config.flush_ms:
+                    await log.flush()
+                elif log in rolled:
+                    await log.flush(log.active.base_offset)
+            except StorageError as error:
+                logger.error("cannot flush %s: %s", log.path, error)
+
+    async def apply_retention(self) -> int:
+        """Delete what retention no longer covers, and what was deleted long enough ago; returns the count."""
+        count = 0
+        for log in list(self._logs.values()):
+            try:
+                count += await trimming.apply_retention(log)
+                await trimming.sweep(log)
+                log.expire_producers()
+            except StorageError as error:
+                logger.error("cannot apply retention to %s: %s", log.path, error)
+        await self._remove_doomed()
+        return count
+
+    async def _remove_doomed(self) -> None:
+        now_ms = self._clock.wall_ms()
+        for due_ms, name in list(self._doomed):
+            if due_ms <= now_ms:
+                await self._disk.remove_tree(name)
+                self._doomed.remove((due_ms, name))
+
+    async def close(self, broker_epoch: int = -1) -> None:
+        """Stop cleanly: every log closed, checkpoints written, and the mark that says so."""
+        is_clean = True
+        for log in self._logs.values():
+            try:
+                await log.close()
+                is_clean = is_clean and log.failure is None
+            except StorageError as error:
+                logger.error("cannot close %s cleanly: %s", log.path, error)
+                log.abandon()
+                is_clean = False
+        try:
+            await self.checkpoint()
+            if is_clean:
+                await checkpoints.write_clean_shutdown(self._disk, broker_epoch)
+        finally:
+            self._release()

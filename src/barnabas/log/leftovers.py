@@ -1,0 +1,105 @@
+"""What a stop may leave behind in a partition's directory besides its segments, and what becomes of it.
+
+- `.deleted` files were on their way out: removed. So are `.cleaned` ones, which a compaction had not
+  finished, and temporary files.
+- `.swap` files are a finished compaction's result on its way in: the segments they replace go, if they are
+  still there, and the swap is completed; unless a `.cleaned` file at or below their offset shows that the
+  set was incomplete, in which case the originals stay.
+- An index without a segment is of no use to anyone.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from barnabas.core.disk import Disk
+from barnabas.log import names
+from barnabas.log.checkpoints import TEMPORARY
+from barnabas.records import kernel
+
+logger = logging.getLogger("barnabas.log")
+
+_SEGMENT_SUFFIXES = (names.LOG, names.INDEX, names.TIME_INDEX, names.TXN_INDEX)
+_SCAN_BYTES = 1 << 20
+
+
+async def tidy(disk: Disk, path: str) -> list[int]:
+    """Finish or undo what was under way; returns the base offsets of the segments, ascending."""
+    listed = await disk.listdir(path)
+    if any(name.endswith((names.DELETED, names.CLEANED, names.SWAP, TEMPORARY)) for name in listed):
+        await _clear(disk, path, listed)
+        listed = await disk.listdir(path)
+    bases = {base for name in listed if (base := names.parse_offset(name, names.LOG)) is not None}
+    for suffix in (names.INDEX, names.TIME_INDEX, names.TXN_INDEX):
+        for name in listed:
+            base = names.parse_offset(name, suffix)
+            if base is not None and base not in bases:
+                logger.warning("removing %s, which has no segment", disk.describe(f"{path}/{name}"))
+                await disk.remove(f"{path}/{name}")
+    return sorted(bases)
+
+
+async def _clear(disk: Disk, path: str, listed: list[str]) -> None:
+    incomplete_from = min(
+        (base for name in listed if (base := _base(name, names.CLEANED)) is not None), default=None
+    )
+    swaps = set()
+    for name in listed:
+        base = _base(name, names.SWAP)
+        if base is not None and (incomplete_from is None or base < incomplete_from):
+            swaps.add(base)
+        elif base is not None or name.endswith((names.DELETED, names.CLEANED, TEMPORARY)):
+            await disk.remove(f"{path}/{name}")
+    if swaps:
+        await _complete_swap(disk, path, listed, swaps)
+
+
+def _base(name: str, ending: str) -> int | None:
+    """The base offset in a segment file's name that has `ending` stacked upon it."""
+    for suffix in _SEGMENT_SUFFIXES:
+        base = names.parse_offset(name, suffix + ending)
+        if base is not None:
+            return base
+    return None
+
+
+async def _complete_swap(disk: Disk, path: str, listed: list[str], swaps: set[int]) -> None:
+    """Remove what the swapped segments replace, then give them their names, the batches last."""
+    logs = [base for base in swaps if _swapped(base, names.LOG) in listed]
+    if logs:
+        start_offset = min(logs)
+        end_offset = max(
+            [await _next_offset(disk, f"{path}/{_swapped(base, names.LOG)}", base) for base in logs]
+        )
+        logger.warning("completing the compaction of %s from offset %d to %d", path, start_offset, end_offset)
+        for name in listed:
+            for suffix in _SEGMENT_SUFFIXES:
+                base = names.parse_offset(name, suffix)
+                if base is not None and start_offset <= base < end_offset:
+                    await disk.remove(f"{path}/{name}")
+        await disk.sync_dir(path)
+    for suffix in reversed(_SEGMENT_SUFFIXES):
+        for base in sorted(swaps):
+            if (swapped := _swapped(base, suffix)) in listed:
+                await disk.rename(f"{path}/{swapped}", f"{path}/{names.offset_name(base)}{suffix}")
+    await disk.sync_dir(path)
+
+
+def _swapped(base: int, suffix: str) -> str:
+    return f"{names.offset_name(base)}{suffix}{names.SWAP}"
+
+
+async def _next_offset(disk: Disk, path: str, base_offset: int) -> int:
+    """Where the batches of a file end."""
+    file = await disk.open(path)
+    position, next_offset = 0, base_offset
+    while position < file.size:
+        data = await file.read(position, _SCAN_BYTES)
+        headers = kernel.scan_headers(data, 0, len(data))
+        if not headers:
+            break
+        header, at = headers[-1]
+        next_offset = header.next_offset
+        position += at + header.size_bytes
+    file.close()
+    return next_offset

@@ -1,0 +1,574 @@
+"""A partition's log: what a leader or a follower appends to, and readers read from.
+
+Offsets run from `start_offset` to `end_offset`; they are given out once and never change. Readers are bound
+by the high watermark or the last stable offset, both of which only this class moves. Appends, truncations
+and deletions take turns (`turn`); reads do not wait for them: they see an append only once it is whole
+(`end_offset` moves last), and notice a truncation by its generation.
+
+What survives what: an append that returned is in the page cache, so a dead process loses nothing of it;
+below `recovery_point` everything is on the disk, so a power failure loses nothing of that. `end_offset` and
+the producers' state change only after the write succeeded: an append that fails leaves no trace. Where the
+disk fails in a way that leaves the files in doubt, the log refuses further appends until it is opened anew,
+which recovers it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import struct
+from bisect import bisect_right
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
+from enum import Enum
+from typing import NamedTuple
+from uuid import UUID
+
+from barnabas.core.clock import Clock
+from barnabas.core.disk import Buffer, Disk
+from barnabas.core.errors import (
+    BarnabasError,
+    CorruptMessage,
+    MessageTooLarge,
+    RecordListTooLarge,
+    StorageError,
+)
+from barnabas.core.random import Random
+from barnabas.core.workers import Workers
+from barnabas.log import names, snapshots
+from barnabas.log.checkpoints import write_leader_epochs
+from barnabas.log.config import LogConfig
+from barnabas.log.epochs import LeaderEpochs
+from barnabas.log.producers import CompletedTransaction, Origin, ProducerStates
+from barnabas.log.segment import Segment
+from barnabas.log.shared_call import SharedCall
+from barnabas.log.txn_index import AbortedTransaction
+from barnabas.records import kernel
+from barnabas.records.batch import (
+    ATTRIBUTES_AT,
+    CODEC_MASK,
+    CRC_AT,
+    HEADER_BYTES,
+    LOG_OVERHEAD_BYTES,
+    MAX_TIMESTAMP_AT,
+    NO_PRODUCER_ID,
+    NO_TIMESTAMP,
+    BatchHeader,
+)
+from barnabas.records.control import EndTransactionMarker, parse_end_transaction
+from barnabas.records.validate import RecordPolicy, check_client_batch, check_client_records
+
+logger = logging.getLogger("barnabas.log")
+
+
+_MAX_TIMESTAMP = struct.Struct(">q")
+_CRC = struct.Struct(">I")
+
+
+class Home(NamedTuple):
+    """What a partition's log is given by the directory it lives in."""
+
+    disk: Disk
+    clock: Clock
+    random: Random
+    workers: Workers
+    # make recovery points and start offsets durable, before something relies on them
+    persist: Callable[[], Awaitable[None]]
+    # a segment was sealed and can be flushed in the background
+    on_roll: Callable[[PartitionLog], None]
+
+
+class Bound(Enum):
+    """How far a reader may see."""
+
+    LOG_END = "log end"
+    HIGH_WATERMARK = "high watermark"
+    LAST_STABLE = "last stable offset"
+
+
+class Appended(NamedTuple):
+    """What became of an append."""
+
+    first_offset: int
+    last_offset: int
+    log_append_time_ms: int
+    log_start_offset: int
+    is_duplicate: bool = False
+
+
+class UnexpectedOffset(BarnabasError):
+    """A leader sent batches that do not follow what this follower has."""
+
+
+class Doomed(NamedTuple):
+    """A segment on its way out: renamed, and removed when it is time and nobody reads it."""
+
+    due_ms: int
+    segment: Segment
+    paths: tuple[str, ...]
+
+
+class PartitionLog:
+    """One partition on one disk. `trimming` and `reading` work on it from their own files."""
+
+    __slots__ = (
+        "_epochs_dirty",
+        "_flush",
+        "_parent_dirty",
+        "bases",
+        "config",
+        "doomed",
+        "end_offset",
+        "epochs",
+        "failure",
+        "high_watermark",
+        "home",
+        "is_dirty",
+        "last_flush_ms",
+        "names_dirty",
+        "path",
+        "producers",
+        "recovery_point",
+        "segments",
+        "shape",
+        "snapshot_offset",
+        "start_offset",
+        "topic_id",
+        "turn",
+    )
+
+    def __init__(
+        self,
+        home: Home,
+        path: str,
+        config: LogConfig,
+        *,
+        segments: list[Segment],
+        start_offset: int,
+        end_offset: int,
+        recovery_point: int,
+        epochs: LeaderEpochs,
+        producers: ProducerStates,
+        snapshot_offset: int,
+        topic_id: UUID | None = None,
+        is_new: bool = False,
+        is_dirty: bool = True,
+    ) -> None:
+        self.home = home
+        self.path = path
+        self.config = config
+        self.topic_id = topic_id
+        self.segments = segments
+        self.bases = [segment.base_offset for segment in segments]
+        self.start_offset = start_offset
+        self.end_offset = end_offset
+        self.high_watermark = start_offset
+        self.recovery_point = recovery_point
+        self.epochs = epochs
+        self.producers = producers
+        self.snapshot_offset = snapshot_offset
+        self.last_flush_ms = home.clock.wall_ms()
+        self.turn = asyncio.Lock()
+        self.failure: StorageError | None = None
+        self.doomed: list[Doomed] = []
+        # odd while segments are being cut or taken away, and another number afterwards
+        self.shape = 0
+        self._flush = SharedCall(self._flush_once)
+        # whether a close has anything to do; and what is written but not synced yet: names in the
+        # directory, the directory's own name, the epochs
+        self.is_dirty = is_dirty
+        self.names_dirty = is_dirty
+        self._parent_dirty = is_new
+        self._epochs_dirty = is_dirty
+
+    @property
+    def active(self) -> Segment:
+        return self.segments[-1]
+
+    @property
+    def last_stable_offset(self) -> int:
+        """Everything below is decided: no transaction that is still open, or not yet replicated as ended."""
+        unstable = self.producers.first_unstable_offset
+        return self.high_watermark if unstable is None else min(unstable, self.high_watermark)
+
+    def bound(self, bound: Bound) -> int:
+        """The offset up to which such a reader may see."""
+        if bound is Bound.LOG_END:
+            return self.end_offset
+        return self.high_watermark if bound is Bound.HIGH_WATERMARK else self.last_stable_offset
+
+    def advance_high_watermark(self, offset: int) -> bool:
+        """Move the high watermark up to `offset`, never back and never beyond the end; True if it moved."""
+        offset = min(offset, self.end_offset)
+        if offset <= self.high_watermark:
+            return False
+        self.high_watermark = offset
+        self.producers.on_high_watermark(offset)
+        return True
+
+    def floor_segment(self, offset: int) -> int:
+        """The index of the segment in which `offset` stands."""
+        return max(0, bisect_right(self.bases, offset) - 1)
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of batches in the segments opened so far; all of them after `facts`."""
+        return sum(segment.size_bytes for segment in self.segments)
+
+    async def append_as_leader(
+        self,
+        data: bytearray | memoryview,
+        leader_epoch: int,
+        origin: Origin = Origin.CLIENT,
+        *,
+        transaction_version: int = 0,
+    ) -> Appended:
+        """Give the batches in `data` the next offsets, in place, and append them with one write.
+
+        `transaction_version` is the one under which a coordinator wrote the markers among them.
+        """
+        async with self.turn:
+            self.require_sound()
+            now_ms = self.home.clock.wall_ms()
+            headers = await self._admit(data, leader_epoch, origin, now_ms)
+            first = headers[0]
+            if first.producer_id != NO_PRODUCER_ID and not first.is_control:
+                duplicate = self.producers.check(first, origin=origin)
+                if duplicate is not None:
+                    return Appended(
+                        duplicate.first_offset, duplicate.last_offset, NO_TIMESTAMP, self.start_offset, True
+                    )
+            markers = self._markers(data, headers)
+            for header, marker in markers:
+                self.producers.check_marker(
+                    header.producer_id,
+                    header.producer_epoch,
+                    marker.coordinator_epoch,
+                    transaction_version=transaction_version,
+                )
+            await self._append(data, headers, markers, now_ms)
+            end_offset = self.end_offset
+        if end_offset - self.recovery_point >= self.config.flush_messages:
+            await self.flush(end_offset)
+        stamped_ms = now_ms if self.config.log_append_time else NO_TIMESTAMP
+        return Appended(first.base_offset, end_offset - 1, stamped_ms, self.start_offset)
+
+    async def _admit(
+        self, data: bytearray | memoryview, leader_epoch: int, origin: Origin, now_ms: int
+    ) -> list[BatchHeader]:
+        """Check what came in and number it; the offsets are outside the checksum, so numbering goes first."""
+        config = self.config
+        end = len(data)
+        if end > config.segment_bytes:
+            raise RecordListTooLarge(f"{end} bytes do not fit into a segment of {config.segment_bytes} bytes")
+        headers: list[BatchHeader] = []
+        position, offset = 0, self.end_offset
+        while position < end or not headers:
+            if end - position < HEADER_BYTES:
+                raise CorruptMessage(f"{end - position} bytes are too few for a record batch")
+            kernel.assign(data, position, offset, leader_epoch)
+            header = kernel.check_batch(data, position, end)
+            size = header.batch_length + LOG_OVERHEAD_BYTES
+            if size > config.max_message_bytes and origin is not Origin.COORDINATOR:
+                raise MessageTooLarge(
+                    f"a batch of {size} bytes is beyond max.message.bytes={config.max_message_bytes}"
+                )
+            if origin is Origin.CLIENT:
+                header = await self._admit_records(data, position, header, now_ms)
+            if config.log_append_time:
+                kernel.stamp(data, position, size, now_ms)
+                header = BatchHeader.parse(data, position)
+            headers.append(header)
+            position += size
+            offset = header.base_offset + header.last_offset_delta + 1
+        return headers
+
+    async def _admit_records(
+        self, data: bytearray | memoryview, position: int, header: BatchHeader, now_ms: int
+    ) -> BatchHeader:
+        check_client_batch(header)
+        policy = self._policy(now_ms)
+        if header.attributes & CODEC_MASK and policy.opens_compressed:
+            summary = await self.home.workers.run(check_client_records, data, position, header, policy)
+        else:
+            summary = check_client_records(data, position, header, policy)
+        if summary.max_timestamp == header.max_timestamp or self.config.log_append_time:
+            return header
+        # the header must say what the records say: look-ups by time and retention go by it
+        correct_max_timestamp(data, position, summary.max_timestamp)
+        return BatchHeader.parse(data, position)
+
+    def _policy(self, now_ms: int) -> RecordPolicy:
+        config = self.config
+        if config.log_append_time:
+            return RecordPolicy(require_keys=config.is_compacted)
+        return RecordPolicy(
+            require_keys=config.is_compacted,
+            earliest_ms=now_ms - config.timestamp_before_max_ms,
+            latest_ms=now_ms + config.timestamp_after_max_ms,
+        )
+
+    async def append_as_follower(self, data: Buffer) -> Appended | None:
+        """Append batches as the leader numbered them; a last one that is cut short is left out."""
+        headers, consumed, problem = kernel.scan(data, 0, len(data), True)
+        if problem is not None:
+            raise CorruptMessage(f"a batch for {self.path} from its leader is not sound: {problem}")
+        if not headers:
+            return None
+        async with self.turn:
+            self.require_sound()
+            expected = self.end_offset
+            for header in headers:
+                if header.base_offset < expected:
+                    raise UnexpectedOffset(
+                        f"the leader of {self.path} sent offset {header.base_offset}, not {expected} or later"
+                    )
+                expected = header.next_offset
+            markers = self._markers(data, headers)
+            await self._append(memoryview(data)[:consumed], headers, markers, self.home.clock.wall_ms())
+            end_offset = self.end_offset
+        if end_offset - self.recovery_point >= self.config.flush_messages:
+            await self.flush(end_offset)
+        return Appended(headers[0].base_offset, end_offset - 1, NO_TIMESTAMP, self.start_offset)
+
+    async def _append(
+        self,
+        data: Buffer,
+        headers: Sequence[BatchHeader],
+        markers: Sequence[tuple[BatchHeader, EndTransactionMarker]],
+        now_ms: int,
+    ) -> None:
+        """Write batches that are checked and numbered; the state follows once they are in the file."""
+        first, last = headers[0], headers[-1]
+        last_offset = last.base_offset + last.last_offset_delta
+        if await self._must_roll(len(data), last.max_timestamp, last_offset, now_ms):
+            await self.roll_to(self.end_offset if self.active.fits(last_offset) else first.base_offset)
+        for header in headers:
+            latest = self.epochs.latest
+            if latest is None or header.leader_epoch > latest.epoch:
+                await self.begin_epoch(header.leader_epoch, header.base_offset)
+        segment = self.active
+        if not segment.size_bytes:
+            segment.first_timestamp = first.max_timestamp
+        self.is_dirty = True
+        await segment.append(data, headers)
+        self.end_offset = last_offset + 1
+        for header in headers:
+            if header.producer_id != NO_PRODUCER_ID and not header.is_control:
+                self.producers.apply(header, header.base_offset)
+        for header, marker in markers:
+            await self._end_transaction(header, marker)
+
+    def _markers(
+        self, data: Buffer, headers: Sequence[BatchHeader]
+    ) -> list[tuple[BatchHeader, EndTransactionMarker]]:
+        """The ends of transactions among the batches."""
+        markers = []
+        position = 0
+        for header in headers:
+            if header.is_control and (marker := parse_end_transaction(data, position, header)) is not None:
+                markers.append((header, marker))
+            position += header.size_bytes
+        return markers
+
+    async def _end_transaction(self, header: BatchHeader, marker: EndTransactionMarker) -> None:
+        completed = apply_marker(self.producers, header, marker)
+        if completed is None or not completed.aborted:
+            return
+        try:
+            await self.active.aborted.append(aborted_entry(completed))
+        except StorageError as error:
+            # readers would take the aborted records for committed ones
+            self.fail(error)
+            raise
+
+    async def begin_epoch(self, epoch: int, start_offset: int) -> None:
+        """Note that a leader's epoch begins at `start_offset`. Synced with the next flush: until then the
+        batches themselves tell recovery what it needs."""
+        if epoch >= 0 and self.epochs.assign(epoch, start_offset):
+            await self.write_epochs()
+
+    async def write_epochs(self) -> None:
+        path = f"{self.path}/{names.LEADER_EPOCH_CHECKPOINT}"
+        await write_leader_epochs(self.home.disk, path, self.epochs.entries, sync=False)
+        self._epochs_dirty = self.names_dirty = True
+
+    async def _must_roll(self, size: int, max_timestamp: int, last_offset: int, now_ms: int) -> bool:
+        segment, config = self.active, self.config
+        if (
+            segment.size_bytes > config.segment_bytes - size
+            or segment.indexes_full
+            or not segment.fits(last_offset)
+        ):
+            return True
+        if not segment.size_bytes:
+            return False
+        first_timestamp = segment.first_timestamp
+        if first_timestamp is None:
+            first_timestamp = await segment.first_batch_timestamp()
+        waited_ms = (
+            max_timestamp - first_timestamp
+            if first_timestamp is not None and first_timestamp >= 0
+            else now_ms - segment.created_ms
+        )
+        return waited_ms > config.segment_ms - segment.roll_jitter_ms
+
+    async def roll(self) -> bool:
+        """Seal the active segment and begin a new one; False where it is empty and may as well go on."""
+        async with self.turn:
+            self.require_sound()
+            return await self.roll_to(self.end_offset)
+
+    async def roll_to(self, base_offset: int) -> bool:
+        sealed = self.active
+        if base_offset == sealed.base_offset:
+            return False
+        await sealed.seal()
+        if self.recovery_point >= self.end_offset:
+            # everything in it counts as synced already: its indexes must not be the exception
+            await sealed.sync(sealed=True)
+        await self._write_snapshot()
+        segment = new_segment(self.home, self.path, self.config, base_offset)
+        await segment.create()
+        self.names_dirty = True
+        self.segments.append(segment)
+        self.bases.append(base_offset)
+        self.home.on_roll(self)
+        return True
+
+    async def _write_snapshot(self) -> None:
+        if self.end_offset > self.snapshot_offset:
+            await snapshots.write_snapshot(
+                self.home.disk, self.snapshot_path(self.end_offset), self.producers.entries(), sync=False
+            )
+            self.snapshot_offset = self.end_offset
+
+    def snapshot_path(self, offset: int) -> str:
+        return f"{self.path}/{names.offset_name(offset)}{names.SNAPSHOT}"
+
+    def require_sound(self) -> None:
+        """Raise what made the log refuse further changes, if anything did."""
+        if self.failure is not None:
+            raise self.failure
+
+    def fail(self, error: StorageError) -> None:
+        logger.error("%s takes no more appends until it is opened anew: %s", self.path, error)
+        self.failure = error
+
+    @contextmanager
+    def reshaping(self) -> Iterator[None]:
+        """While segments are cut or taken away: look-ups that overlap it start over. A StorageError in the
+        middle leaves the files in doubt, and the log refuses further changes."""
+        self.shape += 1
+        self.is_dirty = True
+        try:
+            yield
+        except StorageError as error:
+            self.fail(error)
+            raise
+        finally:
+            self.shape += 1
+
+    async def flush(self, up_to: int | None = None) -> None:
+        """Make everything below `up_to` (by default the end) durable; one sync serves all who wait."""
+        target = self.end_offset if up_to is None else up_to
+        while self.recovery_point < min(target, self.end_offset):
+            self.require_sound()
+            await self._flush()
+
+    async def _flush_once(self) -> None:
+        end_offset, shape, active = self.end_offset, self.shape, self.active
+        try:
+            for segment in self.segments[self.floor_segment(self.recovery_point) :]:
+                is_sealed = segment is not active
+                await segment.sync(sealed=is_sealed)
+            await self._sync_names()
+        except StorageError as error:
+            if shape == self.shape:
+                # what a failed sync left unwritten is unknown, and a second sync would not say
+                self.fail(error)
+                raise
+        # a segment cut or sealed meanwhile is not synced as a whole: the next round will see to it
+        if shape == self.shape and active is self.active:
+            self.recovery_point = max(self.recovery_point, end_offset)
+            self.last_flush_ms = self.home.clock.wall_ms()
+
+    async def _sync_names(self) -> None:
+        disk = self.home.disk
+        if self._epochs_dirty:
+            self._epochs_dirty = False
+            file = await disk.open(f"{self.path}/{names.LEADER_EPOCH_CHECKPOINT}")
+            await file.sync()
+            file.close()
+        if self.names_dirty:
+            self.names_dirty = False
+            await disk.sync_dir(self.path)
+        if self._parent_dirty:
+            self._parent_dirty = False
+            await disk.sync_dir("")
+
+    def expire_producers(self) -> None:
+        """Forget producers that have been silent for `producer.id.expiration.ms`."""
+        self.producers.expire(self.home.clock.wall_ms(), self.config.producer_id_expiration_ms)
+
+    async def close(self) -> None:
+        """Leave the files as a clean stop does: flushed, indexes trimmed, producers' state written."""
+        async with self.turn:
+            if self.failure is None and self.is_dirty:
+                await self.flush()
+                await self._write_snapshot()
+                await self.active.seal()
+                await self.active.sync(sealed=True)
+                await self._sync_names()
+                self.is_dirty = False
+            self.abandon()
+
+    def abandon(self) -> None:
+        """Let go of the files as they are."""
+        for segment in self.segments:
+            segment.close()
+        for gone in self.doomed:
+            gone.segment.close()
+
+
+def new_segment(home: Home, path: str, config: LogConfig, base_offset: int) -> Segment:
+    """A segment object at `base_offset`; its files are opened or created by whoever asked for it."""
+    jitter_ms = home.random.below(config.segment_jitter_ms) if config.segment_jitter_ms else 0
+    return Segment(
+        home.disk,
+        path,
+        base_offset,
+        index_interval_bytes=config.index_interval_bytes,
+        index_bytes=config.segment_index_bytes,
+        created_ms=home.clock.wall_ms(),
+        roll_jitter_ms=min(jitter_ms, config.segment_ms),
+    )
+
+
+def aborted_entry(completed: CompletedTransaction) -> AbortedTransaction:
+    """What the transaction index notes of an aborted transaction."""
+    return AbortedTransaction(
+        completed.producer_id, completed.first_offset, completed.last_offset, completed.last_stable_offset
+    )
+
+
+def correct_max_timestamp(data: bytearray | memoryview, position: int, max_timestamp: int) -> None:
+    """Put the largest timestamp of its records into a batch's header, where a client got it wrong."""
+    size = BatchHeader.parse(data, position).size_bytes
+    _MAX_TIMESTAMP.pack_into(data, position + MAX_TIMESTAMP_AT, max_timestamp)
+    crc = kernel.crc32c(data, position + ATTRIBUTES_AT, position + size)
+    _CRC.pack_into(data, position + CRC_AT, crc)
+
+
+def apply_marker(
+    producers: ProducerStates, header: BatchHeader, marker: EndTransactionMarker
+) -> CompletedTransaction | None:
+    """Tell the producers' state of a marker that stands in the log."""
+    return producers.apply_marker(
+        header.producer_id,
+        header.producer_epoch,
+        marker.coordinator_epoch,
+        commit=marker.is_commit,
+        offset=header.base_offset,
+        timestamp=header.max_timestamp,
+    )

@@ -1,0 +1,202 @@
+"""Reading a partition: ranges of its files, and look-ups by offset, time and epoch.
+
+A read answers with a stretch of one segment's file, whole batches, at least one, never beyond the reader's
+bound; no byte of it passes through Python. The first batch may begin before the offset asked for: what
+stands before it in the batch is the client's to skip, as in Kafka.
+
+Nothing here takes the log's turn. Whoever keeps a range across an await pins its file. A truncation in the
+middle of a look-up shows in the segment's generation, and the look-up starts over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import NamedTuple, TypeVar
+
+from barnabas.core.disk import FileMissing, FileRange
+from barnabas.core.errors import OffsetOutOfRange
+from barnabas.log.partition import Bound, PartitionLog
+from barnabas.log.segment import Located, Segment
+from barnabas.log.txn_index import AbortedTransaction, collect_aborted
+from barnabas.records.batch import NO_LEADER_EPOCH, NO_TIMESTAMP
+from barnabas.records.reader import read_batch
+from barnabas.records.record import Record
+
+T = TypeVar("T")
+
+# ListOffsets' special timestamps
+LATEST = -1
+EARLIEST = -2
+MAX_TIMESTAMP = -3
+EARLIEST_LOCAL = -4
+LATEST_TIERED = -5
+EARLIEST_PENDING_UPLOAD = -6
+
+UNKNOWN_OFFSET = -1
+
+
+class Fetched(NamedTuple):
+    """What a read found, and where the log stood then."""
+
+    range: FileRange | None
+    aborted: tuple[AbortedTransaction, ...] | None
+    start_offset: int
+    end_offset: int
+    high_watermark: int
+    last_stable_offset: int
+
+
+class TimestampOffset(NamedTuple):
+    """An offset found by time: -1 everywhere where there is none."""
+
+    timestamp_ms: int
+    offset: int
+    leader_epoch: int = NO_LEADER_EPOCH
+
+
+NOTHING = TimestampOffset(NO_TIMESTAMP, UNKNOWN_OFFSET)
+
+
+async def read(
+    log: PartitionLog, offset: int, max_bytes: int, bound: Bound = Bound.HIGH_WATERMARK
+) -> Fetched:
+    """The batches from `offset` on, up to `max_bytes` (or one batch, if that is larger) and to the bound."""
+    if not log.start_offset <= offset <= log.end_offset:
+        raise OffsetOutOfRange(
+            f"offset {offset} of {log.path} is not between {log.start_offset} and {log.end_offset}"
+        )
+    return await _undisturbed(log, lambda: _read(log, offset, max_bytes, bound))
+
+
+async def _read(log: PartitionLog, offset: int, max_bytes: int, bound: Bound) -> Fetched:
+    upper = log.bound(bound)
+    found: FileRange | None = None
+    aborted: list[AbortedTransaction] = []
+    index = log.floor_segment(offset)
+    while offset < upper and index < len(log.segments):
+        segment = log.segments[index]
+        located = await segment.locate(offset)
+        if located is None or located.header.last_offset >= upper:
+            index += 1
+            continue
+        end = await _end(log, index, located.position, max_bytes, upper)
+        found = FileRange(await segment.file(), located.position, end - located.position)
+        if bound is Bound.LAST_STABLE:
+            aborted = await _aborted_between(log, index, offset, end, upper)
+        break
+    return Fetched(
+        found,
+        tuple(aborted) if bound is Bound.LAST_STABLE else None,
+        log.start_offset,
+        log.end_offset,
+        log.high_watermark,
+        log.last_stable_offset,
+    )
+
+
+async def _end(log: PartitionLog, index: int, start: int, max_bytes: int, upper: int) -> int:
+    """Where in the segment a read from `start` ends."""
+    segment = log.segments[index]
+    limit = segment.size_bytes
+    if upper < _next_offset(log, index):
+        beyond = await segment.locate(upper)
+        limit = limit if beyond is None else beyond.position
+    if limit - start <= max_bytes:
+        return limit
+    return min(limit, await segment.boundary_before(start, start + max_bytes))
+
+
+def _next_offset(log: PartitionLog, index: int) -> int:
+    return log.segments[index + 1].base_offset if index + 1 < len(log.segments) else log.end_offset
+
+
+async def _aborted_between(
+    log: PartitionLog, index: int, offset: int, end: int, upper: int
+) -> list[AbortedTransaction]:
+    """The aborted transactions with records in what is read, by first offset."""
+    segment = log.segments[index]
+    beyond = await segment.offsets.ceiling(end, column=1)
+    stop = _next_offset(log, index) if beyond is None else segment.base_offset + beyond[0]
+    indexes = (later.aborted for later in log.segments[index:])
+    return await collect_aborted(indexes, offset, min(stop, upper))
+
+
+async def _undisturbed(log: PartitionLog, look: Callable[[], Awaitable[T]]) -> T:
+    """Run a look-up again if the log was truncated, or a segment deleted, in the middle of it."""
+    while True:
+        if log.shape & 1:
+            async with log.turn:
+                continue
+        before = log.shape
+        try:
+            result = await look()
+        except FileMissing:
+            if before == log.shape:
+                raise
+            continue
+        if before == log.shape:
+            return result
+
+
+async def offset_for_timestamp(log: PartitionLog, timestamp_ms: int) -> TimestampOffset:
+    """The first record at or after a time, or what one of ListOffsets' special timestamps stands for."""
+    if timestamp_ms >= 0:
+        return await _undisturbed(log, lambda: _search(log, timestamp_ms))
+    if timestamp_ms in (EARLIEST, EARLIEST_LOCAL):
+        return TimestampOffset(NO_TIMESTAMP, log.start_offset, _epoch_at(log, log.start_offset))
+    if timestamp_ms == LATEST:
+        latest = log.epochs.latest_epoch
+        return TimestampOffset(NO_TIMESTAMP, log.end_offset, NO_LEADER_EPOCH if latest is None else latest)
+    if timestamp_ms == MAX_TIMESTAMP:
+        return await _undisturbed(log, lambda: _newest(log))
+    if timestamp_ms in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
+        return NOTHING  # no remote tier holds anything of this log
+    raise ValueError(f"{timestamp_ms} is no timestamp that ListOffsets knows")
+
+
+def _epoch_at(log: PartitionLog, offset: int) -> int:
+    epoch = log.epochs.epoch_for_offset(offset)
+    return NO_LEADER_EPOCH if epoch is None else epoch
+
+
+async def _search(log: PartitionLog, timestamp_ms: int) -> TimestampOffset:
+    start_offset = log.start_offset
+    for segment in log.segments[log.floor_segment(start_offset) :]:
+        await segment.ready()
+        if segment.max_timestamp < timestamp_ms:
+            continue
+        entry = await segment.times.floor(timestamp_ms)
+        from_offset = max(segment.base_offset + (entry[1] if entry else 0), start_offset)
+        scan = await segment.scan(await segment.offsets.position_before(from_offset))
+        position = scan.position
+        while headers := await scan.run():
+            for header in headers:
+                if header.max_timestamp >= timestamp_ms and header.last_offset >= start_offset:
+                    for record in await _records(segment, Located(position, header)):
+                        if record.timestamp >= timestamp_ms and record.offset >= start_offset:
+                            return TimestampOffset(record.timestamp, record.offset, header.leader_epoch)
+                position += header.size_bytes
+    return NOTHING
+
+
+async def _newest(log: PartitionLog) -> TimestampOffset:
+    """The first record that has the largest timestamp."""
+    newest: Segment | None = None
+    for segment in log.segments[log.floor_segment(log.start_offset) :]:
+        await segment.ready()
+        if segment.max_timestamp >= 0 and (newest is None or segment.max_timestamp > newest.max_timestamp):
+            newest = segment
+    if newest is None:
+        return NOTHING
+    return await _search(log, newest.max_timestamp)
+
+
+async def _records(segment: Segment, located: Located) -> list[Record]:
+    data = await (await segment.file()).read(located.position, located.header.size_bytes)
+    return list(read_batch(data, 0))
+
+
+def end_offset_for_epoch(log: PartitionLog, epoch: int) -> tuple[int, int]:
+    """OffsetForLeaderEpoch: the largest epoch up to the one asked for, and its end; -1, -1 if unknown."""
+    found = log.epochs.end_offset_for(epoch, log.end_offset)
+    return found.epoch, found.start_offset

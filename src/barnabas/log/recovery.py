@@ -1,0 +1,372 @@
+"""Opening a partition: from what a clean stop or a crash left in its directory to a log that can go on.
+
+After a clean stop, little more than the names of the files, the last index entries and the headers behind
+them is read. After a crash, the segments that reach past the recovery point are read whole: a torn tail is
+cut, and their indexes, their aborted transactions and the producers' state are made anew, because none of it
+was synced. What is missing or corrupt besides (an index, a snapshot, the epochs) is rebuilt from the batches,
+with a log line saying what and why. Batches below the recovery point were synced: where these are corrupt
+something else is wrong, and the partition is not opened rather than cut.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from uuid import UUID
+
+from barnabas.core.disk import Disk
+from barnabas.log import names, snapshots
+from barnabas.log.checkpoints import CorruptCheckpoint, read_leader_epochs
+from barnabas.log.config import LogConfig
+from barnabas.log.epochs import LeaderEpochs
+from barnabas.log.leftovers import tidy
+from barnabas.log.partition import Home, PartitionLog, aborted_entry, apply_marker, new_segment
+from barnabas.log.producers import CompletedTransaction, ProducerStates
+from barnabas.log.segment import CorruptSegment, Segment
+from barnabas.log.snapshots import CorruptSnapshot
+from barnabas.records.batch import NO_PRODUCER_ID, BatchHeader
+from barnabas.records.control import parse_end_transaction
+
+logger = logging.getLogger("barnabas.log")
+
+# how much of the log's tail is looked through for batches of which producers might lose the acknowledgement
+REFILL_BYTES = 4 << 20
+
+
+async def open_partition(
+    home: Home,
+    path: str,
+    config: LogConfig,
+    *,
+    is_clean: bool,
+    recovery_point: int = 0,
+    start_offset: int = 0,
+    topic_id: UUID | None = None,
+) -> PartitionLog:
+    """The log in directory `path`, made if it is not there; the offsets are those of the last checkpoints."""
+    disk = home.disk
+    bases = await tidy(disk, path)
+    is_new = not bases
+    if is_new:
+        await disk.mkdir(path)
+    segments = [new_segment(home, path, config, base) for base in bases]
+    epochs, epochs_known = await _read_epochs(disk, path)
+    if is_clean and segments:
+        tail = await segments[-1].tail()
+        end_offset = tail[-1].next_offset if tail else segments[-1].base_offset
+        producers, snapshot_offset = await load_producers(disk, path, segments, end_offset)
+    else:
+        recovery = _Recovery(home, path, config, segments, epochs, recovery_point)
+        end_offset = await recovery.run()
+        producers, snapshot_offset = recovery.producers, recovery.snapshot_offset
+    if not segments or end_offset < start_offset:
+        segments, end_offset = await _begin_at(home, path, config, segments, max(start_offset, end_offset))
+        producers, snapshot_offset = ProducerStates(end_offset), end_offset
+    start_offset = max(start_offset, segments[0].base_offset)
+    if not epochs_known:
+        await _rebuild_epochs(path, segments, epochs)
+    epochs.truncate_from_end(end_offset)
+    epochs.truncate_from_start(start_offset)
+    await _refill(segments, producers)
+    return PartitionLog(
+        home,
+        path,
+        config,
+        segments=segments,
+        start_offset=start_offset,
+        end_offset=end_offset,
+        recovery_point=min(end_offset if is_clean else recovery_point, end_offset),
+        epochs=epochs,
+        producers=producers,
+        snapshot_offset=snapshot_offset,
+        topic_id=topic_id,
+        is_new=is_new,
+        is_dirty=is_new or not is_clean,
+    )
+
+
+async def _begin_at(
+    home: Home, path: str, config: LogConfig, lost: Sequence[Segment], offset: int
+) -> tuple[list[Segment], int]:
+    """A log with nothing in it that goes on at `offset`."""
+    if lost:
+        logger.warning("%s ends before its start offset %d; it goes on, empty, from there", path, offset)
+        await _remove(home.disk, path, lost)
+    segment = new_segment(home, path, config, offset)
+    await segment.create()
+    return [segment], offset
+
+
+async def _remove(disk: Disk, path: str, segments: Sequence[Segment]) -> None:
+    """Remove segments for good, the last one first, so that no hole can be left."""
+    for segment in reversed(segments):
+        segment.close()
+        for suffix in (names.LOG, names.INDEX, names.TIME_INDEX, names.TXN_INDEX):
+            await disk.remove(segment.path(suffix))
+        await disk.sync_dir(path)
+
+
+class _Recovery:
+    """The pass over the segments that were not synced when the node stopped."""
+
+    def __init__(
+        self,
+        home: Home,
+        path: str,
+        config: LogConfig,
+        segments: list[Segment],
+        epochs: LeaderEpochs,
+        recovery_point: int,
+    ) -> None:
+        self._home = home
+        self._path = path
+        self._config = config
+        self._segments = segments
+        self._epochs = epochs
+        self._recovery_point = recovery_point
+        self._next_offset = 0
+        self.producers = ProducerStates()
+        self.snapshot_offset = 0
+
+    async def run(self) -> int:
+        """Scan, cut and rebuild; returns the end of the log."""
+        if not self._segments:
+            return 0
+        first = self._first_unsynced()
+        base_offset = self._segments[first].base_offset
+        self.producers, self.snapshot_offset = await load_producers(
+            self._home.disk, self._path, self._segments[:first], base_offset
+        )
+        self._epochs.truncate_from_end(base_offset)
+        self._next_offset = base_offset
+        for index in range(first, len(self._segments)):
+            if not await self._recover(index):
+                await self._drop_after(index)
+                break
+        if self._next_offset < self._recovery_point:
+            logger.error(
+                "%s ends at offset %d, but everything below %d had been synced: data was lost on the way",
+                self._path,
+                self._next_offset,
+                self._recovery_point,
+            )
+        return self._next_offset
+
+    def _first_unsynced(self) -> int:
+        for index in range(len(self._segments) - 1):
+            if self._segments[index + 1].base_offset > self._recovery_point:
+                return index
+        return len(self._segments) - 1
+
+    async def _recover(self, index: int) -> bool:
+        """Scan one segment; False where the log ends in it, or before it."""
+        segment = self._segments[index]
+        is_last = index + 1 == len(self._segments)
+        if segment.base_offset != self._next_offset:
+            if not self._config.is_compacted:
+                logger.warning(
+                    "%s begins at %d, where %d should follow: what stood between was never synced",
+                    segment.describe(),
+                    segment.base_offset,
+                    self._next_offset,
+                )
+                await self._drop_after(index - 1)
+                return False
+            self._next_offset = segment.base_offset
+        if self._next_offset > self.snapshot_offset:
+            await self._write_snapshot()
+        problem = await self._scan(segment)
+        if not is_last:
+            await segment.seal()
+        return problem is None
+
+    async def _write_snapshot(self) -> None:
+        path = f"{self._path}/{names.offset_name(self._next_offset)}{names.SNAPSHOT}"
+        await snapshots.write_snapshot(self._home.disk, path, self.producers.entries(), sync=False)
+        self.snapshot_offset = self._next_offset
+
+    async def _scan(self, segment: Segment) -> str | None:
+        """Rebuild what belongs to a segment; cut it at the first batch that is not sound and say why."""
+        await segment.begin_rebuild()
+        await segment.aborted.reset()
+        scan = await segment.scan(verify=True)
+        position = 0
+        while headers := await scan.run():
+            sound, problem = self._in_order(segment, headers)
+            await self._learn(segment, sound, position)
+            position = await segment.note(sound, position)
+            if problem is not None:
+                break
+        else:
+            problem = scan.problem
+        if problem is not None:
+            await self._cut(segment, position, problem)
+        return problem
+
+    def _in_order(self, segment: Segment, headers: list[BatchHeader]) -> tuple[list[BatchHeader], str | None]:
+        """The batches up to the first whose offset goes back: bytes that an older write left behind."""
+        for index, header in enumerate(headers):
+            if header.base_offset < self._next_offset or not segment.fits(header.last_offset):
+                problem = f"offset {header.base_offset} stands where {self._next_offset} should follow"
+                return headers[:index], problem
+            self._next_offset = header.next_offset
+        return headers, None
+
+    async def _learn(self, segment: Segment, headers: Sequence[BatchHeader], position: int) -> None:
+        for header in headers:
+            if header.leader_epoch >= 0 and header.leader_epoch > (self._epochs.latest_epoch or -1):
+                self._epochs.assign(header.leader_epoch, header.base_offset)
+        for completed in await replay(segment, headers, position, self.producers):
+            if completed.aborted:
+                await segment.aborted.append(aborted_entry(completed))
+
+    async def _cut(self, segment: Segment, position: int, problem: str) -> None:
+        if self._next_offset < self._recovery_point:
+            raise CorruptSegment(
+                f"{segment.describe()} is corrupt at byte {position}, offset {self._next_offset}: {problem}. "
+                f"Everything below offset {self._recovery_point} had been synced, so this is no torn write, "
+                "and nothing was cut: restore the file from a copy or a replica; to give up what follows, "
+                f"truncate it to {position} bytes, remove the later segments and the line of this partition "
+                f"in {names.RECOVERY_POINT_CHECKPOINT}"
+            )
+        file = await segment.file()
+        logger.warning(
+            "cutting %s from %d to %d bytes, at offset %d: %s",
+            segment.describe(),
+            file.size,
+            position,
+            self._next_offset,
+            problem,
+        )
+        segment.size_bytes = position
+        await file.truncate(position)
+        await file.sync()
+
+    async def _drop_after(self, index: int) -> None:
+        later = self._segments[index + 1 :]
+        for segment in later:
+            logger.warning(
+                "removing %s: it was not synced, and what came before it is gone", segment.describe()
+            )
+        await _remove(self._home.disk, self._path, later)
+        del self._segments[index + 1 :]
+
+
+async def replay(
+    segment: Segment, headers: Sequence[BatchHeader], position: int, producers: ProducerStates
+) -> list[CompletedTransaction]:
+    """Apply batches that stand at `position` to the producers' state; returns the transactions they ended."""
+    ended = []
+    for header in headers:
+        if header.is_control:
+            data = await (await segment.file()).read(position, header.size_bytes)
+            marker = parse_end_transaction(data, 0, header)
+            completed = apply_marker(producers, header, marker) if marker is not None else None
+            if completed is not None:
+                ended.append(completed)
+        elif header.producer_id != NO_PRODUCER_ID:
+            producers.apply(header, header.base_offset)
+        position += header.size_bytes
+    return ended
+
+
+async def load_producers(
+    disk: Disk, path: str, segments: Sequence[Segment], end_offset: int
+) -> tuple[ProducerStates, int]:
+    """The producers' state at `end_offset`, from the newest snapshot before it and the batches since.
+
+    Snapshots beyond the end describe a log that is no more; they are removed. Returns the state and the
+    offset of the snapshot it was made from.
+    """
+    producers = ProducerStates(segments[0].base_offset if segments else end_offset)
+    snapshot_offset = 0
+    for offset in reversed(await _snapshots(disk, path, {segment.base_offset for segment in segments})):
+        file = f"{path}/{names.offset_name(offset)}{names.SNAPSHOT}"
+        if offset > end_offset:
+            await disk.remove(file)
+            continue
+        try:
+            producers.load(await snapshots.read_snapshot(disk, file), offset)
+        except CorruptSnapshot as problem:
+            logger.warning("%s", problem)
+            await disk.remove(file)
+            continue
+        snapshot_offset = offset
+        break
+    await _catch_up(segments, producers, end_offset)
+    return producers, snapshot_offset
+
+
+async def _snapshots(disk: Disk, path: str, bases: set[int]) -> list[int]:
+    """The offsets of the snapshots; those that belong to no segment go, but for the newest."""
+    listed = [names.parse_offset(name, names.SNAPSHOT) for name in await disk.listdir(path)]
+    offsets = [offset for offset in listed if offset is not None]
+    for offset in offsets[:-1]:
+        if offset not in bases:
+            await disk.remove(f"{path}/{names.offset_name(offset)}{names.SNAPSHOT}")
+    return [offset for offset in offsets if offset in bases or offset == offsets[-1]]
+
+
+async def _catch_up(segments: Sequence[Segment], producers: ProducerStates, end_offset: int) -> None:
+    """Replay the batches from where the state stands to `end_offset`."""
+    start = producers.map_end_offset
+    for index, segment in enumerate(segments):
+        is_before = index + 1 < len(segments) and segments[index + 1].base_offset <= start
+        if is_before or start >= end_offset:
+            continue
+        located = await segment.locate(start)
+        if located is None:
+            continue
+        scan = await segment.scan(located.position)
+        position = scan.position
+        while headers := await scan.run():
+            await replay(
+                segment,
+                [header for header in headers if header.base_offset < end_offset],
+                position,
+                producers,
+            )
+            position = scan.position
+    producers.map_end_offset = max(producers.map_end_offset, end_offset)
+
+
+async def _refill(segments: Sequence[Segment], producers: ProducerStates) -> None:
+    """Put the last batches of each producer back into its window: a snapshot keeps only one of them."""
+    if not len(producers):
+        return
+    left = REFILL_BYTES
+    for segment in reversed(segments):
+        await segment.ready()
+        start = 0
+        if segment.size_bytes > left:
+            entry = await segment.offsets.ceiling(segment.size_bytes - left, column=1)
+            start = segment.size_bytes if entry is None else entry[1]
+        scan = await segment.scan(start)
+        while headers := await scan.run():
+            for header in headers:
+                producers.remember(header)
+        left -= segment.size_bytes
+        if left <= 0:
+            break
+
+
+async def _read_epochs(disk: Disk, path: str) -> tuple[LeaderEpochs, bool]:
+    """The epochs, and whether their file could be believed."""
+    file = f"{path}/{names.LEADER_EPOCH_CHECKPOINT}"
+    try:
+        if await disk.size_of(file) is None:
+            return LeaderEpochs(), False
+        return LeaderEpochs(await read_leader_epochs(disk, file)), True
+    except CorruptCheckpoint as problem:
+        logger.warning("%s; rebuilding the leader epochs from the batches", problem)
+        return LeaderEpochs(), False
+
+
+async def _rebuild_epochs(path: str, segments: Sequence[Segment], epochs: LeaderEpochs) -> None:
+    epochs.clear()
+    for segment in segments:
+        scan = await segment.scan()
+        while headers := await scan.run():
+            for header in headers:
+                if header.leader_epoch >= 0 and header.leader_epoch > (epochs.latest_epoch or -1):
+                    epochs.assign(header.leader_epoch, header.base_offset)

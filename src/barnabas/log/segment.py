@@ -1,0 +1,398 @@
+"""One segment of a partition: a file of batches, its sparse indexes, its aborted transactions.
+
+Only the last segment of a log, the active one, takes appends; the others are sealed. A segment's files are
+opened when they are first needed, and its indexes are trusted only after a look at them: one that is
+missing, short or impossible is rebuilt from the batches, with a log line.
+
+`size_bytes` is what has been appended whole. It may lag behind the file while an append is under way, so
+readers go by it, never by the file's own size. `generation` counts truncations: a reader that finds it
+changed under its feet starts over.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from barnabas.core.disk import Buffer, Disk, File
+from barnabas.core.errors import StorageError
+from barnabas.log import names
+from barnabas.log.sparse_index import CorruptIndex, OffsetIndex, TimeIndex
+from barnabas.log.txn_index import TransactionIndex
+from barnabas.records import kernel
+from barnabas.records.batch import HEADER_BYTES, NO_TIMESTAMP, BatchHeader
+
+logger = logging.getLogger("barnabas.log")
+
+SCAN_BYTES = 1 << 20
+# a look-up reads about as much as stands between two index entries
+LOOKUP_BYTES = 4096
+MAX_RELATIVE_OFFSET = 2**31 - 1
+
+
+class Located(NamedTuple):
+    """A batch and where it stands in its segment."""
+
+    position: int
+    header: BatchHeader
+
+
+class Segment:
+    """A segment, active or sealed."""
+
+    __slots__ = (
+        "_directory",
+        "_disk",
+        "_file",
+        "_index_bytes",
+        "_index_interval_bytes",
+        "_indexed",
+        "_since_entry_bytes",
+        "aborted",
+        "base_offset",
+        "created_ms",
+        "first_timestamp",
+        "generation",
+        "max_timestamp",
+        "max_timestamp_offset",
+        "offsets",
+        "roll_jitter_ms",
+        "size_bytes",
+        "times",
+    )
+
+    def __init__(
+        self,
+        disk: Disk,
+        directory: str,
+        base_offset: int,
+        *,
+        index_interval_bytes: int,
+        index_bytes: int,
+        created_ms: int,
+        roll_jitter_ms: int = 0,
+    ) -> None:
+        self._disk = disk
+        self._directory = directory
+        self._file: File | None = None
+        self._indexed = False
+        self._index_interval_bytes = index_interval_bytes
+        self._index_bytes = index_bytes
+        self._since_entry_bytes = 0
+        self.base_offset = base_offset
+        self.created_ms = created_ms
+        self.roll_jitter_ms = roll_jitter_ms
+        self.first_timestamp: int | None = None
+        self.max_timestamp = NO_TIMESTAMP
+        self.max_timestamp_offset = base_offset
+        self.size_bytes = 0
+        self.generation = 0
+        self.offsets = OffsetIndex(disk, self.path(names.INDEX), base_offset)
+        self.times = TimeIndex(disk, self.path(names.TIME_INDEX), base_offset)
+        self.aborted = TransactionIndex(disk, self.path(names.TXN_INDEX))
+
+    def path(self, suffix: str) -> str:
+        return f"{self._directory}/{names.offset_name(self.base_offset)}{suffix}"
+
+    def describe(self) -> str:
+        return self._disk.describe(self.path(names.LOG))
+
+    async def create(self) -> None:
+        """Make a new, empty, active segment; its indexes come into being with their first entries."""
+        self._file = await self._disk.open(self.path(names.LOG), create=True)
+        if self._file.size:
+            await self._file.truncate(0)
+        self._indexed = True
+
+    async def file(self) -> File:
+        """The file of batches, opened if need be."""
+        if self._file is None:
+            self._file = await self._disk.open(self.path(names.LOG))
+            self.size_bytes = self._file.size
+        return self._file
+
+    async def ready(self) -> None:
+        """Open the indexes and learn the largest timestamp, before anything is looked up."""
+        if self._indexed:
+            return
+        await self.file()
+        try:
+            await self.offsets.load()
+            await self.times.load()
+            await self._check_index_end()
+        except CorruptIndex as problem:
+            logger.warning("%s; rebuilding the indexes of %s", problem, self.describe())
+            await self.rebuild_indexes()
+            return
+        self._indexed = True
+        if self.times.last is not None:
+            self.max_timestamp = self.times.last[0]
+            self.max_timestamp_offset = self.base_offset + self.times.last[1]
+
+    async def _check_index_end(self) -> None:
+        """The last entry must name a batch that stands there: an index may be newer or older than its log."""
+        if self.offsets.last is None:
+            return
+        relative_offset, position = self.offsets.last
+        head = await (await self.file()).read(position, HEADER_BYTES)
+        if (
+            len(head) < HEADER_BYTES
+            or BatchHeader.parse(head).last_offset != self.base_offset + relative_offset
+        ):
+            raise CorruptIndex(
+                f"{self._disk.describe(self.path(names.INDEX))} is corrupt: no batch at byte {position} "
+                f"ends with offset {self.base_offset + relative_offset}"
+            )
+
+    async def rebuild_indexes(self) -> None:
+        """Make both indexes anew from the batches."""
+        await self.begin_rebuild()
+        scan = await self.scan()
+        position = 0
+        while headers := await scan.run():
+            position = await self.note(headers, position)
+        await self.seal()
+        self._indexed = True
+
+    async def begin_rebuild(self) -> None:
+        """Empty the indexes; `note` fills them again, batch by batch."""
+        await self.file()
+        await self.offsets.reset()
+        await self.times.reset()
+        self.max_timestamp, self.max_timestamp_offset = NO_TIMESTAMP, self.base_offset
+        self._since_entry_bytes = 0
+        self._indexed = True
+
+    async def append(self, data: Buffer, headers: Sequence[BatchHeader]) -> None:
+        """Write batches whose offsets are assigned; all of them or, with a StorageError, none."""
+        file = self._file
+        if file is None:
+            file = await self.file()
+        position = self.size_bytes
+        await file.append(data)
+        self.size_bytes = position + len(data)
+        await self.note(headers, position)
+
+    async def note(self, headers: Sequence[BatchHeader], position: int) -> int:
+        """Index batches that stand at `position`; returns where they end.
+
+        Index entries that cannot be written stay in memory and are tried again with the next append: a full
+        disk must not fail records that are already in the log.
+        """
+        for header in headers:
+            last_offset = header.base_offset + header.last_offset_delta
+            if header.max_timestamp > self.max_timestamp:
+                self.max_timestamp = header.max_timestamp
+                self.max_timestamp_offset = last_offset
+            if self._since_entry_bytes > self._index_interval_bytes:
+                self.offsets.add(last_offset, position)
+                self.times.add(self.max_timestamp, self.max_timestamp_offset)
+                self._since_entry_bytes = 0
+            size = header.batch_length + 12
+            position += size
+            self._since_entry_bytes += size
+        if self.offsets.wants_write:
+            try:
+                await self.offsets.write(self._index_bytes)
+                if self.times.wants_write:
+                    await self.times.write(self._index_bytes)
+            except StorageError as error:
+                logger.warning("index entries wait in memory: %s", error)
+        return position
+
+    def fits(self, last_offset: int) -> bool:
+        """Whether an offset can be written relative to this segment's base."""
+        return 0 <= last_offset - self.base_offset <= MAX_RELATIVE_OFFSET
+
+    @property
+    def indexes_full(self) -> bool:
+        return self.offsets.is_full(self._index_bytes) or self.times.is_full(self._index_bytes)
+
+    async def first_batch_timestamp(self) -> int | None:
+        """The largest timestamp of the first batch, from which the age of the segment counts."""
+        if self.first_timestamp is None and self.size_bytes >= HEADER_BYTES:
+            head = await (await self.file()).read(0, HEADER_BYTES)
+            self.first_timestamp = BatchHeader.parse(head).max_timestamp
+        return self.first_timestamp
+
+    async def seal(self) -> None:
+        """Write the last index entries and trim the index files. On failure the indexes are rebuilt later."""
+        if not self._indexed:
+            return
+        self.times.add(self.max_timestamp, self.max_timestamp_offset)
+        try:
+            await self.offsets.seal()
+            await self.times.seal()
+        except StorageError as error:
+            logger.warning("the indexes of %s will be rebuilt: %s", self.describe(), error)
+            await self._discard_indexes()
+
+    async def _discard_indexes(self) -> None:
+        self._indexed = False
+        self.offsets.close()
+        self.times.close()
+        for suffix in (names.INDEX, names.TIME_INDEX):
+            try:
+                await self._disk.remove(self.path(suffix))
+            except StorageError as error:
+                logger.warning("cannot remove a bad index: %s", error)
+
+    async def scan(self, position: int = 0, *, verify: bool = False) -> SegmentScan:
+        """Walk the batches from `position` on, run by run."""
+        return SegmentScan(self, await self.file(), position, verify)
+
+    async def locate(self, offset: int) -> Located | None:
+        """The first batch that holds `offset` or something later."""
+        await self.ready()
+        position = await self.offsets.position_before(offset)
+        while position < self.size_bytes:
+            for located in await self._headers_at(position):
+                if located.header.last_offset >= offset:
+                    return located
+                position = located.position + located.header.size_bytes
+        return None
+
+    async def boundary_before(self, start: int, limit: int) -> int:
+        """The last batch boundary at or before `limit`, but at least one batch past `start`."""
+        await self.ready()
+        entry = await self.offsets.floor(limit, column=1)
+        position = start if entry is None else max(start, entry[1])
+        while position < self.size_bytes:
+            for located in await self._headers_at(position):
+                end = located.position + located.header.size_bytes
+                if end > limit:
+                    return located.position if located.position > start else end
+                position = end
+        return position
+
+    async def _headers_at(self, position: int) -> list[Located]:
+        """The batches whose headers stand in the next stretch of the file; at least one."""
+        file = await self.file()
+        data = await file.read(position, min(LOOKUP_BYTES, self.size_bytes - position))
+        found = [Located(position + at, header) for header, at in kernel.scan_headers(data, 0, len(data))]
+        if not found or found[-1].position + found[-1].header.size_bytes > self.size_bytes:
+            raise self.corrupt(position, "no whole batch stands there")
+        return found
+
+    def corrupt(self, position: int, why: str) -> CorruptSegment:
+        return CorruptSegment(
+            f"{self.describe()} is corrupt at byte {position}: {why}; restore it from a copy or a replica"
+        )
+
+    async def truncate(self, position: int, offset: int) -> None:
+        """Cut the batches from `position` on, which is where `offset` stands; durable on return."""
+        await self.ready()
+        self.generation += 1
+        self.size_bytes = position
+        file = await self.file()
+        await file.truncate(position)
+        await file.sync()
+        await self.offsets.truncate_to(offset)
+        await self.times.truncate_to(offset)
+        await self.aborted.truncate_to(offset)
+        self._since_entry_bytes = 0
+        self.first_timestamp = None if position == 0 else self.first_timestamp
+        await self._relearn_max_timestamp()
+
+    async def _relearn_max_timestamp(self) -> None:
+        """The largest timestamp, from the last time index entry and the batches after it."""
+        self.max_timestamp, self.max_timestamp_offset = NO_TIMESTAMP, self.base_offset
+        position = 0
+        if self.times.last is not None:
+            self.max_timestamp = self.times.last[0]
+            self.max_timestamp_offset = self.base_offset + self.times.last[1]
+            position = await self.offsets.position_before(self.max_timestamp_offset)
+        scan = await self.scan(position)
+        while headers := await scan.run():
+            for header in headers:
+                if header.max_timestamp > self.max_timestamp:
+                    self.max_timestamp, self.max_timestamp_offset = header.max_timestamp, header.last_offset
+
+    async def tail(self) -> list[BatchHeader]:
+        """The headers after the last index entry; the largest timestamp takes them into account."""
+        await self.ready()
+        scan = await self.scan(self.offsets.last[1] if self.offsets.last else 0)
+        tail: list[BatchHeader] = []
+        while headers := await scan.run():
+            tail += headers
+        for header in tail:
+            if header.max_timestamp > self.max_timestamp:
+                self.max_timestamp, self.max_timestamp_offset = header.max_timestamp, header.last_offset
+        if scan.problem is not None:
+            raise self.corrupt(scan.position, scan.problem)
+        return tail
+
+    async def sync(self, *, sealed: bool) -> None:
+        """Make the batches durable, and the indexes too once they are final."""
+        await (await self.file()).sync()
+        if sealed and self._indexed:
+            await self.offsets.sync()
+            await self.times.sync()
+            await self.aborted.sync()
+
+    async def doom(self) -> list[str]:
+        """Rename the files to `.deleted`; returns their new paths. Readers of the open file go on."""
+        file = await self.file()
+        doomed = []
+        for suffix in (names.LOG, names.INDEX, names.TIME_INDEX, names.TXN_INDEX):
+            path = self.path(suffix)
+            if suffix == names.LOG:
+                await file.rename(path + names.DELETED)
+            elif await self._disk.size_of(path) is None:
+                continue
+            else:
+                await self._disk.rename(path, path + names.DELETED)
+            doomed.append(path + names.DELETED)
+        return doomed
+
+    @property
+    def is_pinned(self) -> bool:
+        return self._file is not None and self._file.pins > 0
+
+    def close(self) -> None:
+        self.offsets.close()
+        self.times.close()
+        self.aborted.close()
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+
+class CorruptSegment(StorageError):
+    """Batches that should be sound are not; nothing is cut without being told to."""
+
+
+class SegmentScan:
+    """A walk over a segment's batches. `position` is how far it got, `problem` why it went no further."""
+
+    __slots__ = ("_end", "_file", "_verify", "position", "problem")
+
+    def __init__(self, segment: Segment, file: File, position: int, verify: bool) -> None:
+        self._file = file
+        self._end = segment.size_bytes
+        self._verify = verify
+        self.position = position
+        self.problem: str | None = None
+
+    async def run(self) -> list[BatchHeader]:
+        """The next batches in a row; none at the end or at the first one that is not sound."""
+        want = SCAN_BYTES
+        while self.position < self._end and self.problem is None:
+            data = await self._file.read(self.position, min(want, self._end - self.position))
+            headers, consumed, problem = kernel.scan(data, 0, len(data), self._verify)
+            if headers:
+                self.position += consumed
+                return headers
+            self.problem = problem
+            if problem is None:
+                # a batch larger than what was read: read all of it, unless the file ends before
+                want = self._whole(data)
+        return []
+
+    def _whole(self, data: bytes) -> int:
+        left = self._end - self.position
+        size = BatchHeader.parse(data).size_bytes if len(data) >= HEADER_BYTES else left + 1
+        if size > left:
+            self.problem = f"the file ends {left} bytes into a batch"
+        return size

@@ -1,0 +1,199 @@
+"""Taking data away from a partition, at either end.
+
+At the tail: a follower that diverged truncates. What is cut must not come back after a power failure,
+behind or between what is appended next, so a cut is durable before the call returns, and the recovery
+point is lowered, durably, before it begins.
+
+At the head: retention and DeleteRecords move the start of the log. The new start is durable before any file
+goes, so a file that a power failure brings back lies below it and is ignored. Files are renamed `.deleted`
+and removed after `file.delete.delay.ms`, and never while somebody reads them.
+"""
+
+from __future__ import annotations
+
+import logging
+from bisect import bisect_left
+from collections.abc import Sequence
+
+from barnabas.core.errors import OffsetOutOfRange
+from barnabas.log import names
+from barnabas.log.partition import Doomed, PartitionLog, new_segment
+from barnabas.log.producers import ProducerStates
+from barnabas.log.recovery import load_producers
+from barnabas.log.retention import UNLIMITED, SegmentFacts, plan_retention
+from barnabas.log.segment import Segment
+
+logger = logging.getLogger("barnabas.log")
+
+
+async def truncate_to(log: PartitionLog, offset: int) -> bool:
+    """Forget everything from `offset` on; True if there was anything.
+
+    The cut falls on the start of the batch that holds `offset`.
+    """
+    async with log.turn:
+        log.require_sound()
+        if offset >= log.end_offset:
+            return False
+        if offset <= log.bases[0]:
+            await _start_over(log, offset)
+            return True
+        with log.reshaping():
+            await _lower_checkpoints(log, offset)
+            await _cut(log, offset)
+        return True
+
+
+async def truncate_fully_and_start_at(log: PartitionLog, offset: int) -> None:
+    """Drop everything and go on at `offset`, as a follower does whose data the leader no longer has."""
+    async with log.turn:
+        log.require_sound()
+        await _start_over(log, offset)
+
+
+async def _lower_checkpoints(log: PartitionLog, offset: int) -> None:
+    """What will be written above the cut is not synced, and is part of the log, whatever was noted before."""
+    if log.recovery_point > offset or log.start_offset > offset:
+        log.recovery_point = min(log.recovery_point, offset)
+        log.start_offset = min(log.start_offset, offset)
+        await log.home.persist()
+
+
+async def _cut(log: PartitionLog, offset: int) -> None:
+    keep = bisect_left(log.bases, offset)
+    await _doom(log, log.segments[keep:], log.segments[:keep])
+    # first the later segments go for good, then the tail of this one: never a hole between them
+    await log.home.disk.sync_dir(log.path)
+    segment = log.active
+    located = await segment.locate(offset)
+    if located is not None:
+        await segment.truncate(located.position, located.header.base_offset)
+    tail = await segment.tail()
+    end_offset = tail[-1].next_offset if tail else segment.base_offset
+    log.end_offset = end_offset
+    log.recovery_point = min(log.recovery_point, end_offset)
+    log.high_watermark = min(log.high_watermark, end_offset)
+    if log.epochs.truncate_from_end(end_offset):
+        await log.write_epochs()
+    log.producers, log.snapshot_offset = await load_producers(
+        log.home.disk, log.path, log.segments, end_offset
+    )
+    log.producers.on_high_watermark(log.high_watermark)
+
+
+async def _start_over(log: PartitionLog, offset: int) -> None:
+    disk = log.home.disk
+    with log.reshaping():
+        log.recovery_point = min(log.recovery_point, offset)
+        log.start_offset = offset
+        await log.home.persist()
+        await _doom(log, log.segments, [])
+        for name in await disk.listdir(log.path):
+            if names.parse_offset(name, names.SNAPSHOT) is not None:
+                await disk.remove(f"{log.path}/{name}")
+        # the old segments are gone for good before a new one stands among them
+        await disk.sync_dir(log.path)
+        segment = new_segment(log.home, log.path, log.config, offset)
+        await segment.create()
+        log.segments, log.bases = [segment], [offset]
+        log.end_offset = log.high_watermark = log.recovery_point = offset
+        log.producers, log.snapshot_offset = ProducerStates(offset), offset
+        log.epochs.clear()
+        await log.write_epochs()
+
+
+async def delete_records(log: PartitionLog, up_to: int) -> int:
+    """Move the start of the log up to `up_to` (-1: the high watermark); returns the new start."""
+    async with log.turn:
+        log.require_sound()
+        offset = log.high_watermark if up_to == -1 else up_to
+        if not 0 <= offset <= log.high_watermark:
+            raise OffsetOutOfRange(
+                f"cannot delete {log.path} up to {up_to}: its high watermark is {log.high_watermark}"
+            )
+        await _raise_start_offset(log, offset)
+        return log.start_offset
+
+
+async def _raise_start_offset(log: PartitionLog, offset: int) -> None:
+    if offset <= log.start_offset:
+        return
+    log.start_offset = offset
+    log.is_dirty = True
+    if log.epochs.truncate_from_start(offset):
+        await log.write_epochs()
+    log.producers.on_log_start_offset(offset)
+    await log.home.persist()
+
+
+async def apply_retention(log: PartitionLog) -> int:
+    """Let go of the segments that `retention.*` and the start offset no longer cover; returns how many."""
+    async with log.turn:
+        log.require_sound()
+        is_limited = "delete" in log.config.cleanup_policy
+        plan = plan_retention(
+            await segment_facts(log),
+            now_ms=log.home.clock.wall_ms(),
+            retention_ms=log.config.retention_ms if is_limited else UNLIMITED,
+            retention_bytes=log.config.retention_bytes if is_limited else UNLIMITED,
+            log_start_offset=log.start_offset,
+            high_watermark=log.high_watermark,
+        )
+        if not plan.delete:
+            return 0
+        if plan.roll_active:
+            await log.roll_to(log.end_offset)
+        await _raise_start_offset(log, plan.log_start_offset)
+        for base_offset, reason in zip(plan.delete, plan.reasons, strict=True):
+            logger.info("deleting segment %d of %s: %s", base_offset, log.path, reason.value)
+        count = len(plan.delete)
+        with log.reshaping():
+            await _doom(log, log.segments[:count], log.segments[count:])
+        return count
+
+
+async def segment_facts(log: PartitionLog) -> list[SegmentFacts]:
+    """What retention must know of the segments."""
+    facts = []
+    for index, segment in enumerate(log.segments):
+        await segment.ready()
+        next_offset = log.bases[index + 1] if index + 1 < len(log.segments) else log.end_offset
+        modified_ms = 0
+        if segment.max_timestamp < 0 and segment.size_bytes:
+            modified_ms = await log.home.disk.modified_ms(segment.path(names.LOG))
+        facts.append(
+            SegmentFacts(
+                segment.base_offset, next_offset, segment.size_bytes, segment.max_timestamp, modified_ms
+            )
+        )
+    return facts
+
+
+async def _doom(log: PartitionLog, doomed: Sequence[Segment], kept: Sequence[Segment]) -> None:
+    """Take segments out of the log; their files go later."""
+    if not doomed:
+        return
+    log.segments = list(kept)
+    log.bases = [segment.base_offset for segment in kept]
+    log.names_dirty = True
+    due_ms = log.home.clock.wall_ms() + log.config.file_delete_delay_ms
+    for segment in doomed:
+        paths = await segment.doom()
+        snapshot = log.snapshot_path(segment.base_offset)
+        # the newest snapshot stays: it is where the producers' state would be rebuilt from
+        if segment.base_offset != log.snapshot_offset and await log.home.disk.size_of(snapshot) is not None:
+            await log.home.disk.rename(snapshot, snapshot + names.DELETED)
+            paths.append(snapshot + names.DELETED)
+        log.doomed.append(Doomed(due_ms, segment, tuple(paths)))
+
+
+async def sweep(log: PartitionLog) -> int:
+    """Remove doomed files that are due and that nobody reads; returns how many segments went."""
+    now_ms = log.home.clock.wall_ms()
+    due = [gone for gone in log.doomed if gone.due_ms <= now_ms and not gone.segment.is_pinned]
+    for gone in due:
+        for path in gone.paths:
+            await log.home.disk.remove(path)
+        gone.segment.close()
+        log.doomed.remove(gone)
+    return len(due)
