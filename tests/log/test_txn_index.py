@@ -170,6 +170,48 @@ def test_markers_out_of_order_stop_the_node() -> None:
     asyncio.run(scenario())
 
 
+def test_an_index_opened_again_knows_where_it_ended() -> None:
+    async def scenario() -> None:
+        disk = MemoryDisk()
+        (await index_of(FIRST, SECOND, disk=disk)).close()
+        index = TransactionIndex(disk, PATH)
+        with pytest.raises(InvariantViolation):
+            await index.append(SECOND)
+        await index.append(THIRD)
+        assert await index.all() == [FIRST, SECOND, THIRD]
+        await write_atomically(disk, PATH, TXN_INDEX[:-1])
+        with pytest.raises(CorruptTransactionIndex, match="67 bytes"):
+            await TransactionIndex(disk, PATH).append(THIRD)
+
+    asyncio.run(scenario())
+
+
+def test_a_reader_that_looked_too_early_hides_nothing() -> None:
+    class SlowDisk(MemoryDisk):
+        gate: asyncio.Event | None = None
+
+        async def size_of(self, path: str) -> int | None:
+            size = await super().size_of(path)
+            if self.gate is not None:
+                gate, self.gate = self.gate, None
+                await gate.wait()
+            return size
+
+    async def scenario() -> None:
+        disk = SlowDisk()
+        disk.gate = gate = asyncio.Event()
+        index = TransactionIndex(disk, PATH)
+        early = asyncio.create_task(index.all())
+        await asyncio.sleep(0)  # it has looked, and waits for the answer
+        await index.append(FIRST)
+        gate.set()
+        assert await early == [FIRST]
+        index.close()
+        assert await index.all() == [FIRST]
+
+    asyncio.run(scenario())
+
+
 def test_rename_close_and_remove() -> None:
     async def scenario() -> None:
         disk = MemoryDisk()

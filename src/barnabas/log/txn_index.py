@@ -44,14 +44,14 @@ class AbortedSearch(NamedTuple):
 class TransactionIndex:
     """The `.txnindex` of one segment. One task at a time writes to it; reads may run beside."""
 
-    __slots__ = ("_disk", "_file", "_is_absent", "_is_name_synced", "_last_offset", "path", "start_offset")
+    __slots__ = ("_disk", "_exists", "_file", "_is_name_synced", "_last_offset", "path", "start_offset")
 
     def __init__(self, disk: Disk, path: str, start_offset: int = 0) -> None:
         self._disk = disk
         self._file: File | None = None
-        self._is_absent = False  # True once looked for in vain
+        self._exists: bool | None = None  # None until it was looked for
         self._is_name_synced = True
-        self._last_offset = -1
+        self._last_offset: int | None = None  # None until the file's last entry was looked at
         self.path = path
         self.start_offset = start_offset
 
@@ -59,12 +59,14 @@ class TransactionIndex:
 
     async def append(self, transaction: AbortedTransaction) -> None:
         """Add an aborted transaction; its marker must stand behind those of all others."""
+        file = await self._opened(create=True)
+        assert file is not None
+        if self._last_offset is None:
+            self._last_offset = await self._find_last_offset(file)
         if transaction.last_offset <= self._last_offset:
             raise InvariantViolation(
                 f"{self._where()}: marker at {transaction.last_offset} comes after one at {self._last_offset}"
             )
-        file = await self._opened(create=True)
-        assert file is not None
         await file.append(ENTRY.pack(_VERSION, *transaction))
         self._last_offset = transaction.last_offset
 
@@ -113,8 +115,8 @@ class TransactionIndex:
     async def check(self) -> None:
         """Raise CorruptTransactionIndex where the file cannot be right."""
         file = await self._opened()
-        if file is not None and file.size % ENTRY.size:
-            raise self._corrupt(f"{file.size} bytes are no whole number of entries")
+        if file is not None:
+            self._check_size(file)
         last_offset = self.start_offset - 1
         for number, entry in enumerate(await self._entries()):
             if entry.last_offset <= last_offset:
@@ -138,7 +140,7 @@ class TransactionIndex:
         """Remove the file, where there is one."""
         self.close()
         await self._disk.remove(self.path)
-        self._is_absent, self._last_offset = True, -1
+        self._exists, self._last_offset = False, -1
 
     def close(self) -> None:
         """Give up the handle; the next use opens the file again."""
@@ -147,20 +149,30 @@ class TransactionIndex:
             self._file = None
 
     async def _opened(self, *, create: bool = False) -> File | None:
-        if self._file is not None:
+        # others may get on while this one waits, so what they found out holds
+        if self._exists is None:
+            found = await self._disk.size_of(self.path) is not None
+            if self._exists is None:
+                self._exists = found
+        if self._file is not None or not (self._exists or create):
             return self._file
-        if not self._is_absent:
-            self._is_absent = await self._disk.size_of(self.path) is None
-        if self._is_absent and not create:
-            return None
         file = await self._disk.open(self.path, create=create)
-        if self._file is not None:  # another reader was faster
+        if self._file is not None:
             file.close()
             return self._file
         self._file = file
-        if self._is_absent:
-            self._is_absent = self._is_name_synced = False
+        if not self._exists:
+            self._exists, self._is_name_synced = True, False
         return file
+
+    async def _find_last_offset(self, file: File) -> int:
+        self._check_size(file)
+        data = await file.read(max(0, file.size - ENTRY.size), ENTRY.size)
+        return next((entry.last_offset for entry in self._decode(data)), -1)
+
+    def _check_size(self, file: File) -> None:
+        if file.size % ENTRY.size:
+            raise self._corrupt(f"{file.size} bytes are no whole number of entries")
 
     async def _entries(self) -> Iterator[AbortedTransaction]:
         file = await self._opened()
