@@ -34,6 +34,9 @@ SETTINGS = {
     "log.index.size.max.bytes": "131072",
     "log.cleaner.dedupe.buffer.size": "4194304",
     "log.cleaner.backoff.ms": "50",
+    # after kill -9 a node waits for its own old session to end
+    "broker.session.timeout.ms": "2000",
+    "broker.heartbeat.interval.ms": "200",
     # an old transaction that is still open stays so
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "3600000",
     # no retention or checkpoint in the background: what is on disk depends on the workload alone
