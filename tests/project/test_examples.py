@@ -1,0 +1,40 @@
+"""Each example runs, and does what it says."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+from barnabas.records.reader import read_records
+
+ROOT = Path(__file__).parents[2]
+
+
+def run(script: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, str(ROOT / "examples" / script), *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120)
+
+
+def test_the_commit_log_survives_its_crash(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    result = run("commit_log.py", "--dir", str(data))
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert result.stderr == ""
+    assert "cutting" in result.stdout
+    reported = re.search(r"reported offset\s+(\d+)", result.stdout)
+    assert reported is not None
+    stored = [
+        record for file in sorted(data.glob("orders-0/*.log")) for record in read_records(file.read_bytes())
+    ]
+    assert [record.offset for record in stored] == list(range(len(stored)))
+    assert len(stored) > int(reported[1]) >= 10_000
+    assert (data / ".kafka_cleanshutdown").exists()
+
+
+def test_it_leaves_a_directory_that_was_there_alone(tmp_path: Path) -> None:
+    result = run("commit_log.py", "--dir", str(tmp_path))
+    assert result.returncode != 0
+    assert "exists already" in result.stderr
+    assert list(tmp_path.iterdir()) == []
