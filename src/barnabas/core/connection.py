@@ -1,0 +1,119 @@
+"""A connection over a stream: what is the same whether the stream is a socket or a pipe in memory.
+
+A stream only tries: it reads, sends, says that it cannot now, and waits until it can. Here are the order of
+events and their meaning: waiting reads, the outbox, ending one side, closing, and being lost.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Protocol
+
+from barnabas.core.network import Address, ConnectionLost, Part
+from barnabas.core.outbox import Outbox, Sink
+
+
+class Stream(Sink, Protocol):
+    """The bottom of a connection. Every method but `close` raises ConnectionLost once it is lost."""
+
+    @property
+    def peer(self) -> Address:
+        """Who is at the other end."""
+
+    def try_read(self, max_bytes: int) -> bytes | None:
+        """What is there; b"" at the end, None where nothing is there yet."""
+
+    def try_readinto(self, buffer: bytearray | memoryview) -> int | None:
+        """The same, into a buffer."""
+
+    async def readable(self) -> None:
+        """Return when it is worth trying again."""
+
+    def end(self) -> None:
+        """Tell the peer that nothing more will come."""
+
+    def close(self, *, reset: bool) -> None:
+        """Let go of it; with `reset` the peer finds the connection lost. Whoever waits, stops waiting."""
+
+
+class StreamConnection:
+    """A connection, once it is made."""
+
+    def __init__(self, stream: Stream) -> None:
+        self._stream = stream
+        self._outbox = Outbox(stream, self._lose)
+        self._lost: ConnectionLost | None = None
+        self._closed = asyncio.Event()
+
+    @property
+    def peer(self) -> Address:
+        return self._stream.peer
+
+    @property
+    def unsent_bytes(self) -> int:
+        return self._outbox.unsent_bytes
+
+    async def read(self, max_bytes: int) -> bytes:
+        while True:
+            self._check()
+            try:
+                data = self._stream.try_read(max_bytes)
+                if data is not None:
+                    return data
+                await self._stream.readable()
+            except ConnectionLost as error:
+                self._lose(error)
+
+    async def readinto(self, buffer: bytearray | memoryview) -> int:
+        while True:
+            self._check()
+            try:
+                count = self._stream.try_readinto(buffer)
+                if count is not None:
+                    return count
+                await self._stream.readable()
+            except ConnectionLost as error:
+                self._lose(error)
+
+    async def write(self, parts: Sequence[Part]) -> None:
+        await self._outbox.write(parts)
+
+    def write_eof(self) -> None:
+        if self._lost is None:
+            self._outbox.end(self._end_stream)
+
+    def close(self) -> None:
+        if self._lost is None:
+            self._lost = ConnectionLost(f"the connection with {self.peer} was closed on this side")
+            self._outbox.end(self._close_stream)
+
+    def abort(self) -> None:
+        self._finish(ConnectionLost(f"the connection with {self.peer} was aborted on this side"), reset=True)
+
+    async def wait_closed(self) -> None:
+        await self._closed.wait()
+
+    def _check(self) -> None:
+        if self._lost is not None:
+            raise self._lost
+
+    def _end_stream(self) -> None:
+        try:
+            self._stream.end()
+        except ConnectionLost as error:
+            self._lose(error)
+
+    def _close_stream(self) -> None:
+        assert self._lost is not None
+        self._finish(self._lost, reset=False)
+
+    def _lose(self, error: ConnectionLost) -> None:
+        self._finish(error, reset=True)
+
+    def _finish(self, error: ConnectionLost, *, reset: bool) -> None:
+        if not self._closed.is_set():
+            self._lost = self._lost or error
+            self._closed.set()
+            self._outbox.lose(self._lost)
+            self._stream.close(reset=reset)

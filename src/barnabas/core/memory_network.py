@@ -1,0 +1,265 @@
+"""A network in memory: hosts with names, and links between them that a test can hold, release and break.
+
+A link is one direction between two hosts. Held, it delivers nothing: bytes, ends and resets wait on it, and
+connections across it do not come about until it is released; a partition is links held both ways. As with
+TCP, bytes on one connection are never lost or reordered among themselves: the connection is dropped, or not.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from enum import Enum, auto
+from itertools import combinations, count
+
+from barnabas.core.connection import StreamConnection
+from barnabas.core.disk import FileRange
+from barnabas.core.network import Address, CannotConnect, CannotListen, Connection, ConnectionLost
+
+PIPE_BYTES = 256 * 1024
+
+
+class _End(Enum):
+    NOT_YET = auto()
+    ENDED = auto()
+    RESET = auto()
+
+
+class _Link:
+    """One direction between two hosts."""
+
+    def __init__(self) -> None:
+        self.open = asyncio.Event()
+        self.open.set()
+        self.pipes: dict[_Pipe, None] = {}
+
+
+class _Pipe:
+    """One direction of a connection: what is on the way, and what has arrived."""
+
+    def __init__(self, link: _Link) -> None:
+        self.link = link
+        self.back = self  # the other direction, once there is one
+        self.arrived = bytearray()
+        self.end = _End.NOT_YET
+        self.reader_left = False
+        self.stirred = asyncio.Event()  # set at every change; whoever is going to wait clears it first
+        self._on_the_way = bytearray()
+        self._end_on_the_way = _End.NOT_YET
+        link.pipes[self] = None
+
+    @property
+    def room(self) -> int:
+        return PIPE_BYTES - len(self.arrived) - len(self._on_the_way)
+
+    def send(self, buffers: list[memoryview]) -> int:
+        room = self.room
+        sent = 0
+        for buffer in buffers:
+            piece = buffer[: room - sent]
+            self._on_the_way += piece
+            sent += len(piece)
+        self.deliver()
+        return sent
+
+    def finish(self, end: _End) -> None:
+        if end is _End.RESET:
+            self._on_the_way.clear()
+        if self._end_on_the_way is not _End.RESET:
+            self._end_on_the_way = end
+        self.deliver()
+
+    def deliver(self, *, by_force: bool = False) -> None:
+        """Let what is on the way arrive, unless the link is held."""
+        if self.link.open.is_set() or by_force:
+            self.arrived += self._on_the_way
+            self._on_the_way.clear()
+            self.end = self._end_on_the_way
+        self.stir()
+
+    def leave(self) -> None:
+        self.reader_left = True
+        self.stir()
+
+    def take(self, max_bytes: int) -> bytes:
+        data = bytes(self.arrived[:max_bytes])
+        del self.arrived[:max_bytes]
+        self.stir()
+        return data
+
+    def drop(self) -> None:
+        self.finish(_End.RESET)
+        self.deliver(by_force=True)
+
+    def stir(self) -> None:
+        """Wake whoever waits at either end, and forget a pipe that will never stir again."""
+        self.stirred.set()
+        self.back.stirred.set()
+        if self.end is _End.RESET or (self.end is _End.ENDED and self.reader_left):
+            self.link.pipes.pop(self, None)
+
+
+class PipeStream:
+    """One end of a connection in memory."""
+
+    def __init__(self, peer: Address, incoming: _Pipe, outgoing: _Pipe) -> None:
+        self.peer = peer
+        self._incoming = incoming
+        self._outgoing = outgoing
+        self._closed = False
+
+    def try_read(self, max_bytes: int) -> bytes | None:
+        pipe = self._incoming
+        if pipe.arrived:
+            return pipe.take(max_bytes)
+        if pipe.end is _End.RESET:
+            raise self._reset_by_peer()
+        return b"" if pipe.end is _End.ENDED else None
+
+    def try_readinto(self, buffer: bytearray | memoryview) -> int | None:
+        data = self.try_read(len(buffer))
+        if data is None:
+            return None
+        buffer[: len(data)] = data
+        return len(data)
+
+    def try_send(self, buffers: list[memoryview], *, more: bool) -> int:
+        incoming, outgoing = self._incoming, self._outgoing
+        heard_of_it = incoming.link.open.is_set() and outgoing.link.open.is_set()
+        if incoming.end is _End.RESET or (outgoing.reader_left and heard_of_it):
+            raise self._reset_by_peer()
+        return outgoing.send(buffers)
+
+    def try_send_file(self, part: FileRange) -> int | None:
+        return None
+
+    async def readable(self) -> None:
+        pipe = self._incoming
+        while not (pipe.arrived or pipe.end is not _End.NOT_YET or self._closed):
+            pipe.stirred.clear()
+            await pipe.stirred.wait()
+
+    async def writable(self) -> None:
+        pipe = self._outgoing
+        while not (pipe.room or pipe.reader_left or self._incoming.end is _End.RESET or self._closed):
+            pipe.stirred.clear()
+            await pipe.stirred.wait()
+
+    def end(self) -> None:
+        self._outgoing.finish(_End.ENDED)
+
+    def close(self, *, reset: bool) -> None:
+        self._closed = True
+        self._incoming.leave()
+        self._outgoing.finish(_End.RESET if reset else _End.ENDED)
+
+    def _reset_by_peer(self) -> ConnectionLost:
+        return ConnectionLost(f"the connection with {self.peer} is lost: reset by the peer")
+
+
+class MemoryListener:
+    """An address at which a host listens."""
+
+    def __init__(
+        self,
+        network: MemoryNetwork,
+        host_name: str,
+        address: Address,
+        on_connection: Callable[[Connection], None],
+    ) -> None:
+        self.address = address
+        self.host_name = host_name
+        self._network = network
+        self._on_connection = on_connection
+
+    def accept(self, connection: StreamConnection) -> None:
+        if self._network.listeners.get(self.address) is self:
+            self._on_connection(connection)
+        else:
+            connection.abort()
+
+    def close(self) -> None:
+        if self._network.listeners.get(self.address) is self:
+            del self._network.listeners[self.address]
+
+
+class MemoryNetwork:
+    """The wires between all hosts."""
+
+    def __init__(self) -> None:
+        self.listeners: dict[Address, MemoryListener] = {}
+        self.ports = count(49152)
+        self._links: dict[tuple[str, str], _Link] = {}
+
+    def host(self, name: str) -> MemoryHost:
+        """The network as that host sees it."""
+        return MemoryHost(self, name)
+
+    def hold(self, source: str, target: str) -> None:
+        """Deliver nothing more from `source` to `target`."""
+        self.link(source, target).open.clear()
+
+    def release(self, source: str, target: str) -> None:
+        """Deliver what is waiting, and whatever comes."""
+        link = self.link(source, target)
+        link.open.set()
+        for pipe in list(link.pipes):
+            pipe.deliver()
+
+    def partition(self, *groups: Iterable[str]) -> None:
+        """Hold everything between hosts of different groups."""
+        for some, others in combinations([list(group) for group in groups], 2):
+            for one in some:
+                for other in others:
+                    self.hold(one, other)
+                    self.hold(other, one)
+
+    def heal(self) -> None:
+        """Release every link."""
+        for source, target in list(self._links):
+            self.release(source, target)
+
+    def drop(self, one: str, other: str) -> None:
+        """Break every connection between two hosts, at both ends, at once."""
+        for link in (self.link(one, other), self.link(other, one)):
+            for pipe in list(link.pipes):
+                pipe.drop()
+
+    def link(self, source: str, target: str) -> _Link:
+        return self._links.setdefault((source, target), _Link())
+
+
+class MemoryHost:
+    """The network seam of one host."""
+
+    def __init__(self, network: MemoryNetwork, name: str) -> None:
+        self.name = name
+        self._network = network
+
+    async def listen(
+        self, host: str, port: int, on_connection: Callable[[Connection], None]
+    ) -> MemoryListener:
+        network = self._network
+        address = Address(self.name if host in ("", "0.0.0.0", "::") else host, port or next(network.ports))
+        if address in network.listeners:
+            raise CannotListen(f"cannot listen at {address}: another node is there")
+        listener = MemoryListener(network, self.name, address, on_connection)
+        network.listeners[address] = listener
+        return listener
+
+    async def connect(self, host: str, port: int) -> StreamConnection:
+        network, address = self._network, Address(host, port)
+        listener = network.listeners.get(address)
+        there = listener.host_name if listener else host
+        out, back = network.link(self.name, there), network.link(there, self.name)
+        while not (out.open.is_set() and back.open.is_set()):
+            await out.open.wait()
+            await back.open.wait()
+        listener = network.listeners.get(address)
+        if listener is None:
+            raise CannotConnect(f"cannot connect to {address}: nobody listens there")
+        going, coming = _Pipe(out), _Pipe(back)
+        going.back, coming.back = coming, going
+        accepted = StreamConnection(PipeStream(Address(self.name, next(network.ports)), going, coming))
+        asyncio.get_running_loop().call_soon(listener.accept, accepted)
+        return StreamConnection(PipeStream(address, coming, going))
