@@ -146,7 +146,11 @@ class LogDirectory:
     async def _topic_id(self, path: str, topic_id: UUID | None, *, is_new: bool) -> UUID | None:
         """The topic id that the directory belongs to, which must be the one asked for."""
         file = f"{path}/{names.PARTITION_METADATA}"
-        found = None if is_new else await checkpoints.read_partition_metadata(self._disk, file)
+        found = None
+        try:
+            found = None if is_new else await checkpoints.read_partition_metadata(self._disk, file)
+        except CorruptCheckpoint as problem:
+            logger.warning("%s; taking the directory for what it is asked for as", problem)
         if found is None and topic_id is not None:
             await self._disk.mkdir(path)
             await checkpoints.write_partition_metadata(self._disk, file, topic_id, sync=False)

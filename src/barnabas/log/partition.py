@@ -3,7 +3,7 @@
 Offsets run from `start_offset` to `end_offset`; they are given out once and never change. Readers are bound
 by the high watermark or the last stable offset, both of which only this class moves. Appends, truncations
 and deletions take turns (`turn`); reads do not wait for them: they see an append only once it is whole
-(`end_offset` moves last), and notice a truncation by its generation.
+(`end_offset` moves last), and notice a truncation by the log's `shape`.
 
 What survives what: an append that returned is in the page cache, so a dead process loses nothing of it;
 below `recovery_point` everything is on the disk, so a power failure loses nothing of that. `end_offset` and
@@ -14,9 +14,7 @@ which recovers it.
 
 from __future__ import annotations
 
-import asyncio
 import logging
-import struct
 from bisect import bisect_right
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -29,40 +27,29 @@ from barnabas.core.disk import Buffer, Disk
 from barnabas.core.errors import (
     BarnabasError,
     CorruptMessage,
-    MessageTooLarge,
-    RecordListTooLarge,
     StorageError,
 )
 from barnabas.core.random import Random
 from barnabas.core.workers import Workers
 from barnabas.log import names, snapshots
+from barnabas.log.admission import admit_batch, admit_batches, admit_unusual_batch
 from barnabas.log.checkpoints import write_leader_epochs
 from barnabas.log.config import LogConfig
 from barnabas.log.epochs import LeaderEpochs
 from barnabas.log.producers import CompletedTransaction, Origin, ProducerStates
-from barnabas.log.segment import Segment
+from barnabas.log.segment import MAX_RELATIVE_OFFSET, Segment
 from barnabas.log.shared_call import SharedCall
+from barnabas.log.turn import Turn
 from barnabas.log.txn_index import AbortedTransaction
 from barnabas.records import kernel
-from barnabas.records.batch import (
-    ATTRIBUTES_AT,
-    CODEC_MASK,
-    CRC_AT,
-    HEADER_BYTES,
-    LOG_OVERHEAD_BYTES,
-    MAX_TIMESTAMP_AT,
-    NO_PRODUCER_ID,
-    NO_TIMESTAMP,
-    BatchHeader,
-)
+from barnabas.records.batch import NO_PRODUCER_ID, NO_TIMESTAMP, BatchHeader
 from barnabas.records.control import EndTransactionMarker, parse_end_transaction
-from barnabas.records.validate import RecordPolicy, check_client_batch, check_client_records
 
 logger = logging.getLogger("barnabas.log")
 
 
-_MAX_TIMESTAMP = struct.Struct(">q")
-_CRC = struct.Struct(">I")
+# the ends of transactions among batches, by their offsets
+Markers = dict[int, EndTransactionMarker]
 
 
 class Home(NamedTuple):
@@ -114,6 +101,7 @@ class PartitionLog:
     __slots__ = (
         "_epochs_dirty",
         "_flush",
+        "_latest_epoch",
         "_parent_dirty",
         "bases",
         "config",
@@ -165,10 +153,12 @@ class PartitionLog:
         self.high_watermark = start_offset
         self.recovery_point = recovery_point
         self.epochs = epochs
+        latest = epochs.latest_epoch
+        self._latest_epoch = -1 if latest is None else latest
         self.producers = producers
         self.snapshot_offset = snapshot_offset
         self.last_flush_ms = home.clock.wall_ms()
-        self.turn = asyncio.Lock()
+        self.turn = Turn()
         self.failure: StorageError | None = None
         self.doomed: list[Doomed] = []
         # odd while segments are being cut or taken away, and another number afterwards
@@ -189,7 +179,9 @@ class PartitionLog:
     def last_stable_offset(self) -> int:
         """Everything below is decided: no transaction that is still open, or not yet replicated as ended."""
         unstable = self.producers.first_unstable_offset
-        return self.high_watermark if unstable is None else min(unstable, self.high_watermark)
+        if unstable is None:
+            return self.high_watermark
+        return min(max(unstable, self.start_offset), self.high_watermark)
 
     def bound(self, bound: Bound) -> int:
         """The offset up to which such a reader may see."""
@@ -223,90 +215,58 @@ class PartitionLog:
         *,
         transaction_version: int = 0,
     ) -> Appended:
-        """Give the batches in `data` the next offsets, in place, and append them with one write.
+        """Give what is in `data` the next offsets, in place, and append it with one write.
 
-        `transaction_version` is the one under which a coordinator wrote the markers among them.
+        A client appends one batch. `transaction_version` is the one under which a coordinator wrote markers.
         """
-        async with self.turn:
-            self.require_sound()
+        turn = self.turn
+        if turn.is_taken:
+            await turn.wait()
+        turn.is_taken = True
+        try:
+            if self.failure is not None:
+                raise self.failure
+            config, first_offset = self.config, self.end_offset
             now_ms = self.home.clock.wall_ms()
-            headers = await self._admit(data, leader_epoch, origin, now_ms)
-            first = headers[0]
-            if first.producer_id != NO_PRODUCER_ID and not first.is_control:
-                duplicate = self.producers.check(first, origin=origin)
-                if duplicate is not None:
-                    return Appended(
-                        duplicate.first_offset, duplicate.last_offset, NO_TIMESTAMP, self.start_offset, True
+            markers: Markers = {}
+            if origin is Origin.CLIENT:
+                header = admit_batch(data, config, first_offset, leader_epoch, now_ms)
+                if header is None:
+                    header = await admit_unusual_batch(
+                        data, config, first_offset, leader_epoch, now_ms, self.home.workers
                     )
-            markers = self._markers(data, headers)
-            for header, marker in markers:
+                    data = memoryview(data)[: header.size_bytes]
+                headers = [header]
+            else:
+                headers = admit_batches(data, config, first_offset, leader_epoch, now_ms)
+                markers = self._check_markers(data, headers, transaction_version)
+            for header in headers:
+                if header.producer_id != NO_PRODUCER_ID and not header.is_control:
+                    duplicate = self.producers.check(header, origin=origin)
+                    if duplicate is not None:
+                        return Appended(*duplicate, self.start_offset, is_duplicate=True)
+            await self._append(data, headers, markers, now_ms)
+            end_offset = self.end_offset
+        finally:
+            turn.leave()
+        if end_offset - self.recovery_point >= config.flush_messages:
+            await self.flush(end_offset)
+        stamped_ms = now_ms if config.log_append_time else NO_TIMESTAMP
+        return Appended(first_offset, end_offset - 1, stamped_ms, self.start_offset)
+
+    def _check_markers(
+        self, data: Buffer, headers: Sequence[BatchHeader], transaction_version: int
+    ) -> Markers:
+        markers = find_markers(data, headers)
+        for header in headers:
+            if (marker := markers.get(header.base_offset)) is not None:
                 self.producers.check_marker(
                     header.producer_id,
                     header.producer_epoch,
                     marker.coordinator_epoch,
                     transaction_version=transaction_version,
                 )
-            await self._append(data, headers, markers, now_ms)
-            end_offset = self.end_offset
-        if end_offset - self.recovery_point >= self.config.flush_messages:
-            await self.flush(end_offset)
-        stamped_ms = now_ms if self.config.log_append_time else NO_TIMESTAMP
-        return Appended(first.base_offset, end_offset - 1, stamped_ms, self.start_offset)
-
-    async def _admit(
-        self, data: bytearray | memoryview, leader_epoch: int, origin: Origin, now_ms: int
-    ) -> list[BatchHeader]:
-        """Check what came in and number it; the offsets are outside the checksum, so numbering goes first."""
-        config = self.config
-        end = len(data)
-        if end > config.segment_bytes:
-            raise RecordListTooLarge(f"{end} bytes do not fit into a segment of {config.segment_bytes} bytes")
-        headers: list[BatchHeader] = []
-        position, offset = 0, self.end_offset
-        while position < end or not headers:
-            if end - position < HEADER_BYTES:
-                raise CorruptMessage(f"{end - position} bytes are too few for a record batch")
-            kernel.assign(data, position, offset, leader_epoch)
-            header = kernel.check_batch(data, position, end)
-            size = header.batch_length + LOG_OVERHEAD_BYTES
-            if size > config.max_message_bytes and origin is not Origin.COORDINATOR:
-                raise MessageTooLarge(
-                    f"a batch of {size} bytes is beyond max.message.bytes={config.max_message_bytes}"
-                )
-            if origin is Origin.CLIENT:
-                header = await self._admit_records(data, position, header, now_ms)
-            if config.log_append_time:
-                kernel.stamp(data, position, size, now_ms)
-                header = BatchHeader.parse(data, position)
-            headers.append(header)
-            position += size
-            offset = header.base_offset + header.last_offset_delta + 1
-        return headers
-
-    async def _admit_records(
-        self, data: bytearray | memoryview, position: int, header: BatchHeader, now_ms: int
-    ) -> BatchHeader:
-        check_client_batch(header)
-        policy = self._policy(now_ms)
-        if header.attributes & CODEC_MASK and policy.opens_compressed:
-            summary = await self.home.workers.run(check_client_records, data, position, header, policy)
-        else:
-            summary = check_client_records(data, position, header, policy)
-        if summary.max_timestamp == header.max_timestamp or self.config.log_append_time:
-            return header
-        # the header must say what the records say: look-ups by time and retention go by it
-        correct_max_timestamp(data, position, summary.max_timestamp)
-        return BatchHeader.parse(data, position)
-
-    def _policy(self, now_ms: int) -> RecordPolicy:
-        config = self.config
-        if config.log_append_time:
-            return RecordPolicy(require_keys=config.is_compacted)
-        return RecordPolicy(
-            require_keys=config.is_compacted,
-            earliest_ms=now_ms - config.timestamp_before_max_ms,
-            latest_ms=now_ms + config.timestamp_after_max_ms,
-        )
+        return markers
 
     async def append_as_follower(self, data: Buffer) -> Appended | None:
         """Append batches as the leader numbered them; a last one that is cut short is left out."""
@@ -324,7 +284,7 @@ class PartitionLog:
                         f"the leader of {self.path} sent offset {header.base_offset}, not {expected} or later"
                     )
                 expected = header.next_offset
-            markers = self._markers(data, headers)
+            markers = find_markers(data, headers)
             await self._append(memoryview(data)[:consumed], headers, markers, self.home.clock.wall_ms())
             end_offset = self.end_offset
         if end_offset - self.recovery_point >= self.config.flush_messages:
@@ -335,41 +295,31 @@ class PartitionLog:
         self,
         data: Buffer,
         headers: Sequence[BatchHeader],
-        markers: Sequence[tuple[BatchHeader, EndTransactionMarker]],
+        markers: Markers,
         now_ms: int,
     ) -> None:
         """Write batches that are checked and numbered; the state follows once they are in the file."""
         first, last = headers[0], headers[-1]
         last_offset = last.base_offset + last.last_offset_delta
-        if await self._must_roll(len(data), last.max_timestamp, last_offset, now_ms):
-            await self.roll_to(self.end_offset if self.active.fits(last_offset) else first.base_offset)
+        segment = self.segments[-1]
+        if segment.first_timestamp is None and segment.size_bytes:
+            await segment.learn_first_timestamp()
+        if self._must_roll(segment, len(data), last.max_timestamp, last_offset, now_ms):
+            await self.roll_to(self.end_offset if segment.fits(last_offset) else first.base_offset)
+            segment = self.segments[-1]
         for header in headers:
-            latest = self.epochs.latest
-            if latest is None or header.leader_epoch > latest.epoch:
+            if header.leader_epoch > self._latest_epoch:
                 await self.begin_epoch(header.leader_epoch, header.base_offset)
-        segment = self.active
-        if not segment.size_bytes:
-            segment.first_timestamp = first.max_timestamp
         self.is_dirty = True
         await segment.append(data, headers)
         self.end_offset = last_offset + 1
         for header in headers:
-            if header.producer_id != NO_PRODUCER_ID and not header.is_control:
+            if header.producer_id == NO_PRODUCER_ID:
+                continue
+            if not header.is_control:
                 self.producers.apply(header, header.base_offset)
-        for header, marker in markers:
-            await self._end_transaction(header, marker)
-
-    def _markers(
-        self, data: Buffer, headers: Sequence[BatchHeader]
-    ) -> list[tuple[BatchHeader, EndTransactionMarker]]:
-        """The ends of transactions among the batches."""
-        markers = []
-        position = 0
-        for header in headers:
-            if header.is_control and (marker := parse_end_transaction(data, position, header)) is not None:
-                markers.append((header, marker))
-            position += header.size_bytes
-        return markers
+            elif (marker := markers.get(header.base_offset)) is not None:
+                await self._end_transaction(header, marker)
 
     async def _end_transaction(self, header: BatchHeader, marker: EndTransactionMarker) -> None:
         completed = apply_marker(self.producers, header, marker)
@@ -389,28 +339,27 @@ class PartitionLog:
             await self.write_epochs()
 
     async def write_epochs(self) -> None:
+        """Write the epochs after a change."""
+        latest = self.epochs.latest_epoch
+        self._latest_epoch = -1 if latest is None else latest
         path = f"{self.path}/{names.LEADER_EPOCH_CHECKPOINT}"
         await write_leader_epochs(self.home.disk, path, self.epochs.entries, sync=False)
         self._epochs_dirty = self.names_dirty = True
 
-    async def _must_roll(self, size: int, max_timestamp: int, last_offset: int, now_ms: int) -> bool:
-        segment, config = self.active, self.config
+    def _must_roll(
+        self, segment: Segment, size: int, max_timestamp: int, last_offset: int, now_ms: int
+    ) -> bool:
+        config = self.config
         if (
             segment.size_bytes > config.segment_bytes - size
-            or segment.indexes_full
-            or not segment.fits(last_offset)
+            or segment.is_full
+            or last_offset - segment.base_offset > MAX_RELATIVE_OFFSET
         ):
             return True
-        if not segment.size_bytes:
-            return False
         first_timestamp = segment.first_timestamp
         if first_timestamp is None:
-            first_timestamp = await segment.first_batch_timestamp()
-        waited_ms = (
-            max_timestamp - first_timestamp
-            if first_timestamp is not None and first_timestamp >= 0
-            else now_ms - segment.created_ms
-        )
+            return False
+        waited_ms = max_timestamp - first_timestamp if first_timestamp >= 0 else now_ms - segment.created_ms
         return waited_ms > config.segment_ms - segment.roll_jitter_ms
 
     async def roll(self) -> bool:
@@ -552,12 +501,15 @@ def aborted_entry(completed: CompletedTransaction) -> AbortedTransaction:
     )
 
 
-def correct_max_timestamp(data: bytearray | memoryview, position: int, max_timestamp: int) -> None:
-    """Put the largest timestamp of its records into a batch's header, where a client got it wrong."""
-    size = BatchHeader.parse(data, position).size_bytes
-    _MAX_TIMESTAMP.pack_into(data, position + MAX_TIMESTAMP_AT, max_timestamp)
-    crc = kernel.crc32c(data, position + ATTRIBUTES_AT, position + size)
-    _CRC.pack_into(data, position + CRC_AT, crc)
+def find_markers(data: Buffer, headers: Sequence[BatchHeader]) -> Markers:
+    """The ends of transactions among batches that stand one behind another in `data`."""
+    markers = {}
+    position = 0
+    for header in headers:
+        if header.is_control and (marker := parse_end_transaction(data, position, header)) is not None:
+            markers[header.base_offset] = marker
+        position += header.size_bytes
+    return markers
 
 
 def apply_marker(

@@ -5,7 +5,7 @@ bound; no byte of it passes through Python. The first batch may begin before the
 stands before it in the batch is the client's to skip, as in Kafka.
 
 Nothing here takes the log's turn. Whoever keeps a range across an await pins its file. A truncation in the
-middle of a look-up shows in the segment's generation, and the look-up starts over.
+middle of a look-up shows in the log's shape, and the look-up starts over.
 """
 
 from __future__ import annotations

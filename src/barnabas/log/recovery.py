@@ -24,6 +24,7 @@ from barnabas.log.partition import Home, PartitionLog, aborted_entry, apply_mark
 from barnabas.log.producers import CompletedTransaction, ProducerStates
 from barnabas.log.segment import CorruptSegment, Segment
 from barnabas.log.snapshots import CorruptSnapshot
+from barnabas.log.txn_index import CorruptTransactionIndex
 from barnabas.records.batch import NO_PRODUCER_ID, BatchHeader
 from barnabas.records.control import parse_end_transaction
 
@@ -51,12 +52,13 @@ async def open_partition(
         await disk.mkdir(path)
     segments = [new_segment(home, path, config, base) for base in bases]
     epochs, epochs_known = await _read_epochs(disk, path)
-    if is_clean and segments:
+    damaged = await _first_damaged(segments) if is_clean else None
+    if is_clean and segments and damaged is None:
         tail = await segments[-1].tail()
         end_offset = tail[-1].next_offset if tail else segments[-1].base_offset
         producers, snapshot_offset = await load_producers(disk, path, segments, end_offset)
     else:
-        recovery = _Recovery(home, path, config, segments, epochs, recovery_point)
+        recovery = _Recovery(home, path, config, segments, epochs, recovery_point, damaged)
         end_offset = await recovery.run()
         producers, snapshot_offset = recovery.producers, recovery.snapshot_offset
     if not segments or end_offset < start_offset:
@@ -67,7 +69,7 @@ async def open_partition(
         await _rebuild_epochs(path, segments, epochs)
     epochs.truncate_from_end(end_offset)
     epochs.truncate_from_start(start_offset)
-    await _refill(segments, producers)
+    await refill(segments, producers)
     return PartitionLog(
         home,
         path,
@@ -81,7 +83,7 @@ async def open_partition(
         snapshot_offset=snapshot_offset,
         topic_id=topic_id,
         is_new=is_new,
-        is_dirty=is_new or not is_clean,
+        is_dirty=is_new or not is_clean or damaged is not None,
     )
 
 
@@ -106,6 +108,17 @@ async def _remove(disk: Disk, path: str, segments: Sequence[Segment]) -> None:
         await disk.sync_dir(path)
 
 
+async def _first_damaged(segments: Sequence[Segment]) -> int | None:
+    """The first segment whose aborted transactions cannot be believed: they follow from all batches since."""
+    for index, segment in enumerate(segments):
+        try:
+            await segment.aborted.check()
+        except CorruptTransactionIndex as problem:
+            logger.warning("%s; reading %s again from there", problem, segment.describe())
+            return index
+    return None
+
+
 class _Recovery:
     """The pass over the segments that were not synced when the node stopped."""
 
@@ -117,6 +130,7 @@ class _Recovery:
         segments: list[Segment],
         epochs: LeaderEpochs,
         recovery_point: int,
+        damaged: int | None,
     ) -> None:
         self._home = home
         self._path = path
@@ -124,6 +138,7 @@ class _Recovery:
         self._segments = segments
         self._epochs = epochs
         self._recovery_point = recovery_point
+        self._damaged = damaged
         self._next_offset = 0
         self.producers = ProducerStates()
         self.snapshot_offset = 0
@@ -132,7 +147,7 @@ class _Recovery:
         """Scan, cut and rebuild; returns the end of the log."""
         if not self._segments:
             return 0
-        first = self._first_unsynced()
+        first = self._first_unsynced() if self._damaged is None else self._damaged
         base_offset = self._segments[first].base_offset
         self.producers, self.snapshot_offset = await load_producers(
             self._home.disk, self._path, self._segments[:first], base_offset
@@ -194,7 +209,7 @@ class _Recovery:
         while headers := await scan.run():
             sound, problem = self._in_order(segment, headers)
             await self._learn(segment, sound, position)
-            position = await segment.note(sound, position)
+            position = await segment.reindex(sound, position)
             if problem is not None:
                 break
         else:
@@ -330,7 +345,7 @@ async def _catch_up(segments: Sequence[Segment], producers: ProducerStates, end_
     producers.map_end_offset = max(producers.map_end_offset, end_offset)
 
 
-async def _refill(segments: Sequence[Segment], producers: ProducerStates) -> None:
+async def refill(segments: Sequence[Segment], producers: ProducerStates) -> None:
     """Put the last batches of each producer back into its window: a snapshot keeps only one of them."""
     if not len(producers):
         return

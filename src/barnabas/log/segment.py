@@ -5,8 +5,7 @@ opened when they are first needed, and its indexes are trusted only after a look
 missing, short or impossible is rebuilt from the batches, with a log line.
 
 `size_bytes` is what has been appended whole. It may lag behind the file while an append is under way, so
-readers go by it, never by the file's own size. `generation` counts truncations: a reader that finds it
-changed under its feet starts over.
+readers go by it, never by the file's own size.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from barnabas.log import names
 from barnabas.log.sparse_index import CorruptIndex, OffsetIndex, TimeIndex
 from barnabas.log.txn_index import TransactionIndex
 from barnabas.records import kernel
-from barnabas.records.batch import HEADER_BYTES, NO_TIMESTAMP, BatchHeader
+from barnabas.records.batch import HEADER_BYTES, LOG_OVERHEAD_BYTES, NO_TIMESTAMP, BatchHeader
 
 logger = logging.getLogger("barnabas.log")
 
@@ -53,7 +52,7 @@ class Segment:
         "base_offset",
         "created_ms",
         "first_timestamp",
-        "generation",
+        "is_full",
         "max_timestamp",
         "max_timestamp_offset",
         "offsets",
@@ -87,10 +86,10 @@ class Segment:
         self.max_timestamp = NO_TIMESTAMP
         self.max_timestamp_offset = base_offset
         self.size_bytes = 0
-        self.generation = 0
+        self.is_full = False
         self.offsets = OffsetIndex(disk, self.path(names.INDEX), base_offset)
         self.times = TimeIndex(disk, self.path(names.TIME_INDEX), base_offset)
-        self.aborted = TransactionIndex(disk, self.path(names.TXN_INDEX))
+        self.aborted = TransactionIndex(disk, self.path(names.TXN_INDEX), base_offset)
 
     def path(self, suffix: str) -> str:
         return f"{self._directory}/{names.offset_name(self.base_offset)}{suffix}"
@@ -151,7 +150,7 @@ class Segment:
         scan = await self.scan()
         position = 0
         while headers := await scan.run():
-            position = await self.note(headers, position)
+            position = await self.reindex(headers, position)
         await self.seal()
         self._indexed = True
 
@@ -172,14 +171,13 @@ class Segment:
         position = self.size_bytes
         await file.append(data)
         self.size_bytes = position + len(data)
-        await self.note(headers, position)
+        if not position:
+            self.first_timestamp = headers[0].max_timestamp
+        if self.note(headers, position):
+            await self._write_entries()
 
-    async def note(self, headers: Sequence[BatchHeader], position: int) -> int:
-        """Index batches that stand at `position`; returns where they end.
-
-        Index entries that cannot be written stay in memory and are tried again with the next append: a full
-        disk must not fail records that are already in the log.
-        """
+    def note(self, headers: Sequence[BatchHeader], position: int) -> bool:
+        """Index batches that stand at `position`; True where enough entries wait to be worth a write."""
         for header in headers:
             last_offset = header.base_offset + header.last_offset_delta
             if header.max_timestamp > self.max_timestamp:
@@ -188,33 +186,39 @@ class Segment:
             if self._since_entry_bytes > self._index_interval_bytes:
                 self.offsets.add(last_offset, position)
                 self.times.add(self.max_timestamp, self.max_timestamp_offset)
+                self.is_full = self.offsets.is_full(self._index_bytes) or self.times.is_full(
+                    self._index_bytes
+                )
                 self._since_entry_bytes = 0
-            size = header.batch_length + 12
+            size = header.batch_length + LOG_OVERHEAD_BYTES
             position += size
             self._since_entry_bytes += size
-        if self.offsets.wants_write:
-            try:
-                await self.offsets.write(self._index_bytes)
-                if self.times.wants_write:
-                    await self.times.write(self._index_bytes)
-            except StorageError as error:
-                logger.warning("index entries wait in memory: %s", error)
-        return position
+        return self.offsets.wants_write
+
+    async def _write_entries(self) -> None:
+        """Write the index entries that wait. Where that fails they stay in memory, to be tried again with the
+        next append: a full disk must not fail records that are already in the log."""
+        try:
+            await self.offsets.write(self._index_bytes)
+            if self.times.wants_write:
+                await self.times.write(self._index_bytes)
+        except StorageError as error:
+            logger.warning("index entries wait in memory: %s", error)
+
+    async def reindex(self, headers: Sequence[BatchHeader], position: int) -> int:
+        """Index batches of a segment that is rebuilt; returns where they end."""
+        if self.note(headers, position):
+            await self._write_entries()
+        return position + sum(header.size_bytes for header in headers)
 
     def fits(self, last_offset: int) -> bool:
         """Whether an offset can be written relative to this segment's base."""
         return 0 <= last_offset - self.base_offset <= MAX_RELATIVE_OFFSET
 
-    @property
-    def indexes_full(self) -> bool:
-        return self.offsets.is_full(self._index_bytes) or self.times.is_full(self._index_bytes)
-
-    async def first_batch_timestamp(self) -> int | None:
-        """The largest timestamp of the first batch, from which the age of the segment counts."""
-        if self.first_timestamp is None and self.size_bytes >= HEADER_BYTES:
-            head = await (await self.file()).read(0, HEADER_BYTES)
-            self.first_timestamp = BatchHeader.parse(head).max_timestamp
-        return self.first_timestamp
+    async def learn_first_timestamp(self) -> None:
+        """Read the largest timestamp of the first batch, from which the age of the segment counts."""
+        head = await (await self.file()).read(0, HEADER_BYTES)
+        self.first_timestamp = BatchHeader.parse(head).max_timestamp
 
     async def seal(self) -> None:
         """Write the last index entries and trim the index files. On failure the indexes are rebuilt later."""
@@ -283,13 +287,13 @@ class Segment:
     async def truncate(self, position: int, offset: int) -> None:
         """Cut the batches from `position` on, which is where `offset` stands; durable on return."""
         await self.ready()
-        self.generation += 1
         self.size_bytes = position
         file = await self.file()
         await file.truncate(position)
         await file.sync()
         await self.offsets.truncate_to(offset)
         await self.times.truncate_to(offset)
+        self.is_full = False
         await self.aborted.truncate_to(offset)
         self._since_entry_bytes = 0
         self.first_timestamp = None if position == 0 else self.first_timestamp

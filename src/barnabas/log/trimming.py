@@ -19,7 +19,7 @@ from barnabas.core.errors import OffsetOutOfRange
 from barnabas.log import names
 from barnabas.log.partition import Doomed, PartitionLog, new_segment
 from barnabas.log.producers import ProducerStates
-from barnabas.log.recovery import load_producers
+from barnabas.log.recovery import load_producers, refill
 from barnabas.log.retention import UNLIMITED, SegmentFacts, plan_retention
 from barnabas.log.segment import Segment
 
@@ -78,6 +78,7 @@ async def _cut(log: PartitionLog, offset: int) -> None:
     log.producers, log.snapshot_offset = await load_producers(
         log.home.disk, log.path, log.segments, end_offset
     )
+    await refill(log.segments, log.producers)
     log.producers.on_high_watermark(log.high_watermark)
 
 

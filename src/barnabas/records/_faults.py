@@ -13,6 +13,7 @@ from barnabas.core.errors import (
     CorruptMessage,
     InvalidRecord,
     InvalidTimestamp,
+    RecordListTooLarge,
     UnsupportedCompression,
 )
 
@@ -40,6 +41,7 @@ MISSING_RECORDS: Final = 26
 BAD_OFFSET_DELTA: Final = 27
 NO_KEY: Final = 28
 BAD_TIMESTAMP: Final = 29
+TOO_LARGE: Final = 30
 
 _FAULTS: dict[int, tuple[type[BarnabasError], str]] = {
     SHORT: (CorruptMessage, "the bytes end before the batch does"),
@@ -61,8 +63,13 @@ _FAULTS: dict[int, tuple[type[BarnabasError], str]] = {
     MISSING_RECORDS: (InvalidRecord, "the batch ends before its record count is reached"),
     BAD_OFFSET_DELTA: (InvalidRecord, "its offset delta is out of sequence"),
     NO_KEY: (InvalidRecord, "it has no key, which this topic requires"),
+    TOO_LARGE: (RecordListTooLarge, "with this batch the columns could hold more than 2 GiB of a kind"),
     BAD_TIMESTAMP: (InvalidTimestamp, "its timestamp is outside the bounds this topic sets"),
 }
+
+
+# what a fault of a record is raised as
+RECORD_ERRORS = (InvalidRecord, InvalidTimestamp, RecordListTooLarge)
 
 
 def reason(fault: int) -> str:

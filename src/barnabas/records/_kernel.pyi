@@ -2,9 +2,41 @@ from collections.abc import Iterator
 
 from barnabas.core.disk import Buffer
 from barnabas.records.batch import BatchHeader
+from barnabas.records.columns import BinaryColumn, Columns
 from barnabas.records.record import Headers, Record
 
 NAME: str
+
+class ColumnDecoder:
+    @property
+    def rows(self) -> int: ...
+    def run(
+        self,
+        buffer: Buffer,
+        position: int,
+        end: int,
+        first_offset: int,
+        end_offset: int,
+        control: bool,
+        verify_crc: bool,
+    ) -> tuple[int, BatchHeader | None]: ...
+    def section(
+        self, buffer: Buffer, start: int, end: int, header: BatchHeader, first_offset: int, end_offset: int
+    ) -> None: ...
+    def finish(self) -> Columns: ...
+
+class ColumnEncoder:
+    def __init__(self, columns: Columns) -> None: ...
+    def batch(
+        self,
+        start: int,
+        stop: int,
+        limit_bytes: int,
+        flags: int,
+        producer_id: int,
+        producer_epoch: int,
+        base_sequence: int,
+    ) -> tuple[bytearray, int]: ...
 
 def crc32c(buffer: Buffer, start: int, end: int) -> int: ...
 def crc32c_without_instruction(buffer: Buffer, start: int, end: int) -> int: ...
@@ -25,6 +57,14 @@ def check_records(
     earliest_ms: int,
     latest_ms: int,
 ) -> tuple[int, int]: ...
+def admit(
+    buffer: Buffer,
+    base_offset: int,
+    leader_epoch: int,
+    require_keys: bool,
+    earliest_ms: int,
+    latest_ms: int,
+) -> BatchHeader | None: ...
 def iterate(buffer: Buffer, start: int, end: int, header: BatchHeader) -> Iterator[Record]: ...
 def append_record(
     buffer: bytearray,
@@ -35,3 +75,6 @@ def append_record(
     value: bytes | None,
     headers: Headers,
 ) -> None: ...
+def murmur2(key: bytes) -> int: ...
+def partition_column(column: BinaryColumn, rows: int, partitions: int) -> bytearray: ...
+def key_hashes(buffer: Buffer, start: int, end: int, header: BatchHeader, seed: bytes) -> bytearray: ...

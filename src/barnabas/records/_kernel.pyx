@@ -8,7 +8,7 @@ would lose more by handing the GIL to another thread than it takes.
 """
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
-from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_GET_SIZE, PyByteArray_Resize
+from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_FromStringAndSize, PyByteArray_GET_SIZE, PyByteArray_Resize
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.unicode cimport PyUnicode_DecodeUTF8
 from libc.string cimport memcpy
@@ -35,6 +35,11 @@ cdef extern from "_bytes.h":
     int varlong_size(int64_t value) nogil
     uint8_t *write_varlong(uint8_t *at, int64_t value) nogil
 
+cdef extern from "_hashes.h":
+    int32_t murmur2_of(const uint8_t *data, size_t size) nogil
+    uint64_t little64(const uint8_t *at, size_t size) nogil
+    void siphash128(const uint8_t *data, size_t size, uint64_t k0, uint64_t k1, uint64_t *out) nogil
+
 cdef extern from "Python.h":
     ctypedef struct PyTypeObject:
         object (*tp_new)(PyTypeObject *, object, void *)
@@ -59,6 +64,7 @@ cdef enum:
     NOGIL_BYTES = 65536
 
     FLAG_LOG_APPEND_TIME = 0x08
+    FLAG_TRANSACTIONAL = 0x10
 
     OK = 0
     SHORT = 1
@@ -400,13 +406,55 @@ def check_records(buffer, Py_ssize_t start, Py_ssize_t end, header, bint require
     return max_timestamp, index
 
 
+cdef int admit_fault(const uint8_t *at, Py_ssize_t size, bint require_keys, int64_t earliest, int64_t latest
+                     ) noexcept nogil:
+    """Is this the usual: one plain data batch of a client, sound in every respect?"""
+    cdef int64_t max_timestamp
+    cdef int32_t index
+    if size < HEADER_BYTES or load64(at) != 0 or frame_fault(at, size) != OK or load32(at + 8) != size - OVERHEAD_BYTES:
+        return SHORT
+    if at[22] & ~FLAG_TRANSACTIONAL or field_fault(at) != OK or load32(at + 57) <= 0:
+        return BAD_COUNT
+    if load32(at + 23) != load32(at + 57) - 1:
+        return BAD_LAST_DELTA
+    if load64(at + 43) < 0 and at[22] & FLAG_TRANSACTIONAL or load64(at + 43) >= 0 and load32(at + 53) < 0:
+        return BAD_COUNT
+    if crc32c_of(at + 21, size - 21) != <uint32_t>load32(at + 17):
+        return BAD_CRC
+    index = check_pass(at + HEADER_BYTES, at + size, load32(at + 57), load64(at + 27), require_keys, earliest,
+                       latest, &max_timestamp, &index)
+    return index if index != OK else (OK if max_timestamp == load64(at + 35) else BAD_TIMESTAMP)
+
+
+def admit(buffer, int64_t base_offset, int32_t leader_epoch, bint require_keys, int64_t earliest_ms, int64_t latest_ms):
+    """Number the one plain batch that fills `buffer`, in place; its header, or None where it is not the usual.
+
+    The usual is an uncompressed batch to which no rule for clients objects. What to do about any other is
+    `validate_batch`'s to say; nothing is changed then.
+    """
+    cdef Py_buffer view
+    cdef int fault
+    PyObject_GetBuffer(buffer, &view, PyBUF_WRITABLE)
+    cdef uint8_t *at = <uint8_t *>view.buf
+    try:
+        with nogil:
+            fault = admit_fault(at, view.len, require_keys, earliest_ms, latest_ms)
+        if fault != OK:
+            return None
+        store64(at, base_offset)
+        store32(at + 12, leader_epoch)
+        return make_header(at)
+    finally:
+        PyBuffer_Release(&view)
+
+
 cdef object optional_bytes(const uint8_t *at, int32_t size):
     return None if size < 0 else PyBytes_FromStringAndSize(<const char *>at, size)
 
 
 cdef tuple make_headers(const uint8_t *at, const uint8_t *end, int32_t count):
     """The headers of a record that read_record has already walked over."""
-    cdef int32_t size
+    cdef int32_t size = 0
     cdef list headers = []
     for _ in range(count):
         read_varint(&at, end, &size)
@@ -525,3 +573,6 @@ def append_record(bytearray buffer not None, int64_t base_timestamp, int64_t tim
     at = write_varlong(at, len(encoded))
     for name, held in encoded:
         at = write_field(write_field(at, name), held)
+
+
+include "_columns.pxi"

@@ -12,6 +12,7 @@ from typing import NamedTuple
 import crc32c as _crc32c
 
 from barnabas.core.disk import Buffer
+from barnabas.core.errors import BarnabasError
 from barnabas.records import _faults
 from barnabas.records.batch import (
     ATTRIBUTES_AT,
@@ -27,6 +28,7 @@ from barnabas.records.batch import (
     MAGIC,
     MAGIC_AT,
     MAX_TIMESTAMP_AT,
+    TRANSACTIONAL_FLAG,
     BatchHeader,
 )
 from barnabas.records.record import Headers, Record
@@ -102,25 +104,28 @@ def _read_header(view: memoryview, position: int) -> BatchHeader:
     return BatchHeader._make(HEADER.unpack_from(view, position))
 
 
-def _batch_fault(view: memoryview, position: int, end: int, verify_crc: bool) -> int:
+def frame_and_field_fault(
+    view: memoryview, position: int, end: int, verify_crc: bool
+) -> tuple[int, BatchHeader | None]:
+    """What is wrong with the batch at `position`, and its header if there is a whole batch."""
     fault = _frame_fault(view, position, end)
     if fault != _faults.OK:
-        return fault
+        return fault, None
     header = _read_header(view, position)
     if verify_crc:
         covered = view[position + ATTRIBUTES_AT : position + header.size_bytes]
         if _crc32c.crc32c(covered) != header.crc:
-            return _faults.BAD_CRC
-    return _field_fault(header)
+            return _faults.BAD_CRC, header
+    return _field_fault(header), header
 
 
 def check_batch(buffer: Buffer, position: int, end: int) -> BatchHeader:
     """The header of the batch at `position`, once its length, magic, CRC-32C and fields have been checked."""
     view = check_range(buffer, position, end)
-    fault = _batch_fault(view, position, end, True)
-    if fault != _faults.OK:
+    fault, header = frame_and_field_fault(view, position, end, True)
+    if header is None or fault != _faults.OK:
         raise _faults.batch_error(fault, position)
-    return _read_header(view, position)
+    return header
 
 
 def assign(buffer: Buffer, position: int, base_offset: int, leader_epoch: int) -> None:
@@ -170,11 +175,11 @@ def scan(
     headers: list[BatchHeader] = []
     at, fault = position, _faults.SHORT
     while at < end:
-        fault = _batch_fault(view, at, end, verify_crc)
-        if fault != _faults.OK:
+        fault, header = frame_and_field_fault(view, at, end, verify_crc)
+        if header is None or fault != _faults.OK:
             break
-        headers.append(_read_header(view, at))
-        at += headers[-1].size_bytes
+        headers.append(header)
+        at += header.size_bytes
     problem = None if at == end or fault == _faults.SHORT else _faults.reason(fault)
     return headers, at - position, problem
 
@@ -320,18 +325,60 @@ def check_records(
     return max_timestamp, latest_index
 
 
+def admit(
+    buffer: Buffer,
+    base_offset: int,
+    leader_epoch: int,
+    require_keys: bool,
+    earliest_ms: int,
+    latest_ms: int,
+) -> BatchHeader | None:
+    """Number the one plain batch that fills `buffer`, in place; its header, or None if it is not the usual.
+
+    The usual is an uncompressed batch to which no rule for clients objects. What to do about any other is
+    `validate_batch`'s to say; nothing is changed then.
+    """
+    _writable(buffer)
+    try:
+        header = check_batch(buffer, 0, len(buffer))
+        if not _is_usual(header, len(buffer)):
+            return None
+        max_timestamp, _ = check_records(
+            buffer, HEADER_BYTES, len(buffer), header, require_keys, earliest_ms, latest_ms
+        )
+    except BarnabasError:
+        return None
+    if max_timestamp != header.max_timestamp:
+        return None
+    assign(buffer, 0, base_offset, leader_epoch)
+    return _read_header(memoryview(buffer), 0)
+
+
+def _is_usual(header: BatchHeader, size: int) -> bool:
+    is_transactional = bool(header.attributes & TRANSACTIONAL_FLAG)
+    return (
+        header.base_offset == 0
+        and header.size_bytes == size
+        and header.attributes & 0xFF & ~TRANSACTIONAL_FLAG == 0
+        and header.record_count > 0
+        and header.last_offset_delta == header.record_count - 1
+        and (header.base_sequence >= 0 if header.producer_id >= 0 else not is_transactional)
+    )
+
+
 def optional_bytes(view: memoryview, at: int, size: int) -> bytes | None:
     return None if size < 0 else bytes(view[at : at + size])
 
 
-def _make_headers(view: memoryview, at: int, end: int, count: int) -> Headers:
+def read_headers(view: memoryview, at: int, end: int, count: int) -> list[tuple[bytes, bytes | None]]:
+    """The headers of a record that `read_record` has already walked over."""
     headers = []
     for _ in range(count):
-        key_at, size, at = _read_field(view, at, end)
-        key = str(view[key_at : key_at + size], "utf-8", "replace")
+        name_at, size, at = _read_field(view, at, end)
+        name = bytes(view[name_at : name_at + size])
         value_at, size, at = _read_field(view, at, end)
-        headers.append((key, optional_bytes(view, value_at, size)))
-    return tuple(headers)
+        headers.append((name, optional_bytes(view, value_at, size)))
+    return headers
 
 
 def walk(view: memoryview, start: int, end: int, header: BatchHeader) -> Iterator[RecordView]:
@@ -367,7 +414,10 @@ def _iterate(view: memoryview, start: int, end: int, header: BatchHeader) -> Ite
             timestamp,
             optional_bytes(view, record.key_at, record.key_size),
             optional_bytes(view, record.value_at, record.value_size),
-            _make_headers(view, record.headers_at, record.end, record.header_count),
+            tuple(
+                (name.decode("utf-8", "replace"), held)
+                for name, held in read_headers(view, record.headers_at, record.end, record.header_count)
+            ),
         )
 
 
@@ -397,6 +447,20 @@ def append_record(
     headers: Headers,
 ) -> None:
     """Encode one record at the end of `buffer`."""
+    encoded = [(name.encode(), held) for name, held in headers]
+    append_encoded(buffer, base_timestamp, timestamp, offset_delta, key, value, encoded)
+
+
+def append_encoded(
+    buffer: bytearray,
+    base_timestamp: int,
+    timestamp: int,
+    offset_delta: int,
+    key: bytes | None,
+    value: bytes | None,
+    headers: list[tuple[bytes, bytes | None]],
+) -> None:
+    """The same for headers whose names are already bytes."""
     body = bytearray(1)
     _write_varlong(body, to_int64(timestamp - base_timestamp))
     _write_varlong(body, offset_delta)
@@ -404,7 +468,7 @@ def append_record(
     _write_field(body, value)
     _write_varlong(body, len(headers))
     for name, held in headers:
-        _write_field(body, name.encode())
+        _write_field(body, name)
         _write_field(body, held)
     if len(body) > 0x7FFFFFFF:
         raise OverflowError("a record cannot be larger than 2 GiB")

@@ -1,8 +1,8 @@
 """Building a batch record by record, where it is not encoded from columns.
 
 A `BatchBuilder` holds the batch as it grows: 61 bytes kept free for the header, then the records, each
-encoded by the kernel as it comes. `build` compresses what stands behind the header, writes the header, and
-sets the CRC; until then nothing of it is a valid batch.
+encoded by the kernel as it comes. `build` writes the header, compresses what stands behind it, and sets the
+CRC; until then nothing of it is a valid batch.
 
 Record timestamps are kept as differences from the header's base timestamp: that of the first record, or the
 delete horizon where the batch has one (KIP-534), which then stands in the same field.
@@ -21,6 +21,7 @@ from barnabas.records.batch import (
     DELETE_HORIZON_FLAG,
     HEADER,
     HEADER_BYTES,
+    LENGTH_AT,
     LOG_APPEND_TIME_FLAG,
     LOG_OVERHEAD_BYTES,
     MAGIC,
@@ -60,8 +61,7 @@ class BatchBuilder:
         self._leader_epoch = leader_epoch
         self._append_time_ms = append_time_ms
         self._attributes = (
-            self._codec
-            | (LOG_APPEND_TIME_FLAG if append_time_ms is not None else 0)
+            (LOG_APPEND_TIME_FLAG if append_time_ms is not None else 0)
             | (TRANSACTIONAL_FLAG if transactional else 0)
             | (CONTROL_FLAG if control else 0)
             | (DELETE_HORIZON_FLAG if delete_horizon_ms is not None else 0)
@@ -100,8 +100,6 @@ class BatchBuilder:
         """The batch; the builder is spent. `last_offset` is for a batch whose last records were removed."""
         buffer = self._buffer
         del self._buffer
-        if self._codec is not Codec.NONE:
-            buffer[HEADER_BYTES:] = compress(self._codec, bytes(buffer[HEADER_BYTES:]), self._level)
         last_delta = self._last_delta if last_offset is None else last_offset - self.base_offset
         base_timestamp = NO_TIMESTAMP if self._base_timestamp is None else self._base_timestamp
         max_timestamp = self._max_timestamp if self._append_time_ms is None else self._append_time_ms
@@ -120,9 +118,26 @@ class BatchBuilder:
             *self._producer,
             self.record_count,
         )
-        crc = kernel.crc32c(buffer, ATTRIBUTES_AT, len(buffer))
-        buffer[CRC_AT : CRC_AT + 4] = crc.to_bytes(4, "big")
-        return buffer
+        if self._codec is Codec.NONE:
+            _set_crc(buffer)
+            return buffer
+        return compress_batch(buffer, self._codec, self._level)
+
+
+def compress_batch(batch: bytearray, codec: int, level: int | None = None) -> bytearray:
+    """The same batch with its plain records compressed, in place where that is possible."""
+    codec = codec_of(codec)
+    if codec is not Codec.NONE:
+        batch[HEADER_BYTES:] = compress(codec, bytes(batch[HEADER_BYTES:]), level)
+        batch[LENGTH_AT : LENGTH_AT + 4] = (len(batch) - LOG_OVERHEAD_BYTES).to_bytes(4, "big")
+        batch[ATTRIBUTES_AT + 1] |= codec
+        _set_crc(batch)
+    return batch
+
+
+def _set_crc(batch: bytearray) -> None:
+    crc = kernel.crc32c(batch, ATTRIBUTES_AT, len(batch))
+    batch[CRC_AT : CRC_AT + 4] = crc.to_bytes(4, "big")
 
 
 def build_batch(

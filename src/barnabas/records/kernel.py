@@ -28,12 +28,18 @@ if PURE_REASON is None:
 if TYPE_CHECKING or PURE_REASON is None:
     from barnabas.records._kernel import (
         NAME,
+        ColumnDecoder,
+        ColumnEncoder,
+        admit,
         append_record,
         assign,
         check_batch,
         check_records,
         crc32c,
         iterate,
+        key_hashes,
+        murmur2,
+        partition_column,
         scan,
         scan_headers,
         set_max_timestamp,
@@ -42,6 +48,7 @@ if TYPE_CHECKING or PURE_REASON is None:
 else:
     from barnabas.records._pure import (
         NAME,
+        admit,
         append_record,
         assign,
         check_batch,
@@ -53,10 +60,20 @@ else:
         set_max_timestamp,
         stamp,
     )
+    from barnabas.records._pure_columns import (
+        ColumnDecoder,
+        ColumnEncoder,
+        key_hashes,
+        murmur2,
+        partition_column,
+    )
 
 __all__ = [
     "NAME",
     "PURE_REASON",
+    "ColumnDecoder",
+    "ColumnEncoder",
+    "admit",
     "announce",
     "append_record",
     "assign",
@@ -64,6 +81,9 @@ __all__ = [
     "check_records",
     "crc32c",
     "iterate",
+    "key_hashes",
+    "murmur2",
+    "partition_column",
     "scan",
     "scan_headers",
     "set_max_timestamp",

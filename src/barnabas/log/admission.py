@@ -1,0 +1,98 @@
+"""What may enter the log as its leader, and how it gets its offsets.
+
+A client's append is one batch: checked, numbered and, where the topic asks for it, stamped, in place. The
+offsets and the leader epoch stand outside the checksum, so numbering costs nothing but the write of twelve
+bytes. What coordinators append is our own: only its framing is checked, and it may be several batches.
+"""
+
+from __future__ import annotations
+
+from barnabas.core.errors import CorruptMessage, InvalidRecord, MessageTooLarge, RecordListTooLarge
+from barnabas.core.workers import Workers
+from barnabas.log.config import LogConfig
+from barnabas.records import kernel
+from barnabas.records.batch import ATTRIBUTES_AT, CODEC_MASK, HEADER_BYTES, BatchHeader
+from barnabas.records.validate import RecordPolicy, validate_batch
+
+Writable = bytearray | memoryview
+
+
+def admit_batch(
+    data: Writable, config: LogConfig, offset: int, leader_epoch: int, now_ms: int
+) -> BatchHeader | None:
+    """Check and number a client's batch if it is the usual, plain one; None where it needs a closer look."""
+    size = len(data)
+    if size > config.max_message_bytes or size > config.segment_bytes or config.log_append_time:
+        return None
+    return kernel.admit(
+        data,
+        offset,
+        leader_epoch,
+        config.is_compacted,
+        now_ms - config.timestamp_before_max_ms,
+        now_ms + config.timestamp_after_max_ms,
+    )
+
+
+async def admit_unusual_batch(
+    data: Writable, config: LogConfig, offset: int, leader_epoch: int, now_ms: int, workers: Workers
+) -> BatchHeader:
+    """Check and number any batch of a client, or say what is wrong with it.
+
+    A compressed batch whose records must be seen is opened off the loop; that is so where keys are required
+    or timestamps have an earliest bound. Otherwise the header is believed.
+    """
+    _check_size(len(data), config)
+    policy = _policy(config, now_ms)
+    if len(data) >= HEADER_BYTES and data[ATTRIBUTES_AT + 1] & CODEC_MASK and policy.opens_compressed:
+        header = await workers.run(validate_batch, data, policy)
+    else:
+        header = validate_batch(data, policy)
+    if header.size_bytes > config.max_message_bytes:
+        raise MessageTooLarge(
+            f"a batch of {header.size_bytes} bytes is beyond max.message.bytes={config.max_message_bytes}"
+        )
+    kernel.assign(data, 0, offset, leader_epoch)
+    if config.log_append_time:
+        kernel.stamp(data, 0, header.size_bytes, now_ms)
+    return BatchHeader.parse(data)
+
+
+def _check_size(size: int, config: LogConfig) -> None:
+    if size > config.segment_bytes:
+        raise RecordListTooLarge(f"{size} bytes do not fit into a segment of {config.segment_bytes} bytes")
+
+
+def _policy(config: LogConfig, now_ms: int) -> RecordPolicy:
+    if config.log_append_time:
+        return RecordPolicy(require_keys=config.is_compacted)
+    return RecordPolicy(
+        require_keys=config.is_compacted,
+        earliest_ms=now_ms - config.timestamp_before_max_ms,
+        latest_ms=now_ms + config.timestamp_after_max_ms,
+    )
+
+
+def admit_batches(
+    data: Writable, config: LogConfig, offset: int, leader_epoch: int, now_ms: int
+) -> list[BatchHeader]:
+    """Check the framing of our own batches and give them their offsets."""
+    end = len(data)
+    _check_size(end, config)
+    headers: list[BatchHeader] = []
+    position = 0
+    while position < end or not headers:
+        if end - position < HEADER_BYTES:
+            raise CorruptMessage(f"{end - position} bytes are too few for a record batch")
+        kernel.assign(data, position, offset, leader_epoch)
+        header = kernel.check_batch(data, position, end)
+        if header.record_count <= 0:
+            raise InvalidRecord(f"a batch of {header.record_count} records")
+        size = header.size_bytes
+        if config.log_append_time:
+            kernel.stamp(data, position, size, now_ms)
+            header = BatchHeader.parse(data, position)
+        headers.append(header)
+        position += size
+        offset = header.next_offset
+    return headers

@@ -1,0 +1,162 @@
+"""Records as columns, in the memory layout of Apache Arrow: many records, no Python object for any.
+
+A `Columns` is buffers and counts. Numbers are 64-bit in native byte order; a binary column has, as in Arrow,
+an optional bitmap of what is not null, 32-bit ends (one more than rows, starting with 0) and the bytes; the
+headers of a row are a slice of two more such columns. `to_arrow` and `from_arrow` hand the same memory over
+without a copy, and are all that needs pyarrow. See columnar.py for how batches become columns and back.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    import pyarrow as pa  # type: ignore[import-untyped]
+
+# Anything with the buffer protocol: the kernel's own memory, bytes, or Arrow's buffers.
+Memory = Any
+
+
+class BinaryColumn(NamedTuple):
+    """Bytes or nulls; row 0 stands at index `first` of the bitmap and the ends."""
+
+    valid: Memory | None
+    ends: Memory
+    data: Memory
+    nulls: int
+    first: int = 0
+
+
+class HeaderColumn(NamedTuple):
+    """The headers of row i are those from `ends[i]` to `ends[i + 1]`."""
+
+    ends: Memory
+    names: BinaryColumn
+    values: BinaryColumn
+
+
+class Columns(NamedTuple):
+    """Records as columns. Encoding needs no offsets, and takes None for no headers at all."""
+
+    rows: int
+    offset: Memory
+    timestamp: Memory
+    key: BinaryColumn
+    value: BinaryColumn
+    headers: HeaderColumn | None
+
+    def to_arrow(self) -> pa.RecordBatch:
+        """The same memory as an Arrow record batch: offset, timestamp, key, value, headers."""
+        import pyarrow as pa
+
+        arrays = {
+            "offset": _number_array(pa.int64(), self.rows, self.offset),
+            "timestamp": _number_array(pa.timestamp("ms", tz="UTC"), self.rows, self.timestamp),
+            "key": _binary_array(self.key, self.rows),
+            "value": _binary_array(self.value, self.rows),
+        }
+        if self.headers is not None:
+            arrays["headers"] = _header_array(self.headers, self.rows)
+        return pa.RecordBatch.from_pydict(arrays)
+
+    @classmethod
+    def from_arrow(cls, batch: pa.RecordBatch, *, now_ms: int = -1) -> Columns:
+        """The columns of an Arrow record batch: value, and where it has them key, timestamp and headers.
+
+        Rows without a timestamp get `now_ms`.
+        """
+        rows = batch.num_rows
+        names = set(batch.schema.names)
+        nulls = BinaryColumn(bytes((rows + 7) // 8), bytes(4 * rows + 4), b"", rows)
+        return cls(
+            rows,
+            b"",
+            _timestamps(batch.column("timestamp") if "timestamp" in names else None, rows, now_ms),
+            _binary_column(batch.column("key")) if "key" in names else nulls,
+            _binary_column(batch.column("value")),
+            _header_column(batch.column("headers")) if "headers" in names else None,
+        )
+
+
+def _number_array(kind: pa.DataType, rows: int, data: Memory) -> pa.Array:
+    import pyarrow as pa
+
+    return pa.Array.from_buffers(kind, rows, [None, pa.py_buffer(data)])
+
+
+def _binary_array(column: BinaryColumn, rows: int) -> pa.Array:
+    import pyarrow as pa
+
+    valid = None if column.valid is None else pa.py_buffer(column.valid)
+    buffers = [valid, pa.py_buffer(column.ends), pa.py_buffer(column.data)]
+    nulls = column.nulls if column.first == 0 else -1
+    return pa.Array.from_buffers(pa.binary(), rows, buffers, nulls, column.first)
+
+
+def _header_array(column: HeaderColumn, rows: int) -> pa.Array:
+    import pyarrow as pa
+
+    count = int.from_bytes(memoryview(column.ends).cast("B")[-4:], _byte_order())
+    fields = [pa.field("key", pa.string(), nullable=False), pa.field("value", pa.binary())]
+    names = _as_text(_binary_array(column.names, count))
+    headers = pa.StructArray.from_arrays([names, _binary_array(column.values, count)], fields=fields)
+    kind = pa.list_(pa.field("item", headers.type, nullable=False))
+    return pa.Array.from_buffers(kind, rows, [None, pa.py_buffer(column.ends)], 0, 0, [headers])
+
+
+def _as_text(names: pa.Array) -> pa.Array:
+    """Header names are text by agreement only: bytes that are not get replacement characters."""
+    import pyarrow as pa
+
+    try:
+        return names.cast(pa.string())
+    except pa.ArrowInvalid:
+        return pa.array([name.decode("utf-8", "replace") for name in names.to_pylist()], pa.string())
+
+
+def _byte_order() -> Any:
+    import sys
+
+    return sys.byteorder
+
+
+def _binary_column(array: pa.Array) -> BinaryColumn:
+    import pyarrow as pa
+
+    array = array.cast(pa.binary())
+    valid, ends, data = array.buffers()
+    if not len(array):
+        return BinaryColumn(None, bytes(4), b"", 0)
+    return BinaryColumn(
+        valid if array.null_count else None, ends, data or b"", array.null_count, array.offset
+    )
+
+
+def _timestamps(array: pa.Array | None, rows: int, now_ms: int) -> Memory:
+    import pyarrow as pa
+
+    if array is None:
+        return now_ms.to_bytes(8, _byte_order(), signed=True) * rows
+    if pa.types.is_timestamp(array.type):
+        array = array.cast(pa.timestamp("ms", array.type.tz), safe=False)
+    array = array.cast(pa.int64())
+    if array.null_count:
+        array = array.fill_null(now_ms)
+    data = array.buffers()[1]
+    return memoryview(data)[8 * array.offset : 8 * (array.offset + rows)] if rows else b""
+
+
+def _header_column(array: pa.Array) -> HeaderColumn:
+    import pyarrow as pa
+
+    if array.null_count or array.offset or not len(array):
+        # null lists may stand over anything; flattening makes them empty and starts from 0 again
+        lengths = [0 if length is None else length for length in array.value_lengths().to_pylist()]
+        ends = [0]
+        for length in lengths:
+            ends.append(ends[-1] + length)
+        headers, memory = array.flatten(), pa.array(ends, pa.int32()).buffers()[1]
+    else:
+        headers, memory = array.values, array.buffers()[1]
+    names, values = headers.flatten()
+    return HeaderColumn(memory, _binary_column(names), _binary_column(values))
