@@ -11,7 +11,7 @@ from setuptools import Extension, setup
 kernel = Extension(
     "barnabas.records._kernel",
     sources=["src/barnabas/records/_kernel.pyx"],
-    depends=sorted(glob("src/barnabas/records/*.h")),
+    depends=sorted(glob("src/barnabas/records/*.h") + glob("src/barnabas/records/*.pxi")),
     extra_compile_args=["-O3"],
     optional=True,
 )
