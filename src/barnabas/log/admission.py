@@ -21,8 +21,7 @@ def admit_batch(
     data: Writable, config: LogConfig, offset: int, leader_epoch: int, now_ms: int
 ) -> BatchHeader | None:
     """Check and number a client's batch if it is the usual, plain one; None where it needs a closer look."""
-    size = len(data)
-    if size > config.max_message_bytes or size > config.segment_bytes or config.log_append_time:
+    if len(data) > config.plain_batch_bytes:
         return None
     return kernel.admit(
         data,

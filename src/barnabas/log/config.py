@@ -7,7 +7,7 @@ where settings come in from users (`from_properties`), so that tests may use seg
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from barnabas.core.errors import BarnabasError, wire_error
@@ -43,9 +43,14 @@ class LogConfig:
     file_delete_delay_ms: int = 60 * 1000
     producer_id_expiration_ms: int = 24 * 3600 * 1000
 
-    @property
-    def is_compacted(self) -> bool:
-        return "compact" in self.cleanup_policy
+    # what every append asks, worked out once
+    is_compacted: bool = field(init=False, repr=False)
+    plain_batch_bytes: int = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "is_compacted", "compact" in self.cleanup_policy)
+        largest = min(self.max_message_bytes, self.segment_bytes)
+        object.__setattr__(self, "plain_batch_bytes", 0 if self.log_append_time else largest)
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, str]) -> LogConfig:

@@ -252,7 +252,7 @@ class PartitionLog:
         if end_offset - self.recovery_point >= config.flush_messages:
             await self.flush(end_offset)
         stamped_ms = now_ms if config.log_append_time else NO_TIMESTAMP
-        return Appended(first_offset, end_offset - 1, stamped_ms, self.start_offset)
+        return Appended._make((first_offset, end_offset - 1, stamped_ms, self.start_offset, False))
 
     def _check_markers(
         self, data: Buffer, headers: Sequence[BatchHeader], transaction_version: int

@@ -44,7 +44,6 @@ class Segment:
         "_directory",
         "_disk",
         "_file",
-        "_index_bytes",
         "_index_interval_bytes",
         "_indexed",
         "_since_entry_bytes",
@@ -77,7 +76,6 @@ class Segment:
         self._file: File | None = None
         self._indexed = False
         self._index_interval_bytes = index_interval_bytes
-        self._index_bytes = index_bytes
         self._since_entry_bytes = 0
         self.base_offset = base_offset
         self.created_ms = created_ms
@@ -87,8 +85,8 @@ class Segment:
         self.max_timestamp_offset = base_offset
         self.size_bytes = 0
         self.is_full = False
-        self.offsets = OffsetIndex(disk, self.path(names.INDEX), base_offset)
-        self.times = TimeIndex(disk, self.path(names.TIME_INDEX), base_offset)
+        self.offsets = OffsetIndex(disk, self.path(names.INDEX), base_offset, index_bytes)
+        self.times = TimeIndex(disk, self.path(names.TIME_INDEX), base_offset, index_bytes)
         self.aborted = TransactionIndex(disk, self.path(names.TXN_INDEX), base_offset)
 
     def path(self, suffix: str) -> str:
@@ -186,9 +184,8 @@ class Segment:
             if self._since_entry_bytes > self._index_interval_bytes:
                 self.offsets.add(last_offset, position)
                 self.times.add(self.max_timestamp, self.max_timestamp_offset)
-                self.is_full = self.offsets.is_full(self._index_bytes) or self.times.is_full(
-                    self._index_bytes
-                )
+                # the time index keeps an entry free for the one that sealing adds
+                self.is_full = self.offsets.room < 1 or self.times.room < 2
                 self._since_entry_bytes = 0
             size = header.batch_length + LOG_OVERHEAD_BYTES
             position += size
@@ -199,9 +196,9 @@ class Segment:
         """Write the index entries that wait. Where that fails they stay in memory, to be tried again with the
         next append: a full disk must not fail records that are already in the log."""
         try:
-            await self.offsets.write(self._index_bytes)
+            await self.offsets.write()
             if self.times.wants_write:
-                await self.times.write(self._index_bytes)
+                await self.times.write()
         except StorageError as error:
             logger.warning("index entries wait in memory: %s", error)
 

@@ -29,13 +29,24 @@ class CorruptIndex(StorageError):
 class SparseIndex:
     """What the two indexes share: storage, search, truncation."""
 
-    __slots__ = ("_disk", "_file", "_path", "_pending", "_preallocated", "_stored", "base_offset", "last")
+    __slots__ = (
+        "_disk",
+        "_file",
+        "_path",
+        "_pending",
+        "_preallocated",
+        "_stored",
+        "base_offset",
+        "capacity",
+        "last",
+        "room",
+    )
 
     ENTRY: ClassVar[struct.Struct]
     # the column that holds an offset relative to the segment's base
     OFFSET_COLUMN: ClassVar[int]
 
-    def __init__(self, disk: Disk, path: str, base_offset: int) -> None:
+    def __init__(self, disk: Disk, path: str, base_offset: int, max_bytes: int) -> None:
         self._disk = disk
         self._path = path
         self._file: File | None = None
@@ -44,6 +55,8 @@ class SparseIndex:
         self._preallocated = False
         self.base_offset = base_offset
         self.last: tuple[int, int] | None = None
+        # how many entries fit into `segment.index.bytes`, and how many more
+        self.capacity = self.room = max_bytes // self.ENTRY.size
 
     @property
     def count(self) -> int:
@@ -59,6 +72,7 @@ class SparseIndex:
         if file.size % self.ENTRY.size:
             raise self._corrupt(f"{file.size} bytes are not a multiple of {self.ENTRY.size}")
         self._stored = file.size // self.ENTRY.size
+        self.room = self.capacity - self._stored
         self.last = await self._entry(self._stored - 1) if self._stored else None
         await self._check_last()
 
@@ -68,22 +82,21 @@ class SparseIndex:
     def _corrupt(self, why: str) -> CorruptIndex:
         return CorruptIndex(f"{self._disk.describe(self._path)} is corrupt: {why}")
 
-    def _add(self, entry: tuple[int, int]) -> None:
-        self._pending += self.ENTRY.pack(*entry)
-        self.last = entry
+    def _add(self, first: int, second: int) -> None:
+        self._pending += self.ENTRY.pack(first, second)
+        self.last = (first, second)
+        self.room -= 1
 
     @property
     def wants_write(self) -> bool:
         """Whether enough entries wait for `write` to be worth a system call."""
         return len(self._pending) >= PENDING_BYTES
 
-    async def write(self, max_bytes: int) -> None:
-        """Move what waits in memory to the file, preallocated to `max_bytes`."""
+    async def write(self) -> None:
+        """Move what waits in memory to the file, which is preallocated to its full size."""
         file = await self._opened()
         if not self._preallocated:
-            await file.truncate(
-                max(self.capacity(max_bytes) * self.ENTRY.size, self._stored * self.ENTRY.size)
-            )
+            await file.truncate(max(self.capacity, self._stored) * self.ENTRY.size)
             self._preallocated = True
         data = bytes(self._pending)
         await file.write_at(self._stored * self.ENTRY.size, data)
@@ -102,11 +115,6 @@ class SparseIndex:
             await file.truncate(self._stored * self.ENTRY.size)
         self._preallocated = False
 
-    @classmethod
-    def capacity(cls, max_bytes: int) -> int:
-        """How many entries fit into `segment.index.bytes`."""
-        return max_bytes // cls.ENTRY.size
-
     async def reset(self) -> None:
         """Forget everything, to be rebuilt."""
         file = await self._opened()
@@ -114,6 +122,7 @@ class SparseIndex:
         self._stored = 0
         self._preallocated = False
         self.last = None
+        self.room = self.capacity
         if file.size:
             await file.truncate(0)
 
@@ -162,6 +171,7 @@ class SparseIndex:
         else:
             del self._pending[(keep - self._stored) * self.ENTRY.size :]
         self.last = await self._entry(keep - 1) if keep else None
+        self.room = self.capacity - keep
 
     async def _opened(self) -> File:
         if self._file is None:
@@ -205,10 +215,7 @@ class OffsetIndex(SparseIndex):
             raise self._corrupt(f"the last of {self._stored} entries is {self.last}")
 
     def add(self, offset: int, position: int) -> None:
-        self._add((offset - self.base_offset, position))
-
-    def is_full(self, max_bytes: int) -> bool:
-        return self.count >= self.capacity(max_bytes)
+        self._add(offset - self.base_offset, position)
 
     async def position_before(self, offset: int) -> int:
         """Where to start looking for `offset`: the position of a batch at or before it."""
@@ -233,8 +240,4 @@ class TimeIndex(SparseIndex):
     def add(self, timestamp: int, offset: int) -> None:
         """Note that the largest timestamp so far is `timestamp`, at `offset`; a repetition is left out."""
         if timestamp > (self.last[0] if self.last else -1):
-            self._add((timestamp, offset - self.base_offset))
-
-    def is_full(self, max_bytes: int) -> bool:
-        # one entry is kept free for the one that sealing adds
-        return self.count >= self.capacity(max_bytes) - 1
+            self._add(timestamp, offset - self.base_offset)
