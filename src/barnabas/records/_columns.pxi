@@ -8,6 +8,9 @@ from libc.stdlib cimport free, realloc
 
 from barnabas.records.columns import BinaryColumn, Columns, HeaderColumn
 
+cdef extern from "_memory.h":
+    void advise_large(void *data, size_t size) nogil
+
 cdef extern from "Python.h":
     int PyBuffer_FillInfo(Py_buffer *view, object owner, void *data, Py_ssize_t size, int readonly, int flags) except -1
 
@@ -55,6 +58,7 @@ cdef int reserve(Slab *slab, size_t size) noexcept nogil:
     grown = <uint8_t *>realloc(slab.data, capacity)
     if grown == NULL:
         return NO_MEMORY
+    advise_large(grown, capacity)
     slab.data = grown
     slab.capacity = capacity
     return OK
@@ -128,57 +132,87 @@ cdef int add_headers(Slab *slabs, Marks *marks, RecordView *record, const uint8_
     return OK
 
 
-cdef inline Py_ssize_t add_field(Slab *slabs, int valid, Py_ssize_t row, Py_ssize_t filled, const uint8_t *at,
-                                 int32_t size, const uint8_t *end) noexcept nogil:
-    """Put one key or value behind `filled` bytes of its column; the new fill."""
-    set_bit(slabs[valid].data, row, size >= 0)
+cdef struct Filling:
+    uint8_t *valid
+    int32_t *ends
+    uint8_t *data
+    Py_ssize_t filled, nulls
+
+
+cdef inline void add_field(Filling *column, Py_ssize_t row, const uint8_t *at, int32_t size, const uint8_t *end) noexcept nogil:
+    """Put one key or value behind the others of its column."""
+    set_bit(column.valid, row, size >= 0)
     if size > 0:
-        copy(slabs[valid + 2].data + filled, at, size, end)
-        filled += size
-    (<int32_t *>slabs[valid + 1].data)[row + 1] = <int32_t>filled
-    return filled
+        copy(column.data + column.filled, at, size, end)
+        column.filled += size
+    else:
+        column.nulls += size < 0
+    column.ends[row + 1] = <int32_t>column.filled
+
+
+cdef int room_fault(Slab *slabs, Marks *marks, Py_ssize_t count, Py_ssize_t size) noexcept nogil:
+    """Make room for the most that `size` bytes of records can hold."""
+    if (marks.key_bytes + size > MAX_COLUMN_BYTES or marks.value_bytes + size > MAX_COLUMN_BYTES
+            or marks.name_bytes + size > MAX_COLUMN_BYTES or marks.held_bytes + size > MAX_COLUMN_BYTES):
+        return TOO_LARGE
+    return reserve_rows(slabs, marks, max(0, min(count, size // MIN_RECORD_BYTES)), size)
 
 
 cdef int decode_pass(Slab *slabs, Marks *marks, const uint8_t *at, const uint8_t *end, Batch *batch,
                      Range wanted, int32_t *index) noexcept nogil:
     cdef RecordView record
-    cdef int32_t previous = -1
-    cdef int64_t offset
-    cdef Py_ssize_t row, size = end - at
-    cdef int fault
+    cdef int32_t previous = -1, last_delta = batch.last_delta, count = batch.count
+    cdef int64_t base_offset = batch.base_offset, offset
+    cdef uint64_t base_timestamp = batch.max_timestamp if batch.append_time else batch.base_timestamp
+    cdef uint64_t delta_mask = 0 if batch.append_time else <uint64_t>-1
     index[0] = 0
-    if (marks.key_bytes + size > MAX_COLUMN_BYTES or marks.value_bytes + size > MAX_COLUMN_BYTES
-            or marks.name_bytes + size > MAX_COLUMN_BYTES or marks.held_bytes + size > MAX_COLUMN_BYTES):
-        return TOO_LARGE
-    if reserve_rows(slabs, marks, max(0, min(<Py_ssize_t>batch.count, size // MIN_RECORD_BYTES)), size):
-        return NO_MEMORY
-    for i in range(batch.count):
+    cdef int fault = room_fault(slabs, marks, count, end - at)
+    if fault != OK:
+        return fault
+    # held in locals: a store through a byte pointer could change anything that others point to
+    cdef int64_t *offsets = <int64_t *>slabs[OFFSETS].data
+    cdef uint64_t *timestamps = <uint64_t *>slabs[TIMESTAMPS].data
+    cdef int32_t *header_ends = <int32_t *>slabs[HEADER_ENDS].data
+    cdef Filling key = Filling(slabs[KEY_VALID].data, <int32_t *>slabs[KEY_ENDS].data, slabs[KEY_DATA].data,
+                               marks.key_bytes, marks.key_nulls)
+    cdef Filling value = Filling(slabs[VALUE_VALID].data, <int32_t *>slabs[VALUE_ENDS].data,
+                                 slabs[VALUE_DATA].data, marks.value_bytes, marks.value_nulls)
+    cdef Py_ssize_t row = marks.rows
+    for i in range(count):
         index[0] = i
         fault = read_record(&at, end, &record)
         if fault != OK:
             return fault
-        if record.offset_delta <= previous or record.offset_delta > batch.last_delta:
+        if record.offset_delta <= previous or record.offset_delta > last_delta:
             return BAD_OFFSET_DELTA
         previous = record.offset_delta
-        offset = batch.base_offset + record.offset_delta
+        offset = base_offset + previous
         if offset < wanted.first or offset >= wanted.stop:
             continue
-        row = marks.rows
-        (<int64_t *>slabs[OFFSETS].data)[row] = offset
-        if batch.append_time:
-            (<int64_t *>slabs[TIMESTAMPS].data)[row] = batch.max_timestamp
-        else:
-            (<uint64_t *>slabs[TIMESTAMPS].data)[row] = <uint64_t>batch.base_timestamp + <uint64_t>record.timestamp_delta
-        marks.key_nulls += record.key_size < 0
-        marks.key_bytes = add_field(slabs, KEY_VALID, row, marks.key_bytes, record.key, record.key_size, end)
-        marks.value_nulls += record.value_size < 0
-        marks.value_bytes = add_field(slabs, VALUE_VALID, row, marks.value_bytes, record.value, record.value_size, end)
+        offsets[row] = offset
+        timestamps[row] = base_timestamp + (<uint64_t>record.timestamp_delta & delta_mask)
+        add_field(&key, row, record.key, record.key_size, end)
+        add_field(&value, row, record.value, record.value_size, end)
         if record.header_count != 0 and add_headers(slabs, marks, &record, at):
             return NO_MEMORY
-        (<int32_t *>slabs[HEADER_ENDS].data)[row + 1] = <int32_t>marks.headers
-        marks.rows += 1
-    index[0] = batch.count
+        row += 1
+        header_ends[row] = <int32_t>marks.headers
+    index[0] = count
+    marks.rows = row
+    marks.key_bytes, marks.key_nulls = key.filled, key.nulls
+    marks.value_bytes, marks.value_nulls = value.filled, value.nulls
     return OK if at == end else TRAILING_BYTES
+
+
+cdef void reserve_ahead(Slab *slabs, Marks *marks, const uint8_t *at, const uint8_t *end) noexcept nogil:
+    """Make room for all batches at once, to judge by their headers; room that fails is asked for again later."""
+    cdef Py_ssize_t size = end - at, rows = 0
+    while end - at >= HEADER_BYTES and load32(at + 8) >= MIN_LENGTH and load32(at + 8) <= end - at - OVERHEAD_BYTES:
+        if at[22] & 7 == 0 and load32(at + 57) > 0:
+            rows += min(load32(at + 57), load32(at + 8) // MIN_RECORD_BYTES)
+        at += OVERHEAD_BYTES + load32(at + 8)
+    if size <= MAX_COLUMN_BYTES:
+        reserve_rows(slabs, marks, rows, size)
 
 
 cdef int decode_batches(Slab *slabs, Marks *marks, const uint8_t *base, Py_ssize_t *position, Py_ssize_t end,
@@ -190,6 +224,7 @@ cdef int decode_batches(Slab *slabs, Marks *marks, const uint8_t *base, Py_ssize
     cdef Py_ssize_t size
     cdef int fault
     index[0] = -1
+    reserve_ahead(slabs, marks, base + position[0], base + end)
     while position[0] < end:
         at = base + position[0]
         fault = frame_fault(at, end - position[0])
