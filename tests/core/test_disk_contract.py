@@ -227,6 +227,7 @@ class TestNames:
                 disk.listdir("f"),
                 disk.mkdir("f/d"),
                 disk.rename("f", "d"),
+                disk.rename("d", "d/e"),
             ):
                 with pytest.raises(DiskFailed):
                     await wrong

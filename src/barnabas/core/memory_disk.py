@@ -181,6 +181,8 @@ class MemoryDisk:
         if node is None or node.parent is None:
             raise self.error(errno.ENOENT, "rename", path)
         source, target = Place(node.parent, node.name), self._place(new_path, "rename")
+        if target.directory.is_within(node):
+            raise self.error(errno.EINVAL, "rename", path)
         if self._refuses(node, target.directory.entries.get(target.name)):
             raise self.error(errno.ENOTEMPTY, "rename", path)
         if source != target:

@@ -89,6 +89,12 @@ class _Node:
             node = node.parent
         return "/".join(reversed(parts))
 
+    def is_within(self, other: _Node) -> bool:
+        node: _Node | None = self
+        while node is not None and node is not other:
+            node = node.parent
+        return node is other
+
 
 class FileNode(_Node):
     """A file, apart from its names and handles."""
@@ -158,16 +164,18 @@ class Place(NamedTuple):
 class NameChange:
     """A node created (no source), removed (no target) or moved; pending until its directories are synced."""
 
-    __slots__ = ("node", "source", "target", "unsynced")
+    __slots__ = ("node", "replaced", "source", "target", "unsynced")
 
-    def __init__(self, node: Node, source: Place | None, target: Place | None) -> None:
+    def __init__(self, node: Node, source: Place | None, target: Place | None, replaced: Node | None) -> None:
         self.node: Final = node
         self.source: Final = source
         self.target: Final = target
+        self.replaced: Final = replaced
         self.unsynced = [place.directory for place in (source, target) if place]
 
     def touches(self) -> set[object]:
-        return {part for part in (self.node, self.source, self.target) if part is not None}
+        parts = (self.node, self.source, self.target, self.replaced)
+        return {part for part in parts if part is not None}
 
 
 class Tree:
@@ -187,8 +195,8 @@ class Tree:
         """Every file that has a name, in the order of the names."""
         return (node for node in _walk(self.root) if isinstance(node, FileNode))
 
-    def change(self, node: Node, source: Place | None, target: Place | None) -> Node | None:
-        """Create, move or remove `node`; gives the node that was replaced, if one was."""
+    def change(self, node: Node, source: Place | None, target: Place | None) -> None:
+        """Create, move or remove `node`, replacing what stands at the target."""
         if source:
             del source.directory.entries[source.name]
         replaced = target.directory.entries.get(target.name) if target else None
@@ -198,8 +206,7 @@ class Tree:
         if target:
             node.name = target.name
             target.directory.entries[target.name] = node
-        self._pending.append(NameChange(node, source, target))
-        return replaced
+        self._pending.append(NameChange(node, source, target, replaced))
 
     def sync(self, directory: DirectoryNode) -> None:
         """Make durable what changed in `directory`, and whatever those changes build on."""

@@ -123,6 +123,16 @@ class OsDisk:
             release()
         self._locks.clear()
 
+    @property
+    def descriptors(self) -> int:
+        """How many file descriptors its files hold at the moment."""
+        return self._files.descriptors
+
+    @property
+    def stalled(self) -> bool:
+        """Whether writes go to workers, because they had to wait for the medium."""
+        return self._io.stalled
+
     def _find(self, path: str, create: bool) -> OsNode:
         node = OsNode(path, 0)
         where = self.describe(path)
