@@ -43,6 +43,17 @@ static inline int read_unsigned(const uint8_t **cursor, const uint8_t *end, int 
 {
     const uint8_t *at = *cursor;
     uint64_t value = 0;
+    /* nearly all numbers in records take one byte or two */
+    if (at < end && at[0] < 128) {
+        *out = at[0];
+        *cursor = at + 1;
+        return 0;
+    }
+    if (end - at >= 2 && at[1] < 128) {
+        *out = (uint64_t)(at[0] & 127) | (uint64_t)at[1] << 7;
+        *cursor = at + 2;
+        return 0;
+    }
     for (int i = 0; i < max_bytes && at < end; i++) {
         uint8_t byte = *at++;
         value |= (uint64_t)(byte & 127) << (7 * i);
