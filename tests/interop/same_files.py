@@ -74,18 +74,14 @@ def _partition(theirs: Path, ours: Path) -> list[str]:
 
 
 def _snapshots(theirs: Path, ours: Path) -> list[str]:
-    """Each of ours must be as theirs; older ones may be missing, the last one not."""
     found = []
-    last = max(theirs.glob("*.snapshot"), default=None)
-    if last is not None and not (ours / last.name).exists():
-        found.append(f"{ours.name}/{last.name}: missing")
-    for file in sorted(ours.glob("*.snapshot")):
-        if not (theirs / file.name).exists():
-            found.append(f"{ours.name}/{file.name}: theirs has none")
+    for name in sorted({file.name for folder in (theirs, ours) for file in folder.glob("*.snapshot")}):
+        one, other = _bytes(theirs / name), _bytes(ours / name)
+        if one is None or other is None:
+            found.append(f"{ours.name}/{name}: {_sizes(one, other)}")
             continue
-        wanted = sorted(decode_snapshot((theirs / file.name).read_bytes(), file.name))
-        got = sorted(decode_snapshot(file.read_bytes(), file.name))
-        found += [f"{ours.name}/{file.name}: {entry}" for entry in sorted(set(wanted) ^ set(got))]
+        wanted, got = set(decode_snapshot(one, name)), set(decode_snapshot(other, name))
+        found += [f"{ours.name}/{name}: {entry}" for entry in sorted(wanted ^ got)]
     return found
 
 

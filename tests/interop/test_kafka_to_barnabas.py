@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from barnabas.records.reader import Record
 from tests.interop.barnabas_log import (
     COORDINATOR_TOPICS,
     batches_in,
+    config_of,
     fetch,
     fetch_all,
     log_directory,
@@ -160,7 +162,9 @@ def test_a_clean_directory_is_left_as_it_was(kafka_directories: KafkaDirectories
     kafka = kafka_directories.clean
     data = kafka.copy(tmp_path / "data")
     reopened(kafka, data)
-    assert different_files(kafka.data, data) + different_epochs(kafka.data, data) == []
+    different = different_files(kafka.data, data) + different_epochs(kafka.data, data)
+    # a snapshot taken at an earlier stop, in the middle of a segment, goes at a start, as in Kafka
+    assert [line for line in different if not line.endswith(".snapshot: missing in ours")] == []
 
 
 def test_recovery_makes_of_a_crash_what_kafka_makes_of_it(
@@ -185,7 +189,7 @@ def test_everything_but_the_batches_can_be_rebuilt(
     reopened(kafka, data)
     # of an aborted transaction whose records are compacted away, only the marker is left; and Kafka keeps
     # no snapshots from before the log's start
-    unknowable = ("compacted-0/.*txnindex: missing in ours", "deleted-0/.*18.snapshot: theirs has none")
+    unknowable = ("compacted-0/.*txnindex: missing in ours", "deleted-0/.*18.snapshot: missing in theirs")
     different = different_files(kafka.data, data)
     assert [line for line in different if not any(re.match(known, line) for known in unknowable)] == []
     assert different_epochs(kafka.data, data) == []
@@ -220,3 +224,24 @@ def test_partitions_that_were_not_recovered_are_not_called_clean(
         file.truncate(last.stat().st_size - 1)
     reopened(kafka_directories.killed, data)
     assert batches_in(data / "segments-0") == whole[:-1]
+
+
+@pytest.mark.xfail(strict=True, reason="a gap before the recovery point is known is taken for a lost segment")
+def test_gaps_between_segments_survive_a_crash_whatever_the_policy_is_now(
+    kafka_directories: KafkaDirectories, tmp_path: Path
+) -> None:
+    kafka = kafka_directories.killed
+    data = kafka.copy(tmp_path / "data")
+    (data / "recovery-point-offset-checkpoint").unlink()
+    # as the cleaner leaves it where it removes the last batches of a segment
+    first = min((data / "compacted-0").glob("*.log"))
+    first.write_bytes(b"")
+    compacted = batches_in(data / "compacted-0")
+
+    async def open_as_deleting() -> None:
+        async with log_directory(data, ManualClock(kafka.now_ms)) as directory:
+            config = replace(config_of(kafka, "compacted"), cleanup_policy=frozenset({"delete"}))
+            await directory.partition("compacted", 0, config=config)
+
+    asyncio.run(open_as_deleting())
+    assert batches_in(data / "compacted-0") == compacted
