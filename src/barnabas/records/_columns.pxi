@@ -210,7 +210,7 @@ cdef void reserve_ahead(Slab *slabs, Marks *marks, const uint8_t *at, const uint
     while end - at >= HEADER_BYTES and load32(at + 8) >= MIN_LENGTH and load32(at + 8) <= end - at - OVERHEAD_BYTES:
         if at[22] & 7 == 0 and load32(at + 57) > 0:
             rows += min(load32(at + 57), load32(at + 8) // MIN_RECORD_BYTES)
-        at += OVERHEAD_BYTES + load32(at + 8)
+        at += batch_size(at)
     if size <= MAX_COLUMN_BYTES:
         reserve_rows(slabs, marks, rows, size)
 
@@ -230,7 +230,7 @@ cdef int decode_batches(Slab *slabs, Marks *marks, const uint8_t *base, Py_ssize
         fault = frame_fault(at, end - position[0])
         if fault != OK:
             return fault
-        size = OVERHEAD_BYTES + load32(at + 8)
+        size = batch_size(at)
         if verify_crc and crc32c_of(at + 21, size - 21) != <uint32_t>load32(at + 17):
             return BAD_CRC
         fault = field_fault(at)

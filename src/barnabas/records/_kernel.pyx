@@ -127,6 +127,11 @@ cdef object make_header(const uint8_t *at):
     return PyTuple_Type.tp_new(header_type, (fields,), NULL)
 
 
+cdef inline Py_ssize_t batch_size(const uint8_t *at) noexcept nogil:
+    """The whole batch in bytes, by what it says itself; wide, for the length may be anything."""
+    return <Py_ssize_t>OVERHEAD_BYTES + load32(at + 8)
+
+
 cdef int frame_fault(const uint8_t *at, Py_ssize_t available) noexcept nogil:
     """Is there a whole v2 batch at `at`, to judge by its length and magic?"""
     if available < UP_TO_MAGIC_BYTES:
@@ -256,7 +261,7 @@ def scan(buffer, Py_ssize_t position, Py_ssize_t end, bint verify_crc):
             if fault != OK:
                 break
             headers.append(make_header(at))
-            at += OVERHEAD_BYTES + load32(at + 8)
+            at += batch_size(at)
         problem = None if at == stop or fault == SHORT else _faults.reason(fault)
         return headers, at - first, problem
     finally:
@@ -280,7 +285,7 @@ def scan_headers(buffer, Py_ssize_t position, Py_ssize_t end):
             if (fault != OK and fault != SHORT) or field_fault(base + position) != OK:
                 break
             headers.append((make_header(base + position), position))
-            position += OVERHEAD_BYTES + load32(base + position + 8)
+            position += batch_size(base + position)
         return headers
     finally:
         PyBuffer_Release(&view)
