@@ -22,7 +22,7 @@ def disk(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Disk]:
     workers = ThreadWorkers(2) if request.param == "os-threads" else InlineWorkers()
     made: Disk
     if request.param == "memory":
-        made = MemoryDisk()
+        made = MemoryDisk(clock=SystemClock())
     else:
         made = OsDisk(tmp_path, workers, SystemClock(), 1 if request.param == "os-one-descriptor" else None)
     yield made
@@ -121,6 +121,17 @@ class TestFiles:
             assert await file.read(file.size - 2, 99) == b"\0\0"
             await file.truncate(1)
             assert (file.size, await file.read(0, 99)) == (1, b"0")
+
+        run(scenario)
+
+    def test_files_know_when_they_were_written(self, run: Run) -> None:
+        async def scenario(disk: Disk) -> None:
+            started_ms = SystemClock().wall_ms()
+            await put(disk, "a", b"x")
+            # The kernel stamps files by a coarser clock.
+            assert started_ms - 1000 <= await disk.modified_ms("a") <= SystemClock().wall_ms()
+            with pytest.raises(FileMissing):
+                await disk.modified_ms("nowhere")
 
         run(scenario)
 

@@ -13,7 +13,9 @@ from itertools import product
 
 import pytest
 
-from barnabas.core.disk import DiskFailed, DiskFull, StorageError, TooManyOpenFiles
+from barnabas.core.clock import ManualClock
+from barnabas.core.disk import DiskFailed, DiskFull, TooManyOpenFiles
+from barnabas.core.errors import StorageError
 from barnabas.core.faults import TornWrite
 from barnabas.core.memory_disk import DeadHandle, MemoryDisk
 from barnabas.core.random import SeededRandom
@@ -316,6 +318,20 @@ async def random_step(disk: MemoryDisk, random: SeededRandom) -> None:
                 await disk.remove_tree(path)
     except StorageError:
         return
+
+
+def test_time_stands_still_unless_there_is_a_clock() -> None:
+    async def scenario() -> None:
+        clock = ManualClock(1000)
+        for disk, times in ((MemoryDisk(), (0, 0)), (MemoryDisk(clock=clock), (1000, 1500))):
+            file = await disk.open("a", create=True)
+            assert await disk.modified_ms("a") == times[0]
+            clock.advance(0.5)
+            await file.append(b"x")
+            assert await disk.fork().modified_ms("a") == times[1]
+            clock.jump_ms(-500)
+
+    asyncio.run(scenario())
 
 
 class TestProcessCrash:

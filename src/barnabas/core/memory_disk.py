@@ -6,6 +6,7 @@ runs the same way every time.
 
 - `crash_process`: everything written stays. `crash_power`: what was not synced is lost at random. After
   either, old handles and locks are dead (`DeadHandle`), and what is there counts as durable for the latter.
+- Time stands still on it (`modified_ms`) unless it is given a clock.
 - `fork` is an independent copy, pending operations included: one run of a workload can be crashed at every
   operation, in many ways, without running it again.
 """
@@ -17,6 +18,7 @@ import errno
 import os
 from collections.abc import Callable
 
+from barnabas.core.clock import Clock, ManualClock
 from barnabas.core.disk import Buffer, HandleClosed, directory_locked, storage_error
 from barnabas.core.errors import StorageError
 from barnabas.core.faults import OPERATIONS, Faults, TornWrite
@@ -58,7 +60,7 @@ class MemoryFile:
             self._write("append", size, data)
         except StorageError:
             if node.content.size > size:
-                node.do(Truncate(size))
+                self._disk.change(node, Truncate(size))
             raise
 
     async def write_at(self, position: int, data: Buffer) -> None:
@@ -72,7 +74,7 @@ class MemoryFile:
     async def truncate(self, size: int) -> None:
         self._check("truncate")
         self._disk.begin("truncate", self.path)
-        self._node.do(Truncate(size))
+        self._disk.change(self._node, Truncate(size))
 
     async def sync(self) -> None:
         self._check("sync")
@@ -100,10 +102,10 @@ class MemoryFile:
         try:
             disk.begin(operation, self.path)
         except TornWrite as torn:
-            node.do(Write(position, bytes(data[: torn.count])))
+            disk.change(node, Write(position, bytes(data[: torn.count])))
             raise disk.faults.crash(torn.then) from None
         room = disk.room(node, position)
-        node.do(Write(position, bytes(data[:room])))
+        disk.change(node, Write(position, bytes(data[:room])))
         if room < len(data):
             raise disk.error(errno.ENOSPC, operation, self.path)
 
@@ -122,12 +124,19 @@ class MemoryFile:
 class MemoryDisk:
     """One log directory in memory."""
 
-    def __init__(self, random: Random | None = None, *, capacity_bytes: int | None = None) -> None:
+    def __init__(
+        self,
+        random: Random | None = None,
+        *,
+        clock: Clock | None = None,
+        capacity_bytes: int | None = None,
+    ) -> None:
         self.capacity_bytes = capacity_bytes
         self.faults = Faults()
         self.life = 0
         self.closed = False
         self._random = random
+        self._clock = clock or ManualClock()
         self._tree = Tree()
         self._locks: dict[str, object] = {}
 
@@ -143,6 +152,7 @@ class MemoryDisk:
             place = self._place(path, "create")
             self.begin("create", path)
             node = FileNode()
+            node.modified_ms = self._clock.wall_ms()
             self._tree.change(node, None, place)
         if node is None:
             raise self.error(errno.ENOENT, "open", path)
@@ -154,6 +164,13 @@ class MemoryDisk:
         self.begin("open", path)
         node = self._tree.find(path)
         return node.content.size if isinstance(node, FileNode) else None
+
+    async def modified_ms(self, path: str) -> int:
+        self.begin("open", path)
+        node = self._tree.find(path)
+        if not isinstance(node, FileNode):
+            raise self.error(errno.EISDIR if node else errno.ENOENT, "open", path)
+        return node.modified_ms
 
     async def listdir(self, path: str) -> list[str]:
         self.begin("list", path)
@@ -249,7 +266,7 @@ class MemoryDisk:
 
     def fork(self) -> MemoryDisk:
         """A copy with the same files and pending operations, without handles, locks, rules or hook."""
-        disk = MemoryDisk(self._random, capacity_bytes=self.capacity_bytes)
+        disk = MemoryDisk(self._random, clock=self._clock, capacity_bytes=self.capacity_bytes)
         disk._tree = copy.deepcopy(self._tree)
         for file in disk._tree.files():
             file.pins = 0
@@ -302,6 +319,10 @@ class MemoryDisk:
     def error(self, number: int, operation: str, path: str) -> StorageError:
         error = OSError(number, os.strerror(number))
         return storage_error(error, OPERATIONS.get(operation, operation), self.describe(path))
+
+    def change(self, node: FileNode, operation: Write | Truncate) -> None:
+        node.do(operation)
+        node.modified_ms = self._clock.wall_ms()
 
     def room(self, node: FileNode, position: int) -> int:
         """How many bytes can be written from `position` of `node` before the disk is full."""

@@ -99,7 +99,7 @@ class _Node:
 class FileNode(_Node):
     """A file, apart from its names and handles."""
 
-    __slots__ = ("content", "durable", "pending", "pins")
+    __slots__ = ("content", "durable", "modified_ms", "pending", "pins")
 
     def __init__(self) -> None:
         super().__init__()
@@ -107,6 +107,7 @@ class FileNode(_Node):
         self.durable = SparseBytes()
         self.pending: list[Write | Truncate] = []
         self.pins = 0
+        self.modified_ms = 0
 
     def do(self, operation: Write | Truncate) -> None:
         operation.play(self.content)

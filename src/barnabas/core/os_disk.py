@@ -55,6 +55,11 @@ class OsDisk:
                 return None
         return status.st_size if stat.S_ISREG(status.st_mode) else None
 
+    async def modified_ms(self, path: str) -> int:
+        self._check_open(path)
+        with storage_errors("open", self.describe(path)):
+            return os.stat(self.describe(path)).st_mtime_ns // 1_000_000
+
     async def listdir(self, path: str) -> list[str]:
         self._check_open(path)
         with storage_errors("list", self.describe(path)):
