@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from barnabas.core.clock import ManualClock
@@ -84,6 +84,24 @@ def batches_in(folder: Path) -> list[Batch]:
             Batch(header, contents[at : at + header.size_bytes]) for header, at in read_batches(contents)
         ]
     return found
+
+
+def expected(described: dict[str, Any]) -> list[Record]:
+    """The records that Kafka's consumer saw."""
+
+    def raw(text: str | None) -> bytes | None:
+        return None if text is None else bytes.fromhex(text)
+
+    return [
+        Record(
+            each["offset"],
+            each["timestamp"],
+            raw(each["key"]),
+            raw(each["value"]),
+            tuple((key, raw(value)) for key, value in each["headers"]),
+        )
+        for each in described["records"]
+    ]
 
 
 class Fetch(NamedTuple):

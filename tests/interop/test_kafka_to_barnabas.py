@@ -18,11 +18,11 @@ import pytest
 from barnabas.core.clock import ManualClock
 from barnabas.log.partition import Bound, PartitionLog
 from barnabas.log.reading import LATEST, MAX_TIMESTAMP, end_offset_for_epoch, offset_for_timestamp
-from barnabas.records.reader import Record
 from tests.interop.barnabas_log import (
     COORDINATOR_TOPICS,
     batches_in,
     config_of,
+    expected,
     fetch,
     fetch_all,
     log_directory,
@@ -52,24 +52,6 @@ def check_every_topic(kafka_directory: KafkaDirectory, tmp_path: Path) -> Callab
         asyncio.run(run())
 
     return check_every
-
-
-def expected(described: dict[str, Any]) -> list[Record]:
-    """The records that Kafka's consumer saw."""
-
-    def raw(text: str | None) -> bytes | None:
-        return None if text is None else bytes.fromhex(text)
-
-    return [
-        Record(
-            each["offset"],
-            each["timestamp"],
-            raw(each["key"]),
-            raw(each["value"]),
-            tuple((key, raw(value)) for key, value in each["headers"]),
-        )
-        for each in described["records"]
-    ]
 
 
 def test_bounds(check_every_topic: Callable[[Check], None]) -> None:
