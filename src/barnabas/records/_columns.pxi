@@ -197,7 +197,7 @@ cdef int decode_pass(Slab *slabs, Marks *marks, const uint8_t *at, const uint8_t
             return NO_MEMORY
         row += 1
         header_ends[row] = <int32_t>marks.headers
-    index[0] = count
+    index[0] = max(count, 0)
     marks.rows = row
     marks.key_bytes, marks.key_nulls = key.filled, key.nulls
     marks.value_bytes, marks.value_nulls = value.filled, value.nulls
@@ -643,7 +643,7 @@ cdef int hash_pass(const uint8_t *at, const uint8_t *end, int32_t count, int32_t
             entry[2] = base_offset + record.offset_delta
             memcpy(out + filled[0], entry, 24)
             filled[0] += 24
-    index[0] = count
+    index[0] = max(count, 0)
     return OK if at == end else TRAILING_BYTES
 
 

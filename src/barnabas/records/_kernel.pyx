@@ -379,7 +379,7 @@ cdef int check_pass(const uint8_t *at, const uint8_t *end, int32_t count, int64_
         if timestamp > max_timestamp[0]:
             max_timestamp[0] = timestamp
             latest_index = i
-    index[0] = count
+    index[0] = max(count, 0)
     if at != end:
         return TRAILING_BYTES
     index[0] = latest_index

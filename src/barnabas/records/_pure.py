@@ -318,7 +318,7 @@ def check_records(
             if timestamp > max_timestamp:
                 max_timestamp, latest_index = timestamp, index
         if at != end:
-            index = header.record_count
+            index = max(header.record_count, 0)
             raise Fault(_faults.TRAILING_BYTES)
     except Fault as fault:
         raise _faults.record_error(fault.number, index) from None
