@@ -420,7 +420,28 @@ class TestFaults:
                     await uses[operation]()
             disk.heal()
             assert await snapshot(disk) == (("a", b"x"),)
-            await uses[operation]()
+            if operation != "sync":
+                await uses[operation]()
+
+        asyncio.run(scenario())
+
+    def test_a_failed_sync_is_final_until_the_node_starts_again(self) -> None:
+        async def scenario() -> None:
+            disk = MemoryDisk()
+            file, other = await disk.open("a", create=True), await disk.open("b", create=True)
+            await disk.sync_dir("")
+            await file.append(b"x")
+            disk.fail("sync", errno.EIO, times=1)
+            with pytest.raises(DiskFailed, match="cannot sync memory:/a: Input/output error"):
+                await file.sync()
+            await other.sync()
+            with pytest.raises(DiskFailed, match="cannot sync memory:/a: an earlier sync failed"):
+                await file.sync()
+            disk.crash_process()
+            file = await disk.open("a")
+            await file.sync()
+            disk.crash_power(SeededRandom(1))
+            assert await snapshot(disk) == (("a", b"x"), ("b", b""))
 
         asyncio.run(scenario())
 

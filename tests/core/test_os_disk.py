@@ -371,6 +371,10 @@ class TestColdReads:
                 ):
                     await use
             assert file.size == 10
+            monkeypatch.undo()
+            with pytest.raises(DiskFailed, match="an earlier sync failed, and may have lost data"):
+                await file.sync()
+            assert await file.read(0, 10) == b"0123456789"
 
         asyncio.run(scenario())
 

@@ -22,7 +22,19 @@ OPEN_FLAGS = os.O_RDWR | os.O_CLOEXEC
 class OsNode:
     """An open file, apart from its handles. Without a descriptor, or not in order, it is `slow`."""
 
-    __slots__ = ("busy", "fd", "handles", "linked", "overhang", "path", "pins", "size", "slow", "used")
+    __slots__ = (
+        "busy",
+        "fd",
+        "handles",
+        "linked",
+        "overhang",
+        "path",
+        "pins",
+        "size",
+        "slow",
+        "unsyncable",
+        "used",
+    )
 
     def __init__(self, path: str, size: int) -> None:
         self.path = path
@@ -34,6 +46,7 @@ class OsNode:
         self.linked = True
         self.used = False
         self.slow = True
+        self.unsyncable = False
         self.overhang = False  # a failed append left bytes behind `size` which could not be cut off yet
 
 

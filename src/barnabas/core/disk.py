@@ -10,7 +10,9 @@ thread or in simulated time. The rules every implementation keeps (tests/core ho
   raises, the file ends where it ended before (or, if even the cut failed, the error says so).
 - A file that is pinned keeps its descriptor: a renamed or removed file can be read by its pinned readers
   to the end.
-- Nothing is durable before `sync` (contents of a file) and `sync_dir` (names in a directory) return.
+- Nothing is durable before `sync` (contents of a file) and `sync_dir` (names in a directory) return. Once a
+  sync has failed, every later one of that file fails: the kernel may have dropped what it could not write,
+  and would call the next sync a success. Only a new start, which reads what is there, can tell.
 - Every failure is a `StorageError` naming the file, the operation and the next step; an `OSError` never
   gets out.
 """
@@ -163,6 +165,13 @@ def storage_error(error: OSError, doing: str, where: str) -> StorageError:
     else:
         kind, advice = DiskFailed, DiskFailed.advice
     return kind(f"cannot {doing} {where}: {said}; {advice}")
+
+
+def sync_failed_before(where: str) -> DiskFailed:
+    """The error for a file whose last sync failed."""
+    return DiskFailed(
+        f"cannot sync {where}: an earlier sync failed, and may have lost data; {DiskFailed.advice}"
+    )
 
 
 def directory_locked(where: str) -> DirectoryLocked:

@@ -19,7 +19,7 @@ import os
 from collections.abc import Callable
 
 from barnabas.core.clock import Clock, ManualClock
-from barnabas.core.disk import Buffer, HandleClosed, directory_locked, storage_error
+from barnabas.core.disk import Buffer, HandleClosed, directory_locked, storage_error, sync_failed_before
 from barnabas.core.errors import StorageError
 from barnabas.core.faults import OPERATIONS, Faults, TornWrite
 from barnabas.core.memory_tree import DirectoryNode, FileNode, Node, Place, Tree, Truncate, Write, split
@@ -78,8 +78,15 @@ class MemoryFile:
 
     async def sync(self) -> None:
         self._check("sync")
-        self._disk.begin("sync", self.path)
-        self._node.sync()
+        disk, node = self._disk, self._node
+        if node.unsyncable:
+            raise sync_failed_before(disk.describe(node.path))
+        try:
+            disk.begin("sync", node.path)
+        except StorageError:
+            node.unsyncable = True
+            raise
+        node.sync()
 
     async def rename(self, path: str) -> None:
         self._check("rename")
@@ -268,8 +275,7 @@ class MemoryDisk:
         """A copy with the same files and pending operations, without handles, locks, rules or hook."""
         disk = MemoryDisk(self._random, clock=self._clock, capacity_bytes=self.capacity_bytes)
         disk._tree = copy.deepcopy(self._tree)
-        for file in disk._tree.files():
-            file.pins = 0
+        disk._let_go()
         return disk
 
     def _start_again(self) -> None:
@@ -277,8 +283,12 @@ class MemoryDisk:
         self.closed = False
         self._locks = {}
         self.faults.restart()
+        self._let_go()
+
+    def _let_go(self) -> None:
         for file in self._tree.files():
             file.pins = 0
+            file.unsyncable = False
 
     # Faults
 

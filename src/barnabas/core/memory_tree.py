@@ -59,6 +59,9 @@ class Write(NamedTuple):
     def play(self, onto: SparseBytes) -> None:
         onto.write(self.position, self.data)
 
+    def __deepcopy__(self, memo: object) -> Write:
+        return self
+
 
 class Truncate(NamedTuple):
     """A file cut, or extended with zeros."""
@@ -67,6 +70,9 @@ class Truncate(NamedTuple):
 
     def play(self, onto: SparseBytes) -> None:
         onto.truncate(self.size)
+
+    def __deepcopy__(self, memo: object) -> Truncate:
+        return self
 
 
 class _Node:
@@ -99,7 +105,7 @@ class _Node:
 class FileNode(_Node):
     """A file, apart from its names and handles."""
 
-    __slots__ = ("content", "durable", "modified_ms", "pending", "pins")
+    __slots__ = ("content", "durable", "modified_ms", "pending", "pins", "unsyncable")
 
     def __init__(self) -> None:
         super().__init__()
@@ -107,6 +113,7 @@ class FileNode(_Node):
         self.durable = SparseBytes()
         self.pending: list[Write | Truncate] = []
         self.pins = 0
+        self.unsyncable = False
         self.modified_ms = 0
 
     def do(self, operation: Write | Truncate) -> None:

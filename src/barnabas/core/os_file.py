@@ -13,6 +13,7 @@ quick. Order needs no care: the owner of a file waits for one append before it m
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import sys
 from collections.abc import Callable, Coroutine
@@ -20,7 +21,7 @@ from typing import TypeVar
 
 from barnabas.core.clock import Clock
 from barnabas.core.descriptors import OsNode
-from barnabas.core.disk import Buffer, HandleClosed, storage_error, storage_errors
+from barnabas.core.disk import Buffer, HandleClosed, storage_error, storage_errors, sync_failed_before
 from barnabas.core.errors import StorageError
 from barnabas.core.open_files import OpenFiles
 from barnabas.core.workers import Workers
@@ -196,7 +197,9 @@ class OsFile:
 
     async def sync(self) -> None:
         node = self._ready("sync")
-        await self._io.in_worker("sync", node, lambda: _sync_data(node.fd))
+        if node.unsyncable:
+            raise sync_failed_before(self._io.files.describe(node.path))
+        await self._io.in_worker("sync", node, lambda: _sync(node))
 
     async def rename(self, path: str) -> None:
         node = self._node
@@ -266,10 +269,12 @@ def _truncate(node: OsNode, size: int) -> None:
     node.size = size
 
 
-def _sync_data(fd: int) -> None:
-    if sys.platform == "darwin":
-        import fcntl
-
-        fcntl.fcntl(fd, fcntl.F_FULLFSYNC)  # fsync there stops at the drive's own cache
-    else:
-        os.fdatasync(fd)
+def _sync(node: OsNode) -> None:
+    try:
+        if sys.platform == "darwin":
+            fcntl.fcntl(node.fd, fcntl.F_FULLFSYNC)  # fsync there stops at the drive's own cache
+        else:
+            os.fdatasync(node.fd)
+    except OSError:
+        node.unsyncable = True
+        raise
