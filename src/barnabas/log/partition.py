@@ -169,7 +169,7 @@ class PartitionLog:
         self.is_dirty = is_dirty
         self.names_dirty = is_dirty
         self._parent_dirty = is_new
-        self._epochs_dirty = is_dirty
+        self._epochs_dirty = False
 
     @property
     def active(self) -> Segment:

@@ -27,6 +27,7 @@ from barnabas.core.errors import (
     TransactionCoordinatorFenced,
 )
 from barnabas.records.batch import (
+    MAX_SEQUENCE,
     NO_PRODUCER_EPOCH,
     NO_SEQUENCE,
     NO_TIMESTAMP,
@@ -101,6 +102,11 @@ class _Producer:
     def last_sequence(self) -> int:
         return self.window[-_STRIDE] if self.window else NO_SEQUENCE
 
+    def is_next(self, sequence: int) -> bool:
+        """Whether a batch that begins with this sequence continues the last one."""
+        window = self.window
+        return bool(window) and sequence == (window[-_STRIDE] + 1) & MAX_SEQUENCE
+
     def enter_epoch(self, epoch: int) -> None:
         """Sequences start anew in a new epoch, so the old one's batches are no longer compared with."""
         if epoch != self.epoch:
@@ -117,6 +123,13 @@ class _Producer:
                 if increment_sequence(last_sequence, -delta) == header.base_sequence:
                     return Duplicate(last_offset - delta, last_offset, timestamp)
         return None
+
+    def add(self, last_sequence: int, last_offset: int, delta: int, timestamp: int) -> None:
+        """Put a batch behind all others; where the window is full, the oldest falls out."""
+        window = self.window
+        window.extend((last_sequence, last_offset, delta, timestamp))
+        if len(window) > BATCHES_KEPT * _STRIDE:
+            del window[:_STRIDE]
 
     def insert(self, at: int, header: BatchHeader, last_offset: int, timestamp: int) -> None:
         """Put a batch into the window at index `at`; where it is full, the oldest falls out."""
@@ -160,6 +173,10 @@ class ProducerStates:
         if producer is None:
             return None
         if origin is Origin.CLIENT and header.producer_epoch == producer.epoch:
+            if producer.is_next(header.base_sequence) and (
+                header.is_transactional or producer.txn_first_offset == NO_OFFSET
+            ):
+                return None  # nearly every batch
             duplicate = producer.find(header)
             if duplicate is not None:
                 return duplicate
@@ -217,7 +234,7 @@ class ProducerStates:
         last_offset = base_offset + header.last_offset_delta
         producer.last_timestamp = header.max_timestamp if timestamp is None else timestamp
         producer.enter_epoch(header.producer_epoch)
-        producer.insert(len(producer.window), header, last_offset, producer.last_timestamp)
+        producer.add(header.last_sequence, last_offset, header.last_offset_delta, producer.last_timestamp)
         if header.is_transactional and producer.txn_first_offset == NO_OFFSET:
             producer.txn_first_offset = base_offset
             self._ongoing[base_offset] = header.producer_id

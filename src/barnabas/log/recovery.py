@@ -22,7 +22,7 @@ from barnabas.log.epochs import LeaderEpochs
 from barnabas.log.leftovers import tidy
 from barnabas.log.partition import Home, PartitionLog, aborted_entry, apply_marker, new_segment
 from barnabas.log.producers import CompletedTransaction, ProducerStates
-from barnabas.log.segment import CorruptSegment, Segment
+from barnabas.log.segment import MAX_RELATIVE_OFFSET, CorruptSegment, Segment
 from barnabas.log.snapshots import CorruptSnapshot
 from barnabas.log.txn_index import CorruptTransactionIndex
 from barnabas.records.batch import NO_PRODUCER_ID, BatchHeader
@@ -66,11 +66,11 @@ async def open_partition(
         producers, snapshot_offset = ProducerStates(end_offset), end_offset
     start_offset = max(start_offset, segments[0].base_offset)
     if not epochs_known:
-        await _rebuild_epochs(path, segments, epochs)
+        await _rebuild_epochs(segments, epochs)
     epochs.truncate_from_end(end_offset)
     epochs.truncate_from_start(start_offset)
     await refill(segments, producers)
-    return PartitionLog(
+    log = PartitionLog(
         home,
         path,
         config,
@@ -85,6 +85,9 @@ async def open_partition(
         is_new=is_new,
         is_dirty=is_new or not is_clean or damaged is not None,
     )
+    if log.is_dirty and epochs.entries:
+        await log.write_epochs()
+    return log
 
 
 async def _begin_at(
@@ -208,7 +211,9 @@ class _Recovery:
         position = 0
         while headers := await scan.run():
             sound, problem = self._in_order(segment, headers)
-            await self._learn(segment, sound, position)
+            for completed in await replay(segment, sound, position, self.producers):
+                if completed.aborted:
+                    await segment.aborted.append(aborted_entry(completed))
             position = await segment.reindex(sound, position)
             if problem is not None:
                 break
@@ -219,21 +224,26 @@ class _Recovery:
         return problem
 
     def _in_order(self, segment: Segment, headers: list[BatchHeader]) -> tuple[list[BatchHeader], str | None]:
-        """The batches up to the first whose offset goes back: bytes that an older write left behind."""
-        for index, header in enumerate(headers):
-            if header.base_offset < self._next_offset or not segment.fits(header.last_offset):
-                problem = f"offset {header.base_offset} stands where {self._next_offset} should follow"
-                return headers[:index], problem
-            self._next_offset = header.next_offset
-        return headers, None
+        """The batches up to the first whose offset goes back: bytes that an older write left behind.
 
-    async def _learn(self, segment: Segment, headers: Sequence[BatchHeader], position: int) -> None:
-        for header in headers:
-            if header.leader_epoch >= 0 and header.leader_epoch > (self._epochs.latest_epoch or -1):
-                self._epochs.assign(header.leader_epoch, header.base_offset)
-        for completed in await replay(segment, headers, position, self.producers):
-            if completed.aborted:
-                await segment.aborted.append(aborted_entry(completed))
+        The epochs of those that count are noted on the way.
+        """
+        next_offset, problem = self._next_offset, None
+        latest_epoch = self._epochs.latest_epoch
+        epoch = -1 if latest_epoch is None else latest_epoch
+        end_offset = segment.base_offset + MAX_RELATIVE_OFFSET
+        for index, header in enumerate(headers):
+            base_offset, last_offset = header.base_offset, header.base_offset + header.last_offset_delta
+            if base_offset < next_offset or last_offset > end_offset:
+                problem = f"offset {base_offset} stands where {next_offset} should follow"
+                headers = headers[:index]
+                break
+            if header.leader_epoch > epoch:
+                epoch = header.leader_epoch
+                self._epochs.assign(epoch, base_offset)
+            next_offset = last_offset + 1
+        self._next_offset = next_offset
+        return headers, problem
 
     async def _cut(self, segment: Segment, position: int, problem: str) -> None:
         if self._next_offset < self._recovery_point:
@@ -271,7 +281,9 @@ async def replay(
     segment: Segment, headers: Sequence[BatchHeader], position: int, producers: ProducerStates
 ) -> list[CompletedTransaction]:
     """Apply batches that stand at `position` to the producers' state; returns the transactions they ended."""
-    ended = []
+    ended: list[CompletedTransaction] = []
+    if not any(header.producer_id != NO_PRODUCER_ID for header in headers):
+        return ended
     for header in headers:
         if header.is_control:
             data = await (await segment.file()).read(position, header.size_bytes)
@@ -377,11 +389,13 @@ async def _read_epochs(disk: Disk, path: str) -> tuple[LeaderEpochs, bool]:
         return LeaderEpochs(), False
 
 
-async def _rebuild_epochs(path: str, segments: Sequence[Segment], epochs: LeaderEpochs) -> None:
+async def _rebuild_epochs(segments: Sequence[Segment], epochs: LeaderEpochs) -> None:
     epochs.clear()
+    latest = -1
     for segment in segments:
         scan = await segment.scan()
         while headers := await scan.run():
             for header in headers:
-                if header.leader_epoch >= 0 and header.leader_epoch > (epochs.latest_epoch or -1):
-                    epochs.assign(header.leader_epoch, header.base_offset)
+                if header.leader_epoch > latest:
+                    latest = header.leader_epoch
+                    epochs.assign(latest, header.base_offset)

@@ -24,7 +24,8 @@ from barnabas.records.batch import HEADER_BYTES, LOG_OVERHEAD_BYTES, NO_TIMESTAM
 
 logger = logging.getLogger("barnabas.log")
 
-SCAN_BYTES = 1 << 20
+# large enough to be worth a call, small enough to stay in the processor's cache until it is checked
+SCAN_BYTES = 1 << 18
 # a look-up reads about as much as stands between two index entries
 LOOKUP_BYTES = 4096
 MAX_RELATIVE_OFFSET = 2**31 - 1
@@ -153,7 +154,7 @@ class Segment:
         self._indexed = True
 
     async def begin_rebuild(self) -> None:
-        """Empty the indexes; `note` fills them again, batch by batch."""
+        """Empty the indexes; `reindex` fills them again, batch by batch."""
         await self.file()
         await self.offsets.reset()
         await self.times.reset()
@@ -171,11 +172,12 @@ class Segment:
         self.size_bytes = position + len(data)
         if not position:
             self.first_timestamp = headers[0].max_timestamp
-        if self.note(headers, position):
+        self._note(headers, position)
+        if self.offsets.wants_write:
             await self._write_entries()
 
-    def note(self, headers: Sequence[BatchHeader], position: int) -> bool:
-        """Index batches that stand at `position`; True where enough entries wait to be worth a write."""
+    def _note(self, headers: Sequence[BatchHeader], position: int) -> int:
+        """Index batches that stand at `position`; returns where they end."""
         for header in headers:
             last_offset = header.base_offset + header.last_offset_delta
             if header.max_timestamp > self.max_timestamp:
@@ -190,7 +192,7 @@ class Segment:
             size = header.batch_length + LOG_OVERHEAD_BYTES
             position += size
             self._since_entry_bytes += size
-        return self.offsets.wants_write
+        return position
 
     async def _write_entries(self) -> None:
         """Write the index entries that wait. Where that fails they stay in memory, to be tried again with the
@@ -204,9 +206,10 @@ class Segment:
 
     async def reindex(self, headers: Sequence[BatchHeader], position: int) -> int:
         """Index batches of a segment that is rebuilt; returns where they end."""
-        if self.note(headers, position):
+        position = self._note(headers, position)
+        if self.offsets.wants_write:
             await self._write_entries()
-        return position + sum(header.size_bytes for header in headers)
+        return position
 
     def fits(self, last_offset: int) -> bool:
         """Whether an offset can be written relative to this segment's base."""
