@@ -18,6 +18,8 @@ import pytest
 from barnabas.core.clock import ManualClock
 from barnabas.log.partition import Bound, PartitionLog
 from barnabas.log.reading import LATEST, MAX_TIMESTAMP, end_offset_for_epoch, offset_for_timestamp
+from barnabas.records.builder import build_batch
+from barnabas.records.reader import Record
 from tests.interop.barnabas_log import (
     COORDINATOR_TOPICS,
     batches_in,
@@ -227,3 +229,31 @@ def test_gaps_between_segments_survive_a_crash_whatever_the_policy_is_now(
 
     asyncio.run(open_as_deleting())
     assert batches_in(data / "compacted-0") == compacted
+
+
+def test_an_epoch_that_was_cut_away_does_not_come_back(
+    kafka_directories: KafkaDirectories, tmp_path: Path
+) -> None:
+    kafka = kafka_directories.killed
+    data = kafka.copy(tmp_path / "data")
+    batches = batches_in(data / "epochs-0")
+    kept = [batch for batch in batches if batch.header.leader_epoch < EPOCHS["killed"]]
+    (log_file,) = (data / "epochs-0").glob("*.log")
+    with log_file.open("r+b") as file:
+        file.truncate(sum(len(batch.data) for batch in kept) + 100)
+    reopened(kafka, data)
+    # another leader had more of the epoch before
+    end, epoch = kept[-1].header.next_offset, kept[-1].header.leader_epoch
+    follows = build_batch([Record(end, kafka.now_ms, b"k", b"v")], base_offset=end, leader_epoch=epoch)
+
+    async def append_and_ask() -> None:
+        async with log_directory(data, ManualClock(kafka.now_ms)) as directory:
+            log = await open_log(directory, kafka, "epochs")
+            assert log.end_offset == end
+            await log.append_as_follower(follows)
+        async with log_directory(data, ManualClock(kafka.now_ms)) as directory:
+            log = await open_log(directory, kafka, "epochs")
+            assert end_offset_for_epoch(log, epoch) == (epoch, end + 1)
+            assert end_offset_for_epoch(log, EPOCHS["killed"]) == (-1, -1)
+
+    asyncio.run(append_and_ask())
