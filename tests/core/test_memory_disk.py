@@ -437,11 +437,22 @@ class TestFaults:
             await other.sync()
             with pytest.raises(DiskFailed, match="cannot sync memory:/a: an earlier sync failed"):
                 await file.sync()
+            emptied = disk.fork()
             disk.crash_process()
             file = await disk.open("a")
             await file.sync()
             disk.crash_power(SeededRandom(1))
             assert await snapshot(disk) == (("a", b"x"), ("b", b""))
+
+            emptied.fail("sync", errno.EIO, times=1)
+            file = await emptied.open("a")
+            with pytest.raises(DiskFailed):
+                await file.sync()
+            await file.truncate(0)
+            await file.append(b"anew")
+            await file.sync()
+            emptied.crash_power(SeededRandom(1))
+            assert await snapshot(emptied) == (("a", b"anew"), ("b", b""))
 
         asyncio.run(scenario())
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -355,13 +355,14 @@ class TestAddresses:
 
 
 @pytest.fixture(params=["memory", "os", "os-cold"])
-def disk(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Disk:
-    if request.param == "memory":
-        return MemoryDisk()
-    made = OsDisk(tmp_path, ThreadWorkers(1), SystemClock())
+def disk(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Disk]:
+    workers = ThreadWorkers(1)
+    made: Disk = MemoryDisk() if request.param == "memory" else OsDisk(tmp_path, workers, SystemClock())
     if request.param == "os-cold":
         monkeypatch.setattr("barnabas.core.os_file.OsFile.is_cached", lambda file, position, size: False)
-    return made
+    yield made
+    made.close()
+    workers.close()
 
 
 class TestFileRanges:
@@ -390,7 +391,6 @@ class TestFileRanges:
             await close(client, server)
 
         run(scenario)
-        disk.close()
 
     def test_a_lost_connection_lets_go_of_its_files(self, run: Run, disk: Disk) -> None:
         async def scenario(network: Network) -> None:
@@ -407,7 +407,6 @@ class TestFileRanges:
             server.abort()
 
         run(scenario)
-        disk.close()
 
     def test_a_file_shorter_than_promised_ends_the_connection(self, run: Run, disk: Disk) -> None:
         async def scenario(network: Network) -> None:
@@ -424,4 +423,3 @@ class TestFileRanges:
             assert file.pins == 0
 
         run(scenario)
-        disk.close()

@@ -375,6 +375,8 @@ class TestColdReads:
             with pytest.raises(DiskFailed, match="an earlier sync failed, and may have lost data"):
                 await file.sync()
             assert await file.read(0, 10) == b"0123456789"
+            await file.truncate(0)
+            await file.sync()
 
         asyncio.run(scenario())
 

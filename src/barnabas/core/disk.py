@@ -12,7 +12,8 @@ thread or in simulated time. The rules every implementation keeps (tests/core ho
   to the end.
 - Nothing is durable before `sync` (contents of a file) and `sync_dir` (names in a directory) return. Once a
   sync has failed, every later one of that file fails: the kernel may have dropped what it could not write,
-  and would call the next sync a success. Only a new start, which reads what is there, can tell.
+  and would call the next sync a success. A new start, which reads what is there, can tell; and a file that
+  was emptied starts anew.
 - Every failure is a `StorageError` naming the file, the operation and the next step; an `OSError` never
   gets out.
 """

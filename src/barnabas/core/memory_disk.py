@@ -75,6 +75,8 @@ class MemoryFile:
         self._check("truncate")
         self._disk.begin("truncate", self.path)
         self._disk.change(self._node, Truncate(size))
+        if size == 0:
+            self._node.unsyncable = False
 
     async def sync(self) -> None:
         self._check("sync")

@@ -267,6 +267,8 @@ def _read_all(fd: int, size: int, position: int) -> bytes:
 def _truncate(node: OsNode, size: int) -> None:
     os.ftruncate(node.fd, size)
     node.size = size
+    if size == 0:
+        node.unsyncable = False
 
 
 def _sync(node: OsNode) -> None:
