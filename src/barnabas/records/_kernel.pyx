@@ -23,6 +23,10 @@ cdef extern from "_crc32c.h":
     uint32_t crc32c_of(const uint8_t *data, size_t size) nogil
     uint32_t crc32c_portable(const uint8_t *data, size_t size) nogil
 
+cdef extern from "_plain_record.h":
+    const uint8_t *plain_record(const uint8_t *at, const uint8_t *end, uint32_t offset_delta,
+                                int64_t *timestamp_delta, int *has_key) nogil
+
 cdef extern from "_bytes.h":
     int16_t load16(const uint8_t *at) nogil
     int32_t load32(const uint8_t *at) nogil
@@ -360,20 +364,29 @@ cdef int check_pass(const uint8_t *at, const uint8_t *end, int32_t count, int64_
                     bint require_keys, int64_t earliest, int64_t latest,
                     int64_t *max_timestamp, int32_t *index) noexcept nogil:
     cdef RecordView record
+    cdef const uint8_t *stop
     cdef int64_t timestamp
+    cdef int64_t delta = 0
+    cdef int has_key = 0
     cdef int32_t latest_index = -1
     cdef int fault
     max_timestamp[0] = -1
     for i in range(count):
         index[0] = i
-        fault = read_record(&at, end, &record)
-        if fault != OK:
-            return fault
-        if record.offset_delta != i:
-            return BAD_OFFSET_DELTA
-        if require_keys and record.key_size < 0:
+        stop = plain_record(at, end, i, &delta, &has_key)
+        if stop != NULL:
+            at = stop
+        else:
+            fault = read_record(&at, end, &record)
+            if fault != OK:
+                return fault
+            if record.offset_delta != i:
+                return BAD_OFFSET_DELTA
+            has_key = record.key_size >= 0
+            delta = record.timestamp_delta
+        if require_keys and not has_key:
             return NO_KEY
-        timestamp = <int64_t>(<uint64_t>base_timestamp + <uint64_t>record.timestamp_delta)
+        timestamp = <int64_t>(<uint64_t>base_timestamp + <uint64_t>delta)
         if timestamp != -1 and (timestamp < earliest or timestamp > latest):
             return BAD_TIMESTAMP
         if timestamp > max_timestamp[0]:
