@@ -168,7 +168,7 @@ class PartitionLog:
         # directory, the directory's own name, the epochs
         self.is_dirty = is_dirty
         self.names_dirty = is_dirty
-        self._parent_dirty = is_new
+        self._parent_dirty = is_dirty
         self._epochs_dirty = False
 
     @property
