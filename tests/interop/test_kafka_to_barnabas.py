@@ -210,7 +210,6 @@ def test_partitions_that_were_not_recovered_are_not_called_clean(
     assert batches_in(data / "segments-0") == whole[:-1]
 
 
-@pytest.mark.xfail(strict=True, reason="a gap before the recovery point is known is taken for a lost segment")
 def test_gaps_between_segments_survive_a_crash_whatever_the_policy_is_now(
     kafka_directories: KafkaDirectories, tmp_path: Path
 ) -> None:

@@ -46,6 +46,7 @@ class LogDirectory:
         self._logs: dict[TopicPartition, PartitionLog] = {}
         self._opening: dict[TopicPartition, asyncio.Lock] = {}
         self._recovery_points: dict[TopicPartition, int] = {}
+        self._recovery_points_known = True
         self._start_offsets: dict[TopicPartition, int] = {}
         self._high_watermarks: dict[TopicPartition, int] = {}
         self._doomed: list[tuple[int, str]] = []
@@ -78,9 +79,6 @@ class LogDirectory:
         self._is_clean = await checkpoints.read_clean_shutdown(self._disk) is not None
         if self._is_clean:
             await checkpoints.remove_clean_shutdown(self._disk)
-        self._recovery_points = await self._read_offsets(names.RECOVERY_POINT_CHECKPOINT)
-        self._start_offsets = await self._read_offsets(names.LOG_START_CHECKPOINT)
-        self._high_watermarks = await self._read_offsets(names.REPLICATION_CHECKPOINT)
         for name in await self._disk.listdir(""):
             parsed = names.parse_partition_directory(name)
             if parsed is None:
@@ -89,15 +87,29 @@ class LogDirectory:
                 self._known.add((parsed.topic, parsed.partition))
             elif parsed.kind is DirectoryKind.DELETE:
                 self._doomed.append((0, name))
+        self._start_offsets = await self._read_offsets(names.LOG_START_CHECKPOINT) or {}
+        self._high_watermarks = await self._read_offsets(names.REPLICATION_CHECKPOINT) or {}
+        await self._load_recovery_points()
 
-    async def _read_offsets(self, name: str) -> dict[TopicPartition, int]:
-        """A checkpoint, or nothing where it cannot be believed: that costs a scan, not data."""
+    async def _load_recovery_points(self) -> None:
+        recovery_points = await self._read_offsets(names.RECOVERY_POINT_CHECKPOINT)
+        if recovery_points is not None:
+            self._recovery_points = recovery_points
+        elif self._known:
+            self._recovery_points_known = self._is_clean = False
+        else:
+            # from now on its absence means that it was lost, not that there never was one
+            await checkpoints.write_offset_checkpoint(self._disk, names.RECOVERY_POINT_CHECKPOINT, {})
+
+    async def _read_offsets(self, name: str) -> dict[TopicPartition, int] | None:
+        """A checkpoint; None where there is none or it cannot be believed: that costs a scan, not data."""
+        if await self._disk.size_of(name) is None:
+            return None
         try:
             return await checkpoints.read_offset_checkpoint(self._disk, name)
         except CorruptCheckpoint as problem:
             logger.warning("%s; going on without it", problem)
-            self._is_clean = self._is_clean and name != names.RECOVERY_POINT_CHECKPOINT
-            return {}
+            return None
 
     @property
     def partitions(self) -> list[TopicPartition]:
@@ -136,7 +148,7 @@ class LogDirectory:
             path,
             config,
             is_clean=self._is_clean and key in self._recovery_points,
-            recovery_point=self._recovery_points.get(key, 0),
+            recovery_point=self._recovery_points.get(key, 0) if self._recovery_points_known else None,
             start_offset=self._start_offsets.get(key, 0),
             topic_id=topic_id,
         )
@@ -161,6 +173,15 @@ class LogDirectory:
                 "was deleted and made anew; remove the directory if its data is no longer wanted"
             )
         return found
+
+    async def recover_untouched(self) -> None:
+        """After an unclean stop: recover the partitions that nobody has touched yet, in the background."""
+        for topic, partition in self.partitions:
+            if not self._is_clean and (topic, partition) in self._known:
+                try:
+                    await self.partition(topic, partition)
+                except StorageError as error:
+                    logger.error("cannot recover %s-%d: %s", topic, partition, error)
 
     async def delete_partition(self, topic: str, partition: int) -> None:
         """Take a partition away: its directory is renamed at once and removed after the delay."""
@@ -236,8 +257,11 @@ class LogDirectory:
                 self._doomed.remove((due_ms, name))
 
     async def close(self, broker_epoch: int = -1) -> None:
-        """Stop cleanly: every log closed, checkpoints written, and the mark that says so."""
-        is_clean = True
+        """Stop cleanly: every log closed, checkpoints written, and the mark that says so.
+
+        There is no such mark where a log failed, or where one was never recovered from an unclean stop.
+        """
+        is_clean = self._is_clean or self._known == self._logs.keys()
         for log in self._logs.values():
             try:
                 await log.close()

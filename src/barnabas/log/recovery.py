@@ -40,11 +40,15 @@ async def open_partition(
     config: LogConfig,
     *,
     is_clean: bool,
-    recovery_point: int = 0,
+    recovery_point: int | None,
     start_offset: int = 0,
     topic_id: UUID | None = None,
 ) -> PartitionLog:
-    """The log in directory `path`, made if it is not there; the offsets are those of the last checkpoints."""
+    """The log in directory `path`, made if it is not there; the offsets are those of the last checkpoints.
+
+    Where the recovery point is not known (None) everything is read, but a gap between segments is left
+    alone: it may be a compaction's work rather than a lost segment.
+    """
     disk = home.disk
     bases = await tidy(disk, path)
     is_new = not bases
@@ -77,7 +81,7 @@ async def open_partition(
         segments=segments,
         start_offset=start_offset,
         end_offset=end_offset,
-        recovery_point=min(end_offset if is_clean else recovery_point, end_offset),
+        recovery_point=end_offset if is_clean else min(recovery_point or 0, end_offset),
         epochs=epochs,
         producers=producers,
         snapshot_offset=snapshot_offset,
@@ -132,15 +136,15 @@ class _Recovery:
         config: LogConfig,
         segments: list[Segment],
         epochs: LeaderEpochs,
-        recovery_point: int,
+        recovery_point: int | None,
         damaged: int | None,
     ) -> None:
         self._home = home
         self._path = path
-        self._config = config
         self._segments = segments
         self._epochs = epochs
-        self._recovery_point = recovery_point
+        self._recovery_point = recovery_point or 0
+        self._may_have_gaps = config.is_compacted or recovery_point is None
         self._damaged = damaged
         self._next_offset = 0
         self.producers = ProducerStates()
@@ -181,7 +185,7 @@ class _Recovery:
         segment = self._segments[index]
         is_last = index + 1 == len(self._segments)
         if segment.base_offset != self._next_offset:
-            if not self._config.is_compacted:
+            if not self._may_have_gaps:
                 logger.warning(
                     "%s begins at %d, where %d should follow: what stood between was never synced",
                     segment.describe(),

@@ -21,7 +21,7 @@ from barnabas.log.partition import Doomed, PartitionLog, new_segment
 from barnabas.log.producers import ProducerStates
 from barnabas.log.recovery import load_producers, refill
 from barnabas.log.retention import UNLIMITED, SegmentFacts, plan_retention
-from barnabas.log.segment import Segment
+from barnabas.log.segment import Located, Segment
 
 logger = logging.getLogger("barnabas.log")
 
@@ -29,18 +29,21 @@ logger = logging.getLogger("barnabas.log")
 async def truncate_to(log: PartitionLog, offset: int) -> bool:
     """Forget everything from `offset` on; True if there was anything.
 
-    The cut falls on the start of the batch that holds `offset`.
+    The cut falls on the start of the batch that holds `offset`. Where nothing readable would be left before
+    it, the log starts over.
     """
     async with log.turn:
         log.require_sound()
         if offset >= log.end_offset:
             return False
-        if offset <= log.bases[0]:
-            await _start_over(log, offset)
+        keep = bisect_left(log.bases, offset)
+        located = await log.segments[keep - 1].locate(offset) if keep else None
+        if not keep or (located.header.base_offset if located else offset) <= log.start_offset:
+            await _start_over(log, min(offset, log.start_offset))
             return True
         with log.reshaping():
-            await _lower_checkpoints(log, offset)
-            await _cut(log, offset)
+            await _lower_recovery_point(log, log.bases[keep - 1])
+            await _cut(log, keep, located)
         return True
 
 
@@ -51,33 +54,32 @@ async def truncate_fully_and_start_at(log: PartitionLog, offset: int) -> None:
         await _start_over(log, offset)
 
 
-async def _lower_checkpoints(log: PartitionLog, offset: int) -> None:
-    """What will be written above the cut is not synced, and is part of the log, whatever was noted before."""
-    if log.recovery_point > offset or log.start_offset > offset:
-        log.recovery_point = min(log.recovery_point, offset)
-        log.start_offset = min(log.start_offset, offset)
+async def _lower_recovery_point(log: PartitionLog, offset: int) -> None:
+    """What will be written above the cut is not synced, whatever was noted before; recovery looks at whole
+    segments, so nothing is lost by lowering the mark to the start of one."""
+    if log.recovery_point > offset:
+        log.recovery_point = offset
         await log.home.persist()
 
 
-async def _cut(log: PartitionLog, offset: int) -> None:
-    keep = bisect_left(log.bases, offset)
+async def _cut(log: PartitionLog, keep: int, located: Located | None) -> None:
+    """Take away the segments from index `keep` on, and the one before from the located batch on."""
     await _doom(log, log.segments[keep:], log.segments[:keep])
     # first the later segments go for good, then the tail of this one: never a hole between them
     await log.home.disk.sync_dir(log.path)
     segment = log.active
-    located = await segment.locate(offset)
     if located is not None:
         await segment.truncate(located.position, located.header.base_offset)
     tail = await segment.tail()
     end_offset = tail[-1].next_offset if tail else segment.base_offset
     log.end_offset = end_offset
-    log.recovery_point = min(log.recovery_point, end_offset)
     log.high_watermark = min(log.high_watermark, end_offset)
     if log.epochs.truncate_from_end(end_offset):
         await log.write_epochs()
     log.producers, log.snapshot_offset = await load_producers(
         log.home.disk, log.path, log.segments, end_offset
     )
+    log.names_dirty = True  # snapshots of what is no more were removed, and must not come back
     await refill(log.segments, log.producers)
     log.producers.on_high_watermark(log.high_watermark)
 
