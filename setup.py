@@ -12,7 +12,7 @@ kernel = Extension(
     "barnabas.records._kernel",
     sources=["src/barnabas/records/_kernel.pyx"],
     depends=sorted(glob("src/barnabas/records/*.h") + glob("src/barnabas/records/*.pxi")),
-    extra_compile_args=["-O3"],
+    extra_compile_args=["-O3", "-g0"],
     optional=True,
 )
 

@@ -39,7 +39,7 @@ static inline void store64(uint8_t *at, uint64_t value)
     store32(at + 4, value);
 }
 
-static inline int read_unsigned(const uint8_t **cursor, const uint8_t *end, int max_bytes, uint64_t *out)
+static __attribute__((noinline)) int read_unsigned(const uint8_t **cursor, const uint8_t *end, int max_bytes, uint64_t *out)
 {
     const uint8_t *at = *cursor;
     uint64_t value = 0;
@@ -66,10 +66,27 @@ static inline int read_unsigned(const uint8_t **cursor, const uint8_t *end, int 
     return 1;
 }
 
+/* Numbers of one or two bytes, which nearly all are. */
+static inline int read_short(const uint8_t **cursor, const uint8_t *end, uint64_t *out)
+{
+    const uint8_t *at = *cursor;
+    if (end - at < 2) return 1;
+    if (at[0] < 128) {
+        *out = at[0];
+        *cursor = at + 1;
+        return 0;
+    }
+    *out = (uint64_t)at[1] << 7 | (at[0] & 127);
+    *cursor = at + 2;
+    if (at[1] < 128) return 0;
+    *cursor = at;
+    return 1;
+}
+
 static inline int read_varint(const uint8_t **cursor, const uint8_t *end, int32_t *out)
 {
     uint64_t wide;
-    if (read_unsigned(cursor, end, 5, &wide)) return 1;
+    if (read_short(cursor, end, &wide) && read_unsigned(cursor, end, 5, &wide)) return 1;
     uint32_t raw = (uint32_t)wide;
     *out = (int32_t)(raw >> 1 ^ (0u - (raw & 1)));
     return 0;
@@ -78,7 +95,7 @@ static inline int read_varint(const uint8_t **cursor, const uint8_t *end, int32_
 static inline int read_varlong(const uint8_t **cursor, const uint8_t *end, int64_t *out)
 {
     uint64_t raw;
-    if (read_unsigned(cursor, end, 10, &raw)) return 1;
+    if (read_short(cursor, end, &raw) && read_unsigned(cursor, end, 10, &raw)) return 1;
     *out = (int64_t)(raw >> 1 ^ ((uint64_t)0 - (raw & 1)));
     return 0;
 }
