@@ -37,7 +37,7 @@ static inline const uint8_t *plain_record(const uint8_t *at, const uint8_t *end,
         if (at[0] != expected) return NULL;
         at += 1;
     } else {
-        if (expected >= 1u << 14 || at[0] != (expected & 127 | 128) || at[1] != expected >> 7) return NULL;
+        if (expected >= 1u << 14 || at[0] != ((expected & 127) | 128) || at[1] != expected >> 7) return NULL;
         at += 2;
     }
     raw = *at++;
