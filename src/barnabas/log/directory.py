@@ -18,7 +18,7 @@ from uuid import UUID
 
 from barnabas.core.clock import Clock
 from barnabas.core.disk import Disk
-from barnabas.core.errors import InconsistentTopicId, StorageError
+from barnabas.core.errors import InconsistentTopicId, StorageError, wire_error
 from barnabas.core.random import Random
 from barnabas.core.workers import Workers
 from barnabas.log import checkpoints, names, trimming
@@ -28,8 +28,15 @@ from barnabas.log.names import DirectoryKind
 from barnabas.log.partition import Home, PartitionLog
 from barnabas.log.recovery import open_partition
 from barnabas.log.shared_call import SharedCall
+from barnabas.records import kernel
 
 logger = logging.getLogger("barnabas.log")
+
+
+class PartitionDeleted(StorageError):
+    """The partition was deleted while something still used its log."""
+
+    wire = wire_error("UNKNOWN_TOPIC_OR_PARTITION")
 
 
 class LogDirectory:
@@ -65,6 +72,7 @@ class LogDirectory:
         config: LogConfig | None = None,
     ) -> LogDirectory:
         """Lock the directory and read its checkpoints; partitions are opened when they are first touched."""
+        kernel.announce()
         directory = cls(disk, clock, random, workers, config or LogConfig())
         await disk.mkdir("")
         directory._release = await disk.lock(names.LOCK)
@@ -188,8 +196,8 @@ class LogDirectory:
         key = (topic, partition)
         log = self._logs.pop(key, None)
         if log is not None:
-            log.abandon()
             self._to_flush.discard(log)
+            await log.retire(PartitionDeleted(f"{log.path} was deleted"))
         self._known.discard(key)
         for offsets in (self._recovery_points, self._start_offsets, self._high_watermarks):
             offsets.pop(key, None)

@@ -169,7 +169,7 @@ class PartitionLog:
         self.is_dirty = is_dirty
         self.names_dirty = is_dirty
         self._parent_dirty = is_dirty
-        self._epochs_dirty = False
+        self._epochs_dirty = is_dirty
 
     @property
     def active(self) -> Segment:
@@ -333,18 +333,16 @@ class PartitionLog:
             raise
 
     async def begin_epoch(self, epoch: int, start_offset: int) -> None:
-        """Note that a leader's epoch begins at `start_offset`. Synced with the next flush: until then the
-        batches themselves tell recovery what it needs."""
+        """Note that a leader's epoch begins at `start_offset`."""
         if epoch >= 0 and self.epochs.assign(epoch, start_offset):
-            await self.write_epochs()
+            self.epochs_changed()
 
-    async def write_epochs(self) -> None:
-        """Write the epochs after a change."""
+    def epochs_changed(self) -> None:
+        """The epochs are written with the next flush: until then the batches themselves, which recovery reads
+        from the recovery point on, tell what the file does not."""
         latest = self.epochs.latest_epoch
         self._latest_epoch = -1 if latest is None else latest
-        path = f"{self.path}/{names.LEADER_EPOCH_CHECKPOINT}"
-        await write_leader_epochs(self.home.disk, path, self.epochs.entries, sync=False)
-        self._epochs_dirty = self.names_dirty = True
+        self._epochs_dirty = True
 
     def _must_roll(
         self, segment: Segment, size: int, max_timestamp: int, last_offset: int, now_ms: int
@@ -391,6 +389,7 @@ class PartitionLog:
                 self.home.disk, self.snapshot_path(self.end_offset), self.producers.entries(), sync=False
             )
             self.snapshot_offset = self.end_offset
+            self.names_dirty = True
 
     def snapshot_path(self, offset: int) -> str:
         return f"{self.path}/{names.offset_name(offset)}{names.SNAPSHOT}"
@@ -427,6 +426,7 @@ class PartitionLog:
 
     async def _flush_once(self) -> None:
         end_offset, shape, active = self.end_offset, self.shape, self.active
+        await self._write_epochs()
         try:
             for segment in self.segments[self.floor_segment(self.recovery_point) :]:
                 is_sealed = segment is not active
@@ -442,13 +442,23 @@ class PartitionLog:
             self.recovery_point = max(self.recovery_point, end_offset)
             self.last_flush_ms = self.home.clock.wall_ms()
 
-    async def _sync_names(self) -> None:
-        disk = self.home.disk
+    async def sync_marks(self) -> None:
+        """Make durable what stands beside the batches: the epochs, and the names of all files."""
+        await self._write_epochs()
+        await self._sync_names()
+
+    async def _write_epochs(self) -> None:
         if self._epochs_dirty:
             self._epochs_dirty = False
-            file = await disk.open(f"{self.path}/{names.LEADER_EPOCH_CHECKPOINT}")
-            await file.sync()
-            file.close()
+            try:
+                path = f"{self.path}/{names.LEADER_EPOCH_CHECKPOINT}"
+                await write_leader_epochs(self.home.disk, path, self.epochs.entries)
+            except StorageError:
+                self._epochs_dirty = True
+                raise
+
+    async def _sync_names(self) -> None:
+        disk = self.home.disk
         if self.names_dirty:
             self.names_dirty = False
             await disk.sync_dir(self.path)
@@ -468,8 +478,14 @@ class PartitionLog:
                 await self._write_snapshot()
                 await self.active.seal()
                 await self.active.sync(sealed=True)
-                await self._sync_names()
+                await self.sync_marks()
                 self.is_dirty = False
+            self.abandon()
+
+    async def retire(self, reason: StorageError) -> None:
+        """Refuse everything from now on, for that reason, and let go of the files."""
+        async with self.turn:
+            self.failure = reason
             self.abandon()
 
     def abandon(self) -> None:

@@ -76,9 +76,11 @@ async def _read(log: PartitionLog, offset: int, max_bytes: int, bound: Bound) ->
     while offset < upper and index < len(log.segments):
         segment = log.segments[index]
         located = await segment.locate(offset)
-        if located is None or located.header.last_offset >= upper:
-            index += 1
+        if located is None:
+            index += 1  # a compaction took what stood here
             continue
+        if located.header.last_offset >= upper:
+            break
         end = await _end(log, index, located.position, max_bytes, upper)
         found = FileRange(await segment.file(), located.position, end - located.position)
         if bound is Bound.LAST_STABLE:

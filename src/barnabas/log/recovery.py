@@ -74,7 +74,7 @@ async def open_partition(
     epochs.truncate_from_end(end_offset)
     epochs.truncate_from_start(start_offset)
     await refill(segments, producers)
-    log = PartitionLog(
+    return PartitionLog(
         home,
         path,
         config,
@@ -89,9 +89,6 @@ async def open_partition(
         is_new=is_new,
         is_dirty=is_new or not is_clean or damaged is not None,
     )
-    if log.is_dirty and epochs.entries:
-        await log.write_epochs()
-    return log
 
 
 async def _begin_at(

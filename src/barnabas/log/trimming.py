@@ -75,7 +75,7 @@ async def _cut(log: PartitionLog, keep: int, located: Located | None) -> None:
     log.end_offset = end_offset
     log.high_watermark = min(log.high_watermark, end_offset)
     if log.epochs.truncate_from_end(end_offset):
-        await log.write_epochs()
+        log.epochs_changed()
     log.producers, log.snapshot_offset = await load_producers(
         log.home.disk, log.path, log.segments, end_offset
     )
@@ -102,7 +102,9 @@ async def _start_over(log: PartitionLog, offset: int) -> None:
         log.end_offset = log.high_watermark = log.recovery_point = offset
         log.producers, log.snapshot_offset = ProducerStates(offset), offset
         log.epochs.clear()
-        await log.write_epochs()
+        log.epochs_changed()
+        # recovery could not tell epochs that are no more from those before the new start
+        await log.sync_marks()
 
 
 async def delete_records(log: PartitionLog, up_to: int) -> int:
@@ -124,7 +126,7 @@ async def _raise_start_offset(log: PartitionLog, offset: int) -> None:
     log.start_offset = offset
     log.is_dirty = True
     if log.epochs.truncate_from_start(offset):
-        await log.write_epochs()
+        log.epochs_changed()
     log.producers.on_log_start_offset(offset)
     await log.home.persist()
 

@@ -1,0 +1,98 @@
+"""Housekeeping under a clock that the test moves."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from barnabas.core.clock import ManualClock
+from barnabas.core.memory_disk import MemoryDisk
+from barnabas.log.config import LogConfig
+from barnabas.log.housekeeping import Intervals, keep_house
+from tests.support.logs import START_MS, batch, open_directory
+
+EVERY = Intervals(flush_ms=1000, checkpoint_ms=5000, retention_ms=10_000)
+
+
+async def pass_time(clock: ManualClock, seconds: int) -> None:
+    """Second by second, letting the housekeeping run to its next sleep each time."""
+    await settle()
+    for _ in range(seconds):
+        clock.advance(1)
+        await settle()
+
+
+async def settle() -> None:
+    """Let every task run until it waits for the clock: on a disk in memory nothing else is waited for."""
+    for _ in range(50):
+        await asyncio.sleep(0)
+
+
+def run(test: Callable[[MemoryDisk, ManualClock], Awaitable[None]]) -> None:
+    asyncio.run(test(MemoryDisk(), ManualClock(START_MS)))  # type: ignore[arg-type]
+
+
+def test_flush_ms_checkpoints_and_retention_come_by_themselves() -> None:
+    async def test(disk: MemoryDisk, clock: ManualClock) -> None:
+        config = LogConfig(flush_ms=3000, retention_ms=20_000, segment_ms=1000, file_delete_delay_ms=0)
+        directory = await open_directory(disk, config, clock)
+        log = await directory.partition("t", 0)
+        house = asyncio.create_task(keep_house(directory, clock, EVERY))
+        await settle()
+        await log.append_as_leader(batch(3), 0)
+        await pass_time(clock, 2)
+        assert log.recovery_point == 0
+        await pass_time(clock, 1)
+        assert log.recovery_point == 3
+        await pass_time(clock, 2)
+        file = await disk.open("recovery-point-offset-checkpoint")
+        assert (await file.read(0, 100)).decode().split() == ["0", "1", "t", "0", "3"]
+        log.advance_high_watermark(3)
+        await pass_time(clock, 30)
+        assert log.start_offset == 3
+        assert "00000000000000000000.log" not in await disk.listdir("t-0")
+        house.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await house
+
+    run(test)
+
+
+def test_a_rolled_segment_is_flushed_soon() -> None:
+    async def test(disk: MemoryDisk, clock: ManualClock) -> None:
+        directory = await open_directory(disk, LogConfig(), clock)
+        log = await directory.partition("t", 0)
+        house = asyncio.create_task(keep_house(directory, clock, EVERY))
+        await settle()
+        await log.append_as_leader(batch(3), 0)
+        await log.roll()
+        await pass_time(clock, 1)
+        assert log.recovery_point == 3
+        house.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await house
+
+    run(test)
+
+
+def test_after_a_crash_untouched_partitions_are_recovered_so_that_the_next_stop_is_clean() -> None:
+    async def test(disk: MemoryDisk, clock: ManualClock) -> None:
+        directory = await open_directory(disk, LogConfig(), clock)
+        for partition in range(3):
+            await (await directory.partition("t", partition)).append_as_leader(batch(3), 0)
+        disk.crash_process()
+        directory = await open_directory(disk, LogConfig(), clock)
+        await directory.close()
+        directory = await open_directory(disk, LogConfig(), clock)
+        assert not directory.was_clean
+        house = asyncio.create_task(keep_house(directory, clock, EVERY))
+        await pass_time(clock, 1)
+        house.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await house
+        await directory.close()
+        assert (await open_directory(disk, LogConfig(), clock)).was_clean
+
+    run(test)
