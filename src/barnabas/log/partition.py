@@ -87,6 +87,10 @@ class UnexpectedOffset(BarnabasError):
     """A leader sent batches that do not follow what this follower has."""
 
 
+class Interrupted(StorageError):
+    """A change of the log was cancelled half-way."""
+
+
 class Doomed(NamedTuple):
     """A segment on its way out: renamed, and removed when it is time and nobody reads it."""
 
@@ -320,6 +324,8 @@ class PartitionLog:
                 self.producers.apply(header, header.base_offset)
             elif (marker := markers.get(header.base_offset)) is not None:
                 await self._end_transaction(header, marker)
+        if segment.offsets.wants_write:
+            await segment.write_entries()
 
     async def _end_transaction(self, header: BatchHeader, marker: EndTransactionMarker) -> None:
         completed = apply_marker(self.producers, header, marker)
@@ -327,7 +333,7 @@ class PartitionLog:
             return
         try:
             await self.active.aborted.append(aborted_entry(completed))
-        except StorageError as error:
+        except BaseException as error:
             # readers would take the aborted records for committed ones
             self.fail(error)
             raise
@@ -371,9 +377,15 @@ class PartitionLog:
         if base_offset == sealed.base_offset:
             return False
         await sealed.seal()
-        if self.recovery_point >= self.end_offset:
-            # everything in it counts as synced already: its indexes must not be the exception
-            await sealed.sync(sealed=True)
+        try:
+            # a segment must not outlive the one before it: the log would seem to start, or go on, with it
+            await self._sync_names()
+            if self.recovery_point >= self.end_offset:
+                # everything in it counts as synced already: its indexes must not be the exception
+                await sealed.sync(sealed=True)
+        except StorageError as error:
+            self.fail(error)
+            raise
         await self._write_snapshot()
         segment = new_segment(self.home, self.path, self.config, base_offset)
         await segment.create()
@@ -399,19 +411,24 @@ class PartitionLog:
         if self.failure is not None:
             raise self.failure
 
-    def fail(self, error: StorageError) -> None:
+    def fail(self, error: BaseException) -> None:
+        """Refuse all further changes: what the files hold is in doubt until they are opened anew."""
         logger.error("%s takes no more appends until it is opened anew: %s", self.path, error)
+        if not isinstance(error, StorageError):
+            error = Interrupted(
+                f"a change of {self.path} was interrupted ({error!r}); open it anew to recover it"
+            )
         self.failure = error
 
     @contextmanager
     def reshaping(self) -> Iterator[None]:
-        """While segments are cut or taken away: look-ups that overlap it start over. A StorageError in the
-        middle leaves the files in doubt, and the log refuses further changes."""
+        """While segments are cut or taken away: look-ups that overlap it start over. Where it is not carried
+        through, the files are in doubt, and the log refuses further changes."""
         self.shape += 1
         self.is_dirty = True
         try:
             yield
-        except StorageError as error:
+        except BaseException as error:
             self.fail(error)
             raise
         finally:

@@ -163,18 +163,22 @@ class Segment:
         self._indexed = True
 
     async def append(self, data: Buffer, headers: Sequence[BatchHeader]) -> None:
-        """Write batches whose offsets are assigned; all of them or, with a StorageError, none."""
+        """Write batches whose offsets are assigned; all of them or, with a StorageError, none.
+
+        Nothing is awaited after the write, so that whoever calls this learns of it in any case. Index entries
+        gather in memory; `write_entries` is for when there are many.
+        """
         file = self._file
         if file is None:
             file = await self.file()
         position = self.size_bytes
+        if file.size != position:
+            await file.truncate(position)  # an append was cancelled, and nobody was told of its bytes
         await file.append(data)
         self.size_bytes = position + len(data)
         if not position:
             self.first_timestamp = headers[0].max_timestamp
         self._note(headers, position)
-        if self.offsets.wants_write:
-            await self._write_entries()
 
     def _note(self, headers: Sequence[BatchHeader], position: int) -> int:
         """Index batches that stand at `position`; returns where they end."""
@@ -194,7 +198,7 @@ class Segment:
             self._since_entry_bytes += size
         return position
 
-    async def _write_entries(self) -> None:
+    async def write_entries(self) -> None:
         """Write the index entries that wait. Where that fails they stay in memory, to be tried again with the
         next append: a full disk must not fail records that are already in the log."""
         try:
@@ -208,7 +212,7 @@ class Segment:
         """Index batches of a segment that is rebuilt; returns where they end."""
         position = self._note(headers, position)
         if self.offsets.wants_write:
-            await self._write_entries()
+            await self.write_entries()
         return position
 
     def fits(self, last_offset: int) -> bool:
