@@ -183,14 +183,31 @@ async def _search(log: PartitionLog, timestamp_ms: int) -> TimestampOffset:
 
 async def _newest(log: PartitionLog) -> TimestampOffset:
     """The first record that has the largest timestamp."""
-    newest: Segment | None = None
-    for segment in log.segments[log.floor_segment(log.start_offset) :]:
+    start_offset = log.start_offset
+    newest = NO_TIMESTAMP
+    for segment in log.segments[log.floor_segment(start_offset) :]:
         await segment.ready()
-        if segment.max_timestamp >= 0 and (newest is None or segment.max_timestamp > newest.max_timestamp):
-            newest = segment
-    if newest is None:
-        return NOTHING
-    return await _search(log, newest.max_timestamp)
+        if segment.base_offset >= start_offset:
+            newest = max(newest, segment.max_timestamp)
+        elif segment.max_timestamp >= 0:
+            newest = max(newest, await _newest_from(segment, start_offset))
+    return NOTHING if newest < 0 else await _search(log, newest)
+
+
+async def _newest_from(segment: Segment, start_offset: int) -> int:
+    """The largest timestamp in a segment of which the first records do not count any more."""
+    newest = NO_TIMESTAMP
+    scan = await segment.scan(await segment.offsets.position_before(start_offset))
+    position = scan.position
+    while headers := await scan.run():
+        for header in headers:
+            if header.base_offset >= start_offset:
+                newest = max(newest, header.max_timestamp)
+            elif header.last_offset >= start_offset:
+                records = await _records(segment, Located(position, header))
+                newest = max(newest, *(one.timestamp for one in records if one.offset >= start_offset))
+            position += header.size_bytes
+    return newest
 
 
 async def _records(segment: Segment, located: Located) -> list[Record]:

@@ -89,6 +89,7 @@ async def _start_over(log: PartitionLog, offset: int) -> None:
     with log.reshaping():
         log.recovery_point = min(log.recovery_point, offset)
         log.start_offset = offset
+        log.names_dirty = True  # for a while no segment will tell where the log starts
         await log.home.persist()
         await _doom(log, log.segments, [])
         for name in await disk.listdir(log.path):
