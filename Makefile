@@ -84,8 +84,8 @@ $(VENV)/.installed: pyproject.toml setup.py | $(PY)
 	@touch $@
 
 # The extension is optional to setuptools, so a kernel that fails to build only prints its error: the old
-# one goes first, lest the tests pass on it.
+# one (of this Python; others may have theirs) goes first, lest the tests pass on it.
 $(READY): $(VENV)/.installed $(KERNEL_SOURCES)
-	@rm -f $(RECORDS)/_kernel*.so
+	@rm -f $(RECORDS)/_kernel$$($(PY) -c 'import sysconfig; print(sysconfig.get_config_var("EXT_SUFFIX"))')
 	@$(PY) setup.py --quiet build_ext --inplace
 	@touch $@

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 
@@ -34,13 +35,14 @@ HEADINGS = ("what", "value", "unit", "ratio", "note")
 
 def table(sections: Iterable[Section]) -> Table:
     """For the terminal."""
-    shown = Table(title="Barnabas, measured", title_justify="left")
+    shown = Table(box=SIMPLE_HEAD, pad_edge=False)
     for heading in HEADINGS:
         shown.add_column(heading, justify="right" if heading in ("value", "ratio") else "left")
     for section in sections:
-        shown.add_section()
+        shown.add_row(f"[bold]{section.title}")
         for row in section.rows:
-            shown.add_row(*cells(section, row))
+            shown.add_row(*cells(row))
+        shown.add_section()
     return shown
 
 
@@ -49,7 +51,9 @@ def markdown(sections: Iterable[Section], facts: dict[str, str]) -> str:
     lines = ["# Benchmarks", "", "Written by `make bench ARGS=--write`; not by hand.", ""]
     lines += [f"- {name}: {value}" for name, value in facts.items()]
     lines += ["", f"| {' | '.join(HEADINGS)} |", "|---|---:|---|---:|---|"]
-    lines += [f"| {' | '.join(cells(section, row))} |" for section in sections for row in section.rows]
+    lines += [
+        f"| {section.title}: {' | '.join(cells(row))} |" for section in sections for row in section.rows
+    ]
     return "\n".join(lines) + "\n"
 
 
@@ -59,10 +63,10 @@ def as_json(sections: Iterable[Section], facts: dict[str, str]) -> dict[str, obj
     return {"facts": facts, "rows": rows}
 
 
-def cells(section: Section, row: Row) -> tuple[str, str, str, str, str]:
+def cells(row: Row) -> tuple[str, str, str, str, str]:
     """A row as text, in the order of HEADINGS."""
-    ratio = "" if row.ratio is None else f"{row.ratio:.2f}"
-    return f"{section.title}: {row.name}", number(row.value), row.unit, ratio, row.note
+    ratio = "" if row.ratio is None else number(row.ratio)
+    return row.name, number(row.value), row.unit, ratio, row.note
 
 
 def number(value: float) -> str:
