@@ -308,7 +308,9 @@ async def load_producers(
     """
     producers = ProducerStates(segments[0].base_offset if segments else end_offset)
     snapshot_offset = 0
-    for offset in reversed(await _snapshots(disk, path, {segment.base_offset for segment in segments})):
+    # one taken exactly at the end is as good as it gets, wherever the next segment begins
+    bases = {end_offset, *(segment.base_offset for segment in segments)}
+    for offset in reversed(await _snapshots(disk, path, bases)):
         file = f"{path}/{names.offset_name(offset)}{names.SNAPSHOT}"
         if offset > end_offset:
             await disk.remove(file)
