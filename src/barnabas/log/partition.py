@@ -378,11 +378,12 @@ class PartitionLog:
             return False
         await sealed.seal()
         try:
-            # a segment must not outlive the one before it: the log would seem to start, or go on, with it
-            await self._sync_names()
             if self.recovery_point >= self.end_offset:
                 # everything in it counts as synced already: its indexes must not be the exception
                 await sealed.sync(sealed=True)
+                self.names_dirty = True
+            # a segment must not outlive the one before it: the log would seem to start with it
+            await self._sync_names()
         except StorageError as error:
             self.fail(error)
             raise

@@ -98,9 +98,17 @@ async def _begin_at(
     if lost:
         logger.warning("%s ends before its start offset %d; it goes on, empty, from there", path, offset)
         await _remove(home.disk, path, lost)
+    await remove_snapshots(home.disk, path)
     segment = new_segment(home, path, config, offset)
     await segment.create()
     return [segment], offset
+
+
+async def remove_snapshots(disk: Disk, path: str) -> None:
+    """Forget the producers of a log of which nothing is left."""
+    for name in await disk.listdir(path):
+        if names.parse_offset(name, names.SNAPSHOT) is not None:
+            await disk.remove(f"{path}/{name}")
 
 
 async def _remove(disk: Disk, path: str, segments: Sequence[Segment]) -> None:
@@ -303,16 +311,17 @@ async def load_producers(
 ) -> tuple[ProducerStates, int]:
     """The producers' state at `end_offset`, from the newest snapshot before it and the batches since.
 
-    Snapshots beyond the end describe a log that is no more; they are removed. Returns the state and the
-    offset of the snapshot it was made from.
+    Snapshots beyond the end describe a log that is no more, and those before the first segment cannot be
+    brought up to date; they are removed. Returns the state and the offset of the snapshot it was made from.
     """
-    producers = ProducerStates(segments[0].base_offset if segments else end_offset)
+    start_offset = segments[0].base_offset if segments else end_offset
+    producers = ProducerStates(start_offset)
     snapshot_offset = 0
     # one taken exactly at the end is as good as it gets, wherever the next segment begins
     bases = {end_offset, *(segment.base_offset for segment in segments)}
     for offset in reversed(await _snapshots(disk, path, bases)):
         file = f"{path}/{names.offset_name(offset)}{names.SNAPSHOT}"
-        if offset > end_offset:
+        if not start_offset <= offset <= end_offset:
             await disk.remove(file)
             continue
         try:

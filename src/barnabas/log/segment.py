@@ -10,6 +10,7 @@ readers go by it, never by the file's own size.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -47,6 +48,7 @@ class Segment:
         "_file",
         "_index_interval_bytes",
         "_indexed",
+        "_preparing",
         "_since_entry_bytes",
         "aborted",
         "base_offset",
@@ -76,6 +78,7 @@ class Segment:
         self._directory = directory
         self._file: File | None = None
         self._indexed = False
+        self._preparing: asyncio.Lock | None = None
         self._index_interval_bytes = index_interval_bytes
         self._since_entry_bytes = 0
         self.base_offset = base_offset
@@ -114,6 +117,14 @@ class Segment:
         """Open the indexes and learn the largest timestamp, before anything is looked up."""
         if self._indexed:
             return
+        if self._preparing is None:
+            self._preparing = asyncio.Lock()
+        async with self._preparing:
+            if not self._indexed:
+                await self._load_indexes()
+                self._indexed, self._preparing = True, None
+
+    async def _load_indexes(self) -> None:
         await self.file()
         try:
             await self.offsets.load()
@@ -123,7 +134,6 @@ class Segment:
             logger.warning("%s; rebuilding the indexes of %s", problem, self.describe())
             await self.rebuild_indexes()
             return
-        self._indexed = True
         if self.times.last is not None:
             self.max_timestamp = self.times.last[0]
             self.max_timestamp_offset = self.base_offset + self.times.last[1]
@@ -144,23 +154,33 @@ class Segment:
             )
 
     async def rebuild_indexes(self) -> None:
-        """Make both indexes anew from the batches."""
-        await self.begin_rebuild()
+        """Make both indexes anew from the batches, each replaced as a whole: a sealed segment is not looked at
+        again after a crash, so one half written would be believed."""
+        self.offsets.forget()
+        self.times.forget()
+        self._start_indexing()
         scan = await self.scan()
         position = 0
         while headers := await scan.run():
-            position = await self.reindex(headers, position)
-        await self.seal()
-        self._indexed = True
+            position = self._note(headers, position)
+        self.times.add(self.max_timestamp, self.max_timestamp_offset)
+        try:
+            await self.offsets.replace()
+            await self.times.replace()
+        except StorageError as error:
+            logger.warning("the indexes of %s stay in memory: %s", self.describe(), error)
 
     async def begin_rebuild(self) -> None:
         """Empty the indexes; `reindex` fills them again, batch by batch."""
         await self.file()
         await self.offsets.reset()
         await self.times.reset()
+        self._start_indexing()
+        self._indexed = True
+
+    def _start_indexing(self) -> None:
         self.max_timestamp, self.max_timestamp_offset = NO_TIMESTAMP, self.base_offset
         self._since_entry_bytes = 0
-        self._indexed = True
 
     async def append(self, data: Buffer, headers: Sequence[BatchHeader]) -> None:
         """Write batches whose offsets are assigned; all of them or, with a StorageError, none.
@@ -334,10 +354,11 @@ class Segment:
     async def sync(self, *, sealed: bool) -> None:
         """Make the batches durable, and the indexes too once they are final."""
         await (await self.file()).sync()
-        if sealed and self._indexed:
-            await self.offsets.sync()
-            await self.times.sync()
+        if sealed:
             await self.aborted.sync()
+            if self._indexed:
+                await self.offsets.sync()
+                await self.times.sync()
 
     async def doom(self) -> list[str]:
         """Rename the files to `.deleted`; returns their new paths. Readers of the open file go on."""

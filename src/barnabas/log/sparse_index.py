@@ -16,6 +16,7 @@ from typing import ClassVar
 
 from barnabas.core.disk import Disk, File
 from barnabas.core.errors import StorageError
+from barnabas.log.checkpoints import write_atomically
 
 PENDING_BYTES = 512
 # once the search has narrowed to this many entries, one read fetches them all
@@ -118,13 +119,25 @@ class SparseIndex:
     async def reset(self) -> None:
         """Forget everything, to be rebuilt."""
         file = await self._opened()
+        self.forget()
+        if file.size:
+            await file.truncate(0)
+
+    def forget(self) -> None:
+        """Start over in memory; the file stays as it is."""
         self._pending.clear()
         self._stored = 0
         self._preallocated = False
         self.last = None
         self.room = self.capacity
-        if file.size:
-            await file.truncate(0)
+
+    async def replace(self) -> None:
+        """Put what waits in memory into the place of the file, whole and durable or not at all."""
+        data = bytes(self._pending)
+        await write_atomically(self._disk, self._path, data)
+        self.close()
+        self._pending.clear()
+        self._stored = len(data) // self.ENTRY.size
 
     async def floor(self, value: int, column: int = 0) -> tuple[int, int] | None:
         """The last entry whose `column` is at most `value`."""

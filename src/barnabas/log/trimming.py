@@ -19,7 +19,7 @@ from barnabas.core.errors import OffsetOutOfRange
 from barnabas.log import names
 from barnabas.log.partition import Doomed, PartitionLog, new_segment
 from barnabas.log.producers import ProducerStates
-from barnabas.log.recovery import load_producers, refill
+from barnabas.log.recovery import load_producers, refill, remove_snapshots
 from barnabas.log.retention import UNLIMITED, SegmentFacts, plan_retention
 from barnabas.log.segment import Located, Segment
 
@@ -92,9 +92,7 @@ async def _start_over(log: PartitionLog, offset: int) -> None:
         log.names_dirty = True  # for a while no segment will tell where the log starts
         await log.home.persist()
         await _doom(log, log.segments, [])
-        for name in await disk.listdir(log.path):
-            if names.parse_offset(name, names.SNAPSHOT) is not None:
-                await disk.remove(f"{log.path}/{name}")
+        await remove_snapshots(disk, log.path)
         # the old segments are gone for good before a new one stands among them
         await disk.sync_dir(log.path)
         segment = new_segment(log.home, log.path, log.config, offset)
