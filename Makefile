@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 PY := $(BIN)/python
 PYTEST := $(PY) -m pytest
 RECORDS := src/barnabas/records
-KERNEL_SOURCES := $(wildcard $(RECORDS)/*.pyx $(RECORDS)/*.pxd $(RECORDS)/*.h)
+KERNEL_SOURCES := $(wildcard $(foreach suffix,pyx pxi pxd h,$(RECORDS)/*.$(suffix)))
 READY := $(VENV)/.kernel
 
 MAKEFLAGS += --no-print-directory

@@ -33,7 +33,6 @@ from barnabas.log.config import LogConfig
 from barnabas.log.directory import LogDirectory
 from barnabas.log.partition import PartitionLog
 from barnabas.log.reading import offset_for_timestamp, read
-from barnabas.records import kernel
 from barnabas.records.builder import build_batch
 from barnabas.records.compression import Codec
 from barnabas.records.reader import read_records
@@ -218,7 +217,6 @@ def main() -> int:
     if options.dir and options.dir.exists():
         parser.error(f"{options.dir} exists already; name a new directory")
     logging.basicConfig(format="%(levelname)s %(message)s\n", stream=sys.stdout)
-    kernel.announce()
     with tempfile.TemporaryDirectory(prefix="barnabas-") as folder:
         is_sound = asyncio.run(show(options.dir or Path(folder)))
     console.print("[green]Nothing that was reported is lost." if is_sound else "[red]Something is wrong.")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -34,6 +35,30 @@ def test_a_second_run_goes_on_where_the_first_one_ended(tmp_path: Path) -> None:
     run_example(tmp_path)
     offsets = [int(line.split()[0]) for line in run_example(tmp_path).splitlines()]
     assert offsets == [2, 3]
+
+
+PASTED = [
+    pytest.param(script, id=f"{document.name}-{number}")
+    for document in DOCUMENTS
+    for number, script in enumerate(
+        re.findall(r"^```sh\n(python - <<.*?)^```", document.read_text(), re.MULTILINE | re.DOTALL)
+    )
+]
+
+
+@pytest.mark.parametrize("script", PASTED)
+def test_python_that_a_document_tells_to_paste_runs(script: str, tmp_path: Path) -> None:
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    result = subprocess.run(
+        ["sh", "-e", "-c", script],
+        cwd=tmp_path,
+        env={"PATH": path},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert result.returncode == 0, result.stderr
+    assert result.stdout
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))

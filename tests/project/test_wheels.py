@@ -22,7 +22,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 BUILT_FROM = ("pyproject.toml", "setup.py", "README.md", "LICENSE", "src")
 NOT_SOURCE = shutil.ignore_patterns("__pycache__", "*.egg-info", "*.so", "_kernel.c")
-KERNEL_SOURCES = (".pyx", ".pxd", ".pyi", ".h")
+KERNEL_SOURCES = (".pyx", ".pxi", ".pxd", ".pyi", ".h")
 KERNEL_SUFFIX = sysconfig.get_config_var("EXT_SUFFIX")
 
 pytestmark = pytest.mark.slow
@@ -88,6 +88,7 @@ def test_it_holds_the_package_and_its_types(wheel: Wheel) -> None:
     assert modules <= set(wheel.names)
     assert "barnabas/py.typed" in wheel.names
     assert "barnabas/records/_kernel.pyi" in wheel.names
+    assert not [name for name in wheel.names if name.endswith((".pyx", ".pxi", ".h", ".c"))]
     tops = {name.partition("/")[0] for name in wheel.names}
     assert {top for top in tops if not top.endswith(".dist-info")} == {"barnabas"}
 
