@@ -28,6 +28,7 @@ async def tidy(disk: Disk, path: str) -> list[int]:
     listed = await disk.listdir(path)
     if any(name.endswith((names.DELETED, names.CLEANED, names.SWAP, TEMPORARY)) for name in listed):
         await _clear(disk, path, listed)
+        await disk.sync_dir(path)  # what is gone once must not be back after the next crash
         listed = await disk.listdir(path)
     bases = {base for name in listed if (base := names.parse_offset(name, names.LOG)) is not None}
     for suffix in (names.INDEX, names.TIME_INDEX, names.TXN_INDEX):
