@@ -244,17 +244,19 @@ class PartitionLog:
             else:
                 headers = admit_batches(data, config, first_offset, leader_epoch, now_ms)
                 markers = self._check_markers(data, headers, transaction_version)
+            duplicate = None
             for header in headers:
                 if header.producer_id != NO_PRODUCER_ID and not header.is_control:
                     duplicate = self.producers.check(header, origin=origin)
-                    if duplicate is not None:
-                        return Appended(*duplicate, self.start_offset, is_duplicate=True)
-            await self._append(data, headers, markers, now_ms)
+            if duplicate is None:
+                await self._append(data, headers, markers, now_ms)
             end_offset = self.end_offset
         finally:
             turn.leave()
         if end_offset - self.recovery_point >= config.flush_messages:
             await self.flush(end_offset)
+        if duplicate is not None:
+            return Appended(*duplicate, self.start_offset, is_duplicate=True)
         stamped_ms = now_ms if config.log_append_time else NO_TIMESTAMP
         return Appended._make((first_offset, end_offset - 1, stamped_ms, self.start_offset, False))
 
@@ -288,12 +290,17 @@ class PartitionLog:
                         f"the leader of {self.path} sent offset {header.base_offset}, not {expected} or later"
                     )
                 expected = header.next_offset
+            first_offset = headers[0].base_offset
+            if expected - first_offset > MAX_RELATIVE_OFFSET:
+                # no segment has room for such a stretch; what is left out comes with the next fetch
+                headers = [one for one in headers if one.last_offset - first_offset <= MAX_RELATIVE_OFFSET]
+                consumed = sum(header.size_bytes for header in headers)
             markers = find_markers(data, headers)
             await self._append(memoryview(data)[:consumed], headers, markers, self.home.clock.wall_ms())
             end_offset = self.end_offset
         if end_offset - self.recovery_point >= self.config.flush_messages:
             await self.flush(end_offset)
-        return Appended(headers[0].base_offset, end_offset - 1, NO_TIMESTAMP, self.start_offset)
+        return Appended(first_offset, end_offset - 1, NO_TIMESTAMP, self.start_offset)
 
     async def _append(
         self,
@@ -308,15 +315,20 @@ class PartitionLog:
         segment = self.segments[-1]
         if segment.first_timestamp is None and segment.size_bytes:
             await segment.learn_first_timestamp()
-        if self._must_roll(segment, len(data), last.max_timestamp, last_offset, now_ms):
-            await self.roll_to(self.end_offset if segment.fits(last_offset) else first.base_offset)
+        max_timestamp = last.max_timestamp
+        if first is not last:
+            max_timestamp = max(header.max_timestamp for header in headers)
+        if self._must_roll(segment, len(data), max_timestamp, last_offset, now_ms):
+            is_near = last_offset - self.end_offset <= MAX_RELATIVE_OFFSET
+            await self.roll_to(self.end_offset if is_near else first.base_offset)
             segment = self.segments[-1]
         for header in headers:
             if header.leader_epoch > self._latest_epoch:
                 await self.begin_epoch(header.leader_epoch, header.base_offset)
         self.is_dirty = True
-        await segment.append(data, headers)
-        self.end_offset = last_offset + 1
+        await segment.write(data)
+        # Readers and the high watermark go by the end of the log: it moves at once with the segment's, when
+        # everything that they will ask of the producers and of the aborted transactions is in place.
         for header in headers:
             if header.producer_id == NO_PRODUCER_ID:
                 continue
@@ -324,6 +336,8 @@ class PartitionLog:
                 self.producers.apply(header, header.base_offset)
             elif (marker := markers.get(header.base_offset)) is not None:
                 await self._end_transaction(header, marker)
+        segment.count(headers)
+        self.end_offset = last_offset + 1
         if segment.offsets.wants_write:
             await segment.write_entries()
 
@@ -348,7 +362,7 @@ class PartitionLog:
         from the recovery point on, tell what the file does not."""
         latest = self.epochs.latest_epoch
         self._latest_epoch = -1 if latest is None else latest
-        self._epochs_dirty = True
+        self._epochs_dirty = self.is_dirty = True
 
     def _must_roll(
         self, segment: Segment, size: int, max_timestamp: int, last_offset: int, now_ms: int
@@ -443,6 +457,9 @@ class PartitionLog:
             await self._flush()
 
     async def _flush_once(self) -> None:
+        if self.shape & 1:
+            async with self.turn:
+                return  # the caller looks again what is left to flush
         end_offset, shape, active = self.end_offset, self.shape, self.active
         await self._write_epochs()
         try:
@@ -516,7 +533,7 @@ class PartitionLog:
 
 def new_segment(home: Home, path: str, config: LogConfig, base_offset: int) -> Segment:
     """A segment object at `base_offset`; its files are opened or created by whoever asked for it."""
-    jitter_ms = home.random.below(config.segment_jitter_ms) if config.segment_jitter_ms else 0
+    jitter_ms = min(config.segment_jitter_ms, config.segment_ms)
     return Segment(
         home.disk,
         path,
@@ -524,7 +541,7 @@ def new_segment(home: Home, path: str, config: LogConfig, base_offset: int) -> S
         index_interval_bytes=config.index_interval_bytes,
         index_bytes=config.segment_index_bytes,
         created_ms=home.clock.wall_ms(),
-        roll_jitter_ms=min(jitter_ms, config.segment_ms),
+        roll_jitter_ms=home.random.below(jitter_ms) if jitter_ms else 0,
     )
 
 

@@ -154,8 +154,8 @@ class Segment:
             )
 
     async def rebuild_indexes(self) -> None:
-        """Make both indexes anew from the batches, each replaced as a whole: a sealed segment is not looked at
-        again after a crash, so one half written would be believed."""
+        """Make both indexes anew from the batches, each replaced as a whole: a sealed segment is not looked
+        at again after a crash, so one half written would be believed."""
         self.offsets.forget()
         self.times.forget()
         self._start_indexing()
@@ -182,23 +182,25 @@ class Segment:
         self.max_timestamp, self.max_timestamp_offset = NO_TIMESTAMP, self.base_offset
         self._since_entry_bytes = 0
 
-    async def append(self, data: Buffer, headers: Sequence[BatchHeader]) -> None:
+    async def write(self, data: Buffer) -> None:
         """Write batches whose offsets are assigned; all of them or, with a StorageError, none.
 
-        Nothing is awaited after the write, so that whoever calls this learns of it in any case. Index entries
-        gather in memory; `write_entries` is for when there are many.
+        They are part of the segment once `count` says so. Nothing is awaited after the write, so that whoever
+        calls this learns of it in any case.
         """
         file = self._file
         if file is None:
             file = await self.file()
-        position = self.size_bytes
-        if file.size != position:
-            await file.truncate(position)  # an append was cancelled, and nobody was told of its bytes
+        if file.size != self.size_bytes:
+            await file.truncate(self.size_bytes)  # an append was cancelled, and nobody was told of its bytes
         await file.append(data)
-        self.size_bytes = position + len(data)
-        if not position:
+
+    def count(self, headers: Sequence[BatchHeader]) -> None:
+        """Take in the batches that were just written. Their index entries gather in memory; `write_entries`
+        is for when there are many."""
+        if not self.size_bytes:
             self.first_timestamp = headers[0].max_timestamp
-        self._note(headers, position)
+        self.size_bytes = self._note(headers, self.size_bytes)
 
     def _note(self, headers: Sequence[BatchHeader], position: int) -> int:
         """Index batches that stand at `position`; returns where they end."""
@@ -234,10 +236,6 @@ class Segment:
         if self.offsets.wants_write:
             await self.write_entries()
         return position
-
-    def fits(self, last_offset: int) -> bool:
-        """Whether an offset can be written relative to this segment's base."""
-        return 0 <= last_offset - self.base_offset <= MAX_RELATIVE_OFFSET
 
     async def learn_first_timestamp(self) -> None:
         """Read the largest timestamp of the first batch, from which the age of the segment counts."""
