@@ -41,7 +41,6 @@ async def admit_unusual_batch(
     A compressed batch whose records must be seen is opened off the loop; that is so where keys are required
     or timestamps have an earliest bound. Otherwise the header is believed.
     """
-    _check_size(len(data), config)
     policy = _policy(config, now_ms)
     if len(data) >= HEADER_BYTES and data[ATTRIBUTES_AT + 1] & CODEC_MASK and policy.opens_compressed:
         header = await workers.run(validate_batch, data, policy)
@@ -51,6 +50,7 @@ async def admit_unusual_batch(
         raise MessageTooLarge(
             f"a batch of {header.size_bytes} bytes is beyond max.message.bytes={config.max_message_bytes}"
         )
+    _check_size(header.size_bytes, config)
     kernel.assign(data, 0, offset, leader_epoch)
     if config.log_append_time:
         kernel.stamp(data, 0, header.size_bytes, now_ms)
