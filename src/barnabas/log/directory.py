@@ -272,8 +272,7 @@ class LogDirectory:
         is_clean = self._is_clean or self._known == self._logs.keys()
         for log in self._logs.values():
             try:
-                await log.close()
-                is_clean = is_clean and log.failure is None
+                is_clean = await log.close() and is_clean
             except StorageError as error:
                 logger.error("cannot close %s cleanly: %s", log.path, error)
                 log.abandon()

@@ -91,6 +91,10 @@ class Interrupted(StorageError):
     """A change of the log was cancelled half-way."""
 
 
+class LogClosed(StorageError):
+    """The log was closed while something still used it."""
+
+
 class Doomed(NamedTuple):
     """A segment on its way out: renamed, and removed when it is time and nobody reads it."""
 
@@ -111,6 +115,7 @@ class PartitionLog:
         "config",
         "doomed",
         "end_offset",
+        "ended",
         "epochs",
         "failure",
         "high_watermark",
@@ -163,7 +168,9 @@ class PartitionLog:
         self.snapshot_offset = snapshot_offset
         self.last_flush_ms = home.clock.wall_ms()
         self.turn = Turn()
+        # why it takes no more changes; and why it is not even there to be read any more
         self.failure: StorageError | None = None
+        self.ended: StorageError | None = None
         self.doomed: list[Doomed] = []
         # odd while segments are being cut or taken away, and another number afterwards
         self.shape = 0
@@ -505,10 +512,12 @@ class PartitionLog:
         """Forget producers that have been silent for `producer.id.expiration.ms`."""
         self.producers.expire(self.home.clock.wall_ms(), self.config.producer_id_expiration_ms)
 
-    async def close(self) -> None:
-        """Leave the files as a clean stop does: flushed, indexes trimmed, producers' state written."""
+    async def close(self) -> bool:
+        """Leave the files as a clean stop does: flushed, indexes trimmed, producers' state written. False
+        where a failed log can only be let go."""
         async with self.turn:
-            if self.failure is None and self.is_dirty:
+            is_sound = self.failure is None
+            if is_sound and self.is_dirty:
                 await self.flush()
                 await self._write_snapshot()
                 await self.active.seal()
@@ -516,15 +525,16 @@ class PartitionLog:
                 await self.sync_marks()
                 self.is_dirty = False
             self.abandon()
+            return is_sound
 
     async def retire(self, reason: StorageError) -> None:
         """Refuse everything from now on, for that reason, and let go of the files."""
         async with self.turn:
-            self.failure = reason
-            self.abandon()
+            self.abandon(reason)
 
-    def abandon(self) -> None:
-        """Let go of the files as they are."""
+    def abandon(self, reason: StorageError | None = None) -> None:
+        """Let go of the files as they are: others may soon stand under their names."""
+        self.failure = self.ended = reason or LogClosed(f"{self.path} was closed")
         for segment in self.segments:
             segment.close()
         for gone in self.doomed:

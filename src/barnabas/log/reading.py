@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import NamedTuple, TypeVar
 
-from barnabas.core.disk import FileMissing, FileRange
+from barnabas.core.disk import FileMissing, FileRange, HandleClosed
 from barnabas.core.errors import OffsetOutOfRange
 from barnabas.log.partition import Bound, PartitionLog
 from barnabas.log.segment import Located, Segment
@@ -126,17 +126,19 @@ async def _aborted_between(
 async def _undisturbed(log: PartitionLog, look: Callable[[], Awaitable[T]]) -> T:
     """Run a look-up again if the log was truncated, or a segment deleted, in the middle of it."""
     while True:
+        if log.ended is not None:
+            raise log.ended
         if log.shape & 1:
             async with log.turn:
                 continue
         before = log.shape
         try:
             result = await look()
-        except FileMissing:
-            if before == log.shape:
+        except (FileMissing, HandleClosed):
+            if before == log.shape and log.ended is None:
                 raise
             continue
-        if before == log.shape:
+        if before == log.shape and log.ended is None:
             return result
 
 
@@ -178,6 +180,7 @@ async def _search(log: PartitionLog, timestamp_ms: int) -> TimestampOffset:
                         if record.timestamp >= timestamp_ms and record.offset >= start_offset:
                             return TimestampOffset(record.timestamp, record.offset, header.leader_epoch)
                 position += header.size_bytes
+        scan.require_end()
     return NOTHING
 
 
@@ -205,8 +208,9 @@ async def _newest_from(segment: Segment, start_offset: int) -> int:
                 newest = max(newest, header.max_timestamp)
             elif header.last_offset >= start_offset:
                 records = await _records(segment, Located(position, header))
-                newest = max(newest, *(one.timestamp for one in records if one.offset >= start_offset))
+                newest = max(newest, *(one.timestamp for one in records if one.offset >= start_offset), -1)
             position += header.size_bytes
+    scan.require_end()
     return newest
 
 

@@ -345,8 +345,7 @@ class Segment:
         for header in tail:
             if header.max_timestamp > self.max_timestamp:
                 self.max_timestamp, self.max_timestamp_offset = header.max_timestamp, header.last_offset
-        if scan.problem is not None:
-            raise self.corrupt(scan.position, scan.problem)
+        scan.require_end()
         return tail
 
     async def sync(self, *, sealed: bool) -> None:
@@ -393,9 +392,10 @@ class CorruptSegment(StorageError):
 class SegmentScan:
     """A walk over a segment's batches. `position` is how far it got, `problem` why it went no further."""
 
-    __slots__ = ("_end", "_file", "_verify", "position", "problem")
+    __slots__ = ("_end", "_file", "_segment", "_verify", "position", "problem")
 
     def __init__(self, segment: Segment, file: File, position: int, verify: bool) -> None:
+        self._segment = segment
         self._file = file
         self._end = segment.size_bytes
         self._verify = verify
@@ -416,6 +416,11 @@ class SegmentScan:
                 # a batch larger than what was read: read all of it, unless the file ends before
                 want = self._whole(data)
         return []
+
+    def require_end(self) -> None:
+        """Raise CorruptSegment where the walk did not get to the end."""
+        if self.problem is not None:
+            raise self._segment.corrupt(self.position, self.problem)
 
     def _whole(self, data: bytes) -> int:
         left = self._end - self.position
