@@ -114,7 +114,9 @@ class LogDirectory:
         if await self._disk.size_of(name) is None:
             return None
         try:
-            return await checkpoints.read_offset_checkpoint(self._disk, name)
+            offsets = await checkpoints.read_offset_checkpoint(self._disk, name)
+            # an entry may outlive its partition, and means nothing to the next one of that name
+            return {key: offset for key, offset in offsets.items() if key in self._known}
         except CorruptCheckpoint as problem:
             logger.warning("%s; going on without it", problem)
             return None

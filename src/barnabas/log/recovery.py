@@ -16,7 +16,7 @@ from uuid import UUID
 
 from barnabas.core.disk import Disk
 from barnabas.log import names, snapshots
-from barnabas.log.checkpoints import CorruptCheckpoint, read_leader_epochs
+from barnabas.log.checkpoints import CorruptCheckpoint, read_leader_epochs, write_leader_epochs
 from barnabas.log.config import LogConfig
 from barnabas.log.epochs import LeaderEpochs
 from barnabas.log.leftovers import tidy
@@ -66,7 +66,8 @@ async def open_partition(
         end_offset = await recovery.run()
         producers, snapshot_offset = recovery.producers, recovery.snapshot_offset
     if not segments or end_offset < start_offset:
-        segments, end_offset = await _begin_at(home, path, config, segments, max(start_offset, end_offset))
+        await _forget(disk, path, segments, epochs)
+        segments, end_offset = await _begin_at(home, path, config, max(start_offset, end_offset))
         producers, snapshot_offset = ProducerStates(end_offset), end_offset
     start_offset = max(start_offset, segments[0].base_offset)
     if not epochs_known:
@@ -91,14 +92,18 @@ async def open_partition(
     )
 
 
-async def _begin_at(
-    home: Home, path: str, config: LogConfig, lost: Sequence[Segment], offset: int
-) -> tuple[list[Segment], int]:
+async def _forget(disk: Disk, path: str, segments: Sequence[Segment], epochs: LeaderEpochs) -> None:
+    """Nothing is left of a log: neither shall its segments, its epochs and its producers be."""
+    if segments:
+        logger.warning("%s ends before its start offset; it goes on, empty, from there", path)
+        await _remove(disk, path, segments)
+    await remove_snapshots(disk, path)
+    if epochs.clear():
+        await write_leader_epochs(disk, f"{path}/{names.LEADER_EPOCH_CHECKPOINT}", ())
+
+
+async def _begin_at(home: Home, path: str, config: LogConfig, offset: int) -> tuple[list[Segment], int]:
     """A log with nothing in it that goes on at `offset`."""
-    if lost:
-        logger.warning("%s ends before its start offset %d; it goes on, empty, from there", path, offset)
-        await _remove(home.disk, path, lost)
-    await remove_snapshots(home.disk, path)
     segment = new_segment(home, path, config, offset)
     await segment.create()
     return [segment], offset

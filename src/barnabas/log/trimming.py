@@ -85,25 +85,23 @@ async def _cut(log: PartitionLog, keep: int, located: Located | None) -> None:
 
 
 async def _start_over(log: PartitionLog, offset: int) -> None:
-    disk = log.home.disk
     with log.reshaping():
         log.recovery_point = min(log.recovery_point, offset)
         log.start_offset = offset
         log.names_dirty = True  # for a while no segment will tell where the log starts
         await log.home.persist()
         await _doom(log, log.segments, [])
-        await remove_snapshots(disk, log.path)
-        # the old segments are gone for good before a new one stands among them
-        await disk.sync_dir(log.path)
+        await remove_snapshots(log.home.disk, log.path)
+        log.epochs.clear()
+        log.epochs_changed()
+        # the old segments and epochs are gone for good before a new segment makes it seem that they count
+        await log.sync_marks()
         segment = new_segment(log.home, log.path, log.config, offset)
         await segment.create()
+        log.names_dirty = True
         log.segments, log.bases = [segment], [offset]
         log.end_offset = log.high_watermark = log.recovery_point = offset
         log.producers, log.snapshot_offset = ProducerStates(offset), offset
-        log.epochs.clear()
-        log.epochs_changed()
-        # recovery could not tell epochs that are no more from those before the new start
-        await log.sync_marks()
 
 
 async def delete_records(log: PartitionLog, up_to: int) -> int:
