@@ -134,23 +134,29 @@ class Segment:
             logger.warning("%s; rebuilding the indexes of %s", problem, self.describe())
             await self.rebuild_indexes()
             return
+        self._look_for_room()
         if self.times.last is not None:
             self.max_timestamp = self.times.last[0]
             self.max_timestamp_offset = self.base_offset + self.times.last[1]
 
     async def _check_index_end(self) -> None:
-        """The last entry must name a batch that stands there: an index may be newer or older than its log."""
-        if self.offsets.last is None:
-            return
-        relative_offset, position = self.offsets.last
+        """The last entry must name a batch that stands there: an index may be newer or older than its log.
+        And that batch must not be later than the time index knows of."""
+        relative_offset, position = self.offsets.last or (None, 0)
         head = await (await self.file()).read(position, HEADER_BYTES)
-        if (
-            len(head) < HEADER_BYTES
-            or BatchHeader.parse(head).last_offset != self.base_offset + relative_offset
+        header = BatchHeader.parse(head) if len(head) == HEADER_BYTES else None
+        if relative_offset is not None and (
+            header is None or header.last_offset != self.base_offset + relative_offset
         ):
             raise CorruptIndex(
                 f"{self._disk.describe(self.path(names.INDEX))} is corrupt: no batch at byte {position} "
                 f"ends with offset {self.base_offset + relative_offset}"
+            )
+        latest = self.times.last[0] if self.times.last is not None else NO_TIMESTAMP
+        if header is not None and header.max_timestamp > latest:
+            raise CorruptIndex(
+                f"{self._disk.describe(self.path(names.TIME_INDEX))} is corrupt: it ends with timestamp "
+                f"{latest}, but the batch at byte {position} has {header.max_timestamp}"
             )
 
     async def rebuild_indexes(self) -> None:
@@ -212,13 +218,16 @@ class Segment:
             if self._since_entry_bytes > self._index_interval_bytes:
                 self.offsets.add(last_offset, position)
                 self.times.add(self.max_timestamp, self.max_timestamp_offset)
-                # the time index keeps an entry free for the one that sealing adds
-                self.is_full = self.offsets.room < 1 or self.times.room < 2
+                self._look_for_room()
                 self._since_entry_bytes = 0
             size = header.batch_length + LOG_OVERHEAD_BYTES
             position += size
             self._since_entry_bytes += size
         return position
+
+    def _look_for_room(self) -> None:
+        # the time index keeps an entry free for the one that sealing adds
+        self.is_full = self.offsets.room < 1 or self.times.room < 2
 
     async def write_entries(self) -> None:
         """Write the index entries that wait. Where that fails they stay in memory, to be tried again with the
@@ -315,7 +324,7 @@ class Segment:
         await file.sync()
         await self.offsets.truncate_to(offset)
         await self.times.truncate_to(offset)
-        self.is_full = False
+        self._look_for_room()
         await self.aborted.truncate_to(offset)
         self._since_entry_bytes = 0
         self.first_timestamp = None if position == 0 else self.first_timestamp
