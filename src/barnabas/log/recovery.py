@@ -55,16 +55,28 @@ async def open_partition(
     if is_new:
         await disk.mkdir(path)
     segments = [new_segment(home, path, config, base) for base in bases]
-    epochs, epochs_known = await _read_epochs(disk, path)
-    damaged = await _first_damaged(segments) if is_clean else None
-    if is_clean and segments and damaged is None:
+    epochs, epochs_known = await _read_epochs(disk, path, is_expected=bool(recovery_point))
+    unsynced = len(segments) if is_clean else _first_unsynced(segments, recovery_point or 0)
+    damaged = await _first_damaged(segments[:unsynced])
+    synced_point = None if is_clean else recovery_point or 0
+    if damaged is not None:
+        unsynced, synced_point = damaged, segments[damaged].base_offset
+    is_sound = unsynced == len(segments) and not is_new
+    if is_sound:
         tail = await segments[-1].tail()
         end_offset = tail[-1].next_offset if tail else segments[-1].base_offset
         producers, snapshot_offset = await load_producers(disk, path, segments, end_offset)
     else:
-        recovery = _Recovery(home, path, config, segments, epochs, recovery_point, damaged)
+        recovery = _Recovery(home, path, config, segments, epochs, recovery_point, unsynced)
         end_offset = await recovery.run()
         producers, snapshot_offset = recovery.producers, recovery.snapshot_offset
+    if end_offset < (recovery_point or 0):
+        logger.error(
+            "%s ends at offset %d, but everything below %d had been synced: data was lost on the way",
+            path,
+            end_offset,
+            recovery_point,
+        )
     if not segments or end_offset < start_offset:
         await _forget(disk, path, segments, epochs)
         segments, end_offset = await _begin_at(home, path, config, max(start_offset, end_offset))
@@ -82,13 +94,13 @@ async def open_partition(
         segments=segments,
         start_offset=start_offset,
         end_offset=end_offset,
-        recovery_point=end_offset if is_clean else min(recovery_point or 0, end_offset),
+        recovery_point=end_offset if synced_point is None else min(synced_point, end_offset),
         epochs=epochs,
         producers=producers,
         snapshot_offset=snapshot_offset,
         topic_id=topic_id,
         is_new=is_new,
-        is_dirty=is_new or not is_clean or damaged is not None,
+        is_dirty=not (is_sound and epochs_known),
     )
 
 
@@ -136,6 +148,14 @@ async def _first_damaged(segments: Sequence[Segment]) -> int | None:
     return None
 
 
+def _first_unsynced(segments: Sequence[Segment], recovery_point: int) -> int:
+    """The first segment that reaches past the recovery point; at least the last one is looked at."""
+    for index in range(len(segments) - 1):
+        if segments[index + 1].base_offset > recovery_point:
+            return index
+    return max(0, len(segments) - 1)
+
+
 class _Recovery:
     """The pass over the segments that were not synced when the node stopped."""
 
@@ -147,7 +167,7 @@ class _Recovery:
         segments: list[Segment],
         epochs: LeaderEpochs,
         recovery_point: int | None,
-        damaged: int | None,
+        first: int,
     ) -> None:
         self._home = home
         self._path = path
@@ -155,7 +175,7 @@ class _Recovery:
         self._epochs = epochs
         self._recovery_point = recovery_point or 0
         self._may_have_gaps = config.is_compacted or recovery_point is None
-        self._damaged = damaged
+        self._first = first
         self._next_offset = 0
         self.producers = ProducerStates()
         self.snapshot_offset = 0
@@ -164,38 +184,24 @@ class _Recovery:
         """Scan, cut and rebuild; returns the end of the log."""
         if not self._segments:
             return 0
-        first = self._first_unsynced() if self._damaged is None else self._damaged
-        base_offset = self._segments[first].base_offset
+        base_offset = self._segments[self._first].base_offset
         self.producers, self.snapshot_offset = await load_producers(
-            self._home.disk, self._path, self._segments[:first], base_offset
+            self._home.disk, self._path, self._segments[: self._first], base_offset
         )
         self._epochs.truncate_from_end(base_offset)
         self._next_offset = base_offset
-        for index in range(first, len(self._segments)):
+        for index in range(self._first, len(self._segments)):
             if not await self._recover(index):
                 await self._drop_after(index)
                 break
-        if self._next_offset < self._recovery_point:
-            logger.error(
-                "%s ends at offset %d, but everything below %d had been synced: data was lost on the way",
-                self._path,
-                self._next_offset,
-                self._recovery_point,
-            )
         return self._next_offset
-
-    def _first_unsynced(self) -> int:
-        for index in range(len(self._segments) - 1):
-            if self._segments[index + 1].base_offset > self._recovery_point:
-                return index
-        return len(self._segments) - 1
 
     async def _recover(self, index: int) -> bool:
         """Scan one segment; False where the log ends in it, or before it."""
         segment = self._segments[index]
         is_last = index + 1 == len(self._segments)
         if segment.base_offset != self._next_offset:
-            if not self._may_have_gaps:
+            if not self._may_be_a_gap(segment):
                 logger.warning(
                     "%s begins at %d, where %d should follow: what stood between was never synced",
                     segment.describe(),
@@ -211,6 +217,19 @@ class _Recovery:
         if not is_last:
             await segment.seal()
         return problem is None
+
+    def _may_be_a_gap(self, segment: Segment) -> bool:
+        """Whether the offsets between the last batch and this segment may never have been there: that is a
+        compaction's work, or a leader's offsets went so far on that they began a segment of their own."""
+        if self._may_have_gaps or segment.base_offset - self._next_offset > MAX_RELATIVE_OFFSET // 2:
+            return True
+        if self._next_offset < self._recovery_point:
+            raise CorruptSegment(
+                f"{segment.describe()} begins with offset {segment.base_offset}, where {self._next_offset} "
+                f"should follow. Everything below offset {self._recovery_point} had been synced, so a segment, "
+                "or the end of one, is missing; nothing was cut: restore it from a copy or a replica"
+            )
+        return False
 
     async def _write_snapshot(self) -> None:
         path = f"{self._path}/{names.offset_name(self._next_offset)}{names.SNAPSHOT}"
@@ -371,6 +390,7 @@ async def _catch_up(segments: Sequence[Segment], producers: ProducerStates, end_
                 producers,
             )
             position = scan.position
+        scan.require_end()
     producers.map_end_offset = max(producers.map_end_offset, end_offset)
 
 
@@ -394,11 +414,15 @@ async def refill(segments: Sequence[Segment], producers: ProducerStates) -> None
             break
 
 
-async def _read_epochs(disk: Disk, path: str) -> tuple[LeaderEpochs, bool]:
+async def _read_epochs(disk: Disk, path: str, *, is_expected: bool) -> tuple[LeaderEpochs, bool]:
     """The epochs, and whether their file could be believed."""
     file = f"{path}/{names.LEADER_EPOCH_CHECKPOINT}"
     try:
         if await disk.size_of(file) is None:
+            if is_expected:
+                logger.warning(
+                    "%s is missing; rebuilding the leader epochs from the batches", disk.describe(file)
+                )
             return LeaderEpochs(), False
         return LeaderEpochs(await read_leader_epochs(disk, file)), True
     except CorruptCheckpoint as problem:
@@ -416,3 +440,4 @@ async def _rebuild_epochs(segments: Sequence[Segment], epochs: LeaderEpochs) -> 
                 if header.leader_epoch > latest:
                     latest = header.leader_epoch
                     epochs.assign(latest, header.base_offset)
+        scan.require_end()
