@@ -226,7 +226,7 @@ class _Recovery:
         if self._next_offset < self._recovery_point:
             raise CorruptSegment(
                 f"{segment.describe()} begins with offset {segment.base_offset}, where {self._next_offset} "
-                f"should follow. Everything below offset {self._recovery_point} had been synced, so a segment, "
+                f"should follow. All below offset {self._recovery_point} had been synced, so a segment, "
                 "or the end of one, is missing; nothing was cut: restore it from a copy or a replica"
             )
         return False
