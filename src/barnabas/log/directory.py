@@ -59,6 +59,7 @@ class LogDirectory:
         self._doomed: list[tuple[int, str]] = []
         self._to_flush: set[PartitionLog] = set()
         self._persist = SharedCall(self._write_offsets)
+        self._checkpoint = SharedCall(self._write_checkpoints)
         self._home = Home(disk, clock, random, workers, self._persist, self._to_flush.add)
 
     @classmethod
@@ -175,7 +176,8 @@ class LogDirectory:
             logger.warning("%s; taking the directory for what it is asked for as", problem)
         if found is None and topic_id is not None:
             await self._disk.mkdir(path)
-            await checkpoints.write_partition_metadata(self._disk, file, topic_id, sync=False)
+            # that of a new partition is synced with its first batches
+            await checkpoints.write_partition_metadata(self._disk, file, topic_id, sync=not is_new)
             return topic_id
         if topic_id is not None and found != topic_id:
             raise InconsistentTopicId(
@@ -187,7 +189,8 @@ class LogDirectory:
     async def recover_untouched(self) -> None:
         """After an unclean stop: recover the partitions that nobody has touched yet, in the background."""
         for topic, partition in self.partitions:
-            if not self._is_clean and (topic, partition) in self._known:
+            key = (topic, partition)
+            if not self._is_clean and key in self._known and key not in self._opening:
                 try:
                     await self.partition(topic, partition)
                 except StorageError as error:
@@ -196,22 +199,27 @@ class LogDirectory:
     async def delete_partition(self, topic: str, partition: int) -> None:
         """Take a partition away: its directory is renamed at once and removed after the delay."""
         key = (topic, partition)
-        log = self._logs.pop(key, None)
-        if log is not None:
-            self._to_flush.discard(log)
-            await log.retire(PartitionDeleted(f"{log.path} was deleted"))
-        self._known.discard(key)
-        for offsets in (self._recovery_points, self._start_offsets, self._high_watermarks):
-            offsets.pop(key, None)
-        name = names.marked_directory(topic, partition, DirectoryKind.DELETE, self._random.uuid())
-        await self._disk.rename(names.partition_directory(topic, partition), name)
-        await self._disk.sync_dir("")
-        delay_ms = (log.config if log is not None else self._config).file_delete_delay_ms
-        self._doomed.append((self._clock.wall_ms() + delay_ms, name))
-        await self._persist()
+        # whoever wants one of the same name waits until nothing is left of this one, not even its checkpoints
+        async with self._opening.setdefault(key, asyncio.Lock()):
+            self._known.discard(key)
+            log = self._logs.pop(key, None)
+            if log is not None:
+                self._to_flush.discard(log)
+                await log.retire(PartitionDeleted(f"{log.path} was deleted"))
+            for offsets in (self._recovery_points, self._start_offsets, self._high_watermarks):
+                offsets.pop(key, None)
+            name = names.marked_directory(topic, partition, DirectoryKind.DELETE, self._random.uuid())
+            await self._disk.rename(names.partition_directory(topic, partition), name)
+            await self._disk.sync_dir("")
+            delay_ms = (log.config if log is not None else self._config).file_delete_delay_ms
+            self._doomed.append((self._clock.wall_ms() + delay_ms, name))
+            await self.checkpoint()
 
     async def checkpoint(self) -> None:
         """Write all checkpoints of the directory."""
+        await self._checkpoint()
+
+    async def _write_checkpoints(self) -> None:
         await self._persist()
         for key, log in self._logs.items():
             self._high_watermarks[key] = log.high_watermark
@@ -223,7 +231,8 @@ class LogDirectory:
         for key, log in self._logs.items():
             self._recovery_points[key] = log.recovery_point
             # as long as a deleted segment could come back, the start must be known apart from it
-            if log.start_offset > log.bases[0] or (log.names_dirty and log.start_offset):
+            is_told = bool(log.bases) and log.start_offset <= log.bases[0] and not log.names_dirty
+            if log.start_offset and not is_told:
                 self._start_offsets[key] = log.start_offset
             else:
                 self._start_offsets.pop(key, None)

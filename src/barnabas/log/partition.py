@@ -506,7 +506,15 @@ class PartitionLog:
             await disk.sync_dir(self.path)
         if self._parent_dirty:
             self._parent_dirty = False
+            await self._sync_metadata()
             await disk.sync_dir("")
+
+    async def _sync_metadata(self) -> None:
+        path = f"{self.path}/{names.PARTITION_METADATA}"
+        if await self.home.disk.size_of(path):
+            file = await self.home.disk.open(path)
+            await file.sync()
+            file.close()
 
     def expire_producers(self) -> None:
         """Forget producers that have been silent for `producer.id.expiration.ms`."""

@@ -120,12 +120,16 @@ async def delete_records(log: PartitionLog, up_to: int) -> int:
 async def _raise_start_offset(log: PartitionLog, offset: int) -> None:
     if offset <= log.start_offset:
         return
-    log.start_offset = offset
+    before, log.start_offset = log.start_offset, offset
+    try:
+        await log.home.persist()
+    except BaseException:
+        log.start_offset = before  # no file may go on the word of a start that might not last
+        raise
     log.is_dirty = True
     if log.epochs.truncate_from_start(offset):
         log.epochs_changed()
     log.producers.on_log_start_offset(offset)
-    await log.home.persist()
 
 
 async def apply_retention(log: PartitionLog) -> int:
