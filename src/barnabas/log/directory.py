@@ -116,11 +116,14 @@ class LogDirectory:
             return None
         try:
             offsets = await checkpoints.read_offset_checkpoint(self._disk, name)
-            # an entry may outlive its partition, and means nothing to the next one of that name
-            return {key: offset for key, offset in offsets.items() if key in self._known}
         except CorruptCheckpoint as problem:
             logger.warning("%s; going on without it", problem)
             return None
+        # an entry may outlive its partition, and must not be taken for one of the next of that name
+        kept = {key: offset for key, offset in offsets.items() if key in self._known}
+        if len(kept) < len(offsets):
+            await checkpoints.write_offset_checkpoint(self._disk, name, kept)
+        return kept
 
     @property
     def partitions(self) -> list[TopicPartition]:

@@ -5,12 +5,14 @@
 - `.swap` files are a finished compaction's result on its way in: the segments they replace go, if they are
   still there, and the swap is completed; unless a `.cleaned` file at or below their offset shows that the
   set was incomplete, in which case the originals stay.
+- A segment before the start of the log was on its way out too, but its new name was lost: removed.
 - An index without a segment is of no use to anyone.
 """
 
 from __future__ import annotations
 
 import logging
+from bisect import bisect_right
 
 from barnabas.core.disk import Disk
 from barnabas.log import names
@@ -23,7 +25,7 @@ _SEGMENT_SUFFIXES = (names.LOG, names.INDEX, names.TIME_INDEX, names.TXN_INDEX)
 _SCAN_BYTES = 1 << 20
 
 
-async def tidy(disk: Disk, path: str) -> list[int]:
+async def tidy(disk: Disk, path: str, start_offset: int = 0) -> list[int]:
     """Finish or undo what was under way; returns the base offsets of the segments, ascending."""
     listed = await disk.listdir(path)
     if any(name.endswith((names.DELETED, names.CLEANED, names.SWAP, TEMPORARY)) for name in listed):
@@ -37,7 +39,18 @@ async def tidy(disk: Disk, path: str) -> list[int]:
             if base is not None and base not in bases:
                 logger.warning("removing %s, which has no segment", disk.describe(f"{path}/{name}"))
                 await disk.remove(f"{path}/{name}")
-    return sorted(bases)
+    return await _drop_before(disk, path, sorted(bases), start_offset)
+
+
+async def _drop_before(disk: Disk, path: str, bases: list[int], start_offset: int) -> list[int]:
+    """Let go of the segments that end before the start of the log; there may be holes between them."""
+    first = max(0, bisect_right(bases, start_offset) - 1)
+    for base in bases[:first]:
+        for suffix in _SEGMENT_SUFFIXES:
+            await disk.remove(f"{path}/{names.offset_name(base)}{suffix}")
+    if first:
+        await disk.sync_dir(path)
+    return bases[first:]
 
 
 async def _clear(disk: Disk, path: str, listed: list[str]) -> None:

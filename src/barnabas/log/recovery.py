@@ -50,7 +50,7 @@ async def open_partition(
     alone: it may be a compaction's work rather than a lost segment.
     """
     disk = home.disk
-    bases = await tidy(disk, path)
+    bases = await tidy(disk, path, start_offset)
     is_new = not bases
     if is_new:
         await disk.mkdir(path)
