@@ -252,7 +252,8 @@ class Segment:
         self.first_timestamp = BatchHeader.parse(head).max_timestamp
 
     async def seal(self) -> None:
-        """Write the last index entries and trim the index files. On failure the indexes are rebuilt later."""
+        """Write the last index entries and trim the index files. Where that fails the entries stay in memory;
+        without their files, the indexes are rebuilt at the next start."""
         if not self._indexed:
             return
         self.times.add(self.max_timestamp, self.max_timestamp_offset)
@@ -260,18 +261,15 @@ class Segment:
             await self.offsets.seal()
             await self.times.seal()
         except StorageError as error:
-            logger.warning("the indexes of %s will be rebuilt: %s", self.describe(), error)
-            await self._discard_indexes()
+            logger.warning("the indexes of %s stay in memory: %s", self.describe(), error)
+            await self._recall_indexes()
 
-    async def _discard_indexes(self) -> None:
-        self._indexed = False
-        self.offsets.close()
-        self.times.close()
-        for suffix in (names.INDEX, names.TIME_INDEX):
+    async def _recall_indexes(self) -> None:
+        for index in (self.offsets, self.times):
             try:
-                await self._disk.remove(self.path(suffix))
+                await index.recall()
             except StorageError as error:
-                logger.warning("cannot remove a bad index: %s", error)
+                logger.warning("cannot take back an index: %s", error)
 
     async def scan(self, position: int = 0, *, verify: bool = False) -> SegmentScan:
         """Walk the batches from `position` on, run by run."""
@@ -363,6 +361,8 @@ class Segment:
         if sealed:
             await self.aborted.sync()
             if self._indexed:
+                if not (self.offsets.is_written and self.times.is_written):
+                    await self.seal()  # there was no room for them before
                 await self.offsets.sync()
                 await self.times.sync()
 

@@ -116,6 +116,16 @@ class SparseIndex:
             await file.truncate(self._stored * self.ENTRY.size)
         self._preallocated = False
 
+    async def recall(self) -> None:
+        """Take everything back into memory, until there is room for it again, and let the file go: one that
+        holds a part of the entries would be believed."""
+        if self._stored:
+            self._pending[:0] = await (await self._opened()).read(0, self._stored * self.ENTRY.size)
+        self._stored = 0
+        self._preallocated = False
+        self.close()
+        await self._disk.remove(self._path)
+
     async def reset(self) -> None:
         """Forget everything, to be rebuilt."""
         file = await self._opened()
@@ -191,8 +201,14 @@ class SparseIndex:
             self._file = await self._disk.open(self._path, create=True)
         return self._file
 
+    @property
+    def is_written(self) -> bool:
+        """Whether all entries are in the file."""
+        return not self._pending
+
     async def sync(self) -> None:
-        await (await self._opened()).sync()
+        if self._file is not None:
+            await self._file.sync()
 
     def moved(self, path: str) -> None:
         """The file was renamed."""
