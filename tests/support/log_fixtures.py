@@ -171,10 +171,12 @@ class WatchedDisk:
 
 def sized_batch(size: int, *, timestamp: int = START_MS) -> bytearray:
     """A batch of one record that is exactly so many bytes long."""
-    value = bytes(size - len(build_batch([Record(0, timestamp, None, bytes(200))])) + 200)
-    data = build_batch([Record(0, timestamp, None, value)])
-    assert len(data) == size
-    return data
+    value_bytes = size - len(build_batch([Record(0, timestamp, b"k", b"")]))
+    for varint_bytes in range(7):
+        data = build_batch([Record(0, timestamp, b"k", bytes(value_bytes - varint_bytes))])
+        if len(data) == size:
+            return data
+    raise AssertionError(f"no batch of one record has {size} bytes: its length needs a longer varint")
 
 
 def from_producer(sequence: int, count: int = 1, *, producer_id: int = 7, **options: object) -> bytearray:
