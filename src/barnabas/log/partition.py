@@ -329,11 +329,11 @@ class PartitionLog:
             is_near = last_offset - self.end_offset <= MAX_RELATIVE_OFFSET
             await self.roll_to(self.end_offset if is_near else first.base_offset)
             segment = self.segments[-1]
+        self.is_dirty = True
+        await segment.write(data)
         for header in headers:
             if header.leader_epoch > self._latest_epoch:
                 await self.begin_epoch(header.leader_epoch, header.base_offset)
-        self.is_dirty = True
-        await segment.write(data)
         # Readers and the high watermark go by the end of the log: it moves at once with the segment's, when
         # everything that they will ask of the producers and of the aborted transactions is in place.
         for header in headers:
