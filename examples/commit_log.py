@@ -213,6 +213,7 @@ def main() -> int:
     parser.add_argument("--write-until-killed", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.write_until_killed:
+        logging.getLogger("barnabas").setLevel(logging.ERROR)  # the parent has said it already
         asyncio.run(write_until_killed(options.write_until_killed))
     if options.dir and options.dir.exists():
         parser.error(f"{options.dir} exists already; name a new directory")
