@@ -86,7 +86,7 @@ async def _cut(log: PartitionLog, keep: int, located: Located | None) -> None:
 
 async def _start_over(log: PartitionLog, offset: int) -> None:
     with log.reshaping():
-        log.recovery_point = min(log.recovery_point, offset)
+        log.recovery_point = min(log.recovery_point, offset, log.bases[0])
         log.start_offset = offset
         log.names_dirty = True  # for a while no segment will tell where the log starts
         await log.home.persist()
