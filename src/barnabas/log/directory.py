@@ -88,6 +88,8 @@ class LogDirectory:
         self._is_clean = await checkpoints.read_clean_shutdown(self._disk) is not None
         if self._is_clean:
             await checkpoints.remove_clean_shutdown(self._disk)
+        else:
+            await self._disk.sync_dir("")  # what is acted upon must still be there after the next crash
         for name in await self._disk.listdir(""):
             parsed = names.parse_partition_directory(name)
             if parsed is None:

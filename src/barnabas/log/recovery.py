@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from uuid import UUID
 
 from barnabas.core.disk import Disk
+from barnabas.core.errors import StorageError
 from barnabas.log import names, snapshots
 from barnabas.log.checkpoints import CorruptCheckpoint, read_leader_epochs, write_leader_epochs
 from barnabas.log.config import LogConfig
@@ -194,7 +195,17 @@ class _Recovery:
             if not await self._recover(index):
                 await self._drop_after(index)
                 break
+        await self._settle(self._segments[-1])
         return self._next_offset
+
+    async def _settle(self, segment: Segment) -> None:
+        """A truncation may have been under way: what is cut now must not be back after the next crash, behind
+        what will have been appended until then."""
+        try:
+            await segment.sync(sealed=False)
+        except StorageError as error:
+            # it can still be read, and appended to; to make that durable will fail in turn
+            logger.error("%s", error)
 
     async def _recover(self, index: int) -> bool:
         """Scan one segment; False where the log ends in it, or before it."""
