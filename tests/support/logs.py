@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Coroutine, Iterable, Sequence
+from typing import TypeVar, cast
 
 from barnabas.core.clock import Clock, ManualClock
 from barnabas.core.disk import Disk
@@ -13,8 +14,10 @@ from barnabas.log.config import LogConfig
 from barnabas.log.directory import LogDirectory
 from barnabas.log.partition import Bound, PartitionLog
 from barnabas.records.builder import build_batch
-from barnabas.records.reader import read_records
+from barnabas.records.reader import read_batch, read_batches, read_records
 from barnabas.records.record import Record
+
+T = TypeVar("T")
 
 START_MS = 1_700_000_000_000
 
@@ -68,3 +71,40 @@ async def read_all(
 
 def values(records: Iterable[Record]) -> list[bytes | None]:
     return [record.value for record in records]
+
+
+def drive(call: Coroutine[object, object, T]) -> T:
+    """Run a call that never has to wait, as all calls on a disk in memory are, without a turn of the loop.
+
+    So it can be made from anywhere, even from inside another one.
+    """
+    try:
+        call.send(None)
+    except StopIteration as returned:
+        return cast(T, returned.value)
+    call.close()
+    raise AssertionError("the call waits for something")
+
+
+async def read_committed(log: PartitionLog, *, max_bytes: int = 1 << 20) -> list[Record]:
+    """What a consumer that reads committed data makes of the log: aborted records are left out by the list
+    that comes with each fetch, from a transaction's first offset to its marker."""
+    found: list[Record] = []
+    offset = log.start_offset
+    while True:
+        fetched = await reading.read(log, offset, max_bytes, Bound.LAST_STABLE)
+        if fetched.range is None:
+            return found
+        file, position, size = fetched.range
+        data = await file.read(position, size)
+        assert fetched.aborted is not None
+        assert list(fetched.aborted) == sorted(fetched.aborted, key=lambda aborted: aborted.first_offset)
+        waiting, aborting = list(fetched.aborted), set[int]()
+        for header, start in read_batches(data):
+            while waiting and waiting[0].first_offset <= header.last_offset:
+                aborting.add(waiting.pop(0).producer_id)
+            if header.is_control:
+                aborting.discard(header.producer_id)
+            elif not (header.is_transactional and header.producer_id in aborting):
+                found += [record for record in read_batch(data, start) if record.offset >= offset]
+            offset = header.next_offset
