@@ -301,6 +301,20 @@ class TestNames:
 
         run(scenario)
 
+    def test_a_removed_file_that_is_pinned_does_not_move_another_of_its_name(self, run: Run) -> None:
+        async def scenario(disk: Disk) -> None:
+            await put(disk, "a", b"old")
+            file = await disk.open("a")
+            file.pin()
+            await disk.remove("a")
+            await put(disk, "a", b"new")
+            with pytest.raises(FileMissing):
+                await file.rename("b")
+            assert await disk.listdir("") == ["a"]
+            file.unpin()
+
+        run(scenario)
+
     def test_remove_tree_takes_everything(self, run: Run) -> None:
         async def scenario(disk: Disk) -> None:
             await disk.mkdir("d/e/f")

@@ -20,7 +20,7 @@ from barnabas.core.clock import ManualClock, SystemClock
 from barnabas.core.descriptors import raise_open_file_limit
 from barnabas.core.disk import DirectoryLocked, DiskFailed, DiskFull, FileMissing, TooManyOpenFiles
 from barnabas.core.os_disk import OsDisk
-from barnabas.core.os_file import INLINE_READ_BYTES, QUIET_WRITES
+from barnabas.core.os_file import INLINE_FREE_BYTES, INLINE_READ_BYTES, QUIET_WRITES
 from barnabas.core.workers import InlineWorkers, ThreadWorkers
 
 P = ParamSpec("P")
@@ -375,10 +375,48 @@ class TestColdReads:
             with pytest.raises(DiskFailed, match="an earlier sync failed, and may have lost data"):
                 await file.sync()
             assert await file.read(0, 10) == b"0123456789"
+            file.close()
+            file = await disk.open("a")
+            with pytest.raises(DiskFailed, match="an earlier sync failed"):
+                await file.sync()
             await file.truncate(0)
             await file.sync()
 
         asyncio.run(scenario())
+
+
+def test_a_cancelled_removal_leaves_no_handle_on_a_file_that_is_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    unlink, started, go_on = os.unlink, threading.Event(), threading.Event()
+
+    def blocked(path: str) -> None:
+        started.set()
+        assert go_on.wait(20)
+        unlink(path)
+
+    async def scenario() -> None:
+        workers = ThreadWorkers(1)
+        disk = OsDisk(tmp_path, workers, SystemClock())
+        file = await disk.open("a", create=True)
+        await file.append(bytes(INLINE_FREE_BYTES + 1))
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "unlink", blocked)
+            removing = asyncio.create_task(disk.remove("a"))
+            await asyncio.to_thread(started.wait, 20)
+            removing.cancel()
+            go_on.set()
+            with pytest.raises(asyncio.CancelledError):
+                await removing
+        again = await disk.open("a", create=True)
+        await again.append(b"new")
+        assert (tmp_path / "a").read_bytes() == b"new"
+        with pytest.raises(FileMissing):
+            await file.append(b"lost")
+        disk.close()
+        workers.close()
+
+    asyncio.run(scenario())
 
 
 LOCK_IN_ANOTHER_PROCESS = """

@@ -75,7 +75,8 @@ class OpenFiles:
         if node.busy or (not self.closed and (node.pins or (node.handles and node.linked))):
             return
         self._pool.close(node)
-        if not node.handles:
+        # one whose sync failed is remembered: whoever opens it again must not be told that it is durable
+        if not node.handles and not (node.unsyncable and node.linked):
             self._forget(node)
 
     def close(self) -> None:

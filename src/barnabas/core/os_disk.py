@@ -91,13 +91,14 @@ class OsDisk:
         nodes = self._files.at(path)
         self._files.keep_pinned(nodes)
         size = nodes[0].size if nodes else await self.size_of(path) or 0
-        with storage_errors("remove", self.describe(path)):
-            if size > INLINE_FREE_BYTES:
-                await self._workers.run(_remove_file, self.describe(path))
-            else:
-                _remove_file(self.describe(path))
-        for node in nodes:
-            self._files.unlink(node)
+        try:
+            with storage_errors("remove", self.describe(path)):
+                if size > INLINE_FREE_BYTES:
+                    await self._workers.run(_remove_file, self.describe(path))
+                else:
+                    _remove_file(self.describe(path))
+        finally:
+            self._unlink_missing(nodes)
 
     async def remove_tree(self, path: str) -> None:
         self._check_open(path)
@@ -107,9 +108,7 @@ class OsDisk:
             with storage_errors("remove", self.describe(path)):
                 await self._workers.run(_remove_tree, self.describe(path))
         finally:
-            for node in nodes:
-                if not _exists(self.describe(node.path)):
-                    self._files.unlink(node)
+            self._unlink_missing(nodes)
 
     async def sync_dir(self, path: str) -> None:
         self._check_open(path)
@@ -154,6 +153,12 @@ class OsDisk:
         node.size = status.st_size
         return node
 
+    def _unlink_missing(self, nodes: list[OsNode]) -> None:
+        """After a removal, even one that failed half-way or whose caller was cancelled meanwhile."""
+        for node in nodes:
+            if not os.path.lexists(self.describe(node.path)):
+                self._files.unlink(node)
+
     def _check_open(self, path: str) -> None:
         if self._files.closed:
             raise HandleClosed(f"{self.describe(path)} is on a disk that is closed")
@@ -175,9 +180,5 @@ def _remove_file(full_path: str) -> None:
 
 
 def _remove_tree(full_path: str) -> None:
-    if _exists(full_path):
+    if os.path.lexists(full_path):
         shutil.rmtree(full_path)
-
-
-def _exists(full_path: str) -> bool:
-    return os.path.lexists(full_path)

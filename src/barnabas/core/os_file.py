@@ -205,6 +205,7 @@ class OsFile:
         node = self._node
         if self._closed or not node.linked:
             self._ready("rename")
+            raise self._missing("rename")  # pinned, but its name may be another file's by now
         await self._io.rename(node.path, path)
 
     def pin(self) -> None:
@@ -247,7 +248,7 @@ class OsFile:
             raise HandleClosed(f"cannot {doing} {where}: the handle is closed")
         if node.fd < 0:
             if not node.linked:
-                raise storage_error(FileNotFoundError(errno.ENOENT, "removed"), doing, where)
+                raise self._missing(doing)
             io.files.open_descriptor(node)
         if node.overhang and doing != "read":
             with storage_errors("cut the remains of a failed write from", where):
@@ -255,6 +256,10 @@ class OsFile:
             node.overhang = False
         node.slow = node.overhang
         return node
+
+    def _missing(self, doing: str) -> StorageError:
+        where = self._io.files.describe(self._node.path)
+        return storage_error(FileNotFoundError(errno.ENOENT, "removed"), doing, where)
 
 
 def _read_all(fd: int, size: int, position: int) -> bytes:
