@@ -94,6 +94,21 @@ def test_names_are_resolved_and_unknown_ones_are_named(monkeypatch: pytest.Monke
     asyncio.run(scenario())
 
 
+def test_without_a_descriptor_for_it_a_connection_is_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*arguments: object) -> socket.socket:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    async def scenario() -> None:
+        with monkeypatch.context() as patch:
+            patch.setattr(socket, "socket", refuse)
+            with pytest.raises(
+                CannotConnect, match=r"cannot connect to 127\.0\.0\.1:9092: Too many open files"
+            ):
+                await OsNetwork(InlineWorkers()).connect("127.0.0.1", 9092)
+
+    asyncio.run(scenario())
+
+
 def test_addresses_print_as_people_write_them() -> None:
     assert str(Address("127.0.0.1", 9092)) == "127.0.0.1:9092"
     assert str(Address("::1", 9092)) == "[::1]:9092"

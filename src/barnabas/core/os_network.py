@@ -172,11 +172,15 @@ class OsListener:
         for _ in range(ACCEPTS_A_TURN):
             try:
                 accepted, address = self._socket.accept()
-                stream = SocketStream(accepted, Address(*address[:2]))
             except OSError as error:
                 if error.errno in _OUT_OF_RESOURCES:
                     self._rest(error)
                 return
+            try:
+                stream = SocketStream(accepted, Address(*address[:2]))
+            except OSError:  # it went away as it came
+                accepted.close()
+                continue
             self._on_connection(StreamConnection(stream))
             if self._socket.fileno() < 0:
                 return
@@ -222,7 +226,11 @@ class OsNetwork:
         except OSError as error:
             raise _cannot_connect(host, port, error) from error
         for family, address in addresses:
-            connecting = socket.socket(family, socket.SOCK_STREAM)
+            try:
+                connecting = socket.socket(family, socket.SOCK_STREAM)
+            except OSError as error:
+                reason = error
+                continue
             try:
                 connecting.setblocking(False)
                 await loop.sock_connect(connecting, address)
