@@ -187,12 +187,6 @@ class InvalidRecord(BarnabasError):
     wire = wire_error("INVALID_RECORD")
 
 
-class UnsupportedMessageFormat(BarnabasError):
-    """A v0 or v1 message set, which Kafka 4 no longer accepts."""
-
-    wire = wire_error("UNSUPPORTED_FOR_MESSAGE_FORMAT")
-
-
 class UnsupportedCompression(BarnabasError):
     """A compression codec that does not exist."""
 
