@@ -78,7 +78,8 @@ def _base(name: str, ending: str) -> int | None:
 
 
 async def _complete_swap(disk: Disk, path: str, listed: list[str], swaps: set[int]) -> None:
-    """Remove what the swapped segments replace, then give them their names, the batches last."""
+    """Remove what the swapped segments replace, then give them their names, the batches first: as long as
+    they have not theirs, whatever else has one is an original, and goes."""
     logs = [base for base in swaps if _swapped(base, names.LOG) in listed]
     if logs:
         start_offset = min(logs)
@@ -92,11 +93,11 @@ async def _complete_swap(disk: Disk, path: str, listed: list[str], swaps: set[in
                 if base is not None and start_offset <= base < end_offset:
                     await disk.remove(f"{path}/{name}")
         await disk.sync_dir(path)
-    for suffix in reversed(_SEGMENT_SUFFIXES):
+    for suffix in _SEGMENT_SUFFIXES:
         for base in sorted(swaps):
             if (swapped := _swapped(base, suffix)) in listed:
                 await disk.rename(f"{path}/{swapped}", f"{path}/{names.offset_name(base)}{suffix}")
-    await disk.sync_dir(path)
+        await disk.sync_dir(path)
 
 
 def _swapped(base: int, suffix: str) -> str:
