@@ -110,25 +110,25 @@ cdef inline void copy(uint8_t *to, const uint8_t *source, Py_ssize_t size, const
 
 cdef int add_headers(Slab *slabs, Marks *marks, RecordView *record, const uint8_t *end) noexcept nogil:
     cdef const uint8_t *at = record.headers
-    cdef int32_t size = 0
+    cdef HeaderView header
     cdef Py_ssize_t row
+    cdef int fault
     if reserve_headers(slabs, marks, record.header_count, end - at):
         return NO_MEMORY
     for _ in range(record.header_count):
         row = marks.headers
-        read_varint(&at, end, &size)
-        memcpy(slabs[NAME_DATA].data + marks.name_bytes, at, size)
-        at += size
-        marks.name_bytes += size
+        fault = read_header(&at, end, &header)
+        if fault != OK:
+            return fault
+        memcpy(slabs[NAME_DATA].data + marks.name_bytes, header.name, header.name_size)
+        marks.name_bytes += header.name_size
         (<int32_t *>slabs[NAME_ENDS].data)[row + 1] = <int32_t>marks.name_bytes
-        read_varint(&at, end, &size)
-        set_bit(slabs[HELD_VALID].data, row, size >= 0)
-        if size < 0:
+        set_bit(slabs[HELD_VALID].data, row, header.value_size >= 0)
+        if header.value_size < 0:
             marks.held_nulls += 1
         else:
-            memcpy(slabs[HELD_DATA].data + marks.held_bytes, at, size)
-            at += size
-            marks.held_bytes += size
+            memcpy(slabs[HELD_DATA].data + marks.held_bytes, header.value, header.value_size)
+            marks.held_bytes += header.value_size
         (<int32_t *>slabs[HELD_ENDS].data)[row + 1] = <int32_t>marks.held_bytes
         marks.headers += 1
     return OK
@@ -195,8 +195,10 @@ cdef int decode_pass(Slab *slabs, Marks *marks, const uint8_t *at, const uint8_t
         timestamps[row] = base_timestamp + (<uint64_t>record.timestamp_delta & delta_mask)
         add_field(&key, row, record.key, record.key_size, end)
         add_field(&value, row, record.value, record.value_size, end)
-        if record.header_count != 0 and add_headers(slabs, marks, &record, at):
-            return NO_MEMORY
+        if record.header_count != 0:
+            fault = add_headers(slabs, marks, &record, at)
+            if fault != OK:
+                return fault
         row += 1
         header_ends[row] = <int32_t>marks.headers
     index[0] = max(count, 0)
@@ -309,6 +311,7 @@ cdef class ColumnDecoder:
 
     cdef Slab slabs[SLABS]
     cdef Marks marks
+    cdef bint running
 
     def __dealloc__(self):
         for i in range(SLABS):
@@ -326,13 +329,16 @@ cdef class ColumnDecoder:
         cdef Py_ssize_t at = position
         cdef int32_t index
         cdef int fault
+        self.check_idle()
         PyObject_GetBuffer(buffer, &view, PyBUF_SIMPLE)
         check_range(&view, position, end)
         take_spare(&self.slabs[VALUE_DATA], end - position + SLACK_BYTES)
         try:
+            self.running = True
             with nogil:
                 fault = decode_batches(self.slabs, &self.marks, <const uint8_t *>view.buf, &at, end, wanted,
                                        control, verify_crc, &index)
+            self.running = False
             if fault == OK or fault == SHORT:
                 return at, None
             if fault == COMPRESSED:
@@ -353,15 +359,24 @@ cdef class ColumnDecoder:
         cdef Py_buffer view
         cdef int32_t index
         cdef int fault
+        self.check_idle()
         PyObject_GetBuffer(buffer, &view, PyBUF_SIMPLE)
         check_range(&view, start, end)
         cdef const uint8_t *at = <const uint8_t *>view.buf
+        self.running = True
         with nogil:
             fault = decode_pass(self.slabs, &self.marks, at + start, at + end, &batch, wanted, &index)
+        self.running = False
         PyBuffer_Release(&view)
         if fault != OK:
             self.marks = before
             self.fail(fault, index)
+
+    cdef int check_idle(self) except -1:
+        """Without the GIL a second thread could take the memory away that the first one writes to."""
+        if self.running:
+            raise RuntimeError("a decoder is for one thread at a time")
+        return 0
 
     cdef fail(self, int fault, int32_t index):
         if fault == NO_MEMORY:
@@ -398,6 +413,7 @@ cdef class ColumnDecoder:
     def finish(self):
         """The columns; the decoder is empty again."""
         cdef Marks m = self.marks
+        self.check_idle()
         if reserve_rows(self.slabs, &m, 0, 0) or reserve_headers(self.slabs, &m, 0, 0):
             raise MemoryError
         names = BinaryColumn(None, self.ends(NAME_ENDS, m.headers), self.take(NAME_DATA, m.name_bytes), 0)

@@ -169,7 +169,8 @@ cdef class Held:
 
     cdef int binary(self, Binary *out, column, Py_ssize_t rows) except -1:
         cdef Py_ssize_t first = column.first
-        if first < 0 or rows < 0:
+        # the upper bound keeps the sums below from wrapping
+        if not (0 <= first <= MAX_COLUMN_BYTES and 0 <= rows <= MAX_COLUMN_BYTES):
             raise ValueError(BAD_COLUMNS)
         out.valid = NULL
         if column.valid is not None:
@@ -182,7 +183,7 @@ cdef class Held:
 
 
 cdef class ColumnEncoder(Held):
-    """Makes batches of the rows of one set of columns; see columnar.encode for its use."""
+    """Makes batches of the rows of one set of columns; see columnar.Encoder for its use."""
 
     cdef Source source
 

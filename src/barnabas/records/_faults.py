@@ -1,7 +1,7 @@
 """What can be wrong with bytes that claim to be record batches: one numbered table for both kernels.
 
-The C pass runs without the GIL and cannot raise; it returns a number, and `error` makes of it the exception
-that both kernels raise. So they agree on class and wording by construction.
+The C pass runs without the GIL and cannot raise; it returns a number, and the functions below make of it
+the exception that both kernels raise. So they agree on class and wording by construction.
 """
 
 from __future__ import annotations

@@ -64,13 +64,17 @@ def key_hashes(buffer, Py_ssize_t start, Py_ssize_t end, header, bytes seed not 
     PyObject_GetBuffer(buffer, &view, PyBUF_SIMPLE)
     check_range(&view, start, end)
     cdef const uint8_t *at = <const uint8_t *>view.buf
-    cdef bytearray result = PyByteArray_FromStringAndSize(NULL, 24 * min(<Py_ssize_t>max(count, 0), (end - start) // MIN_RECORD_BYTES))
-    cdef uint8_t *out = <uint8_t *>PyByteArray_AS_STRING(result)
+    cdef bytearray result
+    cdef uint8_t *out
     cdef Py_ssize_t size = 0
     cdef int fault
-    with nogil:
-        fault = hash_pass(at + start, at + end, count, last_delta, base_offset, k0, k1, out, &size, &index)
-    PyBuffer_Release(&view)
+    try:
+        result = PyByteArray_FromStringAndSize(NULL, 24 * min(<Py_ssize_t>max(count, 0), (end - start) // MIN_RECORD_BYTES))
+        out = <uint8_t *>PyByteArray_AS_STRING(result)
+        with nogil:
+            fault = hash_pass(at + start, at + end, count, last_delta, base_offset, k0, k1, out, &size, &index)
+    finally:
+        PyBuffer_Release(&view)
     if fault != OK:
         raise _faults.record_error(fault, index)
     PyByteArray_Resize(result, size)

@@ -47,7 +47,6 @@ cdef extern from "_hashes.h":
 cdef extern from "Python.h":
     ctypedef struct PyTypeObject:
         object (*tp_new)(PyTypeObject *, object, void *)
-    object PyLong_FromLongLong(long long)
     PyTypeObject PyTuple_Type
 
 crc32c_init()
@@ -101,6 +100,13 @@ cdef struct RecordView:
     int32_t value_size
     int32_t header_count
     const uint8_t *headers
+
+
+cdef struct HeaderView:
+    const uint8_t *name
+    int32_t name_size
+    const uint8_t *value
+    int32_t value_size
 
 
 cdef int check_range(Py_buffer *view, Py_ssize_t start, Py_ssize_t end) except -1:

@@ -191,7 +191,7 @@ def _bytes_of(buffer: Any, size: int) -> memoryview:
 
 
 class ColumnEncoder:
-    """Makes batches of the rows of one set of columns; see columnar.encode for its use."""
+    """Makes batches of the rows of one set of columns; see columnar.Encoder for its use."""
 
     def __init__(self, columns: Columns) -> None:
         self._rows = columns.rows

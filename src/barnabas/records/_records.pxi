@@ -1,20 +1,30 @@
 # The records of one batch: checked in one pass, made into objects one by one, or encoded; part of _kernel.pyx.
 
 
+cdef inline int read_header(const uint8_t **at, const uint8_t *stop, HeaderView *out) noexcept nogil:
+    """Take one header apart. A second look at the bytes checks them anew: they may have changed meanwhile."""
+    if read_varint(at, stop, &out.name_size):
+        return BAD_VARINT
+    if out.name_size < 0 or out.name_size > stop - at[0]:
+        return BAD_FIELD
+    out.name = at[0]
+    at[0] += out.name_size
+    if read_varint(at, stop, &out.value_size):
+        return BAD_VARINT
+    if out.value_size > stop - at[0]:
+        return BAD_FIELD
+    out.value = at[0]
+    at[0] += max(out.value_size, 0)
+    return OK
+
+
 cdef int skip_headers(const uint8_t **at, const uint8_t *stop, int32_t count) noexcept nogil:
-    cdef int32_t size, i
-    for i in range(count):
-        if read_varint(at, stop, &size):
-            return BAD_VARINT
-        if size < 0 or size > stop - at[0]:
-            return BAD_FIELD
-        at[0] += size
-        if read_varint(at, stop, &size):
-            return BAD_VARINT
-        if size > 0:
-            if size > stop - at[0]:
-                return BAD_FIELD
-            at[0] += size
+    cdef HeaderView header
+    cdef int fault
+    for _ in range(count):
+        fault = read_header(at, stop, &header)
+        if fault != OK:
+            return fault
     return OK
 
 
@@ -175,16 +185,14 @@ cdef object optional_bytes(const uint8_t *at, int32_t size):
 
 cdef tuple make_headers(const uint8_t *at, const uint8_t *end, int32_t count):
     """The headers of a record that read_record has already walked over."""
-    cdef int32_t size = 0
+    cdef HeaderView header
     cdef list headers = []
     for _ in range(count):
-        read_varint(&at, end, &size)
-        key = PyUnicode_DecodeUTF8(<const char *>at, size, "replace")
-        at += size
-        read_varint(&at, end, &size)
-        headers.append((key, optional_bytes(at, size)))
-        if size > 0:
-            at += size
+        fault = read_header(&at, end, &header)
+        if fault != OK:
+            raise _faults.record_error(fault, 0)
+        key = PyUnicode_DecodeUTF8(<const char *>header.name, header.name_size, "replace")
+        headers.append((key, optional_bytes(header.value, header.value_size)))
     return tuple(headers)
 
 

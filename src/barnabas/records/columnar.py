@@ -2,7 +2,7 @@
 
 `decode` turns all batches of a buffer (a fetch response, a piece of a segment) into one set of columns;
 uncompressed batches go through the kernel in one run without the GIL, compressed ones are unfolded first.
-`encode` makes a batch of a range of rows.
+`Encoder` makes batches of ranges of rows.
 """
 
 from __future__ import annotations
