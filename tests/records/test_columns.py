@@ -14,7 +14,7 @@ from barnabas.core.errors import CorruptMessage, InvalidRecord
 from barnabas.records import kernel
 from barnabas.records.batch import BatchHeader
 from barnabas.records.builder import build_batch
-from barnabas.records.columnar import Columns, Encoder, decode, partition_of
+from barnabas.records.columnar import BinaryColumn, Columns, Encoder, decode, partition_of
 from barnabas.records.compression import Codec
 from barnabas.records.control import ControlType, build_end_transaction
 from barnabas.records.reader import read_records
@@ -185,6 +185,21 @@ def test_from_arrow_takes_what_pipelines_hand_over() -> None:
     ]
     (plain,) = encode_all(Columns.from_arrow(batch.select(["value"]), now_ms=7), 1 << 20, codec=Codec.LZ4)
     assert [(record.timestamp, record.key) for record in read_records(plain)] == [(7, None)] * 3
+
+
+def test_from_arrow_takes_lists_with_64_bit_ends() -> None:
+    header = pa.large_list(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+    headers = [[{"key": "h", "value": b"x"}]]
+    batch = pa.record_batch({"value": pa.array([b"v"]), "headers": pa.array(headers, header)})
+    (encoded,) = encode_all(Columns.from_arrow(batch), 1 << 20)
+    assert list(read_records(encoded)) == [Record(0, -1, None, b"v", (("h", b"x"),))]
+
+
+@pytest.mark.parametrize("first", [-1, 1, 8, 1 << 61, 1 << 62])
+def test_a_column_that_starts_outside_its_buffers(first: int) -> None:
+    column = BinaryColumn(b"\1", bytes(8), b"", 0, first)
+    with pytest.raises(ValueError, match="contradict themselves"):
+        kernel.partition_column(column, 1, 12)
 
 
 def test_rows_that_are_not_there() -> None:

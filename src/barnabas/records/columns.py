@@ -8,6 +8,7 @@ without a copy, and are all that needs pyarrow. See columnar.py for how batches 
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
@@ -96,7 +97,7 @@ def _binary_array(column: BinaryColumn, rows: int) -> pa.Array:
 def _header_array(column: HeaderColumn, rows: int) -> pa.Array:
     import pyarrow as pa
 
-    count = int.from_bytes(memoryview(column.ends).cast("B")[-4:], _byte_order())
+    count = int.from_bytes(memoryview(column.ends).cast("B")[-4:], sys.byteorder)
     fields = [pa.field("key", pa.string(), nullable=False), pa.field("value", pa.binary())]
     names = _as_text(_binary_array(column.names, count))
     headers = pa.StructArray.from_arrays([names, _binary_array(column.values, count)], fields=fields)
@@ -112,12 +113,6 @@ def _as_text(names: pa.Array) -> pa.Array:
         return names.cast(pa.string())
     except pa.ArrowInvalid:
         return pa.array([name.decode("utf-8", "replace") for name in names.to_pylist()], pa.string())
-
-
-def _byte_order() -> Any:
-    import sys
-
-    return sys.byteorder
 
 
 def _binary_column(array: pa.Array) -> BinaryColumn:
@@ -136,7 +131,7 @@ def _timestamps(array: pa.Array | None, rows: int, now_ms: int) -> Memory:
     import pyarrow as pa
 
     if array is None:
-        return now_ms.to_bytes(8, _byte_order(), signed=True) * rows
+        return now_ms.to_bytes(8, sys.byteorder, signed=True) * rows
     if pa.types.is_timestamp(array.type):
         array = array.cast(pa.timestamp("ms", array.type.tz), safe=False)
     array = array.cast(pa.int64())
@@ -149,6 +144,8 @@ def _timestamps(array: pa.Array | None, rows: int, now_ms: int) -> Memory:
 def _header_column(array: pa.Array) -> HeaderColumn:
     import pyarrow as pa
 
+    if pa.types.is_large_list(array.type):  # its ends are 64 bits wide
+        array = array.cast(pa.list_(array.type.value_field))
     if array.null_count or array.offset or not len(array):
         # null lists may stand over anything; flattening makes them empty and starts from 0 again
         lengths = [0 if length is None else length for length in array.value_lengths().to_pylist()]
