@@ -179,10 +179,13 @@ def sized_batch(size: int, *, timestamp: int = START_MS) -> bytearray:
     raise AssertionError(f"no batch of one record has {size} bytes: its length needs a longer varint")
 
 
-def from_producer(sequence: int, count: int = 1, *, producer_id: int = 7, **options: object) -> bytearray:
+def from_producer(
+    sequence: int, count: int = 1, *, producer_id: int = 7, value_bytes: int = 2, **options: object
+) -> bytearray:
     """A batch of an idempotent (or with `transactional=True` a transactional) producer."""
     settings: dict[str, object] = {"producer_epoch": 0, "producer_id": producer_id, **options}
-    return batch(count, base_sequence=sequence, **settings)
+    values = [b"%0*d" % (value_bytes, sequence + number) for number in range(count)]
+    return batch(values, base_sequence=sequence, **settings)  # type: ignore[arg-type]
 
 
 async def end_transaction(
