@@ -110,6 +110,7 @@ class PartitionLog:
         "_epochs_dirty",
         "_flush",
         "_latest_epoch",
+        "_names_synced",
         "_parent_dirty",
         "bases",
         "config",
@@ -122,7 +123,7 @@ class PartitionLog:
         "home",
         "is_dirty",
         "last_flush_ms",
-        "names_dirty",
+        "name_changes",
         "path",
         "producers",
         "recovery_point",
@@ -178,7 +179,8 @@ class PartitionLog:
         # whether a close has anything to do; and what is written but not synced yet: names in the
         # directory, the directory's own name, the epochs
         self.is_dirty = is_dirty
-        self.names_dirty = is_dirty
+        self.name_changes = int(is_dirty)
+        self._names_synced = 0
         self._parent_dirty = is_dirty
         self._epochs_dirty = is_dirty
 
@@ -193,6 +195,11 @@ class PartitionLog:
         if unstable is None:
             return self.high_watermark
         return min(max(unstable, self.start_offset), self.high_watermark)
+
+    @property
+    def names_dirty(self) -> bool:
+        """Whether a power failure might undo that files of this log were made, moved or removed."""
+        return self.name_changes > self._names_synced
 
     def bound(self, bound: Bound) -> int:
         """The offset up to which such a reader may see."""
@@ -402,7 +409,7 @@ class PartitionLog:
             if self.recovery_point >= self.end_offset:
                 # everything in it counts as synced already: its indexes must not be the exception
                 await sealed.sync(sealed=True)
-                self.names_dirty = True
+                self.name_changes += 1
             # a segment must not outlive the one before it: the log would seem to start with it
             await self._sync_names()
         except StorageError as error:
@@ -411,7 +418,7 @@ class PartitionLog:
         await self._write_snapshot()
         segment = new_segment(self.home, self.path, self.config, base_offset)
         await segment.create()
-        self.names_dirty = True
+        self.name_changes += 1
         self.segments.append(segment)
         self.bases.append(base_offset)
         self.home.on_roll(self)
@@ -423,7 +430,7 @@ class PartitionLog:
                 self.home.disk, self.snapshot_path(self.end_offset), self.producers.entries(), sync=False
             )
             self.snapshot_offset = self.end_offset
-            self.names_dirty = True
+            self.name_changes += 1
 
     def snapshot_path(self, offset: int) -> str:
         return f"{self.path}/{names.offset_name(offset)}{names.SNAPSHOT}"
@@ -502,8 +509,9 @@ class PartitionLog:
     async def _sync_names(self) -> None:
         disk = self.home.disk
         if self.names_dirty:
-            self.names_dirty = False
+            seen = self.name_changes
             await disk.sync_dir(self.path)
+            self._names_synced = max(self._names_synced, seen)
         if self._parent_dirty:
             self._parent_dirty = False
             await self._sync_metadata()

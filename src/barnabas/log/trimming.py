@@ -79,7 +79,7 @@ async def _cut(log: PartitionLog, keep: int, located: Located | None) -> None:
     log.producers, log.snapshot_offset = await load_producers(
         log.home.disk, log.path, log.segments, end_offset
     )
-    log.names_dirty = True  # snapshots of what is no more were removed, and must not come back
+    log.name_changes += 1  # snapshots of what is no more were removed, and must not come back
     await refill(log.segments, log.producers)
     log.producers.on_high_watermark(log.high_watermark)
 
@@ -87,8 +87,9 @@ async def _cut(log: PartitionLog, keep: int, located: Located | None) -> None:
 async def _start_over(log: PartitionLog, offset: int) -> None:
     with log.reshaping():
         log.recovery_point = min(log.recovery_point, offset, log.bases[0])
-        log.start_offset = offset
-        log.names_dirty = True  # for a while no segment will tell where the log starts
+        # on the way there, nothing that was deleted shall come back
+        log.start_offset = max(log.start_offset, offset)
+        log.name_changes += 1  # for a while no segment will tell where the log starts
         await log.home.persist()
         await _doom(log, log.segments, [])
         await remove_snapshots(log.home.disk, log.path)
@@ -96,9 +97,12 @@ async def _start_over(log: PartitionLog, offset: int) -> None:
         log.epochs_changed()
         # the old segments and epochs are gone for good before a new segment makes it seem that they count
         await log.sync_marks()
+        log.name_changes += 1
+        if log.start_offset != offset:
+            log.start_offset = offset
+            await log.home.persist()
         segment = new_segment(log.home, log.path, log.config, offset)
         await segment.create()
-        log.names_dirty = True
         log.segments, log.bases = [segment], [offset]
         log.end_offset = log.high_watermark = log.recovery_point = offset
         log.producers, log.snapshot_offset = ProducerStates(offset), offset
@@ -181,7 +185,7 @@ async def _doom(log: PartitionLog, doomed: Sequence[Segment], kept: Sequence[Seg
         return
     log.segments = list(kept)
     log.bases = [segment.base_offset for segment in kept]
-    log.names_dirty = True
+    log.name_changes += 1
     due_ms = log.home.clock.wall_ms() + log.config.file_delete_delay_ms
     for segment in doomed:
         paths = await segment.doom()
@@ -191,6 +195,7 @@ async def _doom(log: PartitionLog, doomed: Sequence[Segment], kept: Sequence[Seg
             await log.home.disk.rename(snapshot, snapshot + names.DELETED)
             paths.append(snapshot + names.DELETED)
         log.doomed.append(Doomed(due_ms, segment, tuple(paths)))
+    log.name_changes += 1  # a sync that was under way may have missed some of it
 
 
 async def sweep(log: PartitionLog) -> int:
