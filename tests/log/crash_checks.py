@@ -13,7 +13,7 @@ from barnabas.log.partition import Bound, PartitionLog
 from barnabas.log.producers import NO_COORDINATOR_EPOCH, NO_OFFSET, Origin, ProducerEntry
 from barnabas.records.batch import NO_SEQUENCE, BatchHeader
 from barnabas.records.record import Record
-from tests.log.crash_story import Crash, Found, Step, Story, Violation, split_batches
+from tests.log.crash_story import Found, Step, Story, Violation, split_batches
 from tests.support.logs import batch, read_bytes, read_committed
 from tests.support.producer_model import Log, Marker
 
@@ -31,7 +31,7 @@ async def find(log: PartitionLog, max_bytes: int = _MANY_BYTES) -> Found:
     return Found(log.start_offset, log.end_offset, batches)
 
 
-async def examine(log: PartitionLog, story: Story, random: Random, crash: Crash | None = None) -> None:
+async def examine(log: PartitionLog, story: Story, random: Random) -> None:
     """Hold every answer of the log against its story; a Violation where they differ.
 
     The high watermark is at the end of the log afterwards.
@@ -40,7 +40,7 @@ async def examine(log: PartitionLog, story: Story, random: Random, crash: Crash 
     await _check_offsets(log, story, random)
     await _check_times(log, story, random)
     _check_epochs(log, story)
-    _check_producers(log, story, crash)
+    _check_producers(log, story)
     await _check_transactions(log, story)
 
 
@@ -149,11 +149,11 @@ def producer_entries(model: Log) -> dict[int, ProducerEntry]:
     return entries
 
 
-def _check_producers(log: PartitionLog, story: Story, crash: Crash | None) -> None:
+def _check_producers(log: PartitionLog, story: Story) -> None:
     """The state is that of all batches ever; or, where a power failure took the snapshots, of those left."""
     found = {entry.producer_id: entry for entry in log.producers.entries()}
     expected = producer_entries(story.producers())
-    if found != expected and (crash is Crash.POWER or story.may_have_forgotten):
+    if found != expected and story.may_have_forgotten:
         expected = producer_entries(story.producers(log.bases[0]))
         story.batches = [stored for stored in story.batches if stored.base_offset >= log.bases[0]]
     _require(found == expected, f"the producers are {found}, by the batches {expected}")

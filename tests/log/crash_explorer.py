@@ -135,7 +135,7 @@ class Recovery:
                 continue
             log = await directory.partition(*key, topic_id=story.topic_id)
             story.judge(crash, await find(log, 1 << self._random.below(16)))
-            await examine(log, story, self._random, crash)
+            await examine(log, story, self._random)
             if self._random.below(GOES_ON) == 0:
                 await go_on(log, story)
 

@@ -109,7 +109,7 @@ class FaultRun:
         for key, story in workload.stories.items():
             if story.exists:
                 log = await workload.opened.partition(*key, topic_id=story.topic_id)
-                await examine(log, story, self.random, Crash.PROCESS)
+                await examine(log, story, self.random)
 
     def _crash(self) -> None:
         self.disk.heal()

@@ -114,7 +114,8 @@ class Story:
         # whether a power failure could not take away the partition as a whole
         self.is_durable = False
         self.topic_id: UUID | None = None
-        # whether a crash came in the middle of a fresh start, after which producers may be known or not
+        # whether producers of which no batch is left may be unknown: a power failure may have torn a
+        # snapshot, a crash in the middle of a fresh start may have taken them all
         self.may_have_forgotten = False
         # a start that a step which failed may have left on the disk
         self.doubtful_start = 0
@@ -212,7 +213,7 @@ class Story:
         self._judge_end(crash, found, candidates)
         self._judge_start(found)
         self._judge_batches(found, candidates)
-        self._go_on(found, candidates)
+        self._go_on(crash, found, candidates)
 
     def _may_be_gone(self, crash: Crash) -> bool:
         if not self.exists or self.step in (Step.CREATE, Step.DELETE):
@@ -237,7 +238,8 @@ class Story:
         if self.step is Step.RAISE_START:
             high = max(high, self._offset)
         elif self.step is Step.START_OVER:
-            low, high = min(low, self._offset), max(self.end_offset, self._offset)
+            low = low if found.batches else min(low, self._offset)
+            high = max(self.end_offset, self._offset)
         if not low <= found.start_offset <= high:
             raise Violation(f"the log starts at {found.start_offset}, not between {low} and {high}")
 
@@ -256,14 +258,14 @@ class Story:
         if found.end_offset != end:
             raise Violation(f"the log ends at {found.end_offset}, its batches at {end}")
 
-    def _go_on(self, found: Found, candidates: Sequence[Stored]) -> None:
+    def _go_on(self, crash: Crash, found: Found, candidates: Sequence[Stored]) -> None:
         """The survivors are the log from now on; each of them still stands for what it stood for."""
         self.batches = [batch for batch in candidates if batch.next_offset <= found.end_offset]
         if self.batches and self.batches[-1].next_offset != found.end_offset:
             self.batches = []  # nothing is left, and the log begins anew at its start
         self.start_offset, self.end_offset = found.start_offset, found.end_offset
         self.synced = min(self.synced, found.end_offset)
-        self.may_have_forgotten = self.step is Step.START_OVER
+        self.may_have_forgotten |= crash is Crash.POWER or self.step is Step.START_OVER
         self.exists = True
         self.step = Step.NOTHING
 
