@@ -506,7 +506,7 @@ def test_what_can_be_rebuilt_is_with_a_line_saying_what_and_why(
         caplog.clear()
         assert await facts(await setup.open()) == before
         messages = [message for message in caplog.messages if path in message]
-        assert [line in message for message in messages] == ([True] if stop in stops else [])
+        assert [line in message for message in messages[:1]] == ([True] if stop in stops else [])
         # and it is sound again: nothing more is said at the next start
         await setup.directory.close()
         caplog.clear()
@@ -519,6 +519,8 @@ def test_what_can_be_rebuilt_is_with_a_line_saying_what_and_why(
 
 
 def test_a_lost_recovery_point_costs_a_scan_and_no_data(caplog: pytest.LogCaptureFixture) -> None:
+    """Nor is it passed over in silence."""
+
     async def scenario() -> None:
         setup = Setup()
         log = await setup.open()
@@ -534,6 +536,7 @@ def test_a_lost_recovery_point_costs_a_scan_and_no_data(caplog: pytest.LogCaptur
         assert await facts(log) == before
 
     asyncio.run(scenario())
+    assert caplog.messages == [f"without memory:/{RECOVERY_POINTS} every partition is read from its start"]
 
 
 def test_without_its_checkpoint_the_log_starts_with_its_first_segment() -> None:

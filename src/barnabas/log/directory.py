@@ -107,6 +107,10 @@ class LogDirectory:
         if recovery_points is not None:
             self._recovery_points = recovery_points
         elif self._known:
+            logger.warning(
+                "without %s every partition is read from its start",
+                self._disk.describe(names.RECOVERY_POINT_CHECKPOINT),
+            )
             self._recovery_points_known = self._is_clean = False
         else:
             # from now on its absence means that it was lost, not that there never was one
@@ -174,12 +178,14 @@ class LogDirectory:
     async def _topic_id(self, path: str, topic_id: UUID | None, *, is_new: bool) -> UUID | None:
         """The topic id that the directory belongs to, which must be the one asked for."""
         file = f"{path}/{names.PARTITION_METADATA}"
-        found = None
+        found, problem = None, f"{self._disk.describe(file)} is missing"
         try:
             found = None if is_new else await checkpoints.read_partition_metadata(self._disk, file)
-        except CorruptCheckpoint as problem:
-            logger.warning("%s; taking the directory for what it is asked for as", problem)
+        except CorruptCheckpoint as corrupt:
+            problem = str(corrupt)
         if found is None and topic_id is not None:
+            if not is_new:
+                logger.warning("%s; taking the directory for that of topic id %s", problem, topic_id)
             await self._disk.mkdir(path)
             # that of a new partition is synced with its first batches
             await checkpoints.write_partition_metadata(self._disk, file, topic_id, sync=not is_new)
