@@ -20,7 +20,7 @@ from barnabas.core.workers import InlineWorkers
 from barnabas.log import reading, trimming
 from barnabas.log.config import LogConfig
 from barnabas.log.directory import PartitionDeleted
-from tests.support.log_fixtures import WatchedDisk, contents, from_producer, put
+from tests.support.log_fixtures import WatchedDisk, contents, from_producer, put, said
 from tests.support.logs import START_MS, batch, open_directory, read_all, values
 
 CLEAN = ".kafka_cleanshutdown"
@@ -304,7 +304,7 @@ def test_a_lost_topic_id_is_taken_from_who_asks_with_a_line(
 
     with caplog.at_level(logging.WARNING, "barnabas.log"):
         asyncio.run(scenario())
-    (message,) = caplog.messages
+    (message,) = said(caplog)
     assert message.startswith(f"memory:/t-0/partition.metadata is {harm}")
     assert message.endswith(f"taking the directory for that of topic id {OTHER_ID}")
 

@@ -9,7 +9,7 @@ import pytest
 from barnabas.core.memory_disk import MemoryDisk
 from barnabas.log.config import LogConfig
 from barnabas.log.leftovers import tidy
-from tests.support.log_fixtures import contents, put
+from tests.support.log_fixtures import contents, put, said
 from tests.support.logs import batch, open_directory, read_all, values
 
 SUFFIXES = (".log", ".index", ".timeindex", ".txnindex")
@@ -79,7 +79,7 @@ def test_an_index_without_a_segment_is_removed_with_a_line(caplog: pytest.LogCap
         assert await tidied(*orphans, *segment(7)) == ([7], sorted(segment(7)))
 
     asyncio.run(scenario())
-    assert f"removing memory:/t-0/{name(3, '.index')}, which has no segment" in caplog.messages
+    assert f"removing memory:/t-0/{name(3, '.index')}, which has no segment" in said(caplog)
 
 
 def test_segments_that_end_before_the_start_of_the_log_are_removed() -> None:

@@ -29,6 +29,7 @@ from tests.support.log_fixtures import (
     from_producer,
     path_of,
     put,
+    said,
     sized_batch,
     snapshot_of,
 )
@@ -109,7 +110,7 @@ def test_everything_is_as_before_after_a_stop_and_after_a_crash(caplog: pytest.L
 
     with caplog.at_level(logging.WARNING, "barnabas.log"):
         asyncio.run(scenario())
-    assert caplog.messages == []
+    assert said(caplog) == []
 
 
 def test_a_clean_start_reads_little() -> None:
@@ -198,7 +199,7 @@ def test_a_torn_tail_is_cut(left: int, caplog: pytest.LogCaptureFixture) -> None
         assert len(await read_all(log)) == 26
 
     asyncio.run(scenario())
-    (message,) = caplog.messages
+    (message,) = said(caplog)
     assert "cutting memory:/t-0/00000000000000000000.log from" in message
     assert f"at offset 6: the file ends {left} bytes into a batch" in message
 
@@ -221,9 +222,9 @@ def test_a_tail_with_a_wrong_checksum_is_cut_and_so_are_the_segments_behind_it(
         assert values(await read_all(await setup.reopen())) == [b"kept", b"next"]
 
     asyncio.run(scenario())
-    assert "at offset 1: " in caplog.messages[0]
-    assert "the checksum does not match" in caplog.messages[0]
-    assert "removing memory:/t-0/00000000000000000002.log: it was not synced" in caplog.messages[1]
+    assert "at offset 1: " in said(caplog)[0]
+    assert "the checksum does not match" in said(caplog)[0]
+    assert "removing memory:/t-0/00000000000000000002.log: it was not synced" in said(caplog)[1]
 
 
 def test_batches_that_an_older_write_left_behind_are_cut() -> None:
@@ -392,7 +393,7 @@ def test_a_log_that_ends_too_early_says_so(clean: bool, caplog: pytest.LogCaptur
     with caplog.at_level(logging.ERROR, "barnabas.log"):
         asyncio.run(scenario())
     synced = 8 if clean else 6
-    assert caplog.messages == [
+    assert said(caplog) == [
         f"t-0 ends at offset 4, but everything below {synced} had been synced: data was lost on the way"
     ]
 
@@ -505,14 +506,14 @@ def test_what_can_be_rebuilt_is_with_a_line_saying_what_and_why(
             await setup.memory.remove(CLEAN)
         caplog.clear()
         assert await facts(await setup.open()) == before
-        messages = [message for message in caplog.messages if path in message]
+        messages = [message for message in said(caplog) if path in message]
         assert [line in message for message in messages[:1]] == ([True] if stop in stops else [])
         # and it is sound again: nothing more is said at the next start
         await setup.directory.close()
         caplog.clear()
         assert await facts(await setup.open()) == before
         assert setup.directory.was_clean
-        assert caplog.messages == []
+        assert said(caplog) == []
 
     with caplog.at_level(logging.WARNING, "barnabas.log"):
         asyncio.run(scenario())
@@ -536,7 +537,7 @@ def test_a_lost_recovery_point_costs_a_scan_and_no_data(caplog: pytest.LogCaptur
         assert await facts(log) == before
 
     asyncio.run(scenario())
-    assert caplog.messages == [f"without memory:/{RECOVERY_POINTS} every partition is read from its start"]
+    assert said(caplog) == [f"without memory:/{RECOVERY_POINTS} every partition is read from its start"]
 
 
 def test_without_its_checkpoint_the_log_starts_with_its_first_segment() -> None:
@@ -621,7 +622,7 @@ def test_a_log_that_ends_before_its_start_goes_on_from_there(caplog: pytest.LogC
         assert [record.offset for record in await read_all(await setup.reopen())] == [5]
 
     asyncio.run(scenario())
-    assert any("t-0 ends before its start offset" in message for message in caplog.messages)
+    assert any("t-0 ends before its start offset" in message for message in said(caplog))
 
 
 def test_files_that_vanished_are_reported(caplog: pytest.LogCaptureFixture) -> None:
@@ -638,7 +639,7 @@ def test_files_that_vanished_are_reported(caplog: pytest.LogCaptureFixture) -> N
 
     with caplog.at_level(logging.ERROR, "barnabas.log"):
         asyncio.run(scenario())
-    assert caplog.messages == [
+    assert said(caplog) == [
         "t-0 ends at offset 0, but everything below 5 had been synced: data was lost on the way"
     ]
 

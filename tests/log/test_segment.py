@@ -22,6 +22,7 @@ from tests.support.log_fixtures import (
     offset_entries,
     path_of,
     put,
+    said,
     sized_batch,
     time_entries,
 )
@@ -269,7 +270,7 @@ def test_an_index_that_cannot_be_believed_is_rebuilt_with_a_line_saying_why(
 
     with caplog.at_level(logging.WARNING, "barnabas.log"):
         asyncio.run(scenario())
-    (message,) = caplog.messages
+    (message,) = said(caplog)
     assert why in message
     assert message.endswith("rebuilding the indexes of memory:/t-0/00000000000000000100.log")
 
@@ -283,7 +284,7 @@ def test_sound_indexes_are_believed_without_a_word(caplog: pytest.LogCaptureFixt
             assert segment.size_bytes == sum(sizes)
 
     asyncio.run(scenario())
-    assert caplog.messages == []
+    assert said(caplog) == []
 
 
 def test_readers_that_come_together_rebuild_once_and_wait_for_it() -> None:

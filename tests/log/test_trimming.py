@@ -27,6 +27,7 @@ from tests.support.log_fixtures import (
     from_producer,
     offset_entries,
     path_of,
+    said,
     sized_batch,
 )
 from tests.support.logs import START_MS, batch, open_directory, read_all, read_bytes, values
@@ -415,7 +416,7 @@ def test_retention_by_size_renames_at_once_and_removes_after_the_delay(
 
     with caplog.at_level(logging.INFO, "barnabas.log"):
         asyncio.run(scenario())
-    assert "deleting segment 2 of t-0: the log is larger than retention.bytes" in caplog.messages
+    assert "deleting segment 2 of t-0: the log is larger than retention.bytes" in said(caplog)
 
 
 def test_retention_by_time_takes_the_active_segment_too() -> None:

@@ -12,6 +12,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from fnmatch import fnmatchcase
 
+import pytest
+
 from barnabas.core.disk import Buffer, Disk, File
 from barnabas.core.memory_disk import MemoryDisk
 from barnabas.log.checkpoints import read_whole
@@ -255,3 +257,8 @@ async def append_all(
 
 def path_of(base_offset: int, suffix: str) -> str:
     return f"t-0/{base_offset:020d}{suffix}"
+
+
+def said(caplog: pytest.LogCaptureFixture) -> list[str]:
+    """What the log layer has said so far; the records' kernel may announce itself besides."""
+    return [record.getMessage() for record in caplog.records if record.name == "barnabas.log"]
