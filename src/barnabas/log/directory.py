@@ -56,6 +56,7 @@ class LogDirectory:
         self._recovery_points_known = True
         self._start_offsets: dict[TopicPartition, int] = {}
         self._high_watermarks: dict[TopicPartition, int] = {}
+        self._watermarks_turn = asyncio.Lock()
         self._doomed: list[tuple[int, str]] = []
         self._to_flush: set[PartitionLog] = set()
         self._persist = SharedCall(self._write_offsets)
@@ -234,11 +235,23 @@ class LogDirectory:
         await self._persist()
         for key, log in self._logs.items():
             self._high_watermarks[key] = log.high_watermark
-        await checkpoints.write_offset_checkpoint(
-            self._disk, names.REPLICATION_CHECKPOINT, self._high_watermarks
-        )
+        await self._write_high_watermarks()
+
+    async def _write_high_watermarks(self) -> None:
+        async with self._watermarks_turn:
+            await checkpoints.write_offset_checkpoint(
+                self._disk, names.REPLICATION_CHECKPOINT, self._high_watermarks
+            )
 
     async def _write_offsets(self) -> None:
+        lowered = {
+            key: log.high_watermark
+            for key, log in self._logs.items()
+            if log.high_watermark < self._high_watermarks.get(key, 0)
+        }
+        if lowered:
+            self._high_watermarks |= lowered
+            await self._write_high_watermarks()
         for key, log in self._logs.items():
             self._recovery_points[key] = log.recovery_point
             # as long as a deleted segment could come back, the start must be known apart from it

@@ -38,11 +38,12 @@ async def truncate_to(log: PartitionLog, offset: int) -> bool:
             return False
         keep = bisect_left(log.bases, offset)
         located = await log.segments[keep - 1].locate(offset) if keep else None
-        if not keep or (located.header.base_offset if located else offset) <= log.start_offset:
+        cut = min(offset, located.header.base_offset) if located else offset
+        if not keep or cut <= log.start_offset:
             await _start_over(log, min(offset, log.start_offset))
             return True
         with log.reshaping():
-            await _lower_recovery_point(log, log.bases[keep - 1])
+            await _lower_marks(log, log.bases[keep - 1], cut)
             await _cut(log, keep, located)
         return True
 
@@ -54,11 +55,12 @@ async def truncate_fully_and_start_at(log: PartitionLog, offset: int) -> None:
         await _start_over(log, offset)
 
 
-async def _lower_recovery_point(log: PartitionLog, offset: int) -> None:
-    """What will be written above the cut is not synced, whatever was noted before; recovery looks at whole
-    segments, so nothing is lost by lowering the mark to the start of one."""
-    if log.recovery_point > offset:
-        log.recovery_point = offset
+async def _lower_marks(log: PartitionLog, base_offset: int, offset: int) -> None:
+    """What will be written above the cut is neither synced nor replicated, whatever was noted before. Recovery
+    looks at whole segments, so nothing is lost by lowering its mark to the start of one."""
+    if log.recovery_point > base_offset or log.high_watermark > offset:
+        log.recovery_point = min(log.recovery_point, base_offset)
+        log.high_watermark = min(log.high_watermark, offset)
         await log.home.persist()
 
 
@@ -87,6 +89,7 @@ async def _cut(log: PartitionLog, keep: int, located: Located | None) -> None:
 async def _start_over(log: PartitionLog, offset: int) -> None:
     with log.reshaping():
         log.recovery_point = min(log.recovery_point, offset, log.bases[0])
+        log.high_watermark = min(log.high_watermark, offset)
         # on the way there, nothing that was deleted shall come back
         log.start_offset = max(log.start_offset, offset)
         log.name_changes += 1  # for a while no segment will tell where the log starts
