@@ -5,9 +5,9 @@ the last sync is a list of pending operations; a sync plays them onto the durabl
 plays a random choice of them.
 
 - A file's pending writes and truncations are each kept or lost on their own, and a write may be torn: only
-  its head or only its tail arrives. What lies between is what was there before, or zeros. Playing the
-  survivors in their order covers every reordering too: an older write that would land on a newer one looks
-  the same as the newer one lost.
+  its head or only its tail arrives. Where the rest belongs is what was there before, or zeros: a file may
+  grow by bytes that never come. Playing the survivors in their order covers every reordering too: an older
+  write that would land on a newer one looks the same as the newer one lost.
 - Names change by creating, moving and removing, each kept or lost as a whole: a moved file is at its old
   name or its new one, never at both or neither. A survivor that needs a lost one (a name that was never
   freed) is lost with it. A move between directories is durable when both are synced.
@@ -43,6 +43,9 @@ class SparseBytes:
     def truncate(self, size: int) -> None:
         del self.written[size:]
         self.size = size
+
+    def grow(self, size: int) -> None:
+        self.size = max(self.size, size)
 
     def read(self, position: int, size: int) -> bytes:
         size = max(0, min(size, self.size - position))
@@ -133,6 +136,8 @@ class FileNode(_Node):
                 operation.play(self.durable)
             elif isinstance(operation, Write) and random.below(2):
                 _torn(operation, random).play(self.durable)
+                if random.below(2):
+                    self.durable.grow(operation.position + len(operation.data))
         self.pending.clear()
         self.content.written = bytearray(self.durable.written)
         self.content.size = self.durable.size
