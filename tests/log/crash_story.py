@@ -137,7 +137,7 @@ class Story:
             step, offset = Step.START_OVER, min(offset, self.start_offset)
         self.step, self._data, self._offset = step, data, offset
         if step is Step.TRUNCATE:
-            self.synced = min(self.synced, self.cut_of(offset))
+            self.synced = min(self.synced, self.end_after_cut(offset))
         elif step is Step.START_OVER:
             self.synced = min(self.synced, offset)
 
@@ -149,7 +149,7 @@ class Story:
             self.batches += self._new_batches()
             self.end_offset = self.batches[-1].next_offset
         elif self.step is Step.TRUNCATE:
-            self._cut(self.cut_of(self._offset))
+            self._cut(self.end_after_cut(self._offset))
         elif self.step is Step.START_OVER:
             self._start_over()
         elif self.step is Step.RAISE_START:
@@ -190,6 +190,13 @@ class Story:
                 return min(batch.base_offset, offset)
         return min(offset, self.end_offset)
 
+    def end_after_cut(self, offset: int) -> int:
+        """Where the log ends after a truncation to `offset`: with the last batch before it."""
+        if offset >= self.end_offset:
+            return self.end_offset
+        kept = [batch.next_offset for batch in self.batches if batch.next_offset <= offset]
+        return kept[-1] if kept else self.cut_of(offset)
+
     def between(self, start_offset: int, end_offset: int) -> list[Stored]:
         """The batches with something in that range."""
         first = bisect_right(self.batches, start_offset, key=lambda batch: batch.next_offset)
@@ -224,7 +231,7 @@ class Story:
         low = self.end_offset
         high = candidates[-1].next_offset if candidates else self.end_offset
         if self.step is Step.TRUNCATE:
-            low = self.cut_of(self._offset)
+            low = self.end_after_cut(self._offset)
         elif self.step is Step.START_OVER:
             low, high = min(self.start_offset, self._offset), max(high, self._offset)
         if crash is Crash.POWER:

@@ -42,7 +42,7 @@ def test_a_crash_at_any_operation_breaks_no_promise(seed: int, record_property: 
 
 # slow: each of these is thousands of recoveries
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(2, 10))
+@pytest.mark.parametrize("seed", range(2, 7))
 def test_a_crash_at_any_operation_of_a_longer_life_breaks_no_promise(
     seed: int, record_property: Record
 ) -> None:
@@ -50,13 +50,13 @@ def test_a_crash_at_any_operation_of_a_longer_life_breaks_no_promise(
 
 
 @pytest.mark.parametrize("error_number", ERRORS)
-@pytest.mark.parametrize("times", [1, 1000])
 def test_an_error_at_any_operation_is_named_and_loses_nothing(
-    error_number: int, times: int, record_property: Record
+    error_number: int, record_property: Record
 ) -> None:
     async def scenario() -> int:
         count, named = len(operations(0, STEPS_WITH_FAULTS)), 0
         for number in range(count):
+            times = (1, 2, 1000)[number % 3]  # the last until the step is over
             errors = run_on(FaultyDisk(number, error_number, times), 0, STEPS_WITH_FAULTS)
             named += any(isinstance(error, ERRORS[error_number]) for error in errors)
         # others strike where nobody has to be told: an index can wait, a background task tries again
