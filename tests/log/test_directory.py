@@ -282,6 +282,21 @@ def test_a_topic_id_is_durable_with_the_first_flush() -> None:
     asyncio.run(scenario())
 
 
+def test_a_topic_id_that_a_directory_is_given_later_is_durable_at_once() -> None:
+    async def scenario() -> None:
+        for seed in range(8):
+            disk = MemoryDisk()
+            directory = await open_directory(disk)
+            await (await directory.partition("t", 0)).append_as_leader(batch(1), 0)
+            await directory.close()
+            directory = await open_directory(disk)
+            await directory.partition("t", 0, topic_id=ID)
+            disk.crash_power(SeededRandom(seed))
+            assert (await (await open_directory(disk)).partition("t", 0)).topic_id == ID
+
+    asyncio.run(scenario())
+
+
 @pytest.mark.parametrize("harm", ["missing", "corrupt"])
 def test_a_lost_topic_id_is_taken_from_who_asks_with_a_line(
     harm: str, caplog: pytest.LogCaptureFixture

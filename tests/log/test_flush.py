@@ -20,9 +20,11 @@ from barnabas.log.partition import PartitionLog
 from tests.support.log_fixtures import (
     WatchedDisk,
     append_all,
+    contents,
     end_transaction,
     from_producer,
     path_of,
+    said,
     sized_batch,
     snapshot_of,
 )
@@ -218,6 +220,28 @@ def test_a_flush_makes_everything_durable_whatever_was_rolled_or_begun_since() -
             assert [record.offset for record in await read_all(log, max_bytes=1)] == list(range(13))
 
     asyncio.run(scenario())
+
+
+def test_where_all_is_synced_already_a_roll_syncs_the_indexes_too(caplog: pytest.LogCaptureFixture) -> None:
+    """The recovery point is past the segment, so after a crash nobody would look at it again."""
+
+    async def scenario() -> None:
+        for seed in range(8):
+            setup = Setup(LogConfig(flush_messages=1, index_interval_bytes=0))
+            log = await setup.open()
+            await append_all(log, [batch(1, timestamp=START_MS + number) for number in range(100)])
+            await log.roll()
+            await log.append_as_leader(batch(1), 0)
+            await setup.directory.checkpoint()
+            before = [await contents(setup.memory, path_of(0, suffix)) for suffix in (".index", ".timeindex")]
+            log = await setup.lose_power(seed)
+            assert len(await read_all(log)) == 101
+            assert before == [
+                await contents(setup.memory, path_of(0, suffix)) for suffix in (".index", ".timeindex")
+            ]
+
+    asyncio.run(scenario())
+    assert said(caplog) == []
 
 
 def test_a_flush_that_meets_a_roll_goes_round_again() -> None:

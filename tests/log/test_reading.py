@@ -152,14 +152,16 @@ def test_a_bound_in_an_earlier_segment_opens_no_later_one() -> None:
         disk = WatchedDisk(MemoryDisk())
         directory = await open_directory(disk, SMALL)
         log = await directory.partition("t", 0)
-        await append_all(log, [sized_batch(300) for _ in range(30)])
-        log.advance_high_watermark(4)
+        await append_all(log, [batch([bytes(400)] * 2) for _ in range(10)])
+        log.advance_high_watermark(5)
         await directory.close()
         directory = await open_directory(disk, SMALL)
         log = await directory.partition("t", 0)
-        disk.bytes_read.clear()
-        assert await offsets_of(log, 3, bound=Bound.HIGH_WATERMARK) == [(3, 3)]
-        assert {path for path in disk.bytes_read if path.endswith(".log")} == {path_of(3, ".log")}
+        assert log.bases == list(range(0, 20, 2))
+        for offset, expected in [(2, [(2, 3)]), (4, [])]:
+            disk.bytes_read.clear()
+            assert await offsets_of(log, offset, bound=Bound.HIGH_WATERMARK) == expected
+            assert {path for path in disk.bytes_read if path.endswith(".log")} == {path_of(offset, ".log")}
 
     asyncio.run(scenario())
 
