@@ -36,7 +36,7 @@ from barnabas.log.admission import admit_batch, admit_batches, admit_unusual_bat
 from barnabas.log.checkpoints import write_leader_epochs
 from barnabas.log.config import LogConfig
 from barnabas.log.epochs import LeaderEpochs
-from barnabas.log.producers import CompletedTransaction, Origin, ProducerStates
+from barnabas.log.producers import NO_OFFSET, CompletedTransaction, Origin, ProducerStates
 from barnabas.log.segment import MAX_RELATIVE_OFFSET, Segment
 from barnabas.log.shared_call import SharedCall
 from barnabas.log.turn import Turn
@@ -112,6 +112,7 @@ class PartitionLog:
         "_latest_epoch",
         "_names_synced",
         "_parent_dirty",
+        "_snapshot_synced",
         "bases",
         "config",
         "doomed",
@@ -167,6 +168,7 @@ class PartitionLog:
         self._latest_epoch = -1 if latest is None else latest
         self.producers = producers
         self.snapshot_offset = snapshot_offset
+        self._snapshot_synced = NO_OFFSET if is_dirty else snapshot_offset
         self.last_flush_ms = home.clock.wall_ms()
         self.turn = Turn()
         # why it takes no more changes; and why it is not even there to be read any more
@@ -508,18 +510,20 @@ class PartitionLog:
 
     async def _sync_names(self) -> None:
         disk = self.home.disk
+        if self._snapshot_synced != (offset := self.snapshot_offset):
+            await self._sync_file(self.snapshot_path(offset))
+            self._snapshot_synced = offset
         if self.names_dirty:
             seen = self.name_changes
             await disk.sync_dir(self.path)
             self._names_synced = max(self._names_synced, seen)
         if self._parent_dirty:
-            self._parent_dirty = False
-            await self._sync_metadata()
+            await self._sync_file(f"{self.path}/{names.PARTITION_METADATA}")
             await disk.sync_dir("")
+            self._parent_dirty = False
 
-    async def _sync_metadata(self) -> None:
-        path = f"{self.path}/{names.PARTITION_METADATA}"
-        if await self.home.disk.size_of(path):
+    async def _sync_file(self, path: str) -> None:
+        if await self.home.disk.size_of(path) is not None:
             file = await self.home.disk.open(path)
             await file.sync()
             file.close()

@@ -56,8 +56,8 @@ async def truncate_fully_and_start_at(log: PartitionLog, offset: int) -> None:
 
 
 async def _lower_marks(log: PartitionLog, base_offset: int, offset: int) -> None:
-    """What will be written above the cut is neither synced nor replicated, whatever was noted before. Recovery
-    looks at whole segments, so nothing is lost by lowering its mark to the start of one."""
+    """What will be written above the cut is neither synced nor replicated, whatever was noted before.
+    Recovery looks at whole segments, so nothing is lost by lowering its mark to the start of one."""
     if log.recovery_point > base_offset or log.high_watermark > offset:
         log.recovery_point = min(log.recovery_point, base_offset)
         log.high_watermark = min(log.high_watermark, offset)
