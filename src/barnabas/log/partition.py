@@ -36,20 +36,16 @@ from barnabas.log.admission import admit_batch, admit_batches, admit_unusual_bat
 from barnabas.log.checkpoints import write_leader_epochs
 from barnabas.log.config import LogConfig
 from barnabas.log.epochs import LeaderEpochs
-from barnabas.log.producers import NO_OFFSET, CompletedTransaction, Origin, ProducerStates
+from barnabas.log.markers import Markers, aborted_entry, apply_marker, find_markers
+from barnabas.log.producers import NO_OFFSET, Origin, ProducerStates
 from barnabas.log.segment import MAX_RELATIVE_OFFSET, Segment
 from barnabas.log.shared_call import SharedCall
 from barnabas.log.turn import Turn
-from barnabas.log.txn_index import AbortedTransaction
 from barnabas.records import kernel
 from barnabas.records.batch import NO_PRODUCER_ID, NO_TIMESTAMP, BatchHeader
-from barnabas.records.control import EndTransactionMarker, parse_end_transaction
+from barnabas.records.control import EndTransactionMarker
 
 logger = logging.getLogger("barnabas.log")
-
-
-# the ends of transactions among batches, by their offsets
-Markers = dict[int, EndTransactionMarker]
 
 
 class Home(NamedTuple):
@@ -572,36 +568,4 @@ def new_segment(home: Home, path: str, config: LogConfig, base_offset: int) -> S
         index_bytes=config.segment_index_bytes,
         created_ms=home.clock.wall_ms(),
         roll_jitter_ms=home.random.below(jitter_ms) if jitter_ms else 0,
-    )
-
-
-def aborted_entry(completed: CompletedTransaction) -> AbortedTransaction:
-    """What the transaction index notes of an aborted transaction."""
-    return AbortedTransaction(
-        completed.producer_id, completed.first_offset, completed.last_offset, completed.last_stable_offset
-    )
-
-
-def find_markers(data: Buffer, headers: Sequence[BatchHeader]) -> Markers:
-    """The ends of transactions among batches that stand one behind another in `data`."""
-    markers = {}
-    position = 0
-    for header in headers:
-        if header.is_control and (marker := parse_end_transaction(data, position, header)) is not None:
-            markers[header.base_offset] = marker
-        position += header.size_bytes
-    return markers
-
-
-def apply_marker(
-    producers: ProducerStates, header: BatchHeader, marker: EndTransactionMarker
-) -> CompletedTransaction | None:
-    """Tell the producers' state of a marker that stands in the log."""
-    return producers.apply_marker(
-        header.producer_id,
-        header.producer_epoch,
-        marker.coordinator_epoch,
-        commit=marker.is_commit,
-        offset=header.base_offset,
-        timestamp=header.max_timestamp,
     )

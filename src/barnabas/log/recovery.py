@@ -21,7 +21,8 @@ from barnabas.log.checkpoints import CorruptCheckpoint, read_leader_epochs, writ
 from barnabas.log.config import LogConfig
 from barnabas.log.epochs import LeaderEpochs
 from barnabas.log.leftovers import tidy
-from barnabas.log.partition import Home, PartitionLog, aborted_entry, apply_marker, new_segment
+from barnabas.log.markers import aborted_entry, apply_marker
+from barnabas.log.partition import Home, PartitionLog, new_segment
 from barnabas.log.producers import CompletedTransaction, ProducerStates
 from barnabas.log.segment import MAX_RELATIVE_OFFSET, CorruptSegment, Segment
 from barnabas.log.snapshots import CorruptSnapshot
