@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import NamedTuple, TypeVar
 
-from barnabas.core.disk import FileMissing, FileRange, HandleClosed
+from barnabas.core.disk import FileRange
 from barnabas.core.errors import OffsetOutOfRange
 from barnabas.log.partition import Bound, PartitionLog
 from barnabas.log.segment import Located, Segment
@@ -61,14 +61,14 @@ async def read(
     log: PartitionLog, offset: int, max_bytes: int, bound: Bound = Bound.HIGH_WATERMARK
 ) -> Fetched:
     """The batches from `offset` on, up to `max_bytes` (or one batch, if that is larger) and to the bound."""
-    if not log.start_offset <= offset <= log.end_offset:
-        raise OffsetOutOfRange(
-            f"offset {offset} of {log.path} is not between {log.start_offset} and {log.end_offset}"
-        )
     return await _undisturbed(log, lambda: _read(log, offset, max_bytes, bound))
 
 
 async def _read(log: PartitionLog, offset: int, max_bytes: int, bound: Bound) -> Fetched:
+    if not log.start_offset <= offset <= log.end_offset:
+        raise OffsetOutOfRange(
+            f"offset {offset} of {log.path} is not between {log.start_offset} and {log.end_offset}"
+        )
     upper = log.bound(bound)
     found: FileRange | None = None
     aborted: list[AbortedTransaction] = []
@@ -134,7 +134,8 @@ async def _undisturbed(log: PartitionLog, look: Callable[[], Awaitable[T]]) -> T
         before = log.shape
         try:
             result = await look()
-        except (FileMissing, HandleClosed):
+        except Exception:
+            # bytes, files or segments were not where they had been: an error only if nobody moved them
             if before == log.shape and log.ended is None:
                 raise
             continue
