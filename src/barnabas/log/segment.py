@@ -109,8 +109,11 @@ class Segment:
     async def file(self) -> File:
         """The file of batches, opened if need be."""
         if self._file is None:
-            self._file = await self._disk.open(self.path(names.LOG))
-            self.size_bytes = self._file.size
+            file = await self._disk.open(self.path(names.LOG))
+            if self._file is None:
+                self._file, self.size_bytes = file, file.size
+            else:  # someone else was faster
+                file.close()
         return self._file
 
     async def ready(self) -> None:

@@ -198,7 +198,11 @@ class SparseIndex:
 
     async def _opened(self) -> File:
         if self._file is None:
-            self._file = await self._disk.open(self._path, create=True)
+            file = await self._disk.open(self._path, create=True)
+            if self._file is None:
+                self._file = file
+            else:  # someone else was faster
+                file.close()
         return self._file
 
     @property
@@ -209,10 +213,6 @@ class SparseIndex:
     async def sync(self) -> None:
         if self._file is not None:
             await self._file.sync()
-
-    def moved(self, path: str) -> None:
-        """The file was renamed."""
-        self._path = path
 
     def close(self) -> None:
         if self._file is not None:
