@@ -18,9 +18,10 @@ from barnabas.core.os_disk import OsDisk
 from barnabas.core.random import SeededRandom
 from barnabas.core.workers import InlineWorkers
 from barnabas.log import reading, trimming
+from barnabas.log.checkpoints import write_offset_checkpoint
 from barnabas.log.config import LogConfig
 from barnabas.log.directory import PartitionDeleted
-from tests.support.log_fixtures import WatchedDisk, contents, from_producer, put, said
+from tests.support.log_fixtures import WatchedDisk, contents, from_producer, path_of, put, said
 from tests.support.logs import START_MS, batch, open_directory, read_all, values
 
 CLEAN = ".kafka_cleanshutdown"
@@ -518,4 +519,31 @@ def test_many_partitions_share_few_descriptors(tmp_path: Path) -> None:
             disk.close()  # as if it died: a clean stop would sync them all
 
     assert resource.getrlimit(resource.RLIMIT_NOFILE)[0] >= 64
+    asyncio.run(scenario())
+
+
+def test_marks_go_down_with_a_log_that_ends_before_them() -> None:
+    """What is appended in the place of what a power failure took is neither synced nor replicated."""
+
+    async def scenario() -> None:
+        disk = MemoryDisk()
+        directory = await open_directory(disk)
+        log = await directory.partition("t", 0)
+        await log.append_as_leader(batch(1), 0)
+        await log.flush()
+        await log.append_as_leader(batch(9), 0)
+        log.advance_high_watermark(10)
+        await directory.checkpoint()
+        disk.crash_process()
+        file = await disk.open(path_of(0, ".log"))
+        await file.truncate(len(batch(1)))
+        await write_offset_checkpoint(disk, RECOVERY_POINTS, {("t", 0): 10})
+        disk.crash_process()
+        log = await (await open_directory(disk)).partition("t", 0)
+        assert (log.end_offset, log.recovery_point, log.high_watermark) == (1, 1, 1)
+        await log.append_as_leader(batch(9), 1)
+        disk.crash_process()
+        log = await (await open_directory(disk)).partition("t", 0)
+        assert (log.end_offset, log.recovery_point, log.high_watermark) == (10, 1, 1)
+
     asyncio.run(scenario())

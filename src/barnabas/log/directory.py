@@ -11,7 +11,6 @@ promises more than the disk holds: offsets go up in it only after a sync, and do
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Callable
 from uuid import UUID
@@ -28,6 +27,7 @@ from barnabas.log.names import DirectoryKind
 from barnabas.log.partition import Home, PartitionLog
 from barnabas.log.recovery import open_partition
 from barnabas.log.shared_call import SharedCall
+from barnabas.log.turn import Turn
 from barnabas.records import kernel
 
 logger = logging.getLogger("barnabas.log")
@@ -51,12 +51,13 @@ class LogDirectory:
         self._release: Callable[[], None] = lambda: None
         self._known: set[TopicPartition] = set()
         self._logs: dict[TopicPartition, PartitionLog] = {}
-        self._opening: dict[TopicPartition, asyncio.Lock] = {}
+        # who opens or deletes a partition; one for every name that was ever touched
+        self._turns: dict[TopicPartition, Turn] = {}
         self._recovery_points: dict[TopicPartition, int] = {}
         self._recovery_points_known = True
         self._start_offsets: dict[TopicPartition, int] = {}
         self._high_watermarks: dict[TopicPartition, int] = {}
-        self._watermarks_turn = asyncio.Lock()
+        self._watermarks_turn = Turn()
         self._doomed: list[tuple[int, str]] = []
         self._to_flush: set[PartitionLog] = set()
         self._persist = SharedCall(self._write_offsets)
@@ -154,12 +155,11 @@ class LogDirectory:
         log = self._logs.get(key)
         if log is not None:
             return log
-        async with self._opening.setdefault(key, asyncio.Lock()):
+        async with self._turns.setdefault(key, Turn()):
             if key not in self._logs:
                 self._logs[key] = await self._open(key, topic_id, config or self._config)
                 self._known.add(key)
-        self._opening.pop(key, None)
-        return self._logs[key]
+            return self._logs[key]
 
     async def _open(self, key: TopicPartition, topic_id: UUID | None, config: LogConfig) -> PartitionLog:
         path = names.partition_directory(*key)
@@ -174,7 +174,17 @@ class LogDirectory:
             topic_id=topic_id,
         )
         log.advance_high_watermark(self._high_watermarks.get(key, 0))
+        await self._lower_marks(key, log)
         return log
+
+    async def _lower_marks(self, key: TopicPartition, log: PartitionLog) -> None:
+        """Where less is left than was noted: what comes in its place is neither synced nor replicated."""
+        if log.recovery_point < self._recovery_points.get(key, 0):
+            self._recovery_points[key] = log.recovery_point
+            await self._persist()
+        if log.high_watermark < self._high_watermarks.get(key, 0):
+            self._high_watermarks[key] = log.high_watermark
+            await self._write_high_watermarks()
 
     async def _topic_id(self, path: str, topic_id: UUID | None, *, is_new: bool) -> UUID | None:
         """The topic id that the directory belongs to, which must be the one asked for."""
@@ -202,7 +212,7 @@ class LogDirectory:
         """After an unclean stop: recover the partitions that nobody has touched yet, in the background."""
         for topic, partition in self.partitions:
             key = (topic, partition)
-            if not self._is_clean and key in self._known and key not in self._opening:
+            if not self._is_clean and key in self._known and key not in self._turns:
                 try:
                     await self.partition(topic, partition)
                 except StorageError as error:
@@ -212,16 +222,16 @@ class LogDirectory:
         """Take a partition away: its directory is renamed at once and removed after the delay."""
         key = (topic, partition)
         # whoever wants one of the same name waits until nothing is left of this one, not even its checkpoints
-        async with self._opening.setdefault(key, asyncio.Lock()):
-            self._known.discard(key)
+        async with self._turns.setdefault(key, Turn()):
             log = self._logs.pop(key, None)
             if log is not None:
                 self._to_flush.discard(log)
                 await log.retire(PartitionDeleted(f"{log.path} was deleted"))
-            for offsets in (self._recovery_points, self._start_offsets, self._high_watermarks):
-                offsets.pop(key, None)
             name = names.marked_directory(topic, partition, DirectoryKind.DELETE, self._random.uuid())
             await self._disk.rename(names.partition_directory(topic, partition), name)
+            self._known.discard(key)
+            for offsets in (self._recovery_points, self._start_offsets, self._high_watermarks):
+                offsets.pop(key, None)
             await self._disk.sync_dir("")
             delay_ms = (log.config if log is not None else self._config).file_delete_delay_ms
             self._doomed.append((self._clock.wall_ms() + delay_ms, name))
@@ -305,7 +315,7 @@ class LogDirectory:
         There is no such mark where a log failed, or where one was never recovered from an unclean stop.
         """
         is_clean = self._is_clean or self._known == self._logs.keys()
-        for log in self._logs.values():
+        for log in list(self._logs.values()):
             try:
                 is_clean = await log.close() and is_clean
             except StorageError as error:
