@@ -14,6 +14,7 @@ which recovers it.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from bisect import bisect_right
 from collections.abc import Awaitable, Callable, Iterator, Sequence
@@ -104,6 +105,7 @@ class PartitionLog:
 
     __slots__ = (
         "_epochs_dirty",
+        "_epochs_turn",
         "_flush",
         "_latest_epoch",
         "_names_synced",
@@ -146,7 +148,6 @@ class PartitionLog:
         producers: ProducerStates,
         snapshot_offset: int,
         topic_id: UUID | None = None,
-        is_new: bool = False,
         is_dirty: bool = True,
     ) -> None:
         self.home = home
@@ -181,6 +182,7 @@ class PartitionLog:
         self._names_synced = 0
         self._parent_dirty = is_dirty
         self._epochs_dirty = is_dirty
+        self._epochs_turn = Turn()
 
     @property
     def active(self) -> Segment:
@@ -415,7 +417,12 @@ class PartitionLog:
             raise
         await self._write_snapshot()
         segment = new_segment(self.home, self.path, self.config, base_offset)
-        await segment.create()
+        try:
+            await segment.create()
+        except asyncio.CancelledError as error:
+            # its file may be there, and would hide what is appended to the one before it
+            self.fail(error)
+            raise
         self.name_changes += 1
         self.segments.append(segment)
         self.bases.append(base_offset)
@@ -466,12 +473,16 @@ class PartitionLog:
         target = self.end_offset if up_to is None else up_to
         while self.recovery_point < min(target, self.end_offset):
             self.require_sound()
+            if self.shape & 1:
+                async with self.turn:
+                    continue
             await self._flush()
 
     async def _flush_once(self) -> None:
-        if self.shape & 1:
-            async with self.turn:
-                return  # the caller looks again what is left to flush
+        """Takes no turn: whoever has one, and closes the log, may be waiting for this."""
+        if self.shape & 1 or self.recovery_point >= self.end_offset:
+            return  # the caller looks again what is left to flush
+        self.require_sound()
         end_offset, shape, active = self.end_offset, self.shape, self.active
         await self._write_epochs()
         try:
@@ -495,14 +506,15 @@ class PartitionLog:
         await self._sync_names()
 
     async def _write_epochs(self) -> None:
-        if self._epochs_dirty:
-            self._epochs_dirty = False
-            try:
-                path = f"{self.path}/{names.LEADER_EPOCH_CHECKPOINT}"
-                await write_leader_epochs(self.home.disk, path, self.epochs.entries)
-            except StorageError:
-                self._epochs_dirty = True
-                raise
+        async with self._epochs_turn:  # the file is replaced by one at a time, the latest last
+            if self._epochs_dirty:
+                self._epochs_dirty = False
+                try:
+                    path = f"{self.path}/{names.LEADER_EPOCH_CHECKPOINT}"
+                    await write_leader_epochs(self.home.disk, path, self.epochs.entries)
+                except BaseException:
+                    self._epochs_dirty = True
+                    raise
 
     async def _sync_names(self) -> None:
         disk = self.home.disk
@@ -540,12 +552,15 @@ class PartitionLog:
                 await self.active.sync(sealed=True)
                 await self.sync_marks()
                 self.is_dirty = False
+            await self._flush.settled()
             self.abandon()
             return is_sound
 
     async def retire(self, reason: StorageError) -> None:
         """Refuse everything from now on, for that reason, and let go of the files."""
         async with self.turn:
+            self.failure = reason  # no flush begins any more; the one under way still needs the files
+            await self._flush.settled()
             self.abandon(reason)
 
     def abandon(self, reason: StorageError | None = None) -> None:

@@ -101,7 +101,6 @@ async def open_partition(
         producers=producers,
         snapshot_offset=snapshot_offset,
         topic_id=topic_id,
-        is_new=is_new,
         is_dirty=not (is_sound and epochs_known),
     )
 

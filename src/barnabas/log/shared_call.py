@@ -22,6 +22,11 @@ class SharedCall:
         self._finished = 0
         self._done: asyncio.Future[None] | None = None
 
+    async def settled(self) -> None:
+        """Return when no run is under way."""
+        while self._done is not None:
+            await asyncio.shield(self._done)
+
     async def __call__(self) -> None:
         need = self._started + 1
         while self._finished < need:
