@@ -245,9 +245,9 @@ def test_a_removed_mark_of_a_clean_stop_does_not_come_back() -> None:
 def test_without_sync_nothing_is_synced() -> None:
     disk, operations = MemoryDisk(), list[str]()
     disk.before = lambda operation, path: operations.append(operation)
-    run(checkpoints.write_leader_epochs(disk, "x", [(0, 0)], sync=False))
+    run(checkpoints.write_atomically(disk, "x", b"0", sync=False))
     assert not {"sync", "sync_dir"} & set(operations)
-    run(checkpoints.write_leader_epochs(disk, "x", [(0, 0)]))
+    run(checkpoints.write_atomically(disk, "x", b"0"))
     assert {"sync", "sync_dir"} < set(operations)
 
 

@@ -17,7 +17,7 @@ def epochs(*entries: tuple[int, int]) -> LeaderEpochs:
 def test_nothing_is_known_of_an_empty_log() -> None:
     empty = epochs()
     assert empty.entries == ()
-    assert (empty.earliest, empty.latest, empty.latest_epoch) == (None, None, None)
+    assert (empty.latest, empty.latest_epoch) == (None, None)
     assert empty.end_offset_for(0, 10) == UNDEFINED
     assert empty.epoch_for_offset(0) is None
     assert not empty.truncate_from_end(0)
@@ -32,7 +32,7 @@ def test_an_epoch_is_assigned_once() -> None:
     assert not known.assign(2, 9)
     assert known.assign(3, 9)
     assert known.entries == ((2, 6), (3, 9))
-    assert (known.earliest, known.latest, known.latest_epoch) == ((2, 6), (3, 9), 3)
+    assert (known.latest, known.latest_epoch) == ((3, 9), 3)
 
 
 @pytest.mark.parametrize(
@@ -76,16 +76,6 @@ def test_end_offset_for(requested: int, answer: tuple[int, int]) -> None:
     assert epochs((2, 5), (4, 10), (6, 20)).end_offset_for(requested, 33) == answer
 
 
-def test_neighbours() -> None:
-    known = epochs((2, 5), (4, 10))
-    assert known.previous(4) == (2, 5)
-    assert known.previous(9) == (4, 10)
-    assert known.previous(2) is None
-    assert known.next(2) == (4, 10)
-    assert known.next(0) == (2, 5)
-    assert known.next(4) is None
-
-
 def test_truncation_at_the_end() -> None:
     known = epochs((2, 5), (4, 10), (6, 20))
     assert not known.truncate_from_end(21)
@@ -107,12 +97,6 @@ def test_truncation_at_the_start_keeps_the_straddling_epoch() -> None:
     assert known.entries == ((6, 20),)
     assert known.truncate_from_start(50)
     assert known.entries == ((6, 50),)
-
-
-def test_in_range_leaves_the_log_alone() -> None:
-    known = epochs((2, 5), (4, 10), (6, 20))
-    assert known.in_range(7, 20) == ((2, 7), (4, 10))
-    assert known.entries == ((2, 5), (4, 10), (6, 20))
 
 
 # The model: the log itself, as the list of the epoch that wrote each offset from `start` on.

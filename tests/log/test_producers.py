@@ -89,10 +89,9 @@ def test_an_old_epoch_is_fenced() -> None:
         states.check(batch(P, 3, -1), origin=Origin.COORDINATOR)
 
 
-def test_a_coordinator_sends_no_sequences_and_replication_is_not_checked() -> None:
+def test_a_coordinator_sends_no_sequences() -> None:
     states = states_after(batch(P, 4, 9))
     assert states.check(batch(P, 4, -1), origin=Origin.COORDINATOR) is None
-    assert states.check(batch(P, 0, 77), origin=Origin.REPLICATION) is None
 
 
 def test_checking_changes_nothing() -> None:
@@ -129,12 +128,6 @@ def test_a_new_epoch_forgets_the_batches_of_the_old() -> None:
     assert check(states, batch(P, 1, 0)) == Duplicate(1, 1, 1000)
     with pytest.raises(InvalidProducerEpoch):
         check(states, batch(P, 0, 0))
-
-
-def test_the_log_may_have_stamped_another_time() -> None:
-    states = ProducerStates()
-    states.apply(batch(P, 0, 0, timestamp=1), 0, 5000)
-    assert check(states, batch(P, 0, 0, timestamp=1)) == Duplicate(0, 0, 5000)
 
 
 # --- transactions
@@ -221,12 +214,11 @@ def test_transactions_hold_readers_back_until_their_markers_are_replicated() -> 
     states = ProducerStates()
     states.apply(batch(1, 0, 0, transactional=True), 0)
     states.apply(batch(2, 0, 0, transactional=True), 1)
-    assert states.first_unstable_offset == states.first_undecided_offset == 0
+    assert states.first_unstable_offset == 0
     aborted = states.apply_marker(2, 0, 0, commit=False, offset=2, timestamp=0)
     assert aborted == CompletedTransaction(2, 1, 2, aborted=True, last_stable_offset=0)
     committed = states.apply_marker(1, 0, 0, commit=True, offset=3, timestamp=0)
     assert committed == CompletedTransaction(1, 0, 3, aborted=False, last_stable_offset=4)
-    assert states.first_undecided_offset is None
     assert states.first_unstable_offset == 0
     states.on_high_watermark(3)
     assert states.first_unstable_offset == 0
@@ -239,7 +231,7 @@ def test_a_marker_above_the_high_watermark_still_holds_its_transaction_back() ->
     states.apply(batch(1, 0, 0, transactional=True), 0)
     states.apply_marker(1, 0, 0, commit=True, offset=1, timestamp=0)
     states.apply(batch(2, 0, 0, transactional=True), 2)
-    assert (states.first_unstable_offset, states.first_undecided_offset) == (0, 2)
+    assert states.first_unstable_offset == 0
     states.on_high_watermark(2)
     assert states.first_unstable_offset == 2
 

@@ -91,9 +91,6 @@ def test_the_file_comes_with_the_first_entry() -> None:
         await index.truncate_to(0)
         await index.reset()
         await index.sync()
-        await index.rename("elsewhere")
-        await index.rename(PATH)
-        await index.remove()
         assert await disk.listdir("") == []
         await index.append(FIRST)
         assert await disk.listdir("") == [PATH]
@@ -207,26 +204,8 @@ def test_a_reader_that_looked_too_early_hides_nothing() -> None:
         gate.set()
         assert await early == [FIRST]
         index.close()
-        assert await index.all() == [FIRST]
-
-    asyncio.run(scenario())
-
-
-def test_rename_close_and_remove() -> None:
-    async def scenario() -> None:
-        disk = MemoryDisk()
-        index = await index_of(FIRST, disk=disk)
-        await index.rename(PATH + ".deleted")
-        assert (await disk.listdir(""), index.path) == ([PATH + ".deleted"], PATH + ".deleted")
-        index.close()
         index.close()
         assert await index.all() == [FIRST]
-        index.close()
-        await index.rename(PATH)
-        assert await index.all() == [FIRST]
-        await index.remove()
-        assert await disk.listdir("") == []
-        assert await index.all() == []
 
     asyncio.run(scenario())
 

@@ -92,11 +92,11 @@ def parse_checkpoint(data: bytes, where: str, parse: Callable[[list[str]], Entry
     return entries
 
 
-async def write_checkpoint(disk: Disk, path: str, lines: Iterable[str], *, sync: bool = True) -> None:
-    """Replace a checkpoint."""
+async def write_checkpoint(disk: Disk, path: str, lines: Iterable[str]) -> None:
+    """Replace a checkpoint, durably."""
     entries = list(lines)
     text = "".join(f"{line}\n" for line in (str(_VERSION), str(len(entries)), *entries))
-    await write_atomically(disk, path, text.encode(), sync=sync)
+    await write_atomically(disk, path, text.encode())
 
 
 async def read_offset_checkpoint(disk: Disk, path: str) -> dict[TopicPartition, int]:
@@ -104,11 +104,9 @@ async def read_offset_checkpoint(disk: Disk, path: str) -> dict[TopicPartition, 
     return dict(await read_checkpoint(disk, path, _parse_offset_entry))
 
 
-async def write_offset_checkpoint(
-    disk: Disk, path: str, offsets: Mapping[TopicPartition, int], *, sync: bool = True
-) -> None:
+async def write_offset_checkpoint(disk: Disk, path: str, offsets: Mapping[TopicPartition, int]) -> None:
     lines = (f"{topic} {partition} {offset}" for (topic, partition), offset in offsets.items())
-    await write_checkpoint(disk, path, lines, sync=sync)
+    await write_checkpoint(disk, path, lines)
 
 
 async def read_leader_epochs(disk: Disk, path: str) -> list[EpochEntry]:
@@ -116,10 +114,8 @@ async def read_leader_epochs(disk: Disk, path: str) -> list[EpochEntry]:
     return await read_checkpoint(disk, path, _parse_epoch_entry)
 
 
-async def write_leader_epochs(
-    disk: Disk, path: str, entries: Iterable[tuple[int, int]], *, sync: bool = True
-) -> None:
-    await write_checkpoint(disk, path, (f"{epoch} {start}" for epoch, start in entries), sync=sync)
+async def write_leader_epochs(disk: Disk, path: str, entries: Iterable[tuple[int, int]]) -> None:
+    await write_checkpoint(disk, path, (f"{epoch} {start}" for epoch, start in entries))
 
 
 def _parse_offset_entry(fields: list[str]) -> tuple[TopicPartition, int]:

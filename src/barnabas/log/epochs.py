@@ -3,7 +3,7 @@
 Followers truncate by this, and consumers find out by it that they read something that is no longer there.
 Invariant: epochs and start offsets both ascend strictly, from one entry to the next. An epoch ends where the
 next one starts, the last one at the end of the log. Nothing here touches a disk: a call that says it changed
-something obliges its owner (the partition) to write the checkpoint, before a record of a new epoch.
+something obliges its owner (the partition) to write the checkpoint before the recovery point moves on.
 """
 
 from __future__ import annotations
@@ -47,10 +47,6 @@ class LeaderEpochs:
     @property
     def entries(self) -> tuple[EpochEntry, ...]:
         return self._entries
-
-    @property
-    def earliest(self) -> EpochEntry | None:
-        return self._entries[0] if self._entries else None
 
     @property
     def latest(self) -> EpochEntry | None:
@@ -102,16 +98,6 @@ class LeaderEpochs:
         index = bisect_right(self._entries, offset, key=_start_offset)
         return self._entries[index - 1].epoch if index else None
 
-    def previous(self, epoch: int) -> EpochEntry | None:
-        """The entry of the largest epoch below `epoch`."""
-        index = bisect_left(self._entries, epoch, key=_epoch)
-        return self._entries[index - 1] if index else None
-
-    def next(self, epoch: int) -> EpochEntry | None:
-        """The entry of the smallest epoch above `epoch`."""
-        index = bisect_right(self._entries, epoch, key=_epoch)
-        return self._entries[index] if index < len(self._entries) else None
-
     def truncate_from_end(self, end_offset: int) -> bool:
         """Forget epochs that begin at or after `end_offset`; True where there were any."""
         keep = bisect_left(self._entries, end_offset, key=_start_offset)
@@ -128,14 +114,6 @@ class LeaderEpochs:
         straddling = EpochEntry(self._entries[before - 1].epoch, start_offset)
         self._entries = (straddling, *self._entries[before:])
         return True
-
-    def in_range(self, start_offset: int, end_offset: int) -> tuple[EpochEntry, ...]:
-        """The entries of a log cut to [start_offset, end_offset)."""
-        cut = LeaderEpochs()
-        cut._entries = self._entries
-        cut.truncate_from_start(start_offset)
-        cut.truncate_from_end(end_offset)
-        return cut._entries
 
     def clear(self) -> bool:
         """Forget everything; True where there was something."""

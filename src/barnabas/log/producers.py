@@ -49,7 +49,6 @@ class Origin(enum.Enum):
 
     CLIENT = "client"  # everything
     COORDINATOR = "coordinator"  # epochs; offsets committed in a transaction have no sequences
-    REPLICATION = "replication"  # nothing: the leader has checked
 
 
 class Duplicate(NamedTuple):
@@ -167,8 +166,6 @@ class ProducerStates:
         with the records. Verifying that a transactional batch belongs to a transaction that its coordinator
         knows of comes between the duplicates and the epochs.
         """
-        if origin is Origin.REPLICATION:
-            return None
         producer = self._producers.get(header.producer_id)
         if producer is None:
             return None
@@ -225,14 +222,11 @@ class ProducerStates:
 
     # --- apply
 
-    def apply(self, header: BatchHeader, base_offset: int, timestamp: int | None = None) -> None:
-        """Learn from a data batch of a producer that stands in the log at `base_offset`.
-
-        `timestamp` is its largest, where the log has put another than the header's.
-        """
+    def apply(self, header: BatchHeader, base_offset: int) -> None:
+        """Learn from a data batch of a producer that stands in the log at `base_offset`."""
         producer = self._producer(header.producer_id)
         last_offset = base_offset + header.last_offset_delta
-        producer.last_timestamp = header.max_timestamp if timestamp is None else timestamp
+        producer.last_timestamp = header.max_timestamp
         producer.enter_epoch(header.producer_epoch)
         producer.add(header.last_sequence, last_offset, header.last_offset_delta, producer.last_timestamp)
         if header.is_transactional and producer.txn_first_offset == NO_OFFSET:
@@ -302,11 +296,6 @@ class ProducerStates:
         return producer
 
     # --- transactions and what readers may see
-
-    @property
-    def first_undecided_offset(self) -> int | None:
-        """Where the earliest transaction without a marker began."""
-        return next(iter(self._ongoing), None)
 
     @property
     def first_unstable_offset(self) -> int | None:

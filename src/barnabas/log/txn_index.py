@@ -129,19 +129,6 @@ class TransactionIndex:
 
     # --- the file
 
-    async def rename(self, path: str) -> None:
-        """Move the file, where there is one, along with its segment's others."""
-        if await self._opened() is not None:
-            assert self._file is not None
-            await self._file.rename(path)
-        self.path = path
-
-    async def remove(self) -> None:
-        """Remove the file, where there is one."""
-        self.close()
-        await self._disk.remove(self.path)
-        self._exists, self._last_offset = False, -1
-
     def close(self) -> None:
         """Give up the handle; the next use opens the file again."""
         if self._file is not None:
