@@ -7,7 +7,7 @@ and deletions take turns (`turn`); reads do not wait for them: they see an appen
 
 What survives what: an append that returned is in the page cache, so a dead process loses nothing of it;
 below `recovery_point` everything is on the disk, so a power failure loses nothing of that. `end_offset` and
-the producers' state change only after the write succeeded: an append that fails leaves no trace. Where the
+the producers' state change only after the write succeeded: one that fails leaves no trace. Where the
 disk fails in a way that leaves the files in doubt, the log refuses further appends until it is opened anew,
 which recovers it.
 """
