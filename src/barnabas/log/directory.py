@@ -265,7 +265,7 @@ class LogDirectory:
         for key, log in self._logs.items():
             self._recovery_points[key] = log.recovery_point
             # as long as a deleted segment could come back, the start must be known apart from it
-            is_told = bool(log.bases) and log.start_offset <= log.bases[0] and not log.names_dirty
+            is_told = bool(log.bases) and log.start_offset <= log.bases[0] and not log.side.names_dirty
             if log.start_offset and not is_told:
                 self._start_offsets[key] = log.start_offset
             else:
@@ -304,10 +304,10 @@ class LogDirectory:
 
     async def _remove_doomed(self) -> None:
         now_ms = self._clock.wall_ms()
-        for due_ms, name in list(self._doomed):
+        for due_ms, name in self._doomed:
             if due_ms <= now_ms:
                 await self._disk.remove_tree(name)
-                self._doomed.remove((due_ms, name))
+                self._doomed = [other for other in self._doomed if other[1] != name]
 
     async def close(self, broker_epoch: int = -1) -> None:
         """Stop cleanly: every log closed, checkpoints written, and the mark that says so.

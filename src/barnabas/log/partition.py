@@ -32,15 +32,14 @@ from barnabas.core.errors import (
 )
 from barnabas.core.random import Random
 from barnabas.core.workers import Workers
-from barnabas.log import names, snapshots
 from barnabas.log.admission import admit_batch, admit_batches, admit_unusual_batch
-from barnabas.log.checkpoints import write_leader_epochs
 from barnabas.log.config import LogConfig
 from barnabas.log.epochs import LeaderEpochs
 from barnabas.log.markers import Markers, aborted_entry, apply_marker, find_markers
-from barnabas.log.producers import NO_OFFSET, Origin, ProducerStates
+from barnabas.log.producers import Origin, ProducerStates
 from barnabas.log.segment import MAX_RELATIVE_OFFSET, Segment
 from barnabas.log.shared_call import SharedCall
+from barnabas.log.side_files import SideFiles
 from barnabas.log.turn import Turn
 from barnabas.records import kernel
 from barnabas.records.batch import NO_PRODUCER_ID, NO_TIMESTAMP, BatchHeader
@@ -104,13 +103,8 @@ class PartitionLog:
     """One partition on one disk. `trimming` and `reading` work on it from their own files."""
 
     __slots__ = (
-        "_epochs_dirty",
-        "_epochs_turn",
         "_flush",
         "_latest_epoch",
-        "_names_synced",
-        "_parent_dirty",
-        "_snapshot_synced",
         "bases",
         "config",
         "doomed",
@@ -122,13 +116,12 @@ class PartitionLog:
         "home",
         "is_dirty",
         "last_flush_ms",
-        "name_changes",
         "path",
         "producers",
         "recovery_point",
         "segments",
         "shape",
-        "snapshot_offset",
+        "side",
         "start_offset",
         "topic_id",
         "turn",
@@ -164,8 +157,7 @@ class PartitionLog:
         latest = epochs.latest_epoch
         self._latest_epoch = -1 if latest is None else latest
         self.producers = producers
-        self.snapshot_offset = snapshot_offset
-        self._snapshot_synced = NO_OFFSET if is_dirty else snapshot_offset
+        self.side = SideFiles(home.disk, path, epochs, snapshot_offset, is_dirty=is_dirty)
         self.last_flush_ms = home.clock.wall_ms()
         self.turn = Turn()
         # why it takes no more changes; and why it is not even there to be read any more
@@ -175,14 +167,8 @@ class PartitionLog:
         # odd while segments are being cut or taken away, and another number afterwards
         self.shape = 0
         self._flush = SharedCall(self._flush_once)
-        # whether a close has anything to do; and what is written but not synced yet: names in the
-        # directory, the directory's own name, the epochs
+        # whether a close has anything to do
         self.is_dirty = is_dirty
-        self.name_changes = int(is_dirty)
-        self._names_synced = 0
-        self._parent_dirty = is_dirty
-        self._epochs_dirty = is_dirty
-        self._epochs_turn = Turn()
 
     @property
     def active(self) -> Segment:
@@ -195,11 +181,6 @@ class PartitionLog:
         if unstable is None:
             return self.high_watermark
         return min(max(unstable, self.start_offset), self.high_watermark)
-
-    @property
-    def names_dirty(self) -> bool:
-        """Whether a power failure might undo that files of this log were made, moved or removed."""
-        return self.name_changes > self._names_synced
 
     def bound(self, bound: Bound) -> int:
         """The offset up to which such a reader may see."""
@@ -222,7 +203,7 @@ class PartitionLog:
 
     @property
     def size_bytes(self) -> int:
-        """Bytes of batches in the segments opened so far; all of them after `facts`."""
+        """Bytes of batches in the segments opened so far; all of them after `trimming.segment_facts`."""
         return sum(segment.size_bytes for segment in self.segments)
 
     async def append_as_leader(
@@ -376,7 +357,8 @@ class PartitionLog:
         from the recovery point on, tell what the file does not."""
         latest = self.epochs.latest_epoch
         self._latest_epoch = -1 if latest is None else latest
-        self._epochs_dirty = self.is_dirty = True
+        self.is_dirty = True
+        self.side.epochs_changed()
 
     def _must_roll(
         self, segment: Segment, size: int, max_timestamp: int, last_offset: int, now_ms: int
@@ -409,13 +391,13 @@ class PartitionLog:
             if self.recovery_point >= self.end_offset:
                 # everything in it counts as synced already: its indexes must not be the exception
                 await sealed.sync(sealed=True)
-                self.name_changes += 1
+                self.side.names_changed()
             # a segment must not outlive the one before it: the log would seem to start with it
-            await self._sync_names()
+            await self.side.sync_names()
         except StorageError as error:
             self.fail(error)
             raise
-        await self._write_snapshot()
+        await self.side.write_snapshot(self.end_offset, self.producers)
         segment = new_segment(self.home, self.path, self.config, base_offset)
         try:
             await segment.create()
@@ -423,22 +405,11 @@ class PartitionLog:
             # its file may be there, and would hide what is appended to the one before it
             self.fail(error)
             raise
-        self.name_changes += 1
+        self.side.names_changed()
         self.segments.append(segment)
         self.bases.append(base_offset)
         self.home.on_roll(self)
         return True
-
-    async def _write_snapshot(self) -> None:
-        if self.end_offset > self.snapshot_offset:
-            await snapshots.write_snapshot(
-                self.home.disk, self.snapshot_path(self.end_offset), self.producers.entries(), sync=False
-            )
-            self.snapshot_offset = self.end_offset
-            self.name_changes += 1
-
-    def snapshot_path(self, offset: int) -> str:
-        return f"{self.path}/{names.offset_name(offset)}{names.SNAPSHOT}"
 
     def require_sound(self) -> None:
         """Raise what made the log refuse further changes, if anything did."""
@@ -484,12 +455,12 @@ class PartitionLog:
             return  # the caller looks again what is left to flush
         self.require_sound()
         end_offset, shape, active = self.end_offset, self.shape, self.active
-        await self._write_epochs()
+        await self.side.write_epochs()
         try:
             for segment in self.segments[self.floor_segment(self.recovery_point) :]:
                 is_sealed = segment is not active
                 await segment.sync(sealed=is_sealed)
-            await self._sync_names()
+            await self.side.sync_names()
         except StorageError as error:
             if shape == self.shape:
                 # what a failed sync left unwritten is unknown, and a second sync would not say
@@ -499,42 +470,6 @@ class PartitionLog:
         if shape == self.shape and active is self.active:
             self.recovery_point = max(self.recovery_point, end_offset)
             self.last_flush_ms = self.home.clock.wall_ms()
-
-    async def sync_marks(self) -> None:
-        """Make durable what stands beside the batches: the epochs, and the names of all files."""
-        await self._write_epochs()
-        await self._sync_names()
-
-    async def _write_epochs(self) -> None:
-        async with self._epochs_turn:  # the file is replaced by one at a time, the latest last
-            if self._epochs_dirty:
-                self._epochs_dirty = False
-                try:
-                    path = f"{self.path}/{names.LEADER_EPOCH_CHECKPOINT}"
-                    await write_leader_epochs(self.home.disk, path, self.epochs.entries)
-                except BaseException:
-                    self._epochs_dirty = True
-                    raise
-
-    async def _sync_names(self) -> None:
-        disk = self.home.disk
-        if self._snapshot_synced != (offset := self.snapshot_offset):
-            await self._sync_file(self.snapshot_path(offset))
-            self._snapshot_synced = offset
-        if self.names_dirty:
-            seen = self.name_changes
-            await disk.sync_dir(self.path)
-            self._names_synced = max(self._names_synced, seen)
-        if self._parent_dirty:
-            await self._sync_file(f"{self.path}/{names.PARTITION_METADATA}")
-            await disk.sync_dir("")
-            self._parent_dirty = False
-
-    async def _sync_file(self, path: str) -> None:
-        if await self.home.disk.size_of(path) is not None:
-            file = await self.home.disk.open(path)
-            await file.sync()
-            file.close()
 
     def expire_producers(self) -> None:
         """Forget producers that have been silent for `producer.id.expiration.ms`."""
@@ -547,10 +482,10 @@ class PartitionLog:
             is_sound = self.failure is None
             if is_sound and self.is_dirty:
                 await self.flush()
-                await self._write_snapshot()
+                await self.side.write_snapshot(self.end_offset, self.producers)
                 await self.active.seal()
                 await self.active.sync(sealed=True)
-                await self.sync_marks()
+                await self.side.sync()
                 self.is_dirty = False
             await self._flush.settled()
             self.abandon()

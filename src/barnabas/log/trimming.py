@@ -78,10 +78,10 @@ async def _cut(log: PartitionLog, keep: int, located: Located | None) -> None:
     log.high_watermark = min(log.high_watermark, end_offset)
     if log.epochs.truncate_from_end(end_offset):
         log.epochs_changed()
-    log.producers, log.snapshot_offset = await load_producers(
+    log.producers, log.side.snapshot_offset = await load_producers(
         log.home.disk, log.path, log.segments, end_offset
     )
-    log.name_changes += 1  # snapshots of what is no more were removed, and must not come back
+    log.side.names_changed()  # snapshots of what is no more were removed, and must not come back
     await refill(log.segments, log.producers)
     log.producers.on_high_watermark(log.high_watermark)
 
@@ -92,15 +92,15 @@ async def _start_over(log: PartitionLog, offset: int) -> None:
         log.high_watermark = min(log.high_watermark, offset)
         # on the way there, nothing that was deleted shall come back
         log.start_offset = max(log.start_offset, offset)
-        log.name_changes += 1  # for a while no segment will tell where the log starts
+        log.side.names_changed()  # for a while no segment will tell where the log starts
         await log.home.persist()
         await _doom(log, log.segments, [])
         await remove_snapshots(log.home.disk, log.path)
         log.epochs.clear()
         log.epochs_changed()
         # the old segments and epochs are gone for good before a new segment makes it seem that they count
-        await log.sync_marks()
-        log.name_changes += 1
+        await log.side.sync()
+        log.side.names_changed()
         if log.start_offset != offset:
             log.start_offset = offset
             await log.home.persist()
@@ -108,7 +108,7 @@ async def _start_over(log: PartitionLog, offset: int) -> None:
         await segment.create()
         log.segments, log.bases = [segment], [offset]
         log.end_offset = log.high_watermark = log.recovery_point = offset
-        log.producers, log.snapshot_offset = ProducerStates(offset), offset
+        log.producers, log.side.snapshot_offset = ProducerStates(offset), offset
 
 
 async def delete_records(log: PartitionLog, up_to: int) -> int:
@@ -188,17 +188,20 @@ async def _doom(log: PartitionLog, doomed: Sequence[Segment], kept: Sequence[Seg
         return
     log.segments = list(kept)
     log.bases = [segment.base_offset for segment in kept]
-    log.name_changes += 1
+    log.side.names_changed()
     due_ms = log.home.clock.wall_ms() + log.config.file_delete_delay_ms
     for segment in doomed:
         paths = await segment.doom()
-        snapshot = log.snapshot_path(segment.base_offset)
+        snapshot = log.side.snapshot_path(segment.base_offset)
         # the newest snapshot stays: it is where the producers' state would be rebuilt from
-        if segment.base_offset != log.snapshot_offset and await log.home.disk.size_of(snapshot) is not None:
+        if (
+            segment.base_offset != log.side.snapshot_offset
+            and await log.home.disk.size_of(snapshot) is not None
+        ):
             await log.home.disk.rename(snapshot, snapshot + names.DELETED)
             paths.append(snapshot + names.DELETED)
         log.doomed.append(Doomed(due_ms, segment, tuple(paths)))
-    log.name_changes += 1  # a sync that was under way may have missed some of it
+    log.side.names_changed()  # a sync that was under way may have missed some of it
 
 
 async def sweep(log: PartitionLog) -> int:
@@ -209,5 +212,5 @@ async def sweep(log: PartitionLog) -> int:
         for path in gone.paths:
             await log.home.disk.remove(path)
         gone.segment.close()
-        log.doomed.remove(gone)
+        log.doomed = [other for other in log.doomed if other is not gone]
     return len(due)

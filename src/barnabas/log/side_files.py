@@ -1,0 +1,109 @@
+"""What stands beside a partition's batches, and how much of it would survive a power failure.
+
+That is the leader epochs, the newest snapshot of the producers, the names of the files and that of the
+directory. Changes are noted when they are made and synced later, all of them before the recovery point moves
+beyond the batches they belong to: until then, recovery would make them anew from the batches.
+"""
+
+from __future__ import annotations
+
+from barnabas.core.disk import Disk
+from barnabas.log import names, snapshots
+from barnabas.log.checkpoints import write_leader_epochs
+from barnabas.log.epochs import LeaderEpochs
+from barnabas.log.producers import NO_OFFSET, ProducerStates
+from barnabas.log.turn import Turn
+
+
+class SideFiles:
+    """The files beside the batches in directory `path`."""
+
+    __slots__ = (
+        "_disk",
+        "_epochs",
+        "_epochs_dirty",
+        "_epochs_turn",
+        "_name_changes",
+        "_names_synced",
+        "_parent_dirty",
+        "_path",
+        "_snapshot_synced",
+        "snapshot_offset",
+    )
+
+    def __init__(
+        self, disk: Disk, path: str, epochs: LeaderEpochs, snapshot_offset: int, *, is_dirty: bool
+    ) -> None:
+        self._disk = disk
+        self._path = path
+        self._epochs = epochs
+        self._epochs_dirty = is_dirty
+        self._epochs_turn = Turn()
+        self._name_changes = int(is_dirty)
+        self._names_synced = 0
+        self._parent_dirty = is_dirty
+        self.snapshot_offset = snapshot_offset
+        self._snapshot_synced = NO_OFFSET if is_dirty else snapshot_offset
+
+    @property
+    def names_dirty(self) -> bool:
+        """Whether a power failure might undo that files of this log were made, moved or removed."""
+        return self._name_changes > self._names_synced
+
+    def names_changed(self) -> None:
+        """Files were, or are about to be, made, moved or removed: a sync that is under way may miss it."""
+        self._name_changes += 1
+
+    def epochs_changed(self) -> None:
+        """They are to be written with the next flush."""
+        self._epochs_dirty = True
+
+    def snapshot_path(self, offset: int) -> str:
+        return f"{self._path}/{names.offset_name(offset)}{names.SNAPSHOT}"
+
+    async def write_snapshot(self, end_offset: int, producers: ProducerStates) -> None:
+        """Note the producers' state as of the end of the log, unless that has been done."""
+        if end_offset > self.snapshot_offset:
+            path = self.snapshot_path(end_offset)
+            await snapshots.write_snapshot(self._disk, path, producers.entries(), sync=False)
+            self.snapshot_offset = end_offset
+            self.names_changed()
+
+    async def sync(self) -> None:
+        """Make everything durable."""
+        await self.write_epochs()
+        await self.sync_names()
+
+    async def write_epochs(self) -> None:
+        """Write the epochs, durably, if they changed."""
+        async with self._epochs_turn:  # the file is replaced by one at a time, the latest last
+            if self._epochs_dirty:
+                self._epochs_dirty = False
+                try:
+                    path = f"{self._path}/{names.LEADER_EPOCH_CHECKPOINT}"
+                    await write_leader_epochs(self._disk, path, self._epochs.entries)
+                except BaseException:
+                    self._epochs_dirty = True
+                    raise
+
+    async def sync_names(self) -> None:
+        """Make the snapshot and the names durable."""
+        if self._snapshot_synced != (offset := self.snapshot_offset):
+            await self._sync_file(self.snapshot_path(offset))
+            self._snapshot_synced = offset
+        if self.names_dirty:
+            seen = self._name_changes
+            await self._disk.sync_dir(self._path)
+            self._names_synced = max(self._names_synced, seen)
+        if self._parent_dirty:
+            await self._sync_file(f"{self._path}/{names.PARTITION_METADATA}")
+            await self._disk.sync_dir("")
+            self._parent_dirty = False
+
+    async def _sync_file(self, path: str) -> None:
+        if await self._disk.size_of(path) is not None:
+            file = await self._disk.open(path)
+            try:
+                await file.sync()
+            finally:
+                file.close()
