@@ -547,3 +547,14 @@ def test_marks_go_down_with_a_log_that_ends_before_them() -> None:
         assert (log.end_offset, log.recovery_point, log.high_watermark) == (10, 1, 1)
 
     asyncio.run(scenario())
+
+
+def test_an_open_log_is_given_to_nobody_who_asks_for_another_topic_id() -> None:
+    async def scenario() -> None:
+        directory = await open_directory(MemoryDisk())
+        log = await directory.partition("t", 0, topic_id=ID)
+        assert await directory.partition("t", 0) is await directory.partition("t", 0, topic_id=ID) is log
+        with pytest.raises(InconsistentTopicId, match="deleted and made anew"):
+            await directory.partition("t", 0, topic_id=OTHER_ID)
+
+    asyncio.run(scenario())

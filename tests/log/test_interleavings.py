@@ -263,3 +263,22 @@ def test_a_flush_under_way_is_over_before_a_deleted_partition_gives_up_its_name(
             await log.append_as_leader(batch(1), 4)
 
     asyncio.run(scenario())
+
+
+def test_two_sweeps_may_overlap() -> None:
+    async def scenario() -> None:
+        disk, _, log = await fresh(LogConfig(retention_bytes=0, file_delete_delay_ms=0))
+        await log.append_as_leader(batch(2), 0)
+        await log.roll()
+        log.advance_high_watermark(2)
+        assert await trimming.apply_retention(log) == 1
+        gate = disk.gate("remove", "*.deleted")
+        first = asyncio.create_task(trimming.sweep(log))
+        await gate.reached.wait()
+        await trimming.sweep(log)
+        gate.open()
+        await first
+        assert log.doomed == []
+        assert not [name for name in await disk.listdir("t-0") if name.endswith(".deleted")]
+
+    asyncio.run(scenario())

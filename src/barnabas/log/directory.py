@@ -153,13 +153,16 @@ class LogDirectory:
         """A partition's log, opened (and recovered) or created on the first touch."""
         key = (topic, partition)
         log = self._logs.get(key)
-        if log is not None:
+        if log is not None and topic_id in (None, log.topic_id):
             return log
         async with self._turns.setdefault(key, Turn()):
-            if key not in self._logs:
-                self._logs[key] = await self._open(key, topic_id, config or self._config)
+            log = self._logs.get(key)
+            if log is None:
+                log = self._logs[key] = await self._open(key, topic_id, config or self._config)
                 self._known.add(key)
-            return self._logs[key]
+            elif topic_id not in (None, log.topic_id):
+                log.topic_id = await self._topic_id(log.path, topic_id, is_new=False)
+            return log
 
     async def _open(self, key: TopicPartition, topic_id: UUID | None, config: LogConfig) -> PartitionLog:
         path = names.partition_directory(*key)
