@@ -15,7 +15,7 @@ from barnabas.log import reading, trimming
 from barnabas.log.checkpoints import read_leader_epochs
 from barnabas.log.config import LogConfig
 from barnabas.log.directory import LogDirectory, PartitionDeleted
-from barnabas.log.partition import Bound, Interrupted, PartitionLog
+from barnabas.log.partition import Bound, Interrupted, LogClosed, PartitionLog
 from tests.support.log_fixtures import WatchedDisk, path_of
 from tests.support.logs import batch, open_directory, read_all, values
 
@@ -280,5 +280,24 @@ def test_two_sweeps_may_overlap() -> None:
         await first
         assert log.doomed == []
         assert not [name for name in await disk.listdir("t-0") if name.endswith(".deleted")]
+
+    asyncio.run(scenario())
+
+
+def test_a_partition_that_is_being_opened_is_closed_with_the_others() -> None:
+    async def scenario() -> None:
+        disk = WatchedDisk(MemoryDisk())
+        directory = await open_directory(disk)
+        gate = disk.gate("mkdir", "t-0")
+        opening = asyncio.create_task(directory.partition("t", 0))
+        await gate.reached.wait()
+        closing = asyncio.create_task(directory.close())
+        await settle()
+        gate.open()
+        await closing
+        with pytest.raises(LogClosed):
+            await (await opening).append_as_leader(batch(1), 0)
+        with pytest.raises(LogClosed):
+            await directory.partition("t", 1)
 
     asyncio.run(scenario())

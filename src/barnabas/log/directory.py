@@ -24,7 +24,7 @@ from barnabas.log import checkpoints, names, trimming
 from barnabas.log.checkpoints import CorruptCheckpoint, TopicPartition
 from barnabas.log.config import LogConfig
 from barnabas.log.names import DirectoryKind
-from barnabas.log.partition import Home, PartitionLog
+from barnabas.log.partition import Home, LogClosed, PartitionLog
 from barnabas.log.recovery import open_partition
 from barnabas.log.shared_call import SharedCall
 from barnabas.log.turn import Turn
@@ -48,6 +48,7 @@ class LogDirectory:
         self._random = random
         self._config = config
         self._is_clean = False
+        self._is_closed = False
         self._release: Callable[[], None] = lambda: None
         self._known: set[TopicPartition] = set()
         self._logs: dict[TopicPartition, PartitionLog] = {}
@@ -156,6 +157,8 @@ class LogDirectory:
         if log is not None and topic_id in (None, log.topic_id):
             return log
         async with self._turns.setdefault(key, Turn()):
+            if self._is_closed:
+                raise LogClosed(f"{self._disk.describe('')} was closed")
             log = self._logs.get(key)
             if log is None:
                 log = self._logs[key] = await self._open(key, topic_id, config or self._config)
@@ -317,6 +320,10 @@ class LogDirectory:
 
         There is no such mark where a log failed, or where one was never recovered from an unclean stop.
         """
+        self._is_closed = True
+        for turn in list(self._turns.values()):
+            async with turn:  # whatever is being opened or deleted is waited for
+                pass
         is_clean = self._is_clean or self._known == self._logs.keys()
         for log in list(self._logs.values()):
             try:
