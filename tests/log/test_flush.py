@@ -391,3 +391,23 @@ def test_a_stop_on_a_disk_that_fails_is_not_called_clean(caplog: pytest.LogCaptu
 
     asyncio.run(scenario())
     assert "cannot close t-0 cleanly" in caplog.text
+
+
+def test_a_sealed_segment_for_which_there_was_no_room_is_flushed_later(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def scenario() -> None:
+        disk = MemoryDisk()
+        directory = await open_directory(disk)
+        log = await directory.partition("t", 0)
+        await log.append_as_leader(batch(2), 0)
+        await log.roll()
+        disk.fail("append", errno.ENOSPC, path_glob="*leader-epoch-checkpoint*")
+        await directory.flush_due()
+        assert log.recovery_point == 0
+        assert "cannot flush t-0" in caplog.text
+        disk.heal()
+        await directory.flush_due()
+        assert log.recovery_point == 2
+
+    asyncio.run(scenario())

@@ -294,6 +294,8 @@ class LogDirectory:
                     await log.flush(log.active.base_offset)
             except StorageError as error:
                 logger.error("cannot flush %s: %s", log.path, error)
+                if log in rolled and log.failure is None:
+                    self._to_flush.add(log)
 
     async def apply_retention(self) -> int:
         """Delete what retention no longer covers, and what was deleted long enough ago; returns the count."""
