@@ -51,6 +51,8 @@ class LogDirectory:
         self._is_closed = False
         self._release: Callable[[], None] = lambda: None
         self._known: set[TopicPartition] = set()
+        # written to since the start, and let go of by a deletion that failed
+        self._left_open: set[TopicPartition] = set()
         self._logs: dict[TopicPartition, PartitionLog] = {}
         # who opens or deletes a partition; one for every name that was ever touched
         self._turns: dict[TopicPartition, Turn] = {}
@@ -174,13 +176,14 @@ class LogDirectory:
             self._home,
             path,
             config,
-            is_clean=self._is_clean and key in self._recovery_points,
+            is_clean=self._is_clean and key in self._recovery_points and key not in self._left_open,
             recovery_point=self._recovery_points.get(key, 0) if self._recovery_points_known else None,
             start_offset=self._start_offsets.get(key, 0),
             topic_id=topic_id,
         )
         log.advance_high_watermark(self._high_watermarks.get(key, 0))
         await self._lower_marks(key, log)
+        self._left_open.discard(key)
         return log
 
     async def _lower_marks(self, key: TopicPartition, log: PartitionLog) -> None:
@@ -232,10 +235,12 @@ class LogDirectory:
             log = self._logs.pop(key, None)
             if log is not None:
                 self._to_flush.discard(log)
+                self._left_open.add(key)
                 await log.retire(PartitionDeleted(f"{log.path} was deleted"))
             name = names.marked_directory(topic, partition, DirectoryKind.DELETE, self._random.uuid())
             await self._disk.rename(names.partition_directory(topic, partition), name)
             self._known.discard(key)
+            self._left_open.discard(key)
             for offsets in (self._recovery_points, self._start_offsets, self._high_watermarks):
                 offsets.pop(key, None)
             await self._disk.sync_dir("")
@@ -326,7 +331,7 @@ class LogDirectory:
         for turn in list(self._turns.values()):
             async with turn:  # whatever is being opened or deleted is waited for
                 pass
-        is_clean = self._is_clean or self._known == self._logs.keys()
+        is_clean = (self._is_clean and not self._left_open) or self._known == self._logs.keys()
         for log in list(self._logs.values()):
             try:
                 is_clean = await log.close() and is_clean
