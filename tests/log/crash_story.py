@@ -209,8 +209,9 @@ class Story:
         """Raise a Violation unless a crash now may leave `found` (None: no partition); then go on from
         there."""
         if found in (None, NOWHERE) and self._may_be_gone(crash):
+            topic_id = self.topic_id if self.step is Step.CREATE else None
             self.reset()
-            self.exists = found is not None
+            self.exists, self.topic_id = found is not None, topic_id
             return
         if found is None:
             raise Violation("the partition is gone")

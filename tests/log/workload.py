@@ -132,7 +132,8 @@ class Workload:
         story = self.stories[key]
         if not story.exists:
             story.begin(Step.CREATE)
-            story.topic_id = self.random.uuid() if key[1] == 0 else None
+            if story.topic_id is None and key[1] == 0:
+                story.topic_id = self.random.uuid()
         log = await self.opened.partition(*key, topic_id=story.topic_id)
         if not story.exists:
             story.done()
@@ -245,6 +246,10 @@ class Workload:
     async def start_over(self, key: Key, story: Story) -> None:
         log = await self.log(key)
         offset = max(0, story.end_offset + 20 - self.random.below(30))
+        if self.random.below(2):
+            # where a segment, and a snapshot, stands already
+            offset = story.end_offset
+            await log.roll()
         story.begin(Step.START_OVER, offset=offset)
         await trimming.truncate_fully_and_start_at(log, offset)
         story.done()
