@@ -68,7 +68,7 @@ async def write_again(kafka: KafkaDirectory, data: Path, as_leader: bool) -> Non
                     continue
                 epoch = 0 if topic == BORN_LATER else life
                 log = await open_log(directory, kafka, topic, topic_id(kafka.data / f"{topic}-0"))
-                await log.begin_epoch(epoch, log.end_offset)
+                log.begin_epoch(epoch, log.end_offset)
                 for batch in batches_in(kafka.data / f"{topic}-0"):
                     if batch.header.leader_epoch == epoch:
                         await append(log, batch, clock, as_leader)

@@ -124,7 +124,7 @@ def test_look_ups_by_leader_epoch(
     check_every_topic: Callable[[Check], None], kafka_directory: KafkaDirectory
 ) -> None:
     async def check(topic: str, log: PartitionLog, described: dict[str, Any]) -> None:
-        await log.begin_epoch(EPOCHS[kafka_directory.path.name], log.end_offset)
+        log.begin_epoch(EPOCHS[kafka_directory.path.name], log.end_offset)
         for epoch, answered, end in described["epochs"]:
             assert end_offset_for_epoch(log, epoch) == (answered, end), (topic, epoch)
 

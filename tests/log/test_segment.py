@@ -53,7 +53,7 @@ async def append(segment: Segment, offset: int, *batches: bytearray) -> int:
         headers.append(BatchHeader.parse(batch))
         offset = headers[-1].next_offset
         data += batch
-    await segment.write(data)
+    await (segment.appendable() or await segment.make_appendable()).append(data)
     segment.count(headers)
     return offset
 

@@ -20,6 +20,7 @@ from bisect import bisect_right
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from enum import Enum
+from functools import partial
 from typing import NamedTuple
 from uuid import UUID
 
@@ -77,6 +78,10 @@ class Appended(NamedTuple):
     log_append_time_ms: int
     log_start_offset: int
     is_duplicate: bool = False
+
+
+# what `Appended(...)` comes down to, without the call in between that every append would pay for
+_appended = partial(tuple.__new__, Appended)
 
 
 class UnexpectedOffset(BarnabasError):
@@ -253,7 +258,7 @@ class PartitionLog:
         if duplicate is not None:
             return Appended(*duplicate, self.start_offset, is_duplicate=True)
         stamped_ms = now_ms if config.log_append_time else NO_TIMESTAMP
-        return Appended._make((first_offset, end_offset - 1, stamped_ms, self.start_offset, False))
+        return _appended((first_offset, end_offset - 1, stamped_ms, self.start_offset, False))
 
     def _check_markers(
         self, data: Buffer, headers: Sequence[BatchHeader], transaction_version: int
@@ -318,13 +323,15 @@ class PartitionLog:
             await self.roll_to(self.end_offset if is_near else first.base_offset)
             segment = self.segments[-1]
         self.is_dirty = True
-        await segment.write(data)
-        for header in headers:
-            if header.leader_epoch > self._latest_epoch:
-                await self.begin_epoch(header.leader_epoch, header.base_offset)
+        file = segment.appendable()
+        if file is None:
+            file = await segment.make_appendable()
+        await file.append(data)
         # Readers and the high watermark go by the end of the log: it moves at once with the segment's, when
         # everything that they will ask of the producers and of the aborted transactions is in place.
         for header in headers:
+            if header.leader_epoch > self._latest_epoch:
+                self.begin_epoch(header.leader_epoch, header.base_offset)
             if header.producer_id == NO_PRODUCER_ID:
                 continue
             if not header.is_control:
@@ -347,7 +354,7 @@ class PartitionLog:
             self.fail(error)
             raise
 
-    async def begin_epoch(self, epoch: int, start_offset: int) -> None:
+    def begin_epoch(self, epoch: int, start_offset: int) -> None:
         """Note that a leader's epoch begins at `start_offset`."""
         if epoch >= 0 and self.epochs.assign(epoch, start_offset):
             self.epochs_changed()

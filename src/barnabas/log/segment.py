@@ -15,7 +15,7 @@ import logging
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from barnabas.core.disk import Buffer, Disk, File
+from barnabas.core.disk import Disk, File
 from barnabas.core.errors import StorageError
 from barnabas.log import names
 from barnabas.log.sparse_index import CorruptIndex, OffsetIndex, TimeIndex
@@ -191,18 +191,18 @@ class Segment:
         self.max_timestamp, self.max_timestamp_offset = NO_TIMESTAMP, self.base_offset
         self._since_entry_bytes = 0
 
-    async def write(self, data: Buffer) -> None:
-        """Write batches whose offsets are assigned; all of them or, with a StorageError, none.
-
-        They are part of the segment once `count` says so. Nothing is awaited after the write, so that whoever
-        calls this learns of it in any case.
-        """
+    def appendable(self) -> File | None:
+        """The file to append batches to, unless something must be done first. What is appended becomes part
+        of the segment with `count`, and nothing may be awaited in between that could forget to."""
         file = self._file
-        if file is None:
-            file = await self.file()
+        return file if file is not None and file.size == self.size_bytes else None
+
+    async def make_appendable(self) -> File:
+        """Open the file if need be, and cut what a cancelled append left behind: nobody was told of it."""
+        file = await self.file()
         if file.size != self.size_bytes:
-            await file.truncate(self.size_bytes)  # an append was cancelled, and nobody was told of its bytes
-        await file.append(data)
+            await file.truncate(self.size_bytes)
+        return file
 
     def count(self, headers: Sequence[BatchHeader]) -> None:
         """Take in the batches that were just written. Their index entries gather in memory; `write_entries`

@@ -168,8 +168,11 @@ def admit(buffer, int64_t base_offset, int32_t leader_epoch, bint require_keys, 
     PyObject_GetBuffer(buffer, &view, PyBUF_WRITABLE)
     cdef uint8_t *at = <uint8_t *>view.buf
     try:
-        with nogil:
+        if view.len < NOGIL_BYTES:
             fault = admit_fault(at, view.len, require_keys, earliest_ms, latest_ms)
+        else:
+            with nogil:
+                fault = admit_fault(at, view.len, require_keys, earliest_ms, latest_ms)
         if fault != OK:
             return None
         store64(at, base_offset)
