@@ -25,6 +25,7 @@ class FaultyDisk(MemoryDisk):
         super().__init__()
         self.seen: list[str] = []
         self.has_failed = False
+        self.has_failed_to_sync = False
         self._fails_at = fails_at
         self._error_number = error_number
         self._times = self._times_asked = times
@@ -37,6 +38,7 @@ class FaultyDisk(MemoryDisk):
         self.seen.append(operation)
         if self._fails_at is not None and self._fails_at <= number < self._fails_at + self._times:
             self.has_failed = True
+            self.has_failed_to_sync |= operation in ("sync", "sync_dir")
             raise self.error(self._error_number, operation, path)
         super().begin(operation, path)
 
@@ -96,10 +98,14 @@ class FaultRun:
             return
         logs = {key: directory.opened(*key) for key in workload.stories}
         is_failed = any(log is not None and log.failure is not None for log in logs.values())
-        if is_failed or self.random.below(2):
+        if is_failed and isinstance(self.disk, FaultyDisk) and self.disk.has_failed_to_sync:
+            # nothing can be promised of such a file any more: the error says that the node must be restarted
+            self.disk.crash_process()
+            workload.directory = None
+        elif is_failed or self.random.below(2):
             await directory.close()
             workload.directory = None
-            await workload.run(0)
+        await workload.run(0)
         for key, story in workload.stories.items():
             if story.step is not Step.NOTHING:
                 story.failed()
