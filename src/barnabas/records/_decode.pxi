@@ -163,6 +163,7 @@ cdef int room_fault(Slab *slabs, Marks *marks, Py_ssize_t count, Py_ssize_t size
 cdef int decode_pass(Slab *slabs, Marks *marks, const uint8_t *at, const uint8_t *end, Batch *batch,
                      Range wanted, int32_t *index) noexcept nogil:
     cdef RecordView record
+    cdef const uint8_t *stop
     cdef int32_t previous = -1, last_delta = batch.last_delta, count = batch.count
     cdef int64_t base_offset = batch.base_offset, offset
     cdef uint64_t base_timestamp = batch.max_timestamp if batch.append_time else batch.base_timestamp
@@ -182,9 +183,16 @@ cdef int decode_pass(Slab *slabs, Marks *marks, const uint8_t *at, const uint8_t
     cdef Py_ssize_t row = marks.rows
     for i in range(count):
         index[0] = i
-        fault = read_record(&at, end, &record)
-        if fault != OK:
-            return fault
+        stop = plain_record(at, end, <uint32_t>previous + 1, &record.timestamp_delta, &record.key, &record.key_size,
+                            &record.value, &record.value_size)
+        if stop != NULL:
+            at = stop
+            record.offset_delta = <int32_t>(<uint32_t>previous + 1)
+            record.header_count = 0
+        else:
+            fault = read_record(&at, end, &record)
+            if fault != OK:
+                return fault
         if record.offset_delta <= previous or record.offset_delta > last_delta:
             return BAD_OFFSET_DELTA
         previous = record.offset_delta

@@ -25,7 +25,8 @@ cdef extern from "_crc32c.h":
 
 cdef extern from "_plain_record.h":
     const uint8_t *plain_record(const uint8_t *at, const uint8_t *end, uint32_t offset_delta,
-                                int64_t *timestamp_delta, int *has_key) nogil
+                                int64_t *timestamp_delta, const uint8_t **key, int32_t *key_size,
+                                const uint8_t **value, int32_t *value_size) nogil
 
 cdef extern from "_bytes.h":
     int16_t load16(const uint8_t *at) nogil

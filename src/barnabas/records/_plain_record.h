@@ -19,13 +19,15 @@
         at += 2;                                          \
     }
 
-/* Where the record after the one at `at` begins, or NULL where it is not a plain one with this offset delta. */
+/* Where the record after the one at `at` begins, or NULL where it is not a plain one with this offset delta.
+ * The sizes are -1 for a null. */
 static inline const uint8_t *plain_record(const uint8_t *at, const uint8_t *end, uint32_t offset_delta,
-                                          int64_t *timestamp_delta, int *has_key)
+                                          int64_t *timestamp_delta, const uint8_t **key, int32_t *key_size,
+                                          const uint8_t **value, int32_t *value_size)
 {
     const uint8_t *stop;
     uint32_t raw, expected = offset_delta << 1;
-    if (end - at < 9) return NULL;
+    if (end - at < 9 || offset_delta >= 1u << 13) return NULL;
     SHORT_VARINT(at, raw)
     /* attributes, two deltas and the key's length: six bytes at most, so none of them is read past the end */
     if (raw & 1 || raw < 2 * 7 || (ptrdiff_t)(raw >> 1) > end - at) return NULL;
@@ -37,19 +39,24 @@ static inline const uint8_t *plain_record(const uint8_t *at, const uint8_t *end,
         if (at[0] != expected) return NULL;
         at += 1;
     } else {
-        if (expected >= 1u << 14 || at[0] != ((expected & 127) | 128) || at[1] != expected >> 7) return NULL;
+        if (at[0] != ((expected & 127) | 128) || at[1] != expected >> 7) return NULL;
         at += 2;
     }
     raw = *at++;
-    *has_key = raw != 1;
-    if (*has_key) {
+    *key = at;
+    *key_size = -1;
+    if (raw != 1) {
         if (raw & 1 || raw >= 128) return NULL;
+        *key_size = (int32_t)(raw >> 1);
         at += raw >> 1;
     }
     if (stop - at < 3) return NULL;
     SHORT_VARINT(at, raw)
+    *value = at;
+    *value_size = -1;
     if (raw != 1) {
         if (raw & 1) return NULL;
+        *value_size = (int32_t)(raw >> 1);
         at += raw >> 1;
     }
     return at + 1 == stop && *at == 0 ? stop : NULL;

@@ -79,14 +79,13 @@ cdef int check_pass(const uint8_t *at, const uint8_t *end, int32_t count, int64_
     cdef RecordView record
     cdef const uint8_t *stop
     cdef int64_t timestamp
-    cdef int64_t delta = 0
-    cdef int has_key = 0
     cdef int32_t latest_index = -1
     cdef int fault
     max_timestamp[0] = -1
     for i in range(count):
         index[0] = i
-        stop = plain_record(at, end, i, &delta, &has_key)
+        stop = plain_record(at, end, i, &record.timestamp_delta, &record.key, &record.key_size, &record.value,
+                            &record.value_size)
         if stop != NULL:
             at = stop
         else:
@@ -95,11 +94,9 @@ cdef int check_pass(const uint8_t *at, const uint8_t *end, int32_t count, int64_
                 return fault
             if record.offset_delta != i:
                 return BAD_OFFSET_DELTA
-            has_key = record.key_size >= 0
-            delta = record.timestamp_delta
-        if require_keys and not has_key:
+        if require_keys and record.key_size < 0:
             return NO_KEY
-        timestamp = <int64_t>(<uint64_t>base_timestamp + <uint64_t>delta)
+        timestamp = <int64_t>(<uint64_t>base_timestamp + <uint64_t>record.timestamp_delta)
         if timestamp != -1 and (timestamp < earliest or timestamp > latest):
             return BAD_TIMESTAMP
         if timestamp > max_timestamp[0]:
