@@ -37,7 +37,8 @@ def main(arguments: list[str]) -> int:
         except Violation as violation:
             violations += 1
             print(f"\r\033[K{violation}")
-            print(f"  again: python -m tests.log.crash_run --first {seed} --seeds 1 --steps {given.steps}")
+            again = f"--first {seed} --seeds 1 --steps {given.steps}" + " --faults" * given.faults
+            print(f"  again: python -m tests.log.crash_run {again}")
         done, seconds = seed - given.first + 1, time.monotonic() - began
         progress = f"{done}/{given.seeds} seeds, {tally.total:,} crash points, {faults:,} faults"
         print(f"\r\033[K{progress}, {violations} violations, {seconds:.0f} s", end="", flush=True)
