@@ -1,0 +1,1 @@
+"""What is said between clients, brokers and controllers: one file an API."""
