@@ -232,6 +232,8 @@ class LogDirectory:
         key = (topic, partition)
         # whoever wants one of the same name waits until nothing is left of this one, not even its checkpoints
         async with self._turns.setdefault(key, Turn()):
+            if key not in self._known:
+                return  # never touched: there is nothing to take away
             log = self._logs.pop(key, None)
             if log is not None:
                 self._to_flush.discard(log)

@@ -384,13 +384,9 @@ class _EncoderSource(_Source):
             return
         self.put("tags = []")
         for field in self.tagged:
-            default = self.named(field.default, "default")
-            is_default = (
-                f"not v and {default} in ((), None)" if field.type_text.startswith("list[") else "False"
-            )
-            self.put(
-                f"v = o.{field.name}", f"if v != {default} and not ({is_default}):", "    at = bytearray()"
-            )
+            # an empty list is not written where it is the default, but is not the same as null where that is
+            is_set = "v" if field.default == () else f"v != {self.named(field.default, 'default')}"
+            self.put(f"v = o.{field.name}", f"if {is_set}:", "    at = bytearray()")
             self._value(field, "v", field.type_text, "at", 2)
             self.put(f"    tags.append(({field.tag}, at))")
         self.put("write_varint(out, len(tags))", "for tag, at in tags:")

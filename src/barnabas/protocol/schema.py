@@ -130,10 +130,12 @@ def _declared(cls: type[Struct], name: str, type_text: str) -> Field:
 
 
 def _zero(plain: str, optional: bool, tag: int | None) -> Any:
+    if optional and tag is not None:
+        return None
     if plain in _INTEGERS:
         return 0
     if plain in _DEFAULTS:
-        return None if optional and tag is not None else _DEFAULTS[plain]
+        return _DEFAULTS[plain]
     return () if plain.startswith("list[") else None
 
 

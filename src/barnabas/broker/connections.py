@@ -1,0 +1,199 @@
+"""Connections from clients: accepted within limits, read while there is room, answered in order.
+
+One task a connection: it reads frames, has each answered, and writes the response before it takes the next,
+so that responses leave in the order of their requests, and a client that does not read its responses is not
+read from either. What a connection holds is therefore bounded: one scratch buffer's worth of small requests
+or one large one, and the responses that one of them produced.
+
+Whatever is wrong with what a client sends ends its connection with one line in the log, and nothing else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, NamedTuple
+
+from barnabas.broker.requests import NotServed, answer
+from barnabas.core.errors import BarnabasError, InvariantViolation
+from barnabas.core.network import Address, Connection, ConnectionLost
+from barnabas.protocol.compiler import MalformedMessage
+from barnabas.protocol.frames import SCRATCH_BYTES, BadFrame, FrameReader
+
+if TYPE_CHECKING:
+    from barnabas.broker.services import Services
+
+logger = logging.getLogger("barnabas.connections")
+
+
+class Limits(NamedTuple):
+    """What clients may take; names as in Kafka's settings."""
+
+    max_request_bytes: int = 100 * 1024 * 1024  # socket.request.max.bytes
+    max_idle_ms: int = 600_000  # connections.max.idle.ms
+    max_connections: int = 2**31 - 1  # max.connections
+    max_connections_per_ip: int = 2**31 - 1  # max.connections.per.ip
+    per_ip_overrides: tuple[tuple[str, int], ...] = ()  # max.connections.per.ip.overrides
+    queued_max_bytes: int = -1  # queued.max.request.bytes
+
+
+class Session:
+    """One connection, as long as it lasts."""
+
+    __slots__ = ("connection", "is_waiting", "last_active", "listener", "task")
+
+    def __init__(self, connection: Connection, listener: str, now: float) -> None:
+        self.connection = connection
+        self.listener = listener
+        self.last_active = now
+        self.is_waiting = True  # for the client, rather than for an answer
+        self.task: asyncio.Task[None] | None = None
+
+
+class Room:
+    """The memory that requests may take together (queued.max.request.bytes): who finds none, waits."""
+
+    def __init__(self, max_bytes: int) -> None:
+        self.max_bytes = max_bytes
+        self.used = 0
+        self.freed = asyncio.Event()
+
+    def share(self) -> Share | None:
+        """A connection's part in it; None where there is no limit."""
+        return Share(self) if self.max_bytes > 0 else None
+
+
+class Share:
+    """What one connection holds of the room, for one request at a time."""
+
+    def __init__(self, room: Room) -> None:
+        self._room = room
+        self._held = 0
+
+    async def take(self, size: int) -> None:
+        if self._held:
+            return
+        # As in Kafka, a request is admitted as soon as any room is left: it may itself exceed the limit.
+        while self._room.used >= self._room.max_bytes:
+            self._room.freed.clear()
+            await self._room.freed.wait()
+        self._held = size
+        self._room.used += size
+
+    def give_back(self) -> None:
+        self._room.used -= self._held
+        self._held = 0
+        self._room.freed.set()
+
+
+class Connections:
+    """All connections of a node."""
+
+    def __init__(self, services: Services, limits: Limits) -> None:
+        self._services = services
+        self._limits = limits
+        self._clock = services.clock
+        self._sessions: dict[Session, None] = {}  # a set whose order does not depend on addresses
+        self._per_host: dict[str, int] = {}
+        self._overrides = dict(limits.per_ip_overrides)
+        self._scratch = memoryview(bytearray(SCRATCH_BYTES))
+        self._room = Room(limits.queued_max_bytes)
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def accept(self, connection: Connection, listener: str) -> None:
+        """Take a connection in, or turn it away."""
+        host = connection.peer.host
+        if not self._has_room_for(connection.peer):
+            connection.abort()
+            return
+        session = Session(connection, listener, self._clock.monotonic())
+        self._sessions[session] = None
+        self._per_host[host] = self._per_host.get(host, 0) + 1
+        session.task = asyncio.get_running_loop().create_task(self._serve(session))
+
+    def _has_room_for(self, peer: Address) -> bool:
+        if len(self._sessions) >= self._limits.max_connections:
+            logger.warning("turned %s away: max.connections=%d are there", peer, self._limits.max_connections)
+            return False
+        allowed = self._overrides.get(peer.host, self._limits.max_connections_per_ip)
+        if self._per_host.get(peer.host, 0) >= allowed:
+            logger.warning(
+                "turned %s away: it has its %d connections (max.connections.per.ip)", peer, allowed
+            )
+            return False
+        return True
+
+    async def _serve(self, session: Session) -> None:
+        connection = session.connection
+        try:
+            await self._answer_all(session)
+        except ConnectionLost:
+            pass
+        except (BadFrame, MalformedMessage, NotServed) as error:
+            logger.warning("closed the connection with %s: %s", connection.peer, error)
+        except InvariantViolation as error:
+            self._services.stop(error)
+        except (BarnabasError, ArithmeticError, LookupError, TypeError, ValueError, AttributeError) as error:
+            logger.exception("closed the connection with %s: its request failed: %r", connection.peer, error)
+        finally:
+            connection.close()
+            self._forget(session)
+
+    async def _answer_all(self, session: Session) -> None:
+        connection, services, clock = session.connection, self._services, self._clock
+        reader = FrameReader(self._scratch, self._limits.max_request_bytes)
+        listener, host = session.listener, connection.peer.host
+        room = self._room.share()
+        try:
+            while True:
+                session.is_waiting = True
+                if room is not None and not reader.is_between_frames:
+                    await room.take(reader.awaited_bytes)
+                count = await connection.readinto(reader.buffer())
+                session.last_active = clock.monotonic()
+                if count == 0:
+                    if not reader.is_between_frames:
+                        logger.info("%s left in the middle of a request", connection.peer)
+                    return
+                session.is_waiting = False
+                for frame in reader.received(count):
+                    if room is not None:
+                        await room.take(len(frame))
+                    response = await answer(frame, listener, host, services)
+                    if room is not None:
+                        room.give_back()
+                    if response is not None:
+                        await connection.write(response)
+        finally:
+            if room is not None:
+                room.give_back()
+
+    def _forget(self, session: Session) -> None:
+        self._sessions.pop(session, None)
+        host = session.connection.peer.host
+        left = self._per_host.get(host, 1) - 1
+        if left:
+            self._per_host[host] = left
+        else:
+            self._per_host.pop(host, None)
+
+    async def close_idle(self) -> None:
+        """Run until cancelled: let go of clients that have said nothing for too long."""
+        idle_seconds = self._limits.max_idle_ms / 1000
+        while True:
+            await self._clock.sleep(max(0.05, idle_seconds / 10))
+            oldest = self._clock.monotonic() - idle_seconds
+            for session in [s for s in self._sessions if s.is_waiting and s.last_active < oldest]:
+                logger.info("closed the connection with %s: idle for too long", session.connection.peer)
+                session.connection.abort()
+
+    async def close(self) -> None:
+        """End every connection; what is being answered is cut off."""
+        tasks = [session.task for session in self._sessions if session.task is not None]
+        for session in list(self._sessions):
+            session.connection.abort()
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)

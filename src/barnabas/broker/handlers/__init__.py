@@ -1,0 +1,35 @@
+"""What this broker serves: the APIs, their versions, and the file in which each is handled.
+
+Each module has `async def handle(request, context, services)`, and is imported when a client first asks.
+Produce is advertised from 0 although only 3 and later work, as Kafka does: librdkafka before 2.11.1 probes
+single versions.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Served(NamedTuple):
+    """An API: the name its messages bear, and the versions that are advertised."""
+
+    name: str
+    module: str
+    first: int
+    last: int
+
+
+SERVED: dict[int, Served] = {
+    0: Served("Produce", "produce", 0, 13),
+    1: Served("Fetch", "fetch", 4, 18),
+    2: Served("ListOffsets", "list_offsets", 1, 11),
+    3: Served("Metadata", "metadata", 0, 13),
+    10: Served("FindCoordinator", "find_coordinator", 0, 6),
+    18: Served("ApiVersions", "api_versions", 0, 4),
+    19: Served("CreateTopics", "create_topics", 2, 7),
+    20: Served("DeleteTopics", "delete_topics", 1, 6),
+    22: Served("InitProducerId", "init_producer_id", 0, 5),
+    23: Served("OffsetForLeaderEpoch", "offset_for_leader_epoch", 2, 4),
+    32: Served("DescribeConfigs", "describe_configs", 1, 4),
+    60: Served("DescribeCluster", "describe_cluster", 0, 2),
+}

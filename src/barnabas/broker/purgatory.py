@@ -1,0 +1,95 @@
+"""Who waits for a partition to move on: producers for their records to be committed, readers for data.
+
+A wait is by offset, never by time alone. Producers with acks=all wait until the high watermark passes their
+last record. A long poll waits on all its partitions at once, until enough bytes came to any of them or its
+time is over. Nothing polls: whoever moves a mark calls `Marks.moved`, which wakes exactly those it concerns.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from heapq import heappop, heappush
+
+from barnabas.core.errors import BarnabasError
+
+
+class LongPoll:
+    """A fetch that found too little, waiting on several partitions."""
+
+    __slots__ = ("_missing_bytes", "_places", "_woken")
+
+    def __init__(self, missing_bytes: int) -> None:
+        self._missing_bytes = missing_bytes
+        self._places: list[Marks] = []
+        self._woken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def watch(self, marks: Marks) -> None:
+        """Have new data there counted."""
+        self._places.append(marks)
+        marks.polls[self] = None
+
+    def arrived(self, count: int) -> None:
+        """So many bytes more can be read."""
+        self._missing_bytes -= count
+        if self._missing_bytes <= 0:
+            self.wake()
+
+    def wake(self) -> None:
+        """Look again, whatever there is."""
+        if not self._woken.done():
+            self._woken.set_result(None)
+
+    async def wait(self, seconds: float) -> bool:
+        """Wait for data, or that long; True if data came. Afterwards nothing is watched any more."""
+        loop = asyncio.get_running_loop()
+        timer = loop.call_later(seconds, self._time_over)
+        try:
+            await self._woken
+            return True
+        except TimeoutError:
+            return False
+        finally:
+            timer.cancel()
+            for marks in self._places:
+                marks.polls.pop(self, None)
+
+    def _time_over(self) -> None:
+        if not self._woken.done():
+            self._woken.set_exception(TimeoutError())
+
+
+class Marks:
+    """What can be waited for at one partition."""
+
+    __slots__ = ("_commits", "_count", "polls")
+
+    def __init__(self) -> None:
+        self.polls: dict[LongPoll, None] = {}  # a set whose order does not depend on addresses
+        self._commits: list[tuple[int, int, asyncio.Future[None]]] = []
+        self._count = 0
+
+    def committed(self, offset: int) -> asyncio.Future[None]:
+        """A future that is done when the high watermark reaches `offset`."""
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._count += 1  # futures do not compare
+        heappush(self._commits, (offset, self._count, future))
+        return future
+
+    def moved(self, high_watermark: int, new_bytes: int) -> None:
+        """The high watermark is there now, and so many bytes became readable."""
+        while self._commits and self._commits[0][0] <= high_watermark:
+            future = heappop(self._commits)[2]
+            if not future.done():
+                future.set_result(None)
+        if self.polls:
+            for poll in list(self.polls):
+                poll.arrived(new_bytes)
+
+    def end(self, error: BarnabasError) -> None:
+        """The partition is no longer led here: nobody needs to wait any more."""
+        for _, _, future in self._commits:
+            if not future.done():
+                future.set_exception(error)
+        self._commits.clear()
+        for poll in list(self.polls):
+            poll.wake()

@@ -1,0 +1,98 @@
+"""A partition that this node leads: appends under the leader's epoch, reads, and the high watermark.
+
+The high watermark is the smallest log end among the in-sync replicas; with this node as the only one, its
+own. It moves only here, and whoever waits for it is woken then.
+"""
+
+from __future__ import annotations
+
+from barnabas.broker.purgatory import Marks
+from barnabas.core.errors import BarnabasError, wire_error
+from barnabas.log.partition import Appended, Bound, PartitionLog
+from barnabas.log.reading import Fetched, read
+from barnabas.metadata.image import PartitionImage, TopicImage
+
+CONSUMER_BOUNDS = (Bound.HIGH_WATERMARK, Bound.LAST_STABLE)  # by isolation level
+
+
+class FencedLeaderEpoch(BarnabasError):
+    """A client knows of an older leader than this one."""
+
+    wire = wire_error("FENCED_LEADER_EPOCH")
+
+
+class UnknownLeaderEpoch(BarnabasError):
+    """A client knows of a newer leader than this node does."""
+
+    wire = wire_error("UNKNOWN_LEADER_EPOCH")
+
+
+class NotEnoughReplicas(BarnabasError):
+    """Fewer in-sync replicas than min.insync.replicas asks for."""
+
+    wire = wire_error("NOT_ENOUGH_REPLICAS")
+
+
+class Replica:
+    """One partition, led."""
+
+    __slots__ = (
+        "in_sync_count",
+        "leader_epoch",
+        "log",
+        "marks",
+        "min_in_sync",
+        "name",
+        "partition",
+        "topic_id",
+    )
+
+    def __init__(
+        self, topic: TopicImage, partition: int, image: PartitionImage, log: PartitionLog, min_in_sync: int
+    ) -> None:
+        self.name = topic.name
+        self.topic_id = topic.topic_id
+        self.partition = partition
+        self.log = log
+        self.marks = Marks()
+        self.lead(image, min_in_sync)
+
+    def lead(self, image: PartitionImage, min_in_sync: int) -> None:
+        """Take (or keep) the lead as the metadata says."""
+        self.leader_epoch = image.leader_epoch
+        self.in_sync_count = len(image.isr)
+        # a topic of fewer replicas could never have that many
+        self.min_in_sync = min(min_in_sync, len(image.replicas))
+        self.log.begin_epoch(image.leader_epoch, self.log.end_offset)
+        self._committed(0)
+
+    def check_epoch(self, known_epoch: int) -> None:
+        """Refuse a client that talks to another leader; -1 is one that does not say."""
+        if known_epoch in (-1, self.leader_epoch):
+            return
+        if known_epoch < self.leader_epoch:
+            raise FencedLeaderEpoch(
+                f"leader epoch {known_epoch} is over; {self.leader_epoch} is the current one"
+            )
+        raise UnknownLeaderEpoch(f"leader epoch {known_epoch} is not known here yet")
+
+    async def append(self, batch: memoryview, *, all_in_sync: bool) -> Appended:
+        """Append a client's batch; `all_in_sync` is what acks=all asks for."""
+        if all_in_sync and self.in_sync_count < self.min_in_sync:
+            raise NotEnoughReplicas(
+                f"{self.name}-{self.partition} has {self.in_sync_count} in-sync replicas, not {self.min_in_sync}"
+            )
+        appended = await self.log.append_as_leader(batch, self.leader_epoch)
+        if not appended.is_duplicate:
+            self._committed(len(batch))
+        return appended
+
+    async def read(self, offset: int, max_bytes: int, bound: Bound) -> Fetched:
+        """Batches from `offset` on, as ranges of files."""
+        return await read(self.log, offset, max_bytes, bound)
+
+    def _committed(self, new_bytes: int) -> None:
+        """Everything that the in-sync replicas have is committed."""
+        log = self.log
+        if log.advance_high_watermark(log.end_offset):
+            self.marks.moved(log.high_watermark, new_bytes)

@@ -1,0 +1,145 @@
+"""The partitions of this node: opened when they are first touched, led as the metadata says.
+
+The image of the cluster decides what exists and who leads; this follows it. A topic that is gone takes its
+partitions along (their files are removed in the background), a new leader epoch or new settings reach the
+replicas that are open, and the others when they are opened.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from uuid import UUID
+
+from barnabas.broker.replica import Replica
+from barnabas.core.errors import BarnabasError, StorageError, wire_error
+from barnabas.log.config import LogConfig
+from barnabas.log.directory import LogDirectory
+from barnabas.metadata.image import ClusterImage, TopicImage
+
+logger = logging.getLogger("barnabas.replicas")
+
+
+class UnknownTopicOrPartition(BarnabasError):
+    """No such topic, or no such partition of it."""
+
+    wire = wire_error("UNKNOWN_TOPIC_OR_PARTITION")
+
+
+class UnknownTopicId(BarnabasError):
+    """No topic has that id."""
+
+    wire = wire_error("UNKNOWN_TOPIC_ID")
+
+
+class NotLeaderOrFollower(BarnabasError):
+    """Another node leads that partition, or nobody does."""
+
+    wire = wire_error("NOT_LEADER_OR_FOLLOWER")
+
+
+class TopicSettings:
+    """What a topic's settings come to: its logs' and those that its leader heeds."""
+
+    __slots__ = ("log", "min_in_sync")
+
+    def __init__(self, log: LogConfig, min_in_sync: int) -> None:
+        self.log = log
+        self.min_in_sync = min_in_sync
+
+
+class Replicas:
+    """Every partition that this node has a part in."""
+
+    def __init__(
+        self,
+        node_id: int,
+        image: ClusterImage,
+        directory: LogDirectory,
+        settings_of: Callable[[str], TopicSettings],
+    ) -> None:
+        self._node_id = node_id
+        self._image = image
+        self._directory = directory
+        self._settings_of = settings_of
+        self._open: dict[tuple[bytes, int], Replica] = {}
+        self._removals: dict[asyncio.Task[None], None] = {}
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def topic(self, name: str, topic_id: bytes, *, by_id: bool) -> TopicImage:
+        """The topic that a request speaks of, by name or by id as its version has it."""
+        found = self._image.topic_by_id(topic_id) if by_id else self._image.topic(name)
+        if found is not None:
+            return found
+        if by_id:
+            raise UnknownTopicId(f"no topic has the id {UUID(bytes=topic_id)}")
+        raise UnknownTopicOrPartition(f"there is no topic {name!r}")
+
+    def opened(self, topic: TopicImage, partition: int) -> Replica | None:
+        """A replica that has been used before, at no cost."""
+        return self._open.get((topic.topic_id, partition))
+
+    async def leader(self, topic: TopicImage, partition: int) -> Replica:
+        """The replica that this node leads."""
+        replica = self._open.get((topic.topic_id, partition))
+        return replica if replica is not None else await self._open_replica(topic, partition)
+
+    async def _open_replica(self, topic: TopicImage, partition: int) -> Replica:
+        image = topic.partitions.get(partition)
+        if image is None:
+            raise UnknownTopicOrPartition(f"{topic.name} has no partition {partition}")
+        if image.leader != self._node_id:
+            raise NotLeaderOrFollower(
+                f"node {image.leader} leads {topic.name}-{partition}, this is {self._node_id}"
+            )
+        settings = self._settings_of(topic.name)
+        log = await self._directory.partition(
+            topic.name, partition, topic_id=UUID(bytes=topic.topic_id), config=settings.log
+        )
+        # Time has passed: someone else may have opened it meanwhile, and the topic may be gone.
+        key = (topic.topic_id, partition)
+        image = topic.partitions.get(partition)
+        if image is None or self._image.topic_by_id(topic.topic_id) is None:
+            raise UnknownTopicOrPartition(f"{topic.name} was deleted")
+        if key not in self._open:
+            self._open[key] = Replica(topic, partition, image, log, settings.min_in_sync)
+        return self._open[key]
+
+    def topic_removed(self, name: str, topic_id: bytes, partitions: list[int]) -> None:
+        """A topic was deleted: nobody waits for it any more, and its files go."""
+        gone = UnknownTopicOrPartition(f"{name} was deleted")
+        for partition in partitions:
+            replica = self._open.pop((topic_id, partition), None)
+            if replica is not None:
+                replica.marks.end(gone)
+            # each at once: whoever creates a topic of that name next must find its place in line taken
+            task = asyncio.get_running_loop().create_task(self._remove(name, partition))
+            self._removals[task] = None
+            task.add_done_callback(self._removals.pop)
+
+    async def _remove(self, name: str, partition: int) -> None:
+        try:
+            await self._directory.delete_partition(name, partition)
+        except StorageError as error:
+            logger.error("the files of %s-%d could not be removed: %s", name, partition, error)
+
+    def topic_changed(self, topic: TopicImage) -> None:
+        """Leaders, epochs or settings of a topic are others now."""
+        settings = self._settings_of(topic.name)
+        for number, image in topic.partitions.items():
+            replica = self._open.get((topic.topic_id, number))
+            if replica is None:
+                continue
+            replica.log.config = settings.log
+            if image.leader == self._node_id:
+                replica.lead(image, settings.min_in_sync)
+            else:
+                del self._open[(topic.topic_id, number)]
+                replica.marks.end(NotLeaderOrFollower(f"node {image.leader} leads {topic.name}-{number} now"))
+
+    async def close(self) -> None:
+        """Wait for removals that are under way."""
+        await asyncio.gather(*self._removals)

@@ -1,0 +1,119 @@
+"""A frame's way to its handler and back: one table, and codecs that are loaded when first used.
+
+The table is the whole truth about what is served: ApiVersions answers from it, and what it does not list is
+refused. A handler gets the decoded request and gives the response, or None where the client wants none
+(acks=0). An API that is not served, bytes that are no request of the version they claim, and a handler that
+fails unexpectedly end the connection: the stream has lost its meaning, and clients reconnect.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from barnabas.broker.handlers import SERVED, Served
+from barnabas.core.errors import BarnabasError, wire_error
+from barnabas.core.network import Part
+from barnabas.protocol.compiler import Beside, MalformedMessage, decode, encoder, parts, size_of
+from barnabas.protocol.headers import (
+    API_VERSIONS,
+    RequestHeader,
+    begin_response,
+    read_request_header,
+    set_length,
+    skip_header_tags,
+)
+from barnabas.protocol.schema import Message
+
+if TYPE_CHECKING:
+    from barnabas.broker.services import Services
+
+
+class RequestContext(NamedTuple):
+    """Who asks, how, and through which door."""
+
+    principal: str
+    listener: str
+    host: str
+    client_id: str | None
+    api_version: int
+
+
+Handle = Callable[[Any, RequestContext, "Services"], Awaitable[Message | None]]
+
+
+class NotServed(BarnabasError):
+    """An API, or a version of one, that this broker does not have."""
+
+    wire = wire_error("UNSUPPORTED_VERSION")
+
+
+class _Route(NamedTuple):
+    """What is needed to answer one API at one version."""
+
+    handle: Handle
+    request: type[Message]
+    is_flexible: bool
+
+
+_routes: dict[tuple[int, int], _Route] = {}
+
+
+def _route(header: RequestHeader) -> _Route:
+    key = (header.api_key, header.api_version)
+    served = SERVED.get(header.api_key)
+    if served is None:
+        raise NotServed(f"API {header.api_key} is not served here")
+    request = _class_of(served, "Request")
+    first, last = request.__versions__
+    if not max(first, served.first) <= header.api_version <= min(last, served.last):
+        raise NotServed(
+            f"{served.name} of version {header.api_version} is not served here, only {served.first} to {served.last}"
+        )
+    handle: Handle = import_module(f"barnabas.broker.handlers.{served.module}").handle
+    route = _routes[key] = _Route(handle, request, header.api_version >= request.__flexible__)
+    return route
+
+
+def _class_of(served: Served, side: str) -> type[Message]:
+    module = import_module(f"barnabas.protocol.messages.{served.module}")
+    cls: type[Message] = getattr(module, served.name + side)
+    return cls
+
+
+async def answer(frame: memoryview, listener: str, host: str, services: Services) -> list[Part] | None:
+    """The response to a request, as parts to be written; None where there is none."""
+    header = read_request_header(frame)
+    key, version = header.api_key, header.api_version
+    route = _routes.get((key, version))
+    if route is None:
+        if key == API_VERSIONS and not 0 <= version <= SERVED[key].last:
+            return _unsupported_api_versions(header)
+        route = _route(header)
+    body = skip_header_tags(frame, header.end) if route.is_flexible else header.end
+    request = decode(route.request, version, frame, body)
+    context = RequestContext("User:ANONYMOUS", listener, host, header.client_id, version)
+    response = await route.handle(request, context, services)
+    return None if response is None else encode_response(response, header, is_flexible=route.is_flexible)
+
+
+def encode_response(response: Message, header: RequestHeader, *, is_flexible: bool) -> list[Part]:
+    frame = begin_response(header.api_key, header.correlation_id, flexible=is_flexible)
+    beside: list[Beside] = []
+    encoder(type(response), header.api_version)(response, frame, beside)
+    if not beside:
+        set_length(frame)
+        return [frame]
+    set_length(frame, sum(size_of(one.records) for one in beside))
+    return parts(frame, beside)
+
+
+def _unsupported_api_versions(header: RequestHeader) -> list[Part]:
+    """A client that is newer than this broker learns what is spoken here, in the oldest format."""
+    from barnabas.broker.handlers.api_versions import unsupported
+
+    return encode_response(unsupported(), header._replace(api_version=0), is_flexible=False)
+
+
+__all__ = ["MalformedMessage", "NotServed", "RequestContext", "answer"]

@@ -1,0 +1,58 @@
+"""What handlers have at hand. Made once, when a node starts; handlers keep no state of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from barnabas.broker.fetch_sessions import FetchSessions
+from barnabas.broker.producer_ids import ProducerIds
+from barnabas.broker.quorum import MetadataQuorum
+from barnabas.broker.replicas import Replicas
+from barnabas.core.clock import Clock
+from barnabas.core.random import Random
+from barnabas.core.settings.sources import BrokerSettings
+from barnabas.metadata.image import ClusterImage
+
+
+class Services:
+    """The parts of a running node."""
+
+    __slots__ = (
+        "clock",
+        "cluster_id",
+        "image",
+        "node_id",
+        "producer_ids",
+        "quorum",
+        "random",
+        "replicas",
+        "sessions",
+        "settings",
+        "stop",
+    )
+
+    def __init__(
+        self,
+        *,
+        node_id: int,
+        cluster_id: str,
+        settings: BrokerSettings,
+        clock: Clock,
+        random: Random,
+        quorum: MetadataQuorum,
+        replicas: Replicas,
+        sessions: FetchSessions,
+        producer_ids: ProducerIds,
+        stop: Callable[[BaseException], None],
+    ) -> None:
+        self.node_id = node_id
+        self.cluster_id = cluster_id
+        self.settings = settings
+        self.clock = clock
+        self.random = random
+        self.quorum = quorum
+        self.image: ClusterImage = quorum.image
+        self.replicas = replicas
+        self.sessions = sessions
+        self.producer_ids = producer_ids
+        self.stop = stop

@@ -1,0 +1,107 @@
+"""A stream of bytes cut into frames, without I/O: ask where the next bytes go, then say how many came.
+
+Small frames arrive together in a scratch buffer that all connections of a loop share, and are copied out of
+it at once; so an idle connection holds no memory. A frame that is not yet whole gets a buffer of its own,
+into which the rest is received directly; a large one grows with what really comes, so that a length alone
+costs little. Each frame is handed over as a buffer that nobody else writes to:
+a leader numbers batches in place.
+"""
+
+from __future__ import annotations
+
+import struct
+
+from barnabas.core.errors import BarnabasError, wire_error
+from barnabas.protocol.headers import LENGTH_BYTES
+
+SCRATCH_BYTES = 256 * 1024
+TRUSTED_BYTES = 4 * 1024 * 1024  # a frame up to this size gets its memory at once
+
+_LENGTH = struct.Struct(">i")
+
+
+class BadFrame(BarnabasError):
+    """What comes is not a stream of frames, or one of them is too large."""
+
+    wire = wire_error("INVALID_REQUEST")
+
+
+class FrameReader:
+    """One direction of one connection. `scratch` may be shared by readers that take turns."""
+
+    __slots__ = ("_filled", "_frame", "_head", "_max_frame_bytes", "_scratch", "_size")
+
+    def __init__(self, scratch: memoryview, max_frame_bytes: int) -> None:
+        self._scratch = scratch
+        self._max_frame_bytes = max_frame_bytes
+        self._head = b""  # the beginning of a length
+        self._frame: memoryview | None = None  # the frame that is not yet whole, of `_size` bytes in the end
+        self._size = 0
+        self._filled = 0
+
+    @property
+    def is_between_frames(self) -> bool:
+        """Whether the stream may end here."""
+        return self._frame is None and not self._head
+
+    @property
+    def awaited_bytes(self) -> int:
+        """How large the frame is that is not yet whole; 0 between frames."""
+        return 0 if self._frame is None else self._size
+
+    def buffer(self) -> memoryview:
+        """Where the next bytes go; `received` follows before anyone else uses the scratch."""
+        if self._frame is not None:
+            return self._frame[self._filled :]
+        return self._scratch
+
+    def received(self, count: int) -> list[memoryview]:
+        """The frames that are whole, now that `count` bytes came."""
+        if self._frame is None:
+            return self._cut(count)
+        self._filled += count
+        if self._filled < len(self._frame):
+            return []
+        if self._filled < self._size:
+            self._begin(self._frame, self._size)
+            return []
+        frame, self._frame = self._frame, None
+        return [frame]
+
+    def _begin(self, received: memoryview, size: int) -> None:
+        """Make room for a frame of which some is there, and hold on to that."""
+        filled = len(received)
+        frame = memoryview(bytearray(min(size, max(TRUSTED_BYTES, 2 * filled))))
+        frame[:filled] = received
+        self._frame, self._filled, self._size = frame, filled, size
+
+    def _cut(self, count: int) -> list[memoryview]:
+        data = self._scratch[:count]
+        if self._head:
+            data = memoryview(self._head + data)
+            self._head = b""
+            count = len(data)
+        frames: list[memoryview] = []
+        start = 0
+        while count - start >= LENGTH_BYTES:
+            (size,) = _LENGTH.unpack_from(data, start)
+            if not 0 < size <= self._max_frame_bytes:
+                raise BadFrame(self._explain(size, bytes(data[start : start + 8])))
+            start += LENGTH_BYTES
+            end = start + size
+            if end > count:
+                self._begin(data[start:], size)
+                return frames
+            frames.append(memoryview(bytearray(data[start:end])))
+            start = end
+        self._head = bytes(data[start:])
+        return frames
+
+    def _explain(self, size: int, first: bytes) -> str:
+        if first[:2] == b"\x16\x03":
+            return "a TLS handshake on a listener without TLS; use a plain-text client, or another listener"
+        if first[:4] in (b"GET ", b"POST", b"HEAD", b"PUT ", b"OPTI"):
+            return "an HTTP request on a listener that speaks Kafka's protocol"
+        if size > self._max_frame_bytes:
+            return f"a request of {size} bytes, more than the {self._max_frame_bytes} that are allowed"
+        return f"a frame of {size} bytes"

@@ -1,0 +1,96 @@
+"""What stands before every request and response.
+
+A frame is a length (int32) and that many bytes. A request begins with its API, version, correlation id and
+the client's name; a response with the correlation id. Where the version is flexible, tagged fields follow
+(none are known, all are skipped); the one exception is the response to ApiVersions, which never has them,
+since a client cannot know yet what the broker speaks.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import NamedTuple
+
+from barnabas.protocol.compiler import MalformedMessage, read_varint, skip_tags
+
+API_VERSIONS = 18
+LENGTH_BYTES = 4
+
+_REQUEST = struct.Struct(">hhih")
+_RESPONSE = struct.Struct(">ii")
+_LENGTH = struct.Struct(">i")
+
+
+class RequestHeader(NamedTuple):
+    """The beginning of a request."""
+
+    api_key: int
+    api_version: int
+    correlation_id: int
+    client_id: str | None
+    end: int  # where it ends, the tagged fields of a flexible version not included
+
+
+def read_request_header(frame: memoryview) -> RequestHeader:
+    """The header of a request whose length has been taken off; `skip_header_tags` follows if it is flexible."""
+    try:
+        api_key, api_version, correlation_id, size = _REQUEST.unpack_from(frame)
+        if size < 0:
+            return RequestHeader(api_key, api_version, correlation_id, None, _REQUEST.size)
+        end = _REQUEST.size + size
+        if end > len(frame):
+            raise MalformedMessage(f"a client's name of {size} bytes in a request of {len(frame)}")
+        name = str(frame[_REQUEST.size : end], "utf-8")
+    except (struct.error, UnicodeDecodeError) as error:
+        raise MalformedMessage(f"no header of a request: {error}") from None
+    return RequestHeader(api_key, api_version, correlation_id, name, end)
+
+
+def skip_header_tags(frame: memoryview, position: int) -> int:
+    """Where the body of a flexible request begins."""
+    try:
+        count = frame[position]
+        if count == 0:
+            return position + 1
+        count, position = read_varint(frame, position)
+        return skip_tags(frame, position, count)
+    except IndexError:
+        raise MalformedMessage("the header of a request is cut short") from None
+
+
+def begin_request(
+    api_key: int, version: int, correlation_id: int, client_id: str | None, *, flexible: bool
+) -> bytearray:
+    """A frame with a request's header, its length still to be filled in by `set_length`."""
+    name = b"" if client_id is None else client_id.encode()
+    size = -1 if client_id is None else len(name)
+    frame = bytearray(LENGTH_BYTES)
+    frame += _REQUEST.pack(api_key, version, correlation_id, size)
+    frame += name
+    if flexible:
+        frame.append(0)
+    return frame
+
+
+def begin_response(api_key: int, correlation_id: int, *, flexible: bool) -> bytearray:
+    """A frame with a response's header, its length still to be filled in by `set_length`."""
+    frame = bytearray(_RESPONSE.pack(0, correlation_id))
+    if flexible and api_key != API_VERSIONS:
+        frame.append(0)
+    return frame
+
+
+def read_response_header(frame: memoryview, api_key: int, *, flexible: bool) -> tuple[int, int]:
+    """The correlation id of a response, and where its body begins."""
+    try:
+        (correlation_id,) = _LENGTH.unpack_from(frame)
+    except struct.error as error:
+        raise MalformedMessage(f"no header of a response: {error}") from None
+    if flexible and api_key != API_VERSIONS:
+        return correlation_id, skip_header_tags(frame, LENGTH_BYTES)
+    return correlation_id, LENGTH_BYTES
+
+
+def set_length(frame: bytearray, bytes_beside: int = 0) -> None:
+    """Fill in the length of a frame, counting what is sent beside its buffer."""
+    _LENGTH.pack_into(frame, 0, len(frame) - LENGTH_BYTES + bytes_beside)
