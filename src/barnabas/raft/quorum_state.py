@@ -1,0 +1,58 @@
+"""The file `quorum-state`, in which a node keeps its epoch and its vote: JSON, as Kafka writes it.
+
+Version 1 is that of quorums whose voters stand in the log (kraft.version 1), version 0 that of older ones,
+whose voters stand in the settings. Here it is only written and read as bytes; the driver replaces the file as
+a whole, durably, before anything relies on what it says.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from barnabas.core.errors import StorageError
+from barnabas.log.checkpoints import uuid_from_text, uuid_to_text
+from barnabas.raft.election import NO_DIRECTORY, NO_NODE, Election, VoterKey
+
+QUORUM_STATE = "quorum-state"
+
+
+class CorruptQuorumState(StorageError):
+    """A `quorum-state` that no program wrote like this: what this node has voted for is not known."""
+
+
+def encode_quorum_state(election: Election, data_version: int = 1) -> bytes:
+    """The contents of the file."""
+    voted = election.voted or VoterKey(NO_NODE)
+    fields: dict[str, Any] = {
+        "leaderId": election.leader_id,
+        "leaderEpoch": election.epoch,
+        "votedId": voted.id,
+    }
+    if data_version == 0:
+        fields = {"clusterId": "", **fields, "appliedOffset": 0, "currentVoters": []}
+    else:
+        fields["votedDirectoryId"] = uuid_to_text(voted.directory_id)
+    return json.dumps({**fields, "data_version": data_version}, separators=(",", ":")).encode()
+
+
+def decode_quorum_state(data: bytes, where: str) -> Election:
+    """The election that the bytes of the file, found at `where`, tell of."""
+    try:
+        fields = json.loads(data)
+        version, epoch, leader_id, voted_id = (
+            _whole(fields[name], low)
+            for name, low in (("data_version", 0), ("leaderEpoch", 0), ("leaderId", -1), ("votedId", -1))
+        )
+        directory_id = NO_DIRECTORY if version == 0 else uuid_from_text(fields["votedDirectoryId"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise CorruptQuorumState(f"{where} is corrupt ({error!r}); restore it from a copy") from error
+    if version > 1:
+        raise CorruptQuorumState(f"{where} is of version {version}, which is not known, only 0 and 1")
+    return Election(epoch, leader_id, None if voted_id == NO_NODE else VoterKey(voted_id, directory_id))
+
+
+def _whole(value: object, low: int) -> int:
+    if type(value) is not int or value < low:
+        raise ValueError(f"{value!r} is not a whole number from {low} on")
+    return value
