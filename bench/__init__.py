@@ -1,1 +1,1 @@
-"""Measurements. `python -m bench` runs them all; each module gives rows by `run(small)`."""
+"""Measurements. `python -m bench` runs them all; each module gives rows by `run(options)`."""

@@ -1,8 +1,9 @@
 """`python -m bench`: run the benchmarks and show one table.
 
-The modules are listed, not discovered: the table's order is part of how it is read. Each has
-`run(small: bool)` and gives rows; `small` runs everything on tiny input, to show that it still works, and
-its numbers mean nothing.
+The modules are listed, not discovered: the table's order is part of how it is read. Each has `run(options)`
+and gives rows, or pairs where two systems stand side by side. A single cell, quickly:
+
+    python -m bench --only produce --client confluent --system barnabas --small
 """
 
 from __future__ import annotations
@@ -20,47 +21,71 @@ from pathlib import Path
 
 from rich.console import Console
 
-from bench.report import Row, Section, as_json, markdown, table
+from bench.options import Options
+from bench.report import Section, as_json, page, tables
 
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "benchmarks.md"
-MODULES = ("kernel", "log")
+ALONE = ("kernel", "log")
+SIDE_BY_SIDE = ("produce", "consume", "latency", "startup", "scale", "pressure")
+MODULES = ALONE + SIDE_BY_SIDE
+SYSTEMS = ("barnabas", "kafka")
+CLIENTS = ("confluent", "java")
 
 
 def main(arguments: Sequence[str]) -> None:
-    options = parse(arguments)
+    given = parse(arguments)
     progress = Console(stderr=True)
     sections = []
-    for section in measure(options.only or MODULES, small=options.small):
+    for section in measure(given.only, options(given)):
         progress.print(f"[dim]measured {section.title}: {len(section.rows)} rows")
         sections.append(section)
     facts = circumstances(arguments)
-    if options.json:
+    if given.json:
         print(json.dumps(as_json(sections, facts), indent=2))
     else:
-        Console().print(table(sections))
-    if options.write:
-        PAGE.write_text(markdown(sections, facts))
+        # a file or a pipe has no width to keep to
+        Console(width=None if sys.stdout.isatty() else 160).print(*tables(sections))
+    if given.write:
+        PAGE.write_text(page(PAGE.read_text(), sections, facts, MODULES))
         progress.print(f"wrote {PAGE.relative_to(ROOT)}")
 
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench", description="Measure Barnabas on this machine.")
-    parser.add_argument("--only", action="append", choices=MODULES, help="one benchmark; may be repeated")
+    parser.add_argument("--only", action="extend", type=_modules, help=f"of {', '.join(MODULES)}: a,b,c")
+    parser.add_argument("--system", choices=(*SYSTEMS, "both"), default="both")
+    parser.add_argument("--client", choices=(*CLIENTS, "both"), default="both")
     parser.add_argument("--small", action="store_true", help="tiny input: shows that it runs, not how fast")
     parser.add_argument("--json", action="store_true", help="JSON on standard output instead of the table")
-    parser.add_argument("--write", action="store_true", help="write docs/benchmarks.md as well")
-    options = parser.parse_args(arguments)
-    if options.write and (options.small or options.only):
-        parser.error("--write is for a full run: leave out --small and --only")
-    return options
+    parser.add_argument("--write", action="store_true", help="put what was measured into docs/benchmarks.md")
+    given = parser.parse_args(arguments)
+    given.only = given.only or MODULES
+    if given.write and (given.small or (given.system, given.client) != ("both", "both")):
+        parser.error("--write is for a full run: leave out --small, --system and --client")
+    return given
 
 
-def measure(names: Iterable[str], *, small: bool) -> Iterator[Section]:
+def _modules(text: str) -> list[str]:
+    names = text.split(",")
+    if unknown := [name for name in names if name not in MODULES]:
+        raise argparse.ArgumentTypeError(f"no such benchmark: {', '.join(unknown)}")
+    return names
+
+
+def options(given: argparse.Namespace) -> Options:
+    return Options(
+        small=given.small,
+        systems=SYSTEMS if given.system == "both" else (given.system,),
+        clients=CLIENTS if given.client == "both" else (given.client,),
+    )
+
+
+def measure(names: Iterable[str], options: Options) -> Iterator[Section]:
     """Run the named benchmarks, one after another."""
     for name in names:
         module = importlib.import_module(f"bench.{name}")
-        yield Section(name, [Row(*row) for row in module.run(small)])
+        yield Section(name, module.run(options))
 
 
 def circumstances(arguments: Sequence[str]) -> dict[str, str]:

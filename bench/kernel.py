@@ -20,6 +20,7 @@ from barnabas.records import _pure, _pure_columns, columnar
 from barnabas.records.batch import HEADER_BYTES, BatchHeader
 from barnabas.records.builder import build_batch
 from barnabas.records.record import Record
+from bench.options import Options
 from bench.report import Row
 
 VALUE_BYTES = 100
@@ -45,8 +46,9 @@ class Work:
         self.columns = columnar.decode(self.batch * batches)
 
 
-def run(small: bool) -> list[Row]:
+def run(options: Options) -> list[Row]:
     """The rates of both twins, or of the pure one alone where the other is not built."""
+    small = options.small
     pure = rates(_pure, _pure_columns, Work(2 if small else 20), repeats=1 if small else 3)
     try:
         compiled = importlib.import_module("barnabas.records._kernel")

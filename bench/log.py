@@ -11,10 +11,8 @@ import gc
 import logging
 import os
 import resource
-import shutil
-import tempfile
 import time
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
 import uvloop
@@ -30,7 +28,9 @@ from barnabas.log.directory import LogDirectory
 from barnabas.log.partition import Bound
 from barnabas.records.builder import build_batch
 from barnabas.records.record import Record
+from bench.options import Options
 from bench.report import Row
+from bench.scratch import scratch
 
 TITLE = "log"
 BATCH_BYTES = 16 << 10
@@ -39,11 +39,11 @@ BATCHES_AT_HAND = 8
 NO_OFFSET = bytes(8)
 
 
-def run(small: bool) -> list[Row]:
-    """All rows; `small` for a smoke run."""
+def run(options: Options) -> list[Row]:
+    """All rows."""
     # the crashes are made here on purpose; what recovery says of them would stand in the table's way
     logging.getLogger("barnabas.log").setLevel(logging.ERROR)
-    return uvloop.run(_run(small))
+    return uvloop.run(_run(options.small))
 
 
 async def _run(small: bool) -> list[Row]:
@@ -56,16 +56,6 @@ async def _run(small: bool) -> list[Row]:
     rows += await open_clean(count=5 if small else 1000)
     rows += await memory(count=20 if small else 10_000)
     return rows
-
-
-@contextlib.contextmanager
-def scratch() -> Iterator[Path]:
-    """A directory on the disk that the working directory is on: /tmp may be memory."""
-    path = Path(tempfile.mkdtemp(prefix=".bench-", dir="."))
-    try:
-        yield path
-    finally:
-        shutil.rmtree(path)
 
 
 @contextlib.asynccontextmanager

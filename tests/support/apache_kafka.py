@@ -174,16 +174,21 @@ class ApacheKafka:
         """The process, while it runs."""
         return self._process.pid if self._process is not None else None
 
-    def start(self) -> None:
-        """Format the data directory if it is new, start, and return when the broker serves clients."""
-        if self._process is not None:
-            raise KafkaFailed(f"already running as process {self._process.pid}")
+    def format(self) -> Path:
+        """Write server.properties, format the data directory if it is new, and say where the former is."""
         self.home.mkdir(parents=True, exist_ok=True)
         properties = self.home / "server.properties"
         properties.write_text("".join(f"{key}={value}\n" for key, value in self._properties().items()))
         if not (self.data / "meta.properties").exists():
             cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
             tool("kafka.tools.StorageTool", "format", f"--cluster-id={cluster_id}", "-c", properties)
+        return properties
+
+    def start(self) -> None:
+        """Format the data directory if it is new, start, and return when the broker serves clients."""
+        if self._process is not None:
+            raise KafkaFailed(f"already running as process {self._process.pid}")
+        properties = self.format()
         with (self.home / "kafka.log").open("ab") as log:
             command = java("kafka.Kafka", properties, jvm=self._jvm)
             self._process = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)

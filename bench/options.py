@@ -1,0 +1,14 @@
+"""What a run is asked to measure."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Options(NamedTuple):
+    """`small` runs everything on tiny input: it shows that it works, and its numbers mean nothing."""
+
+    small: bool = False
+    # in the order in which they take turns
+    systems: tuple[str, ...] = ("barnabas", "kafka")
+    clients: tuple[str, ...] = ("confluent", "java")

@@ -1,0 +1,52 @@
+"""Produce as fast as a client can: throughput, and what a gigabyte costs the broker."""
+
+from __future__ import annotations
+
+from itertools import count, product
+
+from bench.clients import CLIENTS, Client, Load, Outcome
+from bench.options import Options
+from bench.report import Pair, at_least, at_most
+from bench.scratch import scratch
+from bench.sidebyside import in_turns, pair, warm_up
+from bench.systems import Running, started
+from bench.topics import create_topic, delete_topics
+
+# deleted topics keep their bytes for a minute
+NEEDED_BYTES = 20 << 30
+RECORDS = {100: 1_600_000, 1024: 400_000}
+CELLS = tuple(product((1, 12), RECORDS, ("1", "all")))
+
+
+def run(options: Options) -> list[Pair]:
+    with scratch(0 if options.small else NEEDED_BYTES) as root, started(options.systems, root) as running:
+        warm_up(running, options)
+        pairs: list[Pair] = []
+        for client in options.clients:
+            for partitions, record_bytes, acks in CELLS[:1] if options.small else CELLS:
+                records = 1000 if options.small else RECORDS[record_bytes]
+                load = Load("produce", partitions, record_bytes, records, acks)
+                pairs += compare(running, options, CLIENTS[client], load)
+    return pairs
+
+
+def compare(running: dict[str, Running], options: Options, client: Client, load: Load) -> tuple[Pair, Pair]:
+    """One cell of the table: each round into a fresh topic."""
+    numbers = count()
+
+    def once(broker: Running) -> Outcome:
+        given = load._replace(topic=f"produce-{next(numbers)}")
+        create_topic(broker, given.topic, given.partitions)
+        outcome = client.produce(broker, given)
+        delete_topics(broker, [given.topic])
+        return outcome
+
+    results = in_turns(running, options, once)
+    rates = {name: [each.mb_a_second for each in outcomes] for name, outcomes in results.items()}
+    costs = {name: [each.cpu_seconds_a_gb for each in outcomes] for name, outcomes in results.items()}
+    plural = "s" if load.partitions > 1 else ""
+    cell = f"{client.name}, {load.partitions} partition{plural}, {load.record_bytes} B, acks {load.acks}"
+    return (
+        pair(cell, "MB/s", rates, at_least(1.0)),
+        pair(f"{cell}: broker's CPU", "s/GB", costs, at_most(0.5)),
+    )
