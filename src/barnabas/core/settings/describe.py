@@ -1,0 +1,121 @@
+"""Settings as DescribeConfigs shows them: value, source, synonyms, type, and a sentence about each.
+
+A value's synonyms are all the places that could have decided it, in their order: the topic, this broker's and
+all brokers' altered settings, the static ones, the default. They begin with the setting's own name (or, for a
+topic, with the first of its broker synonyms): what was set only under another name and unit is left out, as
+in Kafka, and the source is then the default's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from barnabas.core.settings.broker import BROKER
+from barnabas.core.settings.broker_settings import BrokerSettings, Source, setting_of
+from barnabas.core.settings.definition import Kind, Setting, Update, format_value
+from barnabas.core.settings.documentation import sentence
+from barnabas.core.settings.topic import SYNONYMS, TOPIC, effective_topic_settings, topic_defaults
+
+# settings of the broker that stand in for one another: the finer unit decides
+_CHAINS = [[name for name, _ in chain] for chain in SYNONYMS.values() if len(chain) > 1]
+_CHAIN_OF = {name: chain for chain in _CHAINS for name in chain}
+# this one only ever stands in
+_CHAIN_OF["log.flush.scheduler.interval.ms"] = ["log.flush.scheduler.interval.ms"]
+
+
+class Synonym(NamedTuple):
+    """One place that could have decided a value."""
+
+    name: str
+    value: str | None
+    source: Source
+
+
+class Described(NamedTuple):
+    """One setting as a client sees it; the value is None where it is null or secret."""
+
+    name: str
+    value: str | None
+    read_only: bool
+    source: Source
+    is_sensitive: bool
+    synonyms: list[Synonym]
+    kind: Kind
+    documentation: str | None
+
+    @property
+    def is_default(self) -> bool:
+        """Whether nobody set it (the only word on its source in version 0)."""
+        return self.source is Source.DEFAULT
+
+
+def describe_broker(settings: BrokerSettings, names: Iterable[str] | None = None) -> list[Described]:
+    """A broker's settings: those asked for that exist, or all, unknown ones that were set included."""
+    public = (name for name in BROKER if not BROKER[name].is_internal)
+    known = dict.fromkeys((*settings.static, *settings.dynamic, *settings.dynamic_default, *public))
+    wanted = known if names is None else [name for name in dict.fromkeys(names) if name in known]
+    return [_describe_one(settings, name) for name in wanted]
+
+
+def describe_topic(
+    overrides: Mapping[str, str], settings: BrokerSettings, names: Iterable[str] | None = None
+) -> list[Described]:
+    """A topic's settings: those asked for that exist, or all."""
+    values = effective_topic_settings(overrides, topic_defaults(settings))
+    known = dict.fromkeys((*overrides, *(name for name in TOPIC if not TOPIC[name].is_internal)))
+    wanted = known if names is None else [name for name in dict.fromkeys(names) if name in known]
+    return [_describe_topic_setting(name, values.get(name), overrides, settings) for name in wanted]
+
+
+def _describe_one(settings: BrokerSettings, name: str) -> Described:
+    setting = setting_of(name) or Setting(name, Kind.UNKNOWN, None, "-")
+    value = None if setting.is_sensitive else format_value(settings.get(name))
+    synonyms = _synonyms(settings, name, is_sensitive=setting.is_sensitive)
+    read_only = setting.update is Update.READ_ONLY
+    return _described(setting, value, read_only, synonyms)
+
+
+def _describe_topic_setting(
+    name: str, value: str | None, overrides: Mapping[str, str], settings: BrokerSettings
+) -> Described:
+    setting = TOPIC.get(name) or Setting(name, Kind.UNKNOWN, None, "-")
+    shown = None if setting.is_sensitive else value
+    synonyms = [Synonym(name, shown, Source.TOPIC)] if name in overrides else []
+    if name in SYNONYMS:
+        synonyms += _synonyms(settings, SYNONYMS[name][0][0], is_sensitive=setting.is_sensitive)
+    return _described(setting, shown, False, synonyms)
+
+
+def _described(setting: Setting, value: str | None, read_only: bool, synonyms: list[Synonym]) -> Described:
+    source = synonyms[0].source if synonyms else Source.DEFAULT
+    return Described(
+        setting.name,
+        value,
+        read_only,
+        source,
+        setting.is_sensitive,
+        synonyms,
+        setting.kind,
+        sentence(setting.name),
+    )
+
+
+def _synonyms(settings: BrokerSettings, name: str, *, is_sensitive: bool) -> list[Synonym]:
+    chain = _CHAIN_OF.get(name, [name])
+    static = {each: given.text for each, given in settings.static.items() if each in chain}
+    defaults = {each: BROKER[each].default for each in chain if each in BROKER}
+    layers: list[tuple[Source, Mapping[str, str | None]]] = [
+        (Source.DYNAMIC_BROKER, settings.dynamic),
+        (Source.DYNAMIC_DEFAULT_BROKER, settings.dynamic_default),
+        (Source.STATIC_BROKER, static),
+        (Source.DEFAULT, defaults),
+    ]
+    found = [
+        Synonym(each, None if is_sensitive else texts[each], source)
+        for source, texts in layers
+        for each in chain
+        if texts.get(each) is not None
+    ]
+    first = next((at for at, one in enumerate(found) if one.name == name), len(found))
+    return found[first:]

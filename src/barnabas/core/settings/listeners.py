@@ -1,0 +1,220 @@
+"""Listeners: where a node binds, what it tells clients, and what each is protected by.
+
+A listener is `NAME://host:port`. Its name is upper case and leads, by `listener.security.protocol.map`, to
+its protocol. No host means every interface; port 0 means any free one, and then the listener is advertised at
+the port it got. Listeners named in `controller.listener.names` serve the quorum; clients never hear of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from barnabas.core.settings.broker_settings import BrokerSettings
+from barnabas.core.settings.definition import InvalidSetting
+
+PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+CONTROLLER_PORT_DISTANCE = 1000
+
+
+class Listener(NamedTuple):
+    """One endpoint; the host is empty for every interface, a port of 0 is any."""
+
+    name: str
+    host: str
+    port: int
+    protocol: str
+
+    @property
+    def is_loopback(self) -> bool:
+        """Whether only this machine can reach it."""
+        return self.host in ("localhost", "::1") or self.host.startswith("127.")
+
+    @property
+    def endpoint(self) -> str:
+        """`NAME://host:port`, as settings write it."""
+        return f"{self.name}://{f'[{self.host}]' if ':' in self.host else self.host}:{self.port}"
+
+
+class Listeners(NamedTuple):
+    """All listeners of a node, in the order of the settings; `inter_broker` is None without the role."""
+
+    broker: tuple[Listener, ...]
+    controller: tuple[Listener, ...]
+    advertised: tuple[Listener, ...]
+    inter_broker: str | None
+
+    def advertised_at(self, bound_ports: Mapping[str, int], own_host: str) -> tuple[Listener, ...]:
+        """What clients are told once the ports are bound; `own_host` where a listener names no host."""
+        return tuple(
+            each._replace(host=each.host or own_host, port=each.port or bound_ports[each.name])
+            for each in self.advertised
+        )
+
+
+def read_listeners(settings: BrokerSettings) -> Listeners:
+    """The listeners that the settings describe; InvalidSetting where they contradict each other."""
+    protocols = _protocols(settings)
+    controller_names = [name.upper() for name in settings.strings("controller.listener.names")]
+    bound = _parse("listeners", settings.strings("listeners"), protocols)
+    bound = _with_controller(settings, bound, controller_names, protocols)
+    _check_ports(bound)
+    broker = tuple(each for each in bound if each.name not in controller_names)
+    controller = tuple(each for each in bound if each.name in controller_names)
+    _check_roles(settings.roles, broker, controller, controller_names)
+    if "broker" not in settings.roles:
+        return Listeners((), controller, (), None)
+    advertised = _advertised(settings, broker, controller_names, protocols)
+    return Listeners(broker, controller, advertised, _inter_broker(settings, advertised))
+
+
+def _protocols(settings: BrokerSettings) -> dict[str, str]:
+    text = settings.string("listener.security.protocol.map") or ""
+    protocols: dict[str, str] = {}
+    for entry in filter(None, map(str.strip, text.split(","))):
+        name, colon, protocol = (part.strip().upper() for part in entry.rpartition(":"))
+        if not colon or not name or protocol not in PROTOCOLS or name in protocols:
+            raise InvalidSetting(
+                f"listener.security.protocol.map: {entry!r} is not NAME:PROTOCOL with one of "
+                f"{', '.join(PROTOCOLS)}, each name once"
+            )
+        protocols[name] = protocol
+    if not settings.is_set("listener.security.protocol.map"):
+        _assume_plaintext(settings, protocols)
+    return protocols
+
+
+def _assume_plaintext(settings: BrokerSettings, protocols: dict[str, str]) -> None:
+    """Controller listeners are PLAINTEXT where nobody said otherwise, unless anything here is protected."""
+    names = [name.upper() for name in settings.strings("controller.listener.names")]
+    used = [*names, *(entry.partition("://")[0].upper() for entry in settings.strings("listeners"))]
+    if not any(name in PROTOCOLS[1:] for name in used):
+        for name in names:
+            protocols.setdefault(name, "PLAINTEXT")
+
+
+def _parse(setting: str, entries: Iterable[str], protocols: Mapping[str, str]) -> tuple[Listener, ...]:
+    listeners = tuple(_parse_one(setting, entry, protocols) for entry in entries)
+    for at, each in enumerate(listeners):
+        if any(other.name == each.name for other in listeners[:at]):
+            raise InvalidSetting(f"{setting}: two listeners are named {each.name}; each needs its own name")
+    return listeners
+
+
+def _parse_one(setting: str, entry: str, protocols: Mapping[str, str]) -> Listener:
+    name, separator, address = entry.partition("://")
+    host, colon, port = address.rpartition(":")
+    if host.startswith("[") and host.endswith("]"):
+        host = host[1:-1]
+    if not (name and separator and colon and port.isdecimal() and int(port) <= 65535 and _is_host(host)):
+        raise InvalidSetting(
+            f"{setting}: {entry!r} is not NAME://host:port, such as PLAINTEXT://localhost:9092"
+        )
+    name = name.upper()
+    if name not in protocols:
+        raise InvalidSetting(
+            f"{setting}: no protocol is known for the listener {name}; "
+            f"add {name}:PLAINTEXT to listener.security.protocol.map"
+        )
+    return Listener(name, host, int(port), protocols[name])
+
+
+def _is_host(text: str) -> bool:
+    return all(character.isalnum() or character in "-%._:" for character in text)
+
+
+def _check_ports(listeners: tuple[Listener, ...]) -> None:
+    """A port belongs to one listener, or to a pair for IPv4 and IPv6; several may ask for any port."""
+    for at, each in enumerate(listeners):
+        twins = [other for other in listeners[:at] if each.port and other.port == each.port]
+        if twins and not (len(twins) == 1 and _are_families(each, twins[0])):
+            raise InvalidSetting(f"listeners: two listeners use port {each.port}; each needs its own port")
+
+
+def _are_families(one: Listener, other: Listener) -> bool:
+    """Whether one is an IPv4 address and the other an IPv6 address at the same port."""
+    hosts = sorted((one.host, other.host), key=lambda host: ":" in host)
+    return one.port == other.port and ":" in hosts[1] and hosts[0].replace(".", "").isdecimal()
+
+
+def _with_controller(
+    settings: BrokerSettings,
+    bound: tuple[Listener, ...],
+    controller_names: list[str],
+    protocols: Mapping[str, str],
+) -> tuple[Listener, ...]:
+    """A controller without a listener gets one above the first, unless its names were chosen on purpose."""
+    is_asked_for = settings.is_set("controller.listener.names") or "controller" not in settings.roles
+    if is_asked_for or not controller_names or any(each.name in controller_names for each in bound):
+        return bound
+    name, first = controller_names[0], bound[0]
+    if name not in protocols:
+        raise InvalidSetting(
+            f"listeners: no protocol is known for the listener {name}; "
+            f"add {name}:PLAINTEXT to listener.security.protocol.map"
+        )
+    port = first.port + CONTROLLER_PORT_DISTANCE if first.port else 0
+    if port > 65535:
+        raise InvalidSetting(f"listeners: there is no room for {name} at port {port}; name it in listeners")
+    return (*bound, Listener(name, first.host, port, protocols[name]))
+
+
+def _check_roles(
+    roles: tuple[str, ...],
+    broker: tuple[Listener, ...],
+    controller: tuple[Listener, ...],
+    controller_names: list[str],
+) -> None:
+    names = ", ".join(controller_names)
+    if "controller" in roles and not controller:
+        raise InvalidSetting(f"listeners: a controller needs a listener named {names}")
+    if "controller" not in roles and controller:
+        raise InvalidSetting(f"listeners: {names} is for controllers, and process.roles has none")
+    if "broker" in roles and not broker:
+        raise InvalidSetting(
+            f"listeners: a broker needs a listener beside {names}, such as PLAINTEXT://:9092"
+        )
+    if "broker" not in roles and broker:
+        raise InvalidSetting(f"listeners: without the role of a broker, only {names} can be a listener")
+
+
+def _advertised(
+    settings: BrokerSettings,
+    broker: tuple[Listener, ...],
+    controller_names: list[str],
+    protocols: Mapping[str, str],
+) -> tuple[Listener, ...]:
+    advertised = broker
+    if settings.is_set("advertised.listeners"):
+        entries = settings.strings("advertised.listeners")
+        parsed = _parse("advertised.listeners", entries, protocols)
+        advertised = tuple(each for each in parsed if each.name not in controller_names)
+    names = [each.name for each in broker]
+    for each in advertised:
+        if each.name not in names:
+            raise InvalidSetting(
+                f"advertised.listeners: {each.name} is not one of listeners ({', '.join(names)})"
+            )
+        if each.host in ("0.0.0.0", "::"):
+            raise InvalidSetting(
+                f"advertised.listeners: nobody can connect to {each.host}; set advertised.listeners="
+                f"{each.name}://<a host that clients reach>:{each.port}"
+            )
+    if not advertised:
+        raise InvalidSetting("advertised.listeners: a broker needs a listener that clients are told of")
+    return advertised
+
+
+def _inter_broker(settings: BrokerSettings, advertised: tuple[Listener, ...]) -> str:
+    name = settings.string("inter.broker.listener.name")
+    if name is not None and settings.is_set("security.inter.broker.protocol"):
+        raise InvalidSetting(
+            "Set one of inter.broker.listener.name and security.inter.broker.protocol, not both"
+        )
+    chosen = (name or settings.string("security.inter.broker.protocol") or "").upper()
+    names = [each.name for each in advertised]
+    if chosen not in names:
+        raise InvalidSetting(
+            f"inter.broker.listener.name: {chosen} is not advertised; choose one of {', '.join(names)}"
+        )
+    return chosen

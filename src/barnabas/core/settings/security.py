@@ -1,0 +1,100 @@
+"""What would protect a broker, and Barnabas cannot do yet: asked for it, a node refuses to start.
+
+The measure is whoever relies on a setting. Where ignoring it would leave data open, let in what was to be
+kept out, or take a secret's reference for the secret, it is refused, and all such settings are named at once.
+Where it would only be slower, or not measured, it is a warning (`warnings_of`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from barnabas.core.errors import BarnabasError, wire_error
+from barnabas.core.settings.broker_settings import BrokerSettings, setting_of
+from barnabas.core.settings.definition import format_value
+from barnabas.core.settings.listeners import Listeners
+
+
+class UnsupportedSetting(BarnabasError):
+    """A setting that Kafka would enforce and Barnabas cannot; the message says which, and what to do."""
+
+    wire = wire_error("INVALID_CONFIG")
+
+
+_REFUSED = {
+    "authorizer.class.name": "no access is checked yet",
+    "principal.builder.class": "no principals are built yet",
+    "delegation.token.secret.key": "there are no delegation tokens yet",
+    "connections.max.reauth.ms": "connections are not authenticated yet",
+    "create.topic.policy.class.name": "policies are not loaded",
+    "alter.config.policy.class.name": "policies are not loaded",
+    "client.quota.callback.class": "quotas are not enforced yet",
+    "security.providers": "security providers are not loaded",
+    "security.inter.broker.protocol": "there is neither TLS nor SASL yet",
+    "config.providers": "references such as ${env:NAME} are not resolved",
+    "remote.log.storage.system.enable": "there is no tiered storage yet",
+}
+_WARNED = {
+    "max.connection.creation.rate": "the rate of new connections is not limited yet",
+    "replica.selector.class": "consumers read from the leader",
+    "super.users": "no access is checked, so everybody is one",
+    "metric.reporters": "reporters are not loaded",
+    "kafka.metrics.reporters": "reporters are not loaded",
+}
+
+
+def refuse_unenforceable(settings: BrokerSettings, listeners: Listeners) -> None:
+    """UnsupportedSetting, with a line for each setting that would not be enforced."""
+    lines = [*_unprotected_listeners(listeners), *_refusals(settings)]
+    if lines:
+        raise UnsupportedSetting(
+            "Refusing to start, since this could not be enforced:\n  " + "\n  ".join(lines)
+        )
+
+
+def warnings_of(settings: BrokerSettings, listeners: Listeners) -> list[str]:
+    """What whoever starts a node should know: settings without effect, listeners open to the network."""
+    lines = [f"{name} has no effect: {why}" for name, why in _WARNED.items() if settings.is_set(name)]
+    idle = settings.without_effect
+    if idle:
+        lines.append(
+            f"Accepted without effect, there being no such threads or reporters here: {', '.join(idle)}"
+        )
+    for each in (*listeners.broker, *listeners.controller):
+        if not each.is_loopback:
+            lines.append(
+                f"{each.endpoint} listens beyond this machine, without authentication: whoever reaches it "
+                "may read and write everything"
+            )
+    return lines
+
+
+def _unprotected_listeners(listeners: Listeners) -> Iterator[str]:
+    for each in (*listeners.broker, *listeners.controller):
+        if each.protocol != "PLAINTEXT":
+            yield (
+                f"listener {each.name}: its protocol is {each.protocol}, and there is neither TLS nor SASL "
+                f"yet; map it to PLAINTEXT in listener.security.protocol.map, or remove it from listeners"
+            )
+
+
+def _refusals(settings: BrokerSettings) -> Iterator[str]:
+    for name in settings.static | settings.dynamic | settings.dynamic_default:
+        why = _why_refused(name)
+        if why is not None and not _is_default(settings, name):
+            yield f"{name}: {why}; remove it, or set it back to its default"
+
+
+def _why_refused(name: str) -> str | None:
+    if name.startswith("listener.name."):
+        name = name.split(".", 3)[-1]
+    if name.startswith("ssl.") or ".ssl." in name:
+        return "there is no TLS yet"
+    if name.startswith("sasl.") or ".sasl." in name:
+        return "there is no SASL yet"
+    return _REFUSED.get(name)
+
+
+def _is_default(settings: BrokerSettings, name: str) -> bool:
+    setting = setting_of(name)
+    return setting is not None and format_value(settings.get(name)) == format_value(setting.default_value())
