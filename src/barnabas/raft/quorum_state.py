@@ -8,6 +8,7 @@ a whole, durably, before anything relies on what it says.
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from typing import Any
 
 from barnabas.core.errors import StorageError
@@ -21,8 +22,8 @@ class CorruptQuorumState(StorageError):
     """A `quorum-state` that no program wrote like this: what this node has voted for is not known."""
 
 
-def encode_quorum_state(election: Election, data_version: int = 1) -> bytes:
-    """The contents of the file."""
+def encode_quorum_state(election: Election, data_version: int = 1, voters: Iterable[int] = ()) -> bytes:
+    """The contents of the file; `voters` are told in version 0 only."""
     voted = election.voted or VoterKey(NO_NODE)
     fields: dict[str, Any] = {
         "leaderId": election.leader_id,
@@ -30,7 +31,8 @@ def encode_quorum_state(election: Election, data_version: int = 1) -> bytes:
         "votedId": voted.id,
     }
     if data_version == 0:
-        fields = {"clusterId": "", **fields, "appliedOffset": 0, "currentVoters": []}
+        fields = {"clusterId": "", **fields, "appliedOffset": 0}
+        fields["currentVoters"] = [{"voterId": voter} for voter in voters]
     else:
         fields["votedDirectoryId"] = uuid_to_text(voted.directory_id)
     return json.dumps({**fields, "data_version": data_version}, separators=(",", ":")).encode()

@@ -1,0 +1,297 @@
+"""The metadata quorum of this node: drives the core of `raft` over the log `__cluster_metadata`.
+
+A command decides on the image and returns records. They are appended in the leader's epoch, flushed to the
+disk, committed by a majority, and only then replayed into the image and answered: whoever has an answer finds
+it again after any crash, and the image never knows more than what is committed. Commands run one at a time,
+in the order in which they were given; one whose records cannot be written (a full disk) fails and leaves no
+trace.
+
+What leaves the log in doubt (a failed sync, records that contradict the image) ends this node's part in the
+cluster: `on_failure` is told, once, every later command gets the same `MetadataLogFailed`, and the node must
+stop. A new start reads what is there and can tell.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol, TypeVar
+from uuid import UUID
+
+from barnabas.broker.formatting import (
+    KRAFT_VERSION,
+    METADATA_TOPIC,
+    METADATA_TOPIC_ID,
+    DirectoryRefused,
+    make_voter,
+)
+from barnabas.broker.quorum_files import QUORUM_STATE_PATH, Found, find_quorum, records
+from barnabas.core.clock import Clock
+from barnabas.core.disk import Disk
+from barnabas.core.errors import BarnabasError, InvariantViolation, StorageError
+from barnabas.core.settings.listeners import Listener
+from barnabas.log.checkpoints import read_whole, write_atomically
+from barnabas.log.config import UNLIMITED, LogConfig
+from barnabas.log.directory import LogDirectory
+from barnabas.log.partition import PartitionLog
+from barnabas.log.producers import Origin
+from barnabas.log.turn import Turn
+from barnabas.metadata.image import ClusterImage
+from barnabas.metadata.records import (
+    AbortTransactionRecord,
+    BeginTransactionRecord,
+    EndTransactionRecord,
+    decode_record,
+    encode_record,
+)
+from barnabas.protocol.schema import Message
+from barnabas.raft.batches import MAX_BATCH_BYTES, data_batches
+from barnabas.raft.control_records import KRaftVersionRecord, VotersRecord
+from barnabas.raft.core import Raft, Ready
+from barnabas.raft.election import VoterKey
+from barnabas.raft.quorum_state import encode_quorum_state
+from barnabas.raft.snapshot import BOOTSTRAP_CHECKPOINT, read_snapshot
+
+logger = logging.getLogger("barnabas.quorum")
+
+R = TypeVar("R")
+R_co = TypeVar("R_co", covariant=True)
+
+# Kafka's defaults (metadata.log.segment.bytes and .ms); nothing is deleted but what a snapshot stands for
+METADATA_LOG = LogConfig(retention_ms=UNLIMITED, retention_bytes=UNLIMITED, max_message_bytes=MAX_BATCH_BYTES)
+
+
+class Decided(Protocol[R_co]):
+    """What a command comes to: records for the log, and the answer once they are committed."""
+
+    @property
+    def records(self) -> Sequence[Message]: ...
+
+    @property
+    def response(self) -> R_co: ...
+
+
+class MetadataLogFailed(StorageError):
+    """The metadata log is in doubt: the node must stop, and start anew."""
+
+
+class QuorumClosed(BarnabasError):
+    """The node is stopping; nothing is decided any more."""
+
+
+class MetadataQuorum:
+    """Made by `open`, which elects this node. Whoever is not `submit` only reads the image."""
+
+    def __init__(
+        self,
+        log: PartitionLog,
+        disk: Disk,
+        raft: Raft,
+        clock: Clock,
+        kraft_version: int,
+        on_failure: Callable[[BaseException], None] | None = None,
+    ) -> None:
+        self.image = ClusterImage()
+        self._log = log
+        self._disk = disk
+        self._raft = raft
+        self._clock = clock
+        self._kraft_version = kraft_version
+        self._on_failure = on_failure
+        self._failure: BarnabasError | None = None
+        self._turn = Turn()
+        self._running: set[asyncio.Task[Any]] = set()
+        self._subscribers: list[Callable[[Sequence[Message]], None]] = []
+
+    @classmethod
+    async def open(
+        cls,
+        directory: LogDirectory,
+        disk: Disk,
+        *,
+        node_id: int,
+        directory_id: UUID,
+        clock: Clock,
+        controllers: Sequence[Listener] = (),
+        config: LogConfig = METADATA_LOG,
+        on_failure: Callable[[BaseException], None] | None = None,
+    ) -> MetadataQuorum:
+        """Load what is there, be elected in a new epoch, and replay everything that is committed.
+
+        `controllers` are the node's controller listeners as others reach them.
+        """
+        log = await directory.partition(METADATA_TOPIC, 0, topic_id=METADATA_TOPIC_ID, config=config)
+        found = await find_quorum(disk, log)
+        me = VoterKey(node_id, directory_id)
+        voters = VotersRecord(voters=[make_voter(node_id, directory_id, controllers)])
+        raft = Raft(
+            me,
+            {_sole_voter(found, me, disk)},
+            election=found.election,
+            log_epoch=log.epochs.latest_epoch or 0,
+            end_offset=log.end_offset,
+            epoch_records=_epoch_records(found, voters),
+        )
+        quorum = cls(log, disk, raft, clock, found.kraft_version, on_failure)
+        await quorum._start(found)
+        return quorum
+
+    async def _start(self, found: Found) -> None:
+        self._raft.tick(self._clock.wall_ms())
+        await self._settle()
+        for value in found.snapshot.values:
+            self.image.replay(decode_record(value))
+        async for record in records(self._log, found.snapshot_id.end_offset, self.committed_offset):
+            self.image.replay(record)
+        if self.image.in_transaction:
+            await self._commit([AbortTransactionRecord(reason="its leader did not live to end it")])
+        if not self.image.features:
+            await self._bootstrap()
+        logger.info("node %d leads the metadata quorum in epoch %d", self.leader_id, self.epoch)
+
+    async def _bootstrap(self) -> None:
+        """A new cluster begins with the records that its formatting left for it."""
+        data = await read_whole(self._disk, BOOTSTRAP_CHECKPOINT)
+        if data is None:
+            return
+        values = read_snapshot(data, self._disk.describe(BOOTSTRAP_CHECKPOINT)).values
+        await self._commit(in_transaction("Bootstrap records", [decode_record(value) for value in values]))
+
+    @property
+    def epoch(self) -> int:
+        return self._raft.epoch
+
+    @property
+    def leader_id(self) -> int:
+        """The node that leads the quorum, -1 where none does."""
+        return self._raft.leader_id
+
+    @property
+    def committed_offset(self) -> int:
+        """Everything below is committed, and in the image."""
+        return self._raft.high_watermark
+
+    @property
+    def end_offset(self) -> int:
+        """What the next record gets; to a command, the offset of the first record that it returns."""
+        return self._raft.end_offset
+
+    def subscribe(self, callback: Callable[[Sequence[Message]], None]) -> None:
+        """Be told of records after they were replayed, in their order; it must not raise."""
+        self._subscribers.append(callback)
+
+    async def submit(self, command: Callable[[ClusterImage], Decided[R]]) -> R:
+        """Run a command when those before it are done; returns its response once its records are committed.
+
+        Whoever waits may be cancelled; a command that has begun goes on.
+        """
+        task = asyncio.get_running_loop().create_task(self._execute(command))
+        self._running.add(task)
+        task.add_done_callback(self._running.discard)
+        return await asyncio.shield(task)
+
+    async def _execute(self, command: Callable[[ClusterImage], Decided[R]]) -> R:
+        async with self._turn:
+            if self._failure is not None:
+                raise self._failure
+            decision = command(self.image)
+            if decision.records:
+                await self._commit(decision.records)
+            return decision.response
+
+    async def _commit(self, new_records: Sequence[Message]) -> None:
+        now_ms = self._clock.wall_ms()
+        batches = data_batches(map(encode_record, new_records), now_ms)
+        if len(batches) > 1:
+            # a crash could leave some of them: in a transaction they count together or not at all
+            framed = in_transaction(None, new_records)
+            batches = data_batches(map(encode_record, framed), now_ms)
+        committed = self._raft.propose(batches)
+        await self._settle()
+        if self.committed_offset < committed:
+            raise self._fail(InvariantViolation(f"offset {committed} is not committed by its only voter"))
+        try:
+            for record in new_records:
+                self.image.replay(record)
+            for tell in self._subscribers:
+                tell(new_records)
+        except Exception as error:
+            raise self._fail(error) from error
+
+    async def _settle(self) -> None:
+        """Do what the core asks for, until it asks for nothing more."""
+        while ready := self._raft.ready():
+            if ready.election is not None:
+                voters = [voter.id for voter in self._raft.voters]
+                state = encode_quorum_state(ready.election, min(self._kraft_version, 1), voters)
+                await write_atomically(self._disk, QUORUM_STATE_PATH, state)
+            if ready.batches:
+                await self._append(ready)
+            self._raft.advance(ready)
+        self._log.advance_high_watermark(self._raft.high_watermark)
+
+    async def _append(self, ready: Ready) -> None:
+        """Write and flush what the core gave; the log numbers it as the core expects."""
+        log = self._log
+        data = ready.batches[0] if len(ready.batches) == 1 else bytearray().join(ready.batches)
+        if log.end_offset != ready.base_offset:
+            raise self._fail(
+                InvariantViolation(f"{log.path} ends at {log.end_offset}, not at {ready.base_offset}")
+            )
+        try:
+            await log.append_as_leader(data, ready.epoch, Origin.COORDINATOR)
+            await log.flush()
+        except Exception as error:
+            if log.failure is None and log.end_offset == ready.base_offset:
+                self._raft.withdraw()  # nothing was written, so nothing is in doubt
+                raise
+            raise self._fail(error) from error
+        except BaseException as error:
+            self._fail(error)
+            raise
+
+    def _fail(self, error: BaseException) -> BarnabasError:
+        """From now on nothing is decided here; the node is told to stop."""
+        if self._failure is None:
+            self._failure = MetadataLogFailed(f"the metadata log is in doubt ({error}): the node must stop")
+            logger.critical("%s", self._failure)
+            if self._on_failure is not None:
+                self._on_failure(self._failure)
+        return self._failure
+
+    async def close(self) -> None:
+        """Decide nothing more, and resign; the log itself is closed with its directory."""
+        async with self._turn:  # what has begun is waited for
+            if self._failure is None:
+                self._failure = QuorumClosed("the node is stopping")
+                self._raft.resign()
+
+
+def in_transaction(name: str | None, of: Sequence[Message]) -> list[Message]:
+    """These records, framed so that they take effect together."""
+    return [BeginTransactionRecord(name=name), *of, EndTransactionRecord()]
+
+
+def _sole_voter(found: Found, me: VoterKey, disk: Disk) -> VoterKey:
+    """This node, which must be the only voter; with kraft.version 0 the settings say so, not the log."""
+    voters = [] if found.voters is None else found.voters.voters
+    keys = [VoterKey(each.voter_id, UUID(bytes=bytes(each.voter_directory_id))) for each in voters] or [me]
+    if keys != [me]:
+        told = ", ".join(f"{key.id} ({key.directory_id})" for key in keys)
+        raise DirectoryRefused(
+            f"the voters in the metadata log of {disk.describe('')} are {told}; node {me.id} "
+            f"({me.directory_id}) must be the only one"
+        )
+    return me
+
+
+def _epoch_records(found: Found, voters: VotersRecord) -> list[Message]:
+    """What the leader says at the start of its epoch: the voters, if the log tells none, or others."""
+    if found.kraft_version < KRAFT_VERSION or found.voters is None:
+        return []
+    if not voters.voters[0].endpoints:
+        voters = found.voters
+    if found.voters_in_log and voters == found.voters:
+        return []
+    return [KRaftVersionRecord(k_raft_version=found.kraft_version), voters]
