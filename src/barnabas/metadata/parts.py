@@ -149,7 +149,7 @@ class PartitionImage(NamedTuple):
         )
 
     def changed_by(self, record: PartitionChangeRecord) -> PartitionImage:
-        """Each change is a new partition epoch; one that names a leader, even the same, a new leader epoch."""
+        """Each change is a new partition epoch; naming a leader, even the same, is a new leader epoch."""
         led = record.leader != LEADER_AS_IT_WAS
         state = record.leader_recovery_state
         return PartitionImage(
