@@ -19,6 +19,10 @@ from barnabas.protocol.schema import NO_UUID, Uuid
 RECOVERED = 0
 RECOVERING = 1
 
+# in place of a directory's id: one that was there before directories had ids, and one not chosen yet
+MIGRATING_DIRECTORY: Uuid = NO_UUID
+UNASSIGNED_DIRECTORY: Uuid = bytes(15) + b"\x01"
+
 
 class ListenerImage(NamedTuple):
     """Where one listener of a node is reached."""
@@ -145,7 +149,7 @@ class PartitionImage(NamedTuple):
             record.leader_epoch,
             record.partition_epoch,
             # records from before directories were written have none
-            tuple(record.directories) or (NO_UUID,) * len(record.replicas),
+            tuple(record.directories) or (MIGRATING_DIRECTORY,) * len(record.replicas),
         )
 
     def changed_by(self, record: PartitionChangeRecord) -> PartitionImage:

@@ -59,8 +59,8 @@ class RegisterBrokerRecord(Message, key=0, versions=(0, 4), flexible=0):
     rack: String | None = field(default=None)
     fenced: Bool = field(default=True)
     in_controlled_shutdown: Bool = field(1, default=False)
-    log_dirs: list[Uuid] = field(3, tag=0)
-    cordoned_log_dirs: list[Uuid] | None = field(4, tag=1)
+    log_dirs: list[Uuid] = field(3, tag=0, default=())
+    cordoned_log_dirs: list[Uuid] | None = field(4, tag=1, default=None)
 
 
 class UnregisterBrokerRecord(Message, key=1, flexible=0):
@@ -81,12 +81,12 @@ class PartitionRecord(Message, key=3, versions=(0, 2), flexible=0):
     removing_replicas: list[Int32] = field(default=())
     adding_replicas: list[Int32] = field(default=())
     leader: Int32
-    leader_recovery_state: Int8 = field(tag=0)
+    leader_recovery_state: Int8 = field(tag=0, default=0)
     leader_epoch: Int32
     partition_epoch: Int32
     directories: list[Uuid] = field(1)
-    eligible_leader_replicas: list[Int32] | None = field(2, tag=1)
-    last_known_elr: list[Int32] | None = field(2, tag=2)
+    eligible_leader_replicas: list[Int32] | None = field(2, tag=1, default=None)
+    last_known_elr: list[Int32] | None = field(2, tag=2, default=None)
 
 
 class ConfigRecord(Message, key=4, flexible=0):
@@ -99,15 +99,15 @@ class ConfigRecord(Message, key=4, flexible=0):
 class PartitionChangeRecord(Message, key=5, versions=(0, 2), flexible=0):
     partition_id: Int32
     topic_id: Uuid
-    isr: list[Int32] | None = field(tag=0)
+    isr: list[Int32] | None = field(tag=0, default=None)
     leader: Int32 = field(tag=1, default=LEADER_AS_IT_WAS)
-    replicas: list[Int32] | None = field(tag=2)
-    removing_replicas: list[Int32] | None = field(tag=3)
-    adding_replicas: list[Int32] | None = field(tag=4)
+    replicas: list[Int32] | None = field(tag=2, default=None)
+    removing_replicas: list[Int32] | None = field(tag=3, default=None)
+    adding_replicas: list[Int32] | None = field(tag=4, default=None)
     leader_recovery_state: Int8 = field(tag=5, default=-1)
-    eligible_leader_replicas: list[Int32] | None = field(2, tag=6)
-    last_known_elr: list[Int32] | None = field(2, tag=7)
-    directories: list[Uuid] | None = field(1, tag=8)
+    eligible_leader_replicas: list[Int32] | None = field(2, tag=6, default=None)
+    last_known_elr: list[Int32] | None = field(2, tag=7, default=None)
+    directories: list[Uuid] | None = field(1, tag=8, default=None)
 
 
 class FenceBrokerRecord(Message, key=7, flexible=0):
@@ -171,10 +171,10 @@ class BrokerRegistrationChangeRecord(Message, key=17, versions=(0, 3), flexible=
 
     broker_id: Int32
     broker_epoch: Int64
-    fenced: Int8 = field(tag=0)
-    in_controlled_shutdown: Int8 = field(1, tag=1)
-    log_dirs: list[Uuid] = field(2, tag=2)
-    cordoned_log_dirs: list[Uuid] | None = field(3, tag=3)
+    fenced: Int8 = field(tag=0, default=0)
+    in_controlled_shutdown: Int8 = field(1, tag=1, default=0)
+    log_dirs: list[Uuid] = field(2, tag=2, default=())
+    cordoned_log_dirs: list[Uuid] | None = field(3, tag=3, default=None)
 
 
 class AccessControlEntryRecord(Message, key=18, flexible=0):
@@ -206,7 +206,7 @@ class RemoveUserScramCredentialRecord(Message, key=22, flexible=0):
 
 
 class BeginTransactionRecord(Message, key=23, flexible=0):
-    name: String | None = field(tag=0)
+    name: String | None = field(tag=0, default=None)
 
 
 class EndTransactionRecord(Message, key=24, flexible=0):
@@ -214,7 +214,7 @@ class EndTransactionRecord(Message, key=24, flexible=0):
 
 
 class AbortTransactionRecord(Message, key=25, flexible=0):
-    reason: String | None = field(tag=0)
+    reason: String | None = field(tag=0, default=None)
 
 
 class RemoveDelegationTokenRecord(Message, key=26, flexible=0):

@@ -1,0 +1,64 @@
+"""What an active controller says first.
+
+Into an empty log: the levels of the features that are served, in one transaction, as Kafka writes them. With
+eligible leader replicas the cluster's min.insync.replicas is among them: it is part of the metadata from then
+on, whatever the servers' files say. A transaction that an earlier controller left open is aborted. Otherwise
+nothing: levels that were finalised by Kafka, and are not served here, are kept as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from barnabas.controller.elections import ELR_FEATURE, MIN_INSYNC_REPLICAS
+from barnabas.metadata.image import (
+    BROKER_RESOURCE,
+    CLUSTER_DEFAULT,
+    LATEST_METADATA_VERSION,
+    METADATA_VERSION,
+    ClusterImage,
+)
+from barnabas.metadata.records import (
+    AbortTransactionRecord,
+    BeginTransactionRecord,
+    ConfigRecord,
+    EndTransactionRecord,
+    FeatureLevelRecord,
+)
+from barnabas.protocol.schema import Message
+
+# what a fresh cluster starts with, and the ranges with which nodes register
+FEATURE_LEVELS = {METADATA_VERSION: LATEST_METADATA_VERSION, ELR_FEATURE: 1}
+SUPPORTED_FEATURES = {
+    METADATA_VERSION: (7, LATEST_METADATA_VERSION),
+    ELR_FEATURE: (0, 1),
+    "kraft.version": (0, 1),
+}
+
+
+def bootstrap_records(levels: Mapping[str, int] = FEATURE_LEVELS) -> list[Message]:
+    """What stands in `bootstrap.checkpoint`: the levels of features, that of the metadata itself first."""
+    names = sorted(levels, key=lambda name: (name != METADATA_VERSION, name))
+    return [FeatureLevelRecord(name=name, feature_level=levels[name]) for name in names]
+
+
+def activation_records(
+    image: ClusterImage, *, levels: Mapping[str, int] = FEATURE_LEVELS, min_insync_replicas: int = 1
+) -> list[Message]:
+    """What a controller writes when it becomes active."""
+    records: list[Message] = []
+    if image.in_transaction:
+        records.append(AbortTransactionRecord(reason="the controller that began it is gone"))
+    if METADATA_VERSION in image.features:
+        return records
+    records += [BeginTransactionRecord(name="Bootstrap records"), *bootstrap_records(levels)]
+    if levels.get(ELR_FEATURE, 0) > 0:
+        records.append(
+            ConfigRecord(
+                resource_type=BROKER_RESOURCE,
+                resource_name=CLUSTER_DEFAULT,
+                name=MIN_INSYNC_REPLICAS,
+                value=str(min_insync_replicas),
+            )
+        )
+    return [*records, EndTransactionRecord()]

@@ -1,0 +1,260 @@
+"""Brokers: registered, unfenced, fenced, let go.
+
+    (unknown) --register--> fenced --caught up--> active --wants to stop--> in controlled shutdown --> fenced
+                               ^                    |
+                               +---- session over --+
+
+A registration gives the broker an epoch: the offset at which its records begin, so that a later one is
+larger. A new incarnation while the last one may still live is refused. One that cannot say the last epoch (it
+is written at a clean stop) went down uncleanly, and is no longer eligible to lead what it led (elections.py).
+Only active brokers lead; a broker becomes active when it has read the log up to its registration.
+"""
+
+from __future__ import annotations
+
+from barnabas.controller.decisions import Decision, Refused
+from barnabas.controller.elections import ElectionDefaults, with_broker, without_broker
+from barnabas.core.errors import wire_error
+from barnabas.metadata.image import ClusterImage
+from barnabas.metadata.parts import BrokerImage
+from barnabas.metadata.records import (
+    BrokerRegistrationChangeRecord,
+    Endpoint,
+    Feature,
+    RegisterBrokerRecord,
+    RegisterControllerRecord,
+    UnregisterBrokerRecord,
+)
+from barnabas.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
+from barnabas.protocol.messages.broker_registration import (
+    BrokerRegistrationRequest,
+    BrokerRegistrationResponse,
+)
+from barnabas.protocol.messages.controller_registration import (
+    ControllerRegistrationRequest,
+    ControllerRegistrationResponse,
+)
+from barnabas.protocol.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
+from barnabas.protocol.schema import Message
+
+_UNFENCED, _FENCED, _STOPPING = -1, 1, 1
+_DEFAULTS = ElectionDefaults()
+
+
+def register_broker(
+    image: ClusterImage,
+    request: BrokerRegistrationRequest,
+    *,
+    cluster_id: str,
+    next_offset: int,
+    may_be_alive: bool,
+    defaults: ElectionDefaults = _DEFAULTS,
+) -> Decision[BrokerRegistrationResponse]:
+    """A broker that starts. `may_be_alive`: whether its last incarnation could still be running."""
+    try:
+        epoch, records = _registration(image, request, cluster_id, next_offset, may_be_alive, defaults)
+    except Refused as refused:
+        response = BrokerRegistrationResponse(throttle_time_ms=0, error_code=refused.error.code)
+        return Decision([], response)
+    return Decision(records, BrokerRegistrationResponse(throttle_time_ms=0, error_code=0, broker_epoch=epoch))
+
+
+def _registration(
+    image: ClusterImage,
+    request: BrokerRegistrationRequest,
+    cluster_id: str,
+    next_offset: int,
+    may_be_alive: bool,
+    defaults: ElectionDefaults,
+) -> tuple[int, list[Message]]:
+    _check_registration(image, request, cluster_id)
+    known = image.brokers.get(request.broker_id)
+    record = RegisterBrokerRecord(
+        broker_id=request.broker_id,
+        incarnation_id=request.incarnation_id,
+        broker_epoch=next_offset,
+        end_points=[_endpoint(each) for each in request.listeners],
+        features=[_feature(each) for each in sorted(request.features, key=lambda each: each.name)],
+        rack=request.rack,
+        log_dirs=sorted(request.log_dirs),
+    )
+    if known is None:
+        return next_offset, [record]
+    if known.incarnation_id == request.incarnation_id:  # the answer to its first attempt was lost
+        record.broker_epoch = known.epoch
+        record.fenced, record.in_controlled_shutdown = known.fenced, known.in_controlled_shutdown
+        return known.epoch, [record]
+    if may_be_alive and not known.fenced and not known.in_controlled_shutdown:
+        raise Refused("DUPLICATE_BROKER_REGISTRATION", f"Broker {known.id} is registered and may be alive.")
+    was_unclean = request.previous_broker_epoch != known.epoch
+    return next_offset, [*without_broker(image, known.id, defaults, was_unclean=was_unclean), record]
+
+
+def _check_registration(image: ClusterImage, request: BrokerRegistrationRequest, cluster_id: str) -> None:
+    if request.cluster_id != cluster_id:
+        raise Refused(
+            "INCONSISTENT_CLUSTER_ID", f"This is cluster {cluster_id}, expected {request.cluster_id}."
+        )
+    if not request.log_dirs:
+        raise Refused("INVALID_REGISTRATION", "No directories specified in request.")
+    taken = {
+        each
+        for broker in image.brokers.values()
+        if broker.id != request.broker_id
+        for each in broker.log_dirs
+    }
+    if len(set(request.log_dirs)) < len(request.log_dirs) or not taken.isdisjoint(request.log_dirs):
+        raise Refused("INVALID_REGISTRATION", "A directory is registered twice.")
+    for each in request.features:
+        level = image.features.get(each.name, 0)
+        if level and not each.min_supported_version <= level <= each.max_supported_version:
+            raise Refused("UNSUPPORTED_VERSION", f"The broker does not support {each.name} {level}.")
+
+
+def _endpoint(listener: object) -> Endpoint:
+    return Endpoint(**vars(listener))
+
+
+def _feature(feature: object) -> Feature:
+    return Feature(**vars(feature))
+
+
+def heartbeat(
+    image: ClusterImage,
+    request: BrokerHeartbeatRequest,
+    *,
+    others_have_seen_it_go: bool = True,
+    defaults: ElectionDefaults = _DEFAULTS,
+) -> Decision[BrokerHeartbeatResponse]:
+    """A broker's sign of life, and what it asks for: to be active, to be fenced, to stop.
+
+    `others_have_seen_it_go`: whether every other broker has read the log up to the controlled shutdown.
+    """
+    broker = image.brokers.get(request.broker_id)
+    if broker is None or broker.epoch != request.broker_epoch:
+        error = "BROKER_ID_NOT_REGISTERED" if broker is None else "STALE_BROKER_EPOCH"
+        return Decision(
+            [],
+            BrokerHeartbeatResponse(
+                throttle_time_ms=0, error_code=wire_error(error).code, should_shut_down=False
+            ),
+        )
+    caught_up = request.current_metadata_offset >= broker.epoch
+    records, is_fenced, should_stop = _next_state(
+        image, broker, request, caught_up, others_have_seen_it_go, defaults
+    )
+    cordoned = request.cordoned_log_dirs
+    if cordoned is not None and tuple(cordoned) != broker.cordoned_log_dirs:
+        records.append(_broker_change(broker, cordoned_log_dirs=cordoned))
+    response = BrokerHeartbeatResponse(
+        throttle_time_ms=0,
+        error_code=0,
+        is_caught_up=caught_up,
+        is_fenced=is_fenced,
+        should_shut_down=should_stop,
+    )
+    return Decision(records, response)
+
+
+def _next_state(
+    image: ClusterImage,
+    broker: BrokerImage,
+    request: BrokerHeartbeatRequest,
+    caught_up: bool,
+    others_have_seen_it_go: bool,
+    defaults: ElectionDefaults,
+) -> tuple[list[Message], bool, bool]:
+    """What is told, whether the broker is fenced then, and whether it may stop now."""
+    if broker.fenced:
+        if request.want_shut_down or request.want_fence or not caught_up:
+            return [], True, request.want_shut_down
+        return unfence_broker(image, broker, defaults), False, False
+    if request.want_fence:
+        return fence_broker(image, broker, defaults), True, request.want_shut_down
+    if not request.want_shut_down:
+        return [], False, False
+    if not broker.in_controlled_shutdown and _leads(image, broker.id):
+        return begin_controlled_shutdown(image, broker, defaults), False, False
+    if _leads(image, broker.id) or not others_have_seen_it_go:
+        return [], False, False
+    return fence_broker(image, broker, defaults), True, True
+
+
+def _leads(image: ClusterImage, broker_id: int) -> bool:
+    return any(
+        partition.leader == broker_id
+        for topic in image.topics_by_name.values()
+        for partition in topic.partitions.values()
+    )
+
+
+def unfence_broker(
+    image: ClusterImage, broker: BrokerImage, defaults: ElectionDefaults = _DEFAULTS
+) -> list[Message]:
+    """The broker is active from now on, and leads what waits for it."""
+    return [_broker_change(broker, fenced=_UNFENCED), *with_broker(image, broker.id, defaults)]
+
+
+def fence_broker(
+    image: ClusterImage, broker: BrokerImage, defaults: ElectionDefaults = _DEFAULTS
+) -> list[Message]:
+    """The broker is gone, or silent for too long: others lead."""
+    return [*without_broker(image, broker.id, defaults), _broker_change(broker, fenced=_FENCED)]
+
+
+def begin_controlled_shutdown(
+    image: ClusterImage, broker: BrokerImage, defaults: ElectionDefaults = _DEFAULTS
+) -> list[Message]:
+    """The broker stops soon: others lead, while it still serves those that have not heard."""
+    change = _broker_change(broker, in_controlled_shutdown=_STOPPING)
+    return [change, *without_broker(image, broker.id, defaults)]
+
+
+def _broker_change(
+    broker: BrokerImage,
+    *,
+    fenced: int = 0,
+    in_controlled_shutdown: int = 0,
+    cordoned_log_dirs: list[bytes] | None = None,
+) -> BrokerRegistrationChangeRecord:
+    return BrokerRegistrationChangeRecord(
+        broker_id=broker.id,
+        broker_epoch=broker.epoch,
+        fenced=fenced,
+        in_controlled_shutdown=in_controlled_shutdown,
+        cordoned_log_dirs=cordoned_log_dirs,
+    )
+
+
+def unregister_broker(
+    image: ClusterImage, request: UnregisterBrokerRequest, *, defaults: ElectionDefaults = _DEFAULTS
+) -> Decision[UnregisterBrokerResponse]:
+    """A broker that will not come back is forgotten."""
+    broker = image.brokers.get(request.broker_id)
+    if broker is None:
+        error = wire_error("BROKER_ID_NOT_REGISTERED")
+        message = f"Broker ID {request.broker_id} is not currently registered"
+        return Decision(
+            [], UnregisterBrokerResponse(throttle_time_ms=0, error_code=error.code, error_message=message)
+        )
+    gone = UnregisterBrokerRecord(broker_id=broker.id, broker_epoch=broker.epoch)
+    return Decision(
+        [*without_broker(image, broker.id, defaults), gone],
+        UnregisterBrokerResponse(throttle_time_ms=0, error_code=0, error_message=None),
+    )
+
+
+def register_controller(
+    image: ClusterImage, request: ControllerRegistrationRequest
+) -> Decision[ControllerRegistrationResponse]:
+    """A node of the quorum says where it is reached; saying the same again changes nothing."""
+    record = RegisterControllerRecord(
+        controller_id=request.controller_id,
+        incarnation_id=request.incarnation_id,
+        end_points=[_endpoint(each) for each in request.listeners],
+        features=[_feature(each) for each in sorted(request.features, key=lambda each: each.name)],
+    )
+    known = image.controllers.get(request.controller_id)
+    is_news = known is None or known.to_record() != record
+    response = ControllerRegistrationResponse(throttle_time_ms=0, error_code=0, error_message=None)
+    return Decision([record] if is_news else [], response)

@@ -1,0 +1,29 @@
+"""What a command gives: records to be replicated and replayed, and the response once they are.
+
+A command reads the image and its arguments, and changes nothing: the same image, request and randomness give
+the same decision. What it refuses is part of the response, and then no record speaks of it.
+"""
+
+from __future__ import annotations
+
+from typing import Generic, NamedTuple, TypeVar
+
+from barnabas.core.errors import BarnabasError, WireError, wire_error
+from barnabas.protocol.schema import Message
+
+R = TypeVar("R")
+
+
+class Decision(NamedTuple, Generic[R]):
+    """Records, to be appended as one batch, and what to answer when they are committed."""
+
+    records: list[Message]
+    response: R
+
+
+class Refused(BarnabasError):
+    """What the controller does not carry out, and the error that the client is told."""
+
+    def __init__(self, error_name: str, message: str) -> None:
+        super().__init__(message)
+        self.error: WireError = wire_error(error_name)

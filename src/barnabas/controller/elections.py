@@ -1,0 +1,194 @@
+"""Who leads a partition when brokers come and go, and who may lead it later.
+
+Only what had all committed records may lead: a replica in sync or, with eligible leader replicas (ELR), one
+that left the ISR when the ISR was already as small as min.insync.replicas allows. Without ELR the last
+replica stays in the ISR, leading or not; with ELR the ISR may become empty, and the partition remembers its
+last leader. A replica that went down uncleanly may have lost its tail: it is no longer eligible, and leads
+only as the last leader known where nobody is eligible, or where the topic allows unclean elections. Then the
+ISR starts over with it, and the partition is marked as recovering.
+
+Every change is one PartitionChangeRecord, which names only what changes; naming a leader is a new leader
+epoch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import NamedTuple
+
+from barnabas.metadata.image import ClusterImage
+from barnabas.metadata.parts import RECOVERING, PartitionImage, TopicImage
+from barnabas.metadata.records import NO_LEADER, PartitionChangeRecord
+from barnabas.protocol.schema import Uuid
+
+ELR_FEATURE = "eligible.leader.replicas.version"
+MIN_INSYNC_REPLICAS = "min.insync.replicas"
+UNCLEAN_ELECTION = "unclean.leader.election.enable"
+
+
+class ElectionDefaults(NamedTuple):
+    """What holds where neither the topic nor the cluster's altered settings say otherwise."""
+
+    min_insync_replicas: int = 1
+    unclean_election: bool = False
+
+
+class _Rules(NamedTuple):
+    """What holds for one topic, and who may lead now."""
+
+    has_elr: bool
+    min_insync_replicas: int
+    unclean_election: bool
+    may_lead: Callable[[int], bool]
+
+
+class _Election(NamedTuple):
+    leader: int
+    is_unclean: bool
+
+
+def without_broker(
+    image: ClusterImage, broker_id: int, defaults: ElectionDefaults, *, was_unclean: bool = False
+) -> list[PartitionChangeRecord]:
+    """The changes of a broker's leaving: out of every ISR and, if it may have lost records, every ELR."""
+
+    def may_lead(replica: int) -> bool:
+        return replica != broker_id and _is_active(image, replica)
+
+    return list(
+        _changes(
+            image,
+            lambda p: broker_id in p.isr or (was_unclean and broker_id in p.elr),
+            lambda p: tuple(each for each in p.isr if each != broker_id),
+            may_lead,
+            defaults,
+            lost=broker_id if was_unclean else NO_LEADER,
+        )
+    )
+
+
+def with_broker(
+    image: ClusterImage, broker_id: int, defaults: ElectionDefaults
+) -> list[PartitionChangeRecord]:
+    """The changes of a broker's coming: it leads what nobody leads, where it may."""
+
+    def may_lead(replica: int) -> bool:
+        return replica == broker_id or _is_active(image, replica)
+
+    return list(
+        _changes(
+            image,
+            lambda p: p.leader == NO_LEADER and broker_id in p.replicas,
+            lambda p: p.isr,
+            may_lead,
+            defaults,
+        )
+    )
+
+
+def _changes(
+    image: ClusterImage,
+    concerns: Callable[[PartitionImage], bool],
+    new_isr: Callable[[PartitionImage], tuple[int, ...]],
+    may_lead: Callable[[int], bool],
+    defaults: ElectionDefaults,
+    lost: int = NO_LEADER,
+) -> Iterator[PartitionChangeRecord]:
+    for name in sorted(image.topics_by_name):
+        topic = image.topics_by_name[name]
+        concerned = [index for index in sorted(topic.partitions) if concerns(topic.partitions[index])]
+        if not concerned:
+            continue
+        rules = _rules(image, topic, may_lead, defaults)
+        for index in concerned:
+            partition = topic.partitions[index]
+            change = _change(topic.id, index, partition, new_isr(partition), rules, lost)
+            if change is not None:
+                yield change
+
+
+def _is_active(image: ClusterImage, broker_id: int) -> bool:
+    broker = image.brokers.get(broker_id)
+    return broker is not None and broker.is_active
+
+
+def _rules(
+    image: ClusterImage, topic: TopicImage, may_lead: Callable[[int], bool], defaults: ElectionDefaults
+) -> _Rules:
+    def setting(name: str) -> str | None:
+        return image.topic_config(topic.name).get(name) or image.broker_config().get(name)
+
+    min_isr, unclean = setting(MIN_INSYNC_REPLICAS), setting(UNCLEAN_ELECTION)
+    return _Rules(
+        image.features.get(ELR_FEATURE, 0) > 0,
+        defaults.min_insync_replicas if min_isr is None else int(min_isr),
+        defaults.unclean_election if unclean is None else unclean.strip().lower() == "true",
+        may_lead,
+    )
+
+
+def _change(
+    topic_id: Uuid, index: int, old: PartitionImage, isr: tuple[int, ...], rules: _Rules, lost: int
+) -> PartitionChangeRecord | None:
+    """What becomes of a partition whose ISR is to be `isr`; None where nothing changes."""
+    elr = _eligible(old, isr, rules, lost)
+    elected = _elect(old, isr, elr, rules)
+    if elected.is_unclean:
+        isr, elr = (elected.leader,), ()
+    elif elected.leader in elr:
+        isr, elr = (elected.leader,), tuple(each for each in elr if each != elected.leader)
+    if not isr and not rules.has_elr:
+        isr = old.isr
+    change = PartitionChangeRecord(partition_id=index, topic_id=topic_id)
+    if isr != old.isr:
+        change.isr = list(isr)
+    if elr != old.elr:
+        change.eligible_leader_replicas = list(elr)
+    if elected.leader != old.leader:
+        change.leader = elected.leader
+    if elected.is_unclean and old.leader_recovery_state != RECOVERING:
+        change.leader_recovery_state = RECOVERING
+    last_known = _last_known(old, isr, elected.leader, rules)
+    if last_known != old.last_known_elr:
+        change.last_known_elr = list(last_known)
+    # a record that names nothing has no attributes of its own beside those that say which partition
+    return change if len(vars(change)) > 2 else None
+
+
+def _eligible(old: PartitionImage, isr: tuple[int, ...], rules: _Rules, lost: int) -> tuple[int, ...]:
+    """Who may lead although not in sync: those that left while the ISR was at its minimum or below."""
+    if not rules.has_elr:
+        return old.elr
+    if len(isr) >= min(rules.min_insync_replicas, len(old.replicas)):
+        return ()
+    candidates = _distinct((*old.elr, *old.isr))
+    return tuple(each for each in candidates if each not in isr and each != lost)
+
+
+def _elect(old: PartitionImage, isr: tuple[int, ...], elr: tuple[int, ...], rules: _Rules) -> _Election:
+    def is_eligible(replica: int) -> bool:
+        return (replica in isr or (rules.has_elr and replica in elr)) and rules.may_lead(replica)
+
+    for replica in (old.leader, *old.replicas):
+        if is_eligible(replica):
+            return _Election(replica, False)
+    if rules.has_elr and not elr and len(old.last_known_elr) == 1 and rules.may_lead(old.last_known_elr[0]):
+        return _Election(old.last_known_elr[0], True)
+    if rules.unclean_election:
+        for replica in old.replicas:
+            if rules.may_lead(replica):
+                return _Election(replica, True)
+    return _Election(NO_LEADER, False)
+
+
+def _last_known(old: PartitionImage, isr: tuple[int, ...], leader: int, rules: _Rules) -> tuple[int, ...]:
+    """The last leader of a partition without any; forgotten when there is one again."""
+    if not rules.has_elr:
+        return old.last_known_elr
+    if leader != NO_LEADER:
+        return ()
+    return (old.leader,) if not isr and old.leader != NO_LEADER else old.last_known_elr
+
+
+def _distinct(replicas: Iterable[int]) -> tuple[int, ...]:
+    return tuple(dict.fromkeys(replicas))
