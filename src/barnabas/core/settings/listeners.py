@@ -52,6 +52,20 @@ class Listeners(NamedTuple):
         )
 
 
+def listen_flags(endpoint: str) -> dict[str, str]:
+    """The settings behind `--listen host:port`: a listener for clients there, the controller's above it."""
+    host, _, port = endpoint.rpartition(":")
+    if not port.isdecimal() or int(port) > 65535 - CONTROLLER_PORT_DISTANCE:
+        highest = 65535 - CONTROLLER_PORT_DISTANCE
+        raise InvalidSetting(f"--listen {endpoint}: must be host:port, with a port from 0 to {highest}")
+    address = f"[{host}]" if ":" in host.strip("[]") and not host.startswith("[") else host
+    controller_port = int(port) + CONTROLLER_PORT_DISTANCE if int(port) else 0
+    return {
+        "listeners": f"PLAINTEXT://{address}:{port},CONTROLLER://{address}:{controller_port}",
+        "controller.listener.names": "CONTROLLER",
+    }
+
+
 def read_listeners(settings: BrokerSettings) -> Listeners:
     """The listeners that the settings describe; InvalidSetting where they contradict each other."""
     protocols = _protocols(settings)
@@ -62,6 +76,7 @@ def read_listeners(settings: BrokerSettings) -> Listeners:
     broker = tuple(each for each in bound if each.name not in controller_names)
     controller = tuple(each for each in bound if each.name in controller_names)
     _check_roles(settings.roles, broker, controller, controller_names)
+    _check_early_start(settings, {*controller_names, *(each.name for each in bound)})
     if "broker" not in settings.roles:
         return Listeners((), controller, (), None)
     advertised = _advertised(settings, broker, controller_names, protocols)
@@ -176,6 +191,12 @@ def _check_roles(
         )
     if "broker" not in roles and broker:
         raise InvalidSetting(f"listeners: without the role of a broker, only {names} can be a listener")
+
+
+def _check_early_start(settings: BrokerSettings, names: set[str]) -> None:
+    unknown = sorted({name.upper() for name in settings.strings("early.start.listeners")} - names)
+    if unknown:
+        raise InvalidSetting(f"early.start.listeners: {', '.join(unknown)} is not one of listeners")
 
 
 def _advertised(

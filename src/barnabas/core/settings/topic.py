@@ -150,9 +150,10 @@ def _check_relations(values: Mapping[str, Value]) -> None:
     assert isinstance(high, int)
     if low > high:
         raise InvalidSetting(f"min.compaction.lag.ms={low} must not be above max.compaction.lag.ms={high}")
-    for name in ("remote.storage.enable", "remote.log.copy.disable", "remote.log.delete.on.disable"):
-        if values.get(name):
-            raise InvalidSetting(f"{name}=true needs tiered storage, which this broker does not have")
+    if values.get("remote.storage.enable"):
+        raise InvalidSetting(
+            "remote.storage.enable=true needs tiered storage, which this broker does not have"
+        )
 
 
 def _default(name: str, broker: BrokerSettings) -> str | None:

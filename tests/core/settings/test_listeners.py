@@ -1,0 +1,102 @@
+"""Listeners; what Kafka refuses of them is in test_against_kafka.py as well."""
+
+from __future__ import annotations
+
+import pytest
+
+from barnabas.core.settings.definition import InvalidSetting
+from barnabas.core.settings.listeners import Listener, Listeners, listen_flags, read_listeners
+from barnabas.core.settings.sources import resolve
+
+
+def listeners(**file: str) -> Listeners:
+    return read_listeners(resolve(file={name.replace("_", "."): text for name, text in file.items()}))
+
+
+def test_without_settings_it_listens_on_loopback() -> None:
+    found = listeners()
+    assert found.broker == (Listener("PLAINTEXT", "127.0.0.1", 9092, "PLAINTEXT"),)
+    assert found.controller == (Listener("CONTROLLER", "127.0.0.1", 10092, "PLAINTEXT"),)
+    assert found.advertised == found.broker
+    assert found.inter_broker == "PLAINTEXT"
+    assert all(each.is_loopback for each in found.broker + found.controller)
+
+
+def test_a_controller_gets_its_listener_above_the_first() -> None:
+    found = listeners(listeners="PLAINTEXT://h:19092")
+    assert found.controller == (Listener("CONTROLLER", "h", 20092, "PLAINTEXT"),)
+    assert listeners(listeners="PLAINTEXT://h:0").controller[0].port == 0
+    with pytest.raises(InvalidSetting, match="no room"):
+        listeners(listeners="PLAINTEXT://h:65000")
+
+
+def test_names_chosen_on_purpose_must_be_listeners() -> None:
+    with pytest.raises(InvalidSetting, match="a controller needs a listener named QUORUM"):
+        listeners(listeners="PLAINTEXT://h:1", controller_listener_names="QUORUM")
+
+
+def test_a_listener_at_any_port_is_advertised_at_its_own() -> None:
+    found = listeners(listeners="PLAINTEXT://127.0.0.1:0")
+    assert found.advertised_at({"PLAINTEXT": 4711}, "me") == (
+        Listener("PLAINTEXT", "127.0.0.1", 4711, "PLAINTEXT"),
+    )
+
+
+def test_a_listener_without_a_host_is_advertised_at_this_machine() -> None:
+    found = listeners(listeners="PLAINTEXT://:9092")
+    assert not found.broker[0].is_loopback
+    assert found.advertised_at({}, "me")[0].host == "me"
+
+
+def test_several_listeners_and_what_is_advertised_of_them() -> None:
+    found = listeners(
+        listeners="inside://:9092,outside://0.0.0.0:9094,controller://:9093",
+        advertised_listeners="INSIDE://b1:9092,OUTSIDE://kafka.example:19094",
+        listener_security_protocol_map="INSIDE:PLAINTEXT,OUTSIDE:PLAINTEXT,CONTROLLER:PLAINTEXT",
+        inter_broker_listener_name="INSIDE",
+    )
+    assert [each.name for each in found.broker] == ["INSIDE", "OUTSIDE"]
+    assert [each.endpoint for each in found.advertised] == [
+        "INSIDE://b1:9092",
+        "OUTSIDE://kafka.example:19094",
+    ]
+    assert found.inter_broker == "INSIDE"
+
+
+def test_ipv6() -> None:
+    found = listeners(listeners="PLAINTEXT://[::1]:9092")
+    assert found.broker == (Listener("PLAINTEXT", "::1", 9092, "PLAINTEXT"),)
+    assert found.broker[0].endpoint == "PLAINTEXT://[::1]:9092"
+    assert found.broker[0].is_loopback
+
+
+def test_a_listener_name_need_not_be_mapped_if_it_is_the_controllers() -> None:
+    found = listeners(listeners="PLAINTEXT://h:1,QUORUM://h:2", controller_listener_names="quorum")
+    assert found.controller == (Listener("QUORUM", "h", 2, "PLAINTEXT"),)
+
+
+def test_what_is_advertised_must_be_reachable() -> None:
+    for host in ("0.0.0.0", "[::]"):
+        with pytest.raises(InvalidSetting, match=r"advertised\.listeners=PLAINTEXT://<a host"):
+            listeners(listeners=f"PLAINTEXT://{host}:9092")
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "expected"),
+    [
+        ("127.0.0.1:9092", "PLAINTEXT://127.0.0.1:9092,CONTROLLER://127.0.0.1:10092"),
+        (":0", "PLAINTEXT://:0,CONTROLLER://:0"),
+        ("::1:9092", "PLAINTEXT://[::1]:9092,CONTROLLER://[::1]:10092"),
+        ("[::1]:9092", "PLAINTEXT://[::1]:9092,CONTROLLER://[::1]:10092"),
+    ],
+)
+def test_listen_flags(endpoint: str, expected: str) -> None:
+    flags = listen_flags(endpoint)
+    assert flags["listeners"] == expected
+    read_listeners(resolve(flags=flags, file={"controller.listener.names": "QUORUM"}))
+
+
+@pytest.mark.parametrize("endpoint", ["localhost", "localhost:", "localhost:65000", "h:-1"])
+def test_listen_flags_refuse(endpoint: str) -> None:
+    with pytest.raises(InvalidSetting, match="--listen"):
+        listen_flags(endpoint)
