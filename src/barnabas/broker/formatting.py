@@ -43,6 +43,7 @@ _HARMLESS = {
     METADATA_DIRECTORY,
     BOOTSTRAP_CHECKPOINT,
     SERVER_PROPERTIES,
+    SERVER_PROPERTIES + TEMPORARY,
     names.RECOVERY_POINT_CHECKPOINT,
     names.META_PROPERTIES + TEMPORARY,
 }
@@ -120,14 +121,13 @@ async def format_directory(
     release = await disk.lock(names.LOCK)
     try:
         await disk.mkdir(METADATA_DIRECTORY)
-        topic_id = f"{METADATA_DIRECTORY}/{names.PARTITION_METADATA}"
-        await checkpoints.write_partition_metadata(disk, topic_id, METADATA_TOPIC_ID, sync=False)
         await _write(disk, f"{METADATA_DIRECTORY}/{SnapshotId(0, 0).name}", voters)
+        topic_id = f"{METADATA_DIRECTORY}/{names.PARTITION_METADATA}"
+        await checkpoints.write_partition_metadata(disk, topic_id, METADATA_TOPIC_ID)
         await _write(disk, BOOTSTRAP_CHECKPOINT, features)
         await _write(disk, names.RECOVERY_POINT_CHECKPOINT, b"0\n0\n")
         if not await disk.size_of(SERVER_PROPERTIES):  # someone's own is better
-            await _write(disk, SERVER_PROPERTIES, _lines(properties))
-        await disk.sync_dir(METADATA_DIRECTORY)
+            await checkpoints.write_atomically(disk, SERVER_PROPERTIES, _lines(properties))
         await disk.sync_dir("")
         await checkpoints.write_meta_properties(disk, meta)
     finally:

@@ -16,7 +16,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 from uuid import UUID
 
 from barnabas.broker.formatting import (
@@ -27,6 +27,7 @@ from barnabas.broker.formatting import (
     make_voter,
 )
 from barnabas.broker.quorum_files import QUORUM_STATE_PATH, Found, find_quorum, records
+from barnabas.controller.decisions import Decision
 from barnabas.core.clock import Clock
 from barnabas.core.disk import Disk
 from barnabas.core.errors import BarnabasError, InvariantViolation, StorageError
@@ -56,20 +57,9 @@ from barnabas.raft.snapshot import BOOTSTRAP_CHECKPOINT, read_snapshot
 logger = logging.getLogger("barnabas.quorum")
 
 R = TypeVar("R")
-R_co = TypeVar("R_co", covariant=True)
 
 # Kafka's defaults (metadata.log.segment.bytes and .ms); nothing is deleted but what a snapshot stands for
 METADATA_LOG = LogConfig(retention_ms=UNLIMITED, retention_bytes=UNLIMITED, max_message_bytes=MAX_BATCH_BYTES)
-
-
-class Decided(Protocol[R_co]):
-    """What a command comes to: records for the log, and the answer once they are committed."""
-
-    @property
-    def records(self) -> Sequence[Message]: ...
-
-    @property
-    def response(self) -> R_co: ...
 
 
 class MetadataLogFailed(StorageError):
@@ -181,7 +171,7 @@ class MetadataQuorum:
         """Be told of records after they were replayed, in their order; it must not raise."""
         self._subscribers.append(callback)
 
-    async def submit(self, command: Callable[[ClusterImage], Decided[R]]) -> R:
+    async def submit(self, command: Callable[[ClusterImage], Decision[R]]) -> R:
         """Run a command when those before it are done; returns its response once its records are committed.
 
         Whoever waits may be cancelled; a command that has begun goes on.
@@ -191,7 +181,7 @@ class MetadataQuorum:
         task.add_done_callback(self._running.discard)
         return await asyncio.shield(task)
 
-    async def _execute(self, command: Callable[[ClusterImage], Decided[R]]) -> R:
+    async def _execute(self, command: Callable[[ClusterImage], Decision[R]]) -> R:
         async with self._turn:
             if self._failure is not None:
                 raise self._failure

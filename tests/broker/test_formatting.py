@@ -1,0 +1,209 @@
+"""A new directory, what is refused for one, and what a crash in the middle of formatting leaves."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+from uuid import UUID
+
+import pytest
+
+from barnabas.broker.formatting import (
+    METADATA_DIRECTORY,
+    DirectoryRefused,
+    check_directory,
+    format_directory,
+    server_properties,
+)
+from barnabas.core.disk import Disk
+from barnabas.core.memory_disk import MemoryDisk
+from barnabas.core.random import SeededRandom
+from barnabas.core.settings.listeners import Listener
+from barnabas.log.checkpoints import CorruptCheckpoint, MetaProperties, read_whole, uuid_to_text
+from barnabas.metadata.records import FeatureLevelRecord
+from barnabas.raft.control_records import SnapshotHeaderRecord, read_control_batch
+from barnabas.records.batch import BatchHeader
+from barnabas.records.reader import read_batch, read_batches
+from tests.support import apache_kafka
+
+NOW_MS = 1_790_000_000_000
+CLUSTER_ID = "AAAAAAAAAAAAAAAAAAAAAQ"
+DIRECTORY_ID = UUID(int=77)
+META = MetaProperties(CLUSTER_ID, 1, DIRECTORY_ID)
+BROKER = [Listener("PLAINTEXT", "127.0.0.1", 19092, "PLAINTEXT")]
+CONTROLLER = [Listener("CONTROLLER", "127.0.0.1", 19093, "PLAINTEXT")]
+# what Kafka 4.3 finalises in a new directory, in the order in which it does
+FEATURES = {
+    "metadata.version": 30,
+    "eligible.leader.replicas.version": 1,
+    "group.version": 1,
+    "share.version": 1,
+    "streams.version": 1,
+    "transaction.version": 2,
+}
+CHECKPOINT = f"{METADATA_DIRECTORY}/00000000000000000000-0000000000.checkpoint"
+
+
+async def formatted(disk: Disk, directory_id: UUID = DIRECTORY_ID) -> MetaProperties:
+    return await format_directory(
+        disk,
+        node_id=1,
+        cluster_id=CLUSTER_ID,
+        directory_id=directory_id,
+        controllers=CONTROLLER,
+        bootstrap=[FeatureLevelRecord(name=name, feature_level=level) for name, level in FEATURES.items()],
+        properties=server_properties("/data", node_id=1, listeners=BROKER, controllers=CONTROLLER),
+        now_ms=NOW_MS,
+    )
+
+
+def write(disk: MemoryDisk, path: str, data: bytes = b"") -> None:
+    async def put() -> None:
+        await disk.mkdir(path.rpartition("/")[0])
+        file = await disk.open(path, create=True)
+        await file.append(data)
+        file.close()
+
+    asyncio.run(put())
+
+
+def check(disk: MemoryDisk, node_id: int = 1) -> MetaProperties | None:
+    return asyncio.run(check_directory(disk, node_id))
+
+
+def test_an_empty_directory_is_new_and_a_formatted_one_is_this_nodes() -> None:
+    disk = MemoryDisk()
+    assert check(disk) is None
+    assert asyncio.run(formatted(disk)) == META
+    assert check(disk) == META
+
+
+@pytest.mark.parametrize("path", ["letters-0/x.log", "notes.txt", f"{METADATA_DIRECTORY}/{'0' * 20}.log"])
+def test_what_holds_something_without_an_owner_is_refused(path: str) -> None:
+    disk = MemoryDisk()
+    write(disk, path)
+    with pytest.raises(DirectoryRefused, match=f"not empty.*{path.split('/')[0]}"):
+        check(disk)
+
+
+@pytest.mark.parametrize("path", ["lost+found/x", ".lock", "bootstrap.checkpoint", CHECKPOINT])
+def test_what_is_nobodys_is_new(path: str) -> None:
+    disk = MemoryDisk()
+    write(disk, path)
+    assert check(disk) is None
+
+
+def test_another_nodes_directory_is_refused_naming_both() -> None:
+    disk = MemoryDisk()
+    asyncio.run(formatted(disk))
+    with pytest.raises(DirectoryRefused, match=r"node\.id 1, this is node\.id 2"):
+        check(disk, node_id=2)
+
+
+@pytest.mark.parametrize(
+    ("text", "error", "told"),
+    [
+        ("version=0\nbroker.id=1\n", DirectoryRefused, "ZooKeeper"),
+        ("version=1\ncluster.id=x\nnode.id=1\n", DirectoryRefused, r"directory\.id"),
+        ("version=2\ncluster.id=x\nnode.id=1\n", CorruptCheckpoint, "version 2"),
+        ("version=1\ncluster.id=x\n", CorruptCheckpoint, r"node\.id is missing"),
+        ("version=1\ncluster.id=x\nnode.id=one\n", CorruptCheckpoint, "line 3"),
+        ("", CorruptCheckpoint, "version is missing"),
+    ],
+)
+def test_an_owner_that_cannot_be_read_is_an_error(text: str, error: type[Exception], told: str) -> None:
+    disk = MemoryDisk()
+    write(disk, "meta.properties", text.encode())
+    with pytest.raises(error, match=f"meta.properties.*{told}|{told}.*meta.properties"):
+        check(disk)
+
+
+def test_someones_own_server_properties_is_kept() -> None:
+    disk = MemoryDisk()
+    write(disk, "server.properties", b"mine=1\n")
+    asyncio.run(formatted(disk))
+    assert asyncio.run(read_whole(disk, "server.properties")) == b"mine=1\n"
+
+
+@pytest.mark.parametrize("seed", [None, *range(8)])
+def test_a_crash_at_any_operation_leaves_a_directory_that_is_formatted_or_new(seed: int | None) -> None:
+    """Of the process, or of the power."""
+    disk, forks = MemoryDisk(), list[MemoryDisk]()
+    disk.before = lambda operation, path: forks.append(disk.fork())
+    asyncio.run(formatted(disk))
+    disk.before = None
+    whole = contents(disk)
+    outcomes = set()
+    for number, fork in enumerate([*forks, disk]):
+        if seed is None:
+            fork.crash_process()
+        else:
+            fork.crash_power(SeededRandom(seed * 1000 + number))
+        found = check(fork)
+        outcomes.add(found)
+        if found is None:
+            asyncio.run(formatted(fork))
+        assert check(fork) == META
+        assert contents(fork) == whole
+    assert outcomes == {None, META}
+    assert len(forks) > 20
+
+
+def contents(disk: MemoryDisk) -> dict[str, bytes | None]:
+    async def read() -> dict[str, bytes | None]:
+        paths = [*await disk.listdir(""), *await disk.listdir(METADATA_DIRECTORY)]
+        paths += [f"{METADATA_DIRECTORY}/{name}" for name in await disk.listdir(METADATA_DIRECTORY)]
+        found = {path: await read_whole(disk, path) for path in paths if path != METADATA_DIRECTORY}
+        return {path: data for path, data in found.items() if data and not path.endswith(".tmp")}
+
+    return asyncio.run(read())
+
+
+def without_times(data: bytes) -> list[tuple[BatchHeader, Sequence[object]]]:
+    """All of a checkpoint but when it was written."""
+    found = []
+    for header, position in read_batches(data):
+        plain = header._replace(crc=0, base_timestamp=0, max_timestamp=0)
+        if not header.is_control:
+            records = [
+                (each.offset, each.key, each.value, each.headers) for each in read_batch(data, position)
+            ]
+            found.append((plain, records))
+            continue
+        controls = read_control_batch(data, position)
+        for _, message in controls:
+            if isinstance(message, SnapshotHeaderRecord):
+                assert message.last_contained_log_timestamp == 0 or header.base_offset == 0
+                message.last_contained_log_timestamp = min(1, message.last_contained_log_timestamp)
+        found.append((plain, controls))
+    return found
+
+
+@pytest.mark.java
+def test_it_is_what_kafkas_own_tool_leaves(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    settings = server_properties(str(data), node_id=1, listeners=BROKER, controllers=CONTROLLER)
+    properties = tmp_path / "server.properties"
+    properties.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
+    arguments = ["format", "--standalone", f"--cluster-id={CLUSTER_ID}", "-c", str(properties)]
+    apache_kafka.tool("kafka.tools.StorageTool", *arguments)
+    theirs = {str(path.relative_to(data)): path.read_bytes() for path in data.rglob("*") if path.is_file()}
+    assert theirs.keys() == {"meta.properties", "bootstrap.checkpoint", CHECKPOINT}
+
+    disk = MemoryDisk()
+    write(disk, "meta.properties", theirs["meta.properties"])
+    meta = check(disk)
+    assert meta is not None
+    assert meta.directory_id is not None
+    assert meta.cluster_id == CLUSTER_ID
+    asyncio.run(formatted(disk := MemoryDisk(), meta.directory_id))
+    ours = contents(disk)
+    for path in ("bootstrap.checkpoint", CHECKPOINT):
+        data_of_ours = ours[path]
+        assert data_of_ours is not None
+        assert len(data_of_ours) == len(theirs[path])
+        assert without_times(data_of_ours) == without_times(theirs[path])
+    told = {line for line in theirs["meta.properties"].decode().splitlines() if not line.startswith("#")}
+    assert told | {"#"} == set((ours["meta.properties"] or b"").decode().splitlines())
+    assert f"directory.id={uuid_to_text(meta.directory_id)}" in told
