@@ -27,6 +27,7 @@ from barnabas.broker.formatting import (
     make_voter,
 )
 from barnabas.broker.quorum_files import QUORUM_STATE_PATH, Found, find_quorum, records
+from barnabas.controller.bootstrap import activation_records
 from barnabas.controller.decisions import Decision
 from barnabas.core.clock import Clock
 from barnabas.core.disk import Disk
@@ -40,9 +41,9 @@ from barnabas.log.producers import Origin
 from barnabas.log.turn import Turn
 from barnabas.metadata.image import ClusterImage
 from barnabas.metadata.records import (
-    AbortTransactionRecord,
     BeginTransactionRecord,
     EndTransactionRecord,
+    FeatureLevelRecord,
     decode_record,
     encode_record,
 )
@@ -50,7 +51,7 @@ from barnabas.protocol.schema import Message
 from barnabas.raft.batches import MAX_BATCH_BYTES, data_batches
 from barnabas.raft.control_records import KRaftVersionRecord, VotersRecord
 from barnabas.raft.core import Raft, Ready
-from barnabas.raft.election import VoterKey
+from barnabas.raft.election import State, VoterKey
 from barnabas.raft.quorum_state import encode_quorum_state
 from barnabas.raft.snapshot import BOOTSTRAP_CHECKPOINT, read_snapshot
 
@@ -90,6 +91,7 @@ class MetadataQuorum:
         self._kraft_version = kraft_version
         self._on_failure = on_failure
         self._failure: BarnabasError | None = None
+        self._is_closing = False
         self._turn = Turn()
         self._running: set[asyncio.Task[Any]] = set()
         self._subscribers: list[Callable[[Sequence[Message]], None]] = []
@@ -105,11 +107,13 @@ class MetadataQuorum:
         clock: Clock,
         controllers: Sequence[Listener] = (),
         config: LogConfig = METADATA_LOG,
+        min_insync_replicas: int = 1,
         on_failure: Callable[[BaseException], None] | None = None,
     ) -> MetadataQuorum:
         """Load what is there, be elected in a new epoch, and replay everything that is committed.
 
-        `controllers` are the node's controller listeners as others reach them.
+        `controllers` are the node's controller listeners as others reach them; `min_insync_replicas` is what
+        a new cluster begins with.
         """
         log = await directory.partition(METADATA_TOPIC, 0, topic_id=METADATA_TOPIC_ID, config=config)
         found = await find_quorum(disk, log)
@@ -124,29 +128,33 @@ class MetadataQuorum:
             epoch_records=_epoch_records(found, voters),
         )
         quorum = cls(log, disk, raft, clock, found.kraft_version, on_failure)
-        await quorum._start(found)
+        await quorum._start(found, min_insync_replicas)
         return quorum
 
-    async def _start(self, found: Found) -> None:
+    async def _start(self, found: Found, min_insync_replicas: int) -> None:
         self._raft.tick(self._clock.wall_ms())
         await self._settle()
         for value in found.snapshot.values:
             self.image.replay(decode_record(value))
         async for record in records(self._log, found.snapshot_id.end_offset, self.committed_offset):
             self.image.replay(record)
-        if self.image.in_transaction:
-            await self._commit([AbortTransactionRecord(reason="its leader did not live to end it")])
-        if not self.image.features:
-            await self._bootstrap()
+        if activation := await self._activation(min_insync_replicas):
+            await self._commit(activation)
         logger.info("node %d leads the metadata quorum in epoch %d", self.leader_id, self.epoch)
 
-    async def _bootstrap(self) -> None:
-        """A new cluster begins with the records that its formatting left for it."""
+    async def _activation(self, min_insync_replicas: int) -> list[Message]:
+        """What a leader has to say first: in a new cluster, what its formatting left for it."""
+        if self.image.features:
+            return activation_records(self.image)
         data = await read_whole(self._disk, BOOTSTRAP_CHECKPOINT)
         if data is None:
-            return
+            return activation_records(self.image, min_insync_replicas=min_insync_replicas)
         values = read_snapshot(data, self._disk.describe(BOOTSTRAP_CHECKPOINT)).values
-        await self._commit(in_transaction("Bootstrap records", [decode_record(value) for value in values]))
+        told = [decode_record(value) for value in values]
+        levels = {each.name: each.feature_level for each in told if isinstance(each, FeatureLevelRecord)}
+        written = activation_records(self.image, levels=levels, min_insync_replicas=min_insync_replicas)
+        written[-1:-1] = (each for each in told if not isinstance(each, FeatureLevelRecord))
+        return written
 
     @property
     def epoch(self) -> int:
@@ -176,6 +184,8 @@ class MetadataQuorum:
 
         Whoever waits may be cancelled; a command that has begun goes on.
         """
+        if self._is_closing:
+            raise QuorumClosed("the node is stopping")
         task = asyncio.get_running_loop().create_task(self._execute(command))
         self._running.add(task)
         task.add_done_callback(self._running.discard)
@@ -195,7 +205,7 @@ class MetadataQuorum:
         batches = data_batches(map(encode_record, new_records), now_ms)
         if len(batches) > 1:
             # a crash could leave some of them: in a transaction they count together or not at all
-            framed = in_transaction(None, new_records)
+            framed = [BeginTransactionRecord(), *new_records, EndTransactionRecord()]
             batches = data_batches(map(encode_record, framed), now_ms)
         committed = self._raft.propose(batches)
         await self._settle()
@@ -251,16 +261,12 @@ class MetadataQuorum:
         return self._failure
 
     async def close(self) -> None:
-        """Decide nothing more, and resign; the log itself is closed with its directory."""
-        async with self._turn:  # what has begun is waited for
-            if self._failure is None:
-                self._failure = QuorumClosed("the node is stopping")
-                self._raft.resign()
-
-
-def in_transaction(name: str | None, of: Sequence[Message]) -> list[Message]:
-    """These records, framed so that they take effect together."""
-    return [BeginTransactionRecord(name=name), *of, EndTransactionRecord()]
+        """Take no more commands, finish those that were given, and resign; the directory closes the log."""
+        self._is_closing = True
+        while self._running:
+            await asyncio.wait(self._running)
+        if self._raft.state is State.LEADER:
+            self._raft.resign()
 
 
 def _sole_voter(found: Found, me: VoterKey, disk: Disk) -> VoterKey:

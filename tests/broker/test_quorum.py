@@ -1,0 +1,511 @@
+"""The metadata quorum over a real log: what was answered is there, whatever happens next."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import NamedTuple
+from uuid import UUID
+
+import pytest
+
+from barnabas.broker.formatting import METADATA_DIRECTORY, DirectoryRefused, make_voter
+from barnabas.broker.quorum import METADATA_LOG, MetadataLogFailed, MetadataQuorum, QuorumClosed
+from barnabas.broker.quorum_files import QUORUM_STATE_PATH, MetadataGap, batches
+from barnabas.controller.decisions import Decision
+from barnabas.core.clock import ManualClock
+from barnabas.core.disk import DiskFailed, DiskFull
+from barnabas.core.errors import InvariantViolation
+from barnabas.core.memory_disk import MemoryDisk
+from barnabas.core.random import SeededRandom
+from barnabas.core.settings.listeners import Listener
+from barnabas.log.checkpoints import read_whole, write_atomically
+from barnabas.log.config import LogConfig
+from barnabas.log.directory import LogDirectory
+from barnabas.metadata.image import ClusterImage
+from barnabas.metadata.records import BeginTransactionRecord, ConfigRecord, TopicRecord, encode_record
+from barnabas.protocol.schema import Message
+from barnabas.raft.control_records import (
+    KRaftVersionRecord,
+    LeaderChangeMessage,
+    VotersRecord,
+    read_control_batch,
+)
+from barnabas.raft.election import Election
+from barnabas.raft.quorum_state import CorruptQuorumState, decode_quorum_state
+from barnabas.raft.snapshot import SnapshotId, build_snapshot
+from tests.broker.test_formatting import CONTROLLER, DIRECTORY_ID, FEATURES, formatted
+from tests.support.logs import START_MS, open_directory
+
+# offsets in a new log: a leader change, the version, the voters; then, between two marks, the features
+# and how many replicas must be in sync
+FIRST = 3 + 2 + len(FEATURES) + 1
+
+
+class Open(NamedTuple):
+    quorum: MetadataQuorum
+    directory: LogDirectory
+    clock: ManualClock
+    failures: list[BaseException]
+
+
+async def start(
+    disk: MemoryDisk,
+    *,
+    controllers: Sequence[Listener] = CONTROLLER,
+    directory_id: UUID = DIRECTORY_ID,
+    config: LogConfig = METADATA_LOG,
+) -> Open:
+    clock, failures = ManualClock(START_MS), list[BaseException]()
+    directory = await open_directory(disk, clock=clock)
+    quorum = await MetadataQuorum.open(
+        directory,
+        disk,
+        node_id=1,
+        directory_id=directory_id,
+        clock=clock,
+        controllers=controllers,
+        config=config,
+        on_failure=failures.append,
+    )
+    return Open(quorum, directory, clock, failures)
+
+
+@asynccontextmanager
+async def running(disk: MemoryDisk, **options: object) -> AsyncIterator[Open]:
+    """From a start to a clean stop."""
+    opened = await start(disk, **options)  # type: ignore[arg-type]
+    yield opened
+    await opened.quorum.close()
+    await opened.directory.close()
+
+
+def new_disk() -> MemoryDisk:
+    disk = MemoryDisk()
+    asyncio.run(formatted(disk))
+    return disk
+
+
+def topic(name: str) -> TopicRecord:
+    return TopicRecord(name=name, topic_id=name.encode().ljust(16, b"\0"))
+
+
+async def create(quorum: MetadataQuorum, name: str) -> str:
+    return await quorum.submit(lambda image: Decision([topic(name)], name))
+
+
+async def controls(directory: LogDirectory) -> list[Message]:
+    """What the quorum says of itself in its log."""
+    log = await directory.partition("__cluster_metadata", 0)
+    found: list[Message] = []
+    async for chunk, position, header in batches(log, log.start_offset, log.end_offset):
+        if header.is_control:
+            found += [message for _, message in read_control_batch(chunk, position, header)]
+    return found
+
+
+def test_a_new_cluster_begins_with_its_voters_and_features() -> None:
+    async def run() -> None:
+        disk = new_disk_
+        async with running(disk) as (quorum, directory, _, _):
+            assert (quorum.epoch, quorum.leader_id) == (1, 1)
+            assert quorum.committed_offset == quorum.end_offset == FIRST
+            assert quorum.image.features == FEATURES
+            assert [type(message) for message in await controls(directory)] == [
+                LeaderChangeMessage,
+                KRaftVersionRecord,
+                VotersRecord,
+            ]
+            log = await directory.partition("__cluster_metadata", 0)
+            assert (log.high_watermark, log.recovery_point, log.topic_id) == (FIRST, FIRST, UUID(int=1))
+            state = await read_whole(disk, QUORUM_STATE_PATH) or b""
+            assert decode_quorum_state(state, "") == Election(1, leader_id=1)
+
+    new_disk_ = new_disk()
+    asyncio.run(run())
+
+
+def test_a_command_is_answered_when_its_records_are_committed_and_replayed() -> None:
+    async def run() -> None:
+        async with running(disk) as (quorum, _, _, _):
+            told: list[str] = []
+
+            def listen(records: Sequence[Message]) -> None:
+                assert quorum.committed_offset == FIRST + 1
+                assert "letters" in quorum.image.topics_by_name
+                told.extend(record.name for record in records if isinstance(record, TopicRecord))
+
+            quorum.subscribe(listen)
+            assert await create(quorum, "letters") == "letters"
+            assert told == ["letters"]
+
+    disk = new_disk()
+    asyncio.run(run())
+
+
+def test_commands_run_in_order_and_each_sees_what_those_before_it_did() -> None:
+    async def run() -> None:
+        async with running(disk) as (quorum, _, _, _):
+            seen: list[tuple[int, int]] = []
+
+            def command(number: int, image: ClusterImage) -> Decision[int]:
+                seen.append((len(image.topics_by_name), quorum.end_offset))
+                return Decision([topic(f"t{number}")], number)
+
+            answers = await asyncio.gather(
+                *(quorum.submit(lambda image, n=number: command(n, image)) for number in range(20))
+            )
+            assert answers == list(range(20))
+            assert seen == [(number, FIRST + number) for number in range(20)]
+
+    disk = new_disk()
+    asyncio.run(run())
+
+
+def test_a_decision_without_records_writes_nothing() -> None:
+    async def run() -> None:
+        async with running(disk) as (quorum, _, _, _):
+            before = disk.operations
+            assert await quorum.submit(lambda image: Decision([], len(image.features))) == len(FEATURES)
+            assert (disk.operations, quorum.end_offset) == (before, FIRST)
+
+    disk = new_disk()
+    asyncio.run(run())
+
+
+def test_a_command_that_refuses_changes_nothing() -> None:
+    def refuse(image: ClusterImage) -> Decision[None]:
+        raise ValueError("no")
+
+    async def run() -> None:
+        async with running(disk) as (quorum, _, _, failures):
+            with pytest.raises(ValueError, match="no"):
+                await quorum.submit(refuse)
+            assert await create(quorum, "letters") == "letters"
+            assert not failures
+
+    disk = new_disk()
+    asyncio.run(run())
+
+
+def test_a_restart_replays_all_of_it_in_a_new_epoch() -> None:
+    async def run() -> None:
+        images = []
+        for life in range(4):
+            async with running(disk) as (quorum, directory, _, _):
+                assert quorum.epoch == life + 1
+                if images:
+                    assert quorum.image == images[-1]
+                await create(quorum, f"t{life}")
+                images.append(quorum.image)
+                log = await directory.partition("__cluster_metadata", 0)
+                assert log.epochs.latest_epoch == life + 1
+        async with running(disk) as (quorum, directory, _, _):
+            assert sorted(quorum.image.topics_by_name) == ["t0", "t1", "t2", "t3"]
+            # the voters are said once; later leaders only say that they lead
+            assert sum(isinstance(message, VotersRecord) for message in await controls(directory)) == 1
+
+    disk = new_disk()
+    asyncio.run(run())
+
+
+def test_an_epoch_does_not_go_back_where_the_vote_was_lost() -> None:
+    async def run() -> None:
+        for _ in range(3):
+            async with running(disk):
+                pass
+        await disk.remove(QUORUM_STATE_PATH)
+        async with running(disk) as (quorum, _, _, _):
+            assert quorum.epoch == 4
+        await write_atomically(disk, QUORUM_STATE_PATH, b"{}")
+        with pytest.raises(CorruptQuorumState):
+            await start(disk)
+
+    disk = new_disk()
+    asyncio.run(run())
+
+
+def test_a_full_disk_fails_the_command_and_nothing_else() -> None:
+    async def run() -> None:
+        async with running(disk) as (quorum, _, _, failures):
+            disk.fail("append", errno.ENOSPC, path_glob="*.log", times=1)
+            with pytest.raises(DiskFull):
+                await create(quorum, "lost")
+            assert (quorum.end_offset, dict(quorum.image.topics_by_name)) == (FIRST, {})
+            await create(quorum, "kept")
+            assert not failures
+        async with running(disk) as (quorum, _, _, _):
+            assert [*quorum.image.topics_by_name] == ["kept"]
+
+    disk = new_disk()
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("power", [False, True])
+def test_a_failed_sync_stops_the_node(power: bool) -> None:
+    async def run() -> None:
+        quorum, _, _, failures = await start(disk)
+        await create(quorum, "kept")
+        disk.fail("sync", errno.EIO, path_glob="*.log", times=1)
+        answers = await asyncio.gather(
+            *(create(quorum, name) for name in ("doubtful", "later")), return_exceptions=True
+        )
+        assert [type(answer) for answer in answers] == [MetadataLogFailed, MetadataLogFailed]
+        assert failures == [answers[0]]
+        assert [*quorum.image.topics_by_name] == ["kept"]
+        with pytest.raises(MetadataLogFailed):
+            await create(quorum, "later")
+        if power:
+            disk.crash_power(SeededRandom(3))
+        else:
+            disk.crash_process()
+        async with running(disk) as (quorum, _, _, _):
+            assert "kept" in quorum.image.topics_by_name
+            assert "later" not in quorum.image.topics_by_name
+            await create(quorum, "after")
+
+    disk = new_disk()
+    asyncio.run(run())
+
+
+def test_records_that_contradict_the_image_stop_the_node() -> None:
+    async def run() -> None:
+        quorum, _, _, failures = await start(disk)
+        await create(quorum, "letters")
+        with pytest.raises(MetadataLogFailed) as raised:
+            await create(quorum, "letters")
+        assert isinstance(raised.value.__cause__, InvariantViolation)
+        assert failures == [raised.value]
+
+    disk = new_disk()
+    asyncio.run(run())
+
+
+def test_a_vote_that_cannot_be_written_elects_nobody() -> None:
+    async def run() -> None:
+        disk.fail("sync", errno.EIO, path_glob="*quorum-state*")
+        with pytest.raises(DiskFailed, match="quorum-state"):
+            await start(disk)
+        disk.crash_process()
+        disk.heal()
+        async with running(disk) as (quorum, directory, _, _):
+            assert quorum.epoch >= 1
+            led = [
+                message for message in await controls(directory) if isinstance(message, LeaderChangeMessage)
+            ]
+            assert len(led) == 1
+
+    disk = new_disk()
+    asyncio.run(run())
+
+
+def test_who_waits_may_go_away_but_the_command_goes_on() -> None:
+    async def run() -> None:
+        async with running(disk) as (quorum, _, _, _):
+            waiting = asyncio.create_task(create(quorum, "letters"))
+            await asyncio.sleep(0)
+            waiting.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await waiting
+            await create(quorum, "replies")
+            assert [*quorum.image.topics_by_name] == ["letters", "replies"]
+
+    disk = new_disk()
+    asyncio.run(run())
+
+
+def test_a_closed_quorum_decides_nothing_more() -> None:
+    async def run() -> None:
+        async with running(disk) as (quorum, _, _, failures):
+            last = asyncio.create_task(create(quorum, "last"))
+            await asyncio.sleep(0)
+            await quorum.close()
+            assert await last == "last"
+            with pytest.raises(QuorumClosed):
+                await create(quorum, "later")
+            assert not failures
+
+    disk = new_disk()
+    asyncio.run(run())
+
+
+def large(name: str) -> list[Message]:
+    """More than one batch can hold."""
+    values = ("x" * (3 << 20), "y" * (3 << 20), "z" * (3 << 20))
+    return [
+        ConfigRecord(resource_type=2, resource_name=name, name=f"key{number}", value=value)
+        for number, value in enumerate(values)
+    ]
+
+
+def test_records_of_several_batches_count_together() -> None:
+    async def run() -> None:
+        async with running(disk) as (quorum, _, _, _):
+            await quorum.submit(lambda image: Decision(large("letters"), None))
+            assert quorum.end_offset == FIRST + 5
+            image = quorum.image
+            assert len(image.topic_config("letters")) == 3
+        async with running(disk) as (quorum, _, _, _):
+            assert quorum.image == image
+
+    disk = new_disk()
+    asyncio.run(run())
+
+
+def test_a_transaction_whose_leader_died_is_aborted() -> None:
+    async def run() -> None:
+        async with running(disk) as (quorum, _, _, _):
+            # as a crash leaves it that takes the last batches
+            await quorum._commit([BeginTransactionRecord(name="torn"), topic("torn")])
+        async with running(disk) as (quorum, _, _, _):
+            assert not quorum.image.topics_by_name
+            assert not quorum.image.in_transaction
+            await create(quorum, "whole")
+        async with running(disk) as (quorum, _, _, _):
+            assert [*quorum.image.topics_by_name] == ["whole"]
+
+    disk = new_disk()
+    asyncio.run(run())
+
+
+def test_a_snapshot_stands_for_what_is_before_it() -> None:
+    async def run() -> None:
+        async with running(disk) as (quorum, _, _, _):
+            await create(quorum, "before")
+            end_offset, epoch = quorum.end_offset, quorum.epoch
+            # one that tells of it otherwise than the log does, so that it shows which was read
+            values = [encode_record(record) for record in [*quorum.image.to_records(), topic("snapshot")]]
+            await create(quorum, "after")
+        voters = VotersRecord(voters=[make_voter(1, DIRECTORY_ID, CONTROLLER)])
+        data = build_snapshot(values, START_MS, controls=[KRaftVersionRecord(k_raft_version=1), voters])
+        path = f"{METADATA_DIRECTORY}/{SnapshotId(end_offset, epoch).name}"
+        await write_atomically(disk, path, data)
+        async with running(disk) as (quorum, directory, _, _):
+            assert sorted(quorum.image.topics_by_name) == ["after", "before", "snapshot"]
+            assert sum(isinstance(message, VotersRecord) for message in await controls(directory)) == 1
+        await write_atomically(disk, f"{METADATA_DIRECTORY}/{SnapshotId(99, 9).name}", data)
+        with pytest.raises(MetadataGap, match="ends at 99"):
+            await start(disk)
+
+    disk = new_disk()
+    asyncio.run(run())
+
+
+def test_only_the_voter_that_the_log_names_leads() -> None:
+    disk = new_disk()
+    with pytest.raises(DirectoryRefused, match="must be the only one"):
+        asyncio.run(start(disk, directory_id=UUID(int=78)))
+
+
+def test_a_voter_that_moved_says_so_in_the_log() -> None:
+    async def run() -> None:
+        async with running(disk):
+            pass
+        moved = [CONTROLLER[0]._replace(port=19099)]
+        for _ in range(2):
+            async with running(disk, controllers=moved) as (_, directory, _, _):
+                told = [message for message in await controls(directory) if isinstance(message, VotersRecord)]
+                assert [each.voters[0].endpoints[0].port for each in told] == [19093, 19099]
+
+    disk = new_disk()
+    asyncio.run(run())
+
+
+def test_nothing_of_it_grows_too_old_or_too_large() -> None:
+    async def run() -> None:
+        config = replace(METADATA_LOG, segment_bytes=1000)
+        async with running(disk, config=config) as (quorum, directory, clock, _):
+            for number in range(50):
+                await create(quorum, f"t{number}")
+            clock.advance(400 * 24 * 3600)
+            await directory.checkpoint()
+            assert await directory.apply_retention() == 0
+            log = await directory.partition("__cluster_metadata", 0)
+            assert log.start_offset == 0
+            assert len(log.segments) > 3
+        async with running(disk, config=config) as (quorum, _, _, _):
+            assert len(quorum.image.topics_by_name) == 50
+
+    disk = new_disk()
+    asyncio.run(run())
+
+
+# ---- crashes ---------------------------------------------------------------------------------------------
+
+
+class Moment(NamedTuple):
+    """The disk at some operation, and what had been promised by then."""
+
+    disk: MemoryDisk
+    answered: tuple[str, ...]
+    asked: tuple[str, ...]
+    epoch: int
+
+
+class Witness:
+    """Runs a node and keeps the disk as it is before every operation."""
+
+    def __init__(self, disk: MemoryDisk, answered: Sequence[str] = (), asked: Sequence[str] = ()) -> None:
+        self.disk, self.answered, self.asked, self.epoch = disk, list(answered), list(asked), 0
+        self.moments: list[Moment] = []
+
+    def _keep(self, operation: str, path: str) -> None:
+        answered, asked = tuple(self.answered), tuple(self.asked)
+        self.moments.append(Moment(self.disk.fork(), answered, asked, self.epoch))
+
+    async def live(self, names: Sequence[str]) -> None:
+        self.disk.before = self._keep
+        async with running(self.disk, config=replace(METADATA_LOG, segment_bytes=600)) as (quorum, _, _, _):
+            self.epoch = quorum.epoch
+            for name in names:
+                self.asked.append(name)
+                self.answered.append(await create(quorum, name))
+        self._keep("end", "")
+        self.disk.before = None
+
+
+async def survive(moment: Moment) -> None:
+    async with running(moment.disk) as (quorum, _, _, _):
+        there = set(quorum.image.topics_by_name)
+        assert there >= set(moment.answered)
+        assert there <= set(moment.asked)
+        assert quorum.epoch > moment.epoch
+        assert quorum.image.features == FEATURES
+        await create(quorum, "one more")
+        assert "one more" in quorum.image.topics_by_name
+
+
+@pytest.mark.parametrize("seed", [None, 1, 2])
+def test_what_was_answered_is_there_after_a_crash_at_any_operation(seed: int | None) -> None:
+    """Of the process (no seed) or of the power."""
+
+    def crash(disk: MemoryDisk, number: int) -> None:
+        if seed is None:
+            disk.crash_process()
+        else:
+            disk.crash_power(SeededRandom(seed * 100_000 + number))
+
+    async def run() -> int:
+        tried = 0
+        first = Witness(new)
+        await first.live(["a", "b", "c", "d", "e", "f"])
+        for moment in first.moments:
+            tried += 1
+            crash(moment.disk, tried)
+            if tried % 9:
+                await survive(moment)
+                continue
+            # here the next life is crashed everywhere, too
+            second = Witness(moment.disk, moment.answered, moment.asked)
+            await second.live([f"again {tried}"])
+            for later in second.moments:
+                tried += 1
+                crash(later.disk, tried)
+                await survive(later._replace(epoch=max(moment.epoch, later.epoch)))
+        return tried
+
+    new = new_disk()
+    assert asyncio.run(run()) > 300
