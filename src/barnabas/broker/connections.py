@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from barnabas.broker.requests import NotServed, answer
 from barnabas.core.errors import BarnabasError, InvariantViolation
 from barnabas.core.network import Address, Connection, ConnectionLost
+from barnabas.core.settings.broker_settings import BrokerSettings
+from barnabas.core.settings.relations import connections_per_ip
 from barnabas.protocol.compiler import MalformedMessage
 from barnabas.protocol.frames import SCRATCH_BYTES, BadFrame, FrameReader
 
@@ -35,6 +37,18 @@ class Limits(NamedTuple):
     max_connections_per_ip: int = 2**31 - 1  # max.connections.per.ip
     per_ip_overrides: tuple[tuple[str, int], ...] = ()  # max.connections.per.ip.overrides
     queued_max_bytes: int = -1  # queued.max.request.bytes
+
+
+def limits_of(settings: BrokerSettings) -> Limits:
+    """The limits that a broker's settings set."""
+    return Limits(
+        settings.integer("socket.request.max.bytes"),
+        settings.integer("connections.max.idle.ms"),
+        settings.integer("max.connections"),
+        settings.integer("max.connections.per.ip"),
+        tuple(connections_per_ip(settings).items()),
+        settings.integer("queued.max.request.bytes"),
+    )
 
 
 class Session:
@@ -112,6 +126,7 @@ class Connections:
         self._sessions[session] = None
         self._per_host[host] = self._per_host.get(host, 0) + 1
         session.task = asyncio.get_running_loop().create_task(self._serve(session))
+        session.task.add_done_callback(_look_at)
 
     def _has_room_for(self, peer: Address) -> bool:
         if len(self._sessions) >= self._limits.max_connections:
@@ -135,8 +150,8 @@ class Connections:
             logger.warning("closed the connection with %s: %s", connection.peer, error)
         except InvariantViolation as error:
             self._services.stop(error)
-        except (BarnabasError, ArithmeticError, LookupError, TypeError, ValueError, AttributeError) as error:
-            logger.exception("closed the connection with %s: its request failed: %r", connection.peer, error)
+        except BarnabasError as error:
+            logger.error("closed the connection with %s: its request failed: %s", connection.peer, error)
         finally:
             connection.close()
             self._forget(session)
@@ -197,3 +212,9 @@ class Connections:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _look_at(task: asyncio.Task[None]) -> None:
+    """Whatever else ends a connection is an error in the program: the log has it, and the rest goes on."""
+    if not task.cancelled() and (error := task.exception()) is not None:
+        logger.error("a connection was closed by an unexpected error", exc_info=error)

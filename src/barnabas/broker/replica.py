@@ -10,7 +10,7 @@ from barnabas.broker.purgatory import Marks
 from barnabas.core.errors import BarnabasError, wire_error
 from barnabas.log.partition import Appended, Bound, PartitionLog
 from barnabas.log.reading import Fetched, read
-from barnabas.metadata.image import PartitionImage, TopicImage
+from barnabas.metadata.parts import PartitionImage, TopicImage
 
 CONSUMER_BOUNDS = (Bound.HIGH_WATERMARK, Bound.LAST_STABLE)  # by isolation level
 
@@ -51,7 +51,7 @@ class Replica:
         self, topic: TopicImage, partition: int, image: PartitionImage, log: PartitionLog, min_in_sync: int
     ) -> None:
         self.name = topic.name
-        self.topic_id = topic.topic_id
+        self.topic_id = topic.id
         self.partition = partition
         self.log = log
         self.marks = Marks()
@@ -80,7 +80,7 @@ class Replica:
         """Append a client's batch; `all_in_sync` is what acks=all asks for."""
         if all_in_sync and self.in_sync_count < self.min_in_sync:
             raise NotEnoughReplicas(
-                f"{self.name}-{self.partition} has {self.in_sync_count} in-sync replicas, not {self.min_in_sync}"
+                f"{self.name}-{self.partition}: {self.in_sync_count} of {self.min_in_sync} in-sync replicas"
             )
         appended = await self.log.append_as_leader(batch, self.leader_epoch)
         if not appended.is_duplicate:

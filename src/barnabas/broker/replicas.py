@@ -13,10 +13,12 @@ from collections.abc import Callable
 from uuid import UUID
 
 from barnabas.broker.replica import Replica
+from barnabas.broker.topic_settings import TopicSettings
 from barnabas.core.errors import BarnabasError, StorageError, wire_error
-from barnabas.log.config import LogConfig
 from barnabas.log.directory import LogDirectory
-from barnabas.metadata.image import ClusterImage, TopicImage
+from barnabas.metadata.image import ClusterImage
+from barnabas.metadata.names import CLUSTER_METADATA
+from barnabas.metadata.parts import TopicImage
 
 logger = logging.getLogger("barnabas.replicas")
 
@@ -37,16 +39,6 @@ class NotLeaderOrFollower(BarnabasError):
     """Another node leads that partition, or nobody does."""
 
     wire = wire_error("NOT_LEADER_OR_FOLLOWER")
-
-
-class TopicSettings:
-    """What a topic's settings come to: its logs' and those that its leader heeds."""
-
-    __slots__ = ("log", "min_in_sync")
-
-    def __init__(self, log: LogConfig, min_in_sync: int) -> None:
-        self.log = log
-        self.min_in_sync = min_in_sync
 
 
 class Replicas:
@@ -80,11 +72,11 @@ class Replicas:
 
     def opened(self, topic: TopicImage, partition: int) -> Replica | None:
         """A replica that has been used before, at no cost."""
-        return self._open.get((topic.topic_id, partition))
+        return self._open.get((topic.id, partition))
 
     async def leader(self, topic: TopicImage, partition: int) -> Replica:
         """The replica that this node leads."""
-        replica = self._open.get((topic.topic_id, partition))
+        replica = self._open.get((topic.id, partition))
         return replica if replica is not None else await self._open_replica(topic, partition)
 
     async def _open_replica(self, topic: TopicImage, partition: int) -> Replica:
@@ -97,22 +89,23 @@ class Replicas:
             )
         settings = self._settings_of(topic.name)
         log = await self._directory.partition(
-            topic.name, partition, topic_id=UUID(bytes=topic.topic_id), config=settings.log
+            topic.name, partition, topic_id=UUID(bytes=topic.id), config=settings.log
         )
         # Time has passed: someone else may have opened it meanwhile, and the topic may be gone.
-        key = (topic.topic_id, partition)
+        key = (topic.id, partition)
         image = topic.partitions.get(partition)
-        if image is None or self._image.topic_by_id(topic.topic_id) is None:
+        if image is None or self._image.topic_by_id(topic.id) is None:
             raise UnknownTopicOrPartition(f"{topic.name} was deleted")
         if key not in self._open:
             self._open[key] = Replica(topic, partition, image, log, settings.min_in_sync)
         return self._open[key]
 
-    def topic_removed(self, name: str, topic_id: bytes, partitions: list[int]) -> None:
+    def topic_removed(self, topic: TopicImage) -> None:
         """A topic was deleted: nobody waits for it any more, and its files go."""
+        name = topic.name
         gone = UnknownTopicOrPartition(f"{name} was deleted")
-        for partition in partitions:
-            replica = self._open.pop((topic_id, partition), None)
+        for partition in topic.partitions:
+            replica = self._open.pop((topic.id, partition), None)
             if replica is not None:
                 replica.marks.end(gone)
             # each at once: whoever creates a topic of that name next must find its place in line taken
@@ -130,15 +123,23 @@ class Replicas:
         """Leaders, epochs or settings of a topic are others now."""
         settings = self._settings_of(topic.name)
         for number, image in topic.partitions.items():
-            replica = self._open.get((topic.topic_id, number))
+            replica = self._open.get((topic.id, number))
             if replica is None:
                 continue
             replica.log.config = settings.log
             if image.leader == self._node_id:
                 replica.lead(image, settings.min_in_sync)
             else:
-                del self._open[(topic.topic_id, number)]
+                del self._open[(topic.id, number)]
                 replica.marks.end(NotLeaderOrFollower(f"node {image.leader} leads {topic.name}-{number} now"))
+
+    async def remove_strays(self) -> None:
+        """Take away directories of topics that were deleted before their files were gone."""
+        for name, partition in self._directory.partitions:
+            topic = self._image.topic(name)
+            if (topic is None or partition not in topic.partitions) and name != CLUSTER_METADATA:
+                logger.warning("%s-%d is of no topic that exists: its files are removed", name, partition)
+                await self._remove(name, partition)
 
     async def close(self) -> None:
         """Wait for removals that are under way."""

@@ -69,7 +69,7 @@ def _route(header: RequestHeader) -> _Route:
     first, last = request.__versions__
     if not max(first, served.first) <= header.api_version <= min(last, served.last):
         raise NotServed(
-            f"{served.name} of version {header.api_version} is not served here, only {served.first} to {served.last}"
+            f"{served.name} is served from version {served.first} to {served.last}, not {header.api_version}"
         )
     handle: Handle = import_module(f"barnabas.broker.handlers.{served.module}").handle
     route = _routes[key] = _Route(handle, request, header.api_version >= request.__flexible__)

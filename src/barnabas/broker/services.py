@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from barnabas.broker.controller_channel import ControllerChannel
 from barnabas.broker.fetch_sessions import FetchSessions
 from barnabas.broker.producer_ids import ProducerIds
 from barnabas.broker.quorum import MetadataQuorum
 from barnabas.broker.replicas import Replicas
+from barnabas.controller.bootstrap import SUPPORTED_FEATURES
 from barnabas.core.clock import Clock
 from barnabas.core.random import Random
-from barnabas.core.settings.sources import BrokerSettings
+from barnabas.core.settings.broker_settings import BrokerSettings
 from barnabas.metadata.image import ClusterImage
 
 
@@ -20,6 +22,9 @@ class Services:
     __slots__ = (
         "clock",
         "cluster_id",
+        "controller",
+        "features",
+        "fetch_max_bytes",
         "image",
         "node_id",
         "producer_ids",
@@ -40,6 +45,7 @@ class Services:
         clock: Clock,
         random: Random,
         quorum: MetadataQuorum,
+        controller: ControllerChannel,
         replicas: Replicas,
         sessions: FetchSessions,
         producer_ids: ProducerIds,
@@ -52,6 +58,9 @@ class Services:
         self.random = random
         self.quorum = quorum
         self.image: ClusterImage = quorum.image
+        self.controller = controller
+        self.features = SUPPORTED_FEATURES
+        self.fetch_max_bytes = settings.integer("fetch.max.bytes")
         self.replicas = replicas
         self.sessions = sessions
         self.producer_ids = producer_ids

@@ -54,7 +54,10 @@ class LogConfig:
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, str]) -> LogConfig:
-        """Kafka's topic settings, by Kafka's names; an unknown name or a bad value is InvalidConfig."""
+        """Kafka's topic settings, by Kafka's names; an unknown name or a bad value is InvalidConfig.
+
+        `known_settings` says which names mean something to a log.
+        """
         fields: dict[str, Any] = {}
         for name, text in properties.items():
             setting = _SETTINGS.get(name)
@@ -114,3 +117,8 @@ _SETTINGS: dict[str, _Setting] = {
     "file.delete.delay.ms": _Setting("file_delete_delay_ms", _whole(0)),
     "producer.id.expiration.ms": _Setting("producer_id_expiration_ms", _whole(1, _INT32_MAX)),
 }
+
+
+def known_settings() -> frozenset[str]:
+    """The settings of a topic that its logs heed; the others are for whoever stands above."""
+    return frozenset(_SETTINGS)

@@ -324,6 +324,13 @@ class LogDirectory:
                 await self._disk.remove_tree(name)
                 self._doomed = [other for other in self._doomed if other[1] != name]
 
+    async def abandon(self) -> None:
+        """Let go of the directory as a crash would: nothing is written, and the next start recovers."""
+        self._is_closed = True
+        for log in self._logs.values():
+            log.abandon()
+        self._release()
+
     async def close(self, broker_epoch: int = -1) -> None:
         """Stop cleanly: every log closed, checkpoints written, and the mark that says so.
 

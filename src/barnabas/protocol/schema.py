@@ -77,7 +77,7 @@ def field(
     return _Spec(first, last, nullable, tag, default)
 
 
-@dataclass_transform(kw_only_default=True, field_specifiers=(field,))
+@dataclass_transform(kw_only_default=True)
 class Struct:
     """A structure: plain attributes, equal by value, no behaviour."""
 

@@ -1,0 +1,71 @@
+"""ApiVersions: what this broker serves, and the features of the cluster.
+
+The response has a header of version 0 whatever its own version is. A client that is newer than this broker is
+answered in version 0 (`unsupported`). Up to version 3 a supported feature whose minimum is 0 is left out: old
+clients cannot read it. Only features that are served are shown, whatever the metadata holds.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from barnabas.broker.handlers import SERVED
+from barnabas.broker.requests import RequestContext
+from barnabas.core.errors import wire_error
+from barnabas.protocol.messages.api_versions import (
+    ApiVersion,
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    FinalizedFeatureKey,
+    SupportedFeatureKey,
+)
+
+if TYPE_CHECKING:
+    from barnabas.broker.services import Services
+
+_SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
+_SOFTWARE_FROM = 3
+_MINIMUM_0_FROM = 4
+
+
+async def handle(
+    request: ApiVersionsRequest, context: RequestContext, services: Services
+) -> ApiVersionsResponse:
+    version = context.api_version
+    if version >= _SOFTWARE_FROM and not (
+        _SOFTWARE.fullmatch(request.client_software_name)
+        and _SOFTWARE.fullmatch(request.client_software_version)
+    ):
+        return ApiVersionsResponse(
+            error_code=wire_error("INVALID_REQUEST").code, api_keys=[], throttle_time_ms=0
+        )
+    image = services.image
+    served = services.features
+    return ApiVersionsResponse(
+        error_code=0,
+        api_keys=_api_keys(),
+        throttle_time_ms=0,
+        supported_features=[
+            SupportedFeatureKey(name=name, min_version=low, max_version=high)
+            for name, (low, high) in served.items()
+            if low > 0 or version >= _MINIMUM_0_FROM
+        ],
+        finalized_features_epoch=services.quorum.committed_offset,
+        finalized_features=[
+            FinalizedFeatureKey(name=name, min_version_level=level, max_version_level=level)
+            for name, level in image.features.items()
+            if name in served
+        ],
+    )
+
+
+def unsupported() -> ApiVersionsResponse:
+    """What a client learns that asked in a version that does not exist here."""
+    return ApiVersionsResponse(error_code=wire_error("UNSUPPORTED_VERSION").code, api_keys=_api_keys())
+
+
+def _api_keys() -> list[ApiVersion]:
+    return [
+        ApiVersion(api_key=key, min_version=api.first, max_version=api.last) for key, api in SERVED.items()
+    ]

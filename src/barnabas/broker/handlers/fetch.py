@@ -1,0 +1,189 @@
+"""Fetch: batches from where the reader stands, as ranges of files; waiting for them if there are too few.
+
+Sessions (KIP-227) from version 7, truncation by epoch from 12, topics by id from 13 on. The first batch is
+given even where it is larger than every limit, so that a reader always gets on; batches are never cut. A long
+poll is answered when min_bytes came to any of its partitions, an error turned up, or its time is over.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from barnabas.broker.leader_hints import leader_hint
+from barnabas.broker.purgatory import LongPoll
+from barnabas.broker.replicas import NotLeaderOrFollower
+from barnabas.broker.requests import RequestContext
+from barnabas.core.errors import BarnabasError, InvariantViolation, OffsetOutOfRange
+from barnabas.log.partition import Bound
+from barnabas.log.reading import UNKNOWN_OFFSET, end_offset_for_epoch
+from barnabas.protocol.messages.fetch import (
+    AbortedTransaction,
+    EpochEndOffset,
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    LeaderIdAndEpoch,
+    NodeEndpoint,
+    PartitionData,
+)
+
+if TYPE_CHECKING:
+    from barnabas.broker.fetch_sessions import Want
+    from barnabas.broker.replica import Replica
+    from barnabas.broker.services import Services
+
+_TOPIC_IDS_FROM = 13
+_CONSUMER = -1
+_DEBUGGER = -2  # a tool that may see what is not committed
+
+
+class _Terms(NamedTuple):
+    """What holds for every partition of a request."""
+
+    by_id: bool
+    bound: Bound
+    max_bytes: int
+    is_follower: bool
+
+
+async def handle(request: FetchRequest, context: RequestContext, services: Services) -> FetchResponse:
+    try:
+        session = services.sessions.begin(request, context.api_version)
+    except BarnabasError as error:
+        return FetchResponse(throttle_time_ms=0, error_code=error.wire.code, session_id=0, responses=[])
+    terms = _terms(request, context, services)
+    wants = session.wants
+    results, replicas, found_bytes, is_final = await _read_all(wants, terms, services)
+    if found_bytes < request.min_bytes and request.max_wait_ms > 0 and wants and not is_final:
+        poll = LongPoll(request.min_bytes - found_bytes)
+        for replica in replicas:
+            poll.watch(replica.marks)
+        if await poll.wait(request.max_wait_ms / 1000):
+            results, _, _, _ = await _read_all(wants, terms, services)
+    response = session.respond(results)
+    _point_to_leaders(response, context, services)
+    return response
+
+
+def _terms(request: FetchRequest, context: RequestContext, services: Services) -> _Terms:
+    state = request.replica_state
+    replica_id = request.replica_id if state is None else state.replica_id
+    bound = Bound.LAST_STABLE if request.isolation_level == 1 else Bound.HIGH_WATERMARK
+    return _Terms(
+        context.api_version >= _TOPIC_IDS_FROM,
+        Bound.LOG_END if replica_id == _DEBUGGER else bound,
+        min(request.max_bytes, services.fetch_max_bytes),
+        replica_id >= 0,
+    )
+
+
+async def _read_all(
+    wants: list[Want], terms: _Terms, services: Services
+) -> tuple[list[PartitionData], list[Replica], int, bool]:
+    """Each partition's answer; the replicas they came from, how many bytes, and whether it must not wait."""
+    results: list[PartitionData] = []
+    replicas: list[Replica] = []
+    left, found_bytes, is_final = terms.max_bytes, 0, False
+    for want in wants:
+        ask = want.ask
+        try:
+            topic = services.replicas.topic(want.topic, want.topic_id, by_id=terms.by_id)
+            replica = services.replicas.opened(topic, ask.partition)
+            if replica is None:
+                replica = await services.replicas.leader(topic, ask.partition)
+            data = await _read(replica, ask, terms, left, is_first=not found_bytes)
+        except InvariantViolation:
+            raise
+        except BarnabasError as error:
+            is_final = True
+            results.append(_failed(ask.partition, error))
+            continue
+        if data.diverging_epoch is not None:
+            is_final = True
+        replicas.append(replica)
+        results.append(data)
+        records = data.records
+        if records:
+            size = records.size  # type: ignore[union-attr]
+            found_bytes += size
+            left -= size
+    return results, replicas, found_bytes, is_final
+
+
+async def _read(
+    replica: Replica, ask: FetchPartition, terms: _Terms, left: int, *, is_first: bool
+) -> PartitionData:
+    if terms.is_follower:
+        raise NotLeaderOrFollower(f"no other node has a replica of {replica.name}-{replica.partition}")
+    replica.check_epoch(ask.current_leader_epoch)
+    if ask.last_fetched_epoch >= 0:
+        diverging = _divergence(replica, ask)
+        if diverging is not None:
+            return diverging
+    max_bytes = min(ask.partition_max_bytes, left)
+    fetched = await replica.read(ask.fetch_offset, max(max_bytes, 0), terms.bound)
+    found = fetched.range
+    if found is not None and found.size > max_bytes and not is_first:
+        found = None  # a batch larger than what is left is given only to a reader who gets nothing else
+    aborted = fetched.aborted
+    return PartitionData(
+        partition_index=ask.partition,
+        error_code=0,
+        high_watermark=fetched.high_watermark,
+        last_stable_offset=fetched.last_stable_offset,
+        log_start_offset=fetched.start_offset,
+        aborted_transactions=None
+        if aborted is None
+        else [
+            AbortedTransaction(producer_id=one.producer_id, first_offset=one.first_offset) for one in aborted
+        ],
+        records=b"" if found is None else found,
+    )
+
+
+def _divergence(replica: Replica, ask: FetchPartition) -> PartitionData | None:
+    """Where the reader's history parts from this leader's (KIP-595), which it must know first."""
+    epoch, end_offset = end_offset_for_epoch(replica.log, ask.last_fetched_epoch)
+    if end_offset == UNKNOWN_OFFSET:
+        raise OffsetOutOfRange(
+            f"epoch {ask.last_fetched_epoch} is not known in {replica.name}-{replica.partition} any more"
+        )
+    if epoch == ask.last_fetched_epoch and end_offset >= ask.fetch_offset:
+        return None
+    log = replica.log
+    return PartitionData(
+        partition_index=ask.partition,
+        error_code=0,
+        high_watermark=log.high_watermark,
+        last_stable_offset=log.last_stable_offset,
+        log_start_offset=log.start_offset,
+        diverging_epoch=EpochEndOffset(epoch=epoch, end_offset=end_offset),
+        aborted_transactions=None,
+        records=b"",
+    )
+
+
+def _failed(partition: int, error: BarnabasError) -> PartitionData:
+    return PartitionData(
+        partition_index=partition,
+        error_code=error.wire.code,
+        high_watermark=-1,
+        aborted_transactions=None,
+        records=b"",
+    )
+
+
+def _point_to_leaders(response: FetchResponse, context: RequestContext, services: Services) -> None:
+    """KIP-951: who asked the wrong node learns which is the right one."""
+    for topic in response.responses:
+        for partition in topic.partitions:
+            if not partition.error_code:
+                continue
+            number, code = partition.partition_index, partition.error_code
+            hint = leader_hint(topic.topic, topic.topic_id, number, code, context, services)
+            if hint is None:
+                continue
+            partition.current_leader = LeaderIdAndEpoch(leader_id=hint.node_id, leader_epoch=hint.epoch)
+            if hint.host:
+                endpoint = NodeEndpoint(node_id=hint.node_id, host=hint.host, port=hint.port, rack=hint.rack)
+                response.node_endpoints = [*response.node_endpoints, endpoint]

@@ -1,0 +1,154 @@
+"""Metadata: brokers, topics, and who leads their partitions, as reached through the listener that was asked.
+
+In version 0 an empty list asks for all topics; from 1 on null does, and an empty list asks for none. Ids of
+topics can be asked for from 10 on. A topic that does not exist is created where client and settings allow it,
+and is answered with its leader: the answer waits for the creation to be committed.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from barnabas.broker.requests import RequestContext
+from barnabas.core.errors import wire_error
+from barnabas.metadata.names import INTERNAL_TOPICS, is_internal
+from barnabas.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from barnabas.protocol.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+from barnabas.protocol.schema import NO_UUID
+
+if TYPE_CHECKING:
+    from barnabas.broker.services import Services
+    from barnabas.metadata.parts import PartitionImage, TopicImage
+
+# What may be done, as bits by the number of the operation; without an authorizer it is everything.
+TOPIC_OPERATIONS = 0b1101_1111_1000
+CLUSTER_OPERATIONS = 0b1_1111_1010_0000
+_NOT_ASKED = -(2**31)
+
+_LEADER_NOT_AVAILABLE = wire_error("LEADER_NOT_AVAILABLE").code
+_UNKNOWN_TOPIC = wire_error("UNKNOWN_TOPIC_OR_PARTITION").code
+_UNKNOWN_ID = wire_error("UNKNOWN_TOPIC_ID").code
+_INVALID_REQUEST = wire_error("INVALID_REQUEST").code
+_EXISTS = wire_error("TOPIC_ALREADY_EXISTS").code
+_LISTENER_NOT_FOUND = wire_error("LISTENER_NOT_FOUND").code
+
+
+async def handle(request: MetadataRequest, context: RequestContext, services: Services) -> MetadataResponse:
+    image = services.image
+    asked = request.topics
+    if asked is None or (context.api_version == 0 and not asked):
+        topics = [_known(topic, request, context, services) for topic in image.topics_by_name.values()]
+    else:
+        errors = await _create_missing(request, services)
+        topics = [_answer(one, errors, request, context, services) for one in asked]
+    return MetadataResponse(
+        throttle_time_ms=0,
+        brokers=[
+            MetadataResponseBroker(node_id=broker.id, host=at.host, port=at.port, rack=broker.rack)
+            for broker in image.brokers.values()
+            if not broker.fenced and (at := broker.endpoints.get(context.listener)) is not None
+        ],
+        cluster_id=services.cluster_id,
+        controller_id=services.node_id,
+        topics=topics,
+        error_code=0,
+        cluster_authorized_operations=CLUSTER_OPERATIONS
+        if request.include_cluster_authorized_operations
+        else _NOT_ASKED,
+    )
+
+
+def _answer(
+    asked: MetadataRequestTopic,
+    errors: dict[str, int],
+    request: MetadataRequest,
+    context: RequestContext,
+    services: Services,
+) -> MetadataResponseTopic:
+    if asked.name is None:
+        topic = services.image.topic_by_id(asked.topic_id)
+        if topic is None:
+            return _failed(None if context.api_version >= 12 else "", asked.topic_id, _UNKNOWN_ID)
+        return _known(topic, request, context, services)
+    topic = services.image.topic(asked.name)
+    if topic is None:
+        return _failed(asked.name, NO_UUID, errors.get(asked.name, _UNKNOWN_TOPIC))
+    return _known(topic, request, context, services)
+
+
+def _failed(name: str | None, topic_id: bytes, error_code: int) -> MetadataResponseTopic:
+    return MetadataResponseTopic(
+        error_code=error_code,
+        name=name,
+        topic_id=topic_id,
+        is_internal=name is not None and is_internal(name),
+        partitions=[],
+    )
+
+
+def _known(
+    topic: TopicImage, request: MetadataRequest, context: RequestContext, services: Services
+) -> MetadataResponseTopic:
+    return MetadataResponseTopic(
+        error_code=0,
+        name=topic.name,
+        topic_id=topic.id,
+        is_internal=is_internal(topic.name),
+        partitions=[_partition(*item, context, services) for item in topic.partitions.items()],
+        topic_authorized_operations=TOPIC_OPERATIONS
+        if request.include_topic_authorized_operations
+        else _NOT_ASKED,
+    )
+
+
+def _partition(
+    index: int, image: PartitionImage, context: RequestContext, services: Services
+) -> MetadataResponsePartition:
+    brokers = services.image.brokers
+    leader = brokers.get(image.leader)
+    error_code = 0
+    if leader is None or leader.fenced:
+        error_code = _LEADER_NOT_AVAILABLE
+    elif context.listener not in leader.endpoints:
+        error_code = _LISTENER_NOT_FOUND if context.api_version >= 6 else _LEADER_NOT_AVAILABLE
+    offline = [node for node in image.replicas if node not in brokers or brokers[node].fenced]
+    return MetadataResponsePartition(
+        error_code=error_code,
+        partition_index=index,
+        leader_id=-1 if error_code else image.leader,
+        leader_epoch=image.leader_epoch,
+        replica_nodes=image.replicas,  # type: ignore[arg-type]
+        isr_nodes=image.isr,  # type: ignore[arg-type]
+        offline_replicas=offline,
+    )
+
+
+async def _create_missing(request: MetadataRequest, services: Services) -> dict[str, int]:
+    """Create what is asked for by name and does not exist; the errors of what could not be created."""
+    missing = [
+        topic.name
+        for topic in request.topics or ()
+        if topic.name is not None and services.image.topic(topic.name) is None
+    ]
+    if not missing:
+        return {}
+    # a name that no topic may have is told so even where nothing would be created
+    create = request.allow_auto_topic_creation and services.settings.boolean("auto.create.topics.enable")
+    wanted = CreateTopicsRequest(
+        topics=[
+            CreatableTopic(name=name, num_partitions=-1, replication_factor=-1, assignments=[], configs=[])
+            for name in dict.fromkeys(missing)
+            if name not in INTERNAL_TOPICS
+        ],
+        validate_only=not create,
+    )
+    response = await services.controller.create_topics(wanted)
+    errors = {topic.name: topic.error_code for topic in response.topics if topic.error_code}
+    return {name: code for name, code in errors.items() if code != _EXISTS}

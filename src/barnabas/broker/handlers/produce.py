@@ -1,0 +1,194 @@
+"""Produce: append one batch a partition.
+
+Versions before 3 carried formats that no longer exist. Topics go by id from 13 on. With acks=0 there is no
+response; what goes wrong then ends the connection, the only way in which such a client can learn of it.
+Partitions are appended one after another, then all are waited for together (acks=all).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING
+
+from barnabas.broker.leader_hints import leader_hint
+from barnabas.broker.requests import RequestContext
+from barnabas.core.errors import BarnabasError, InvariantViolation, wire_error
+from barnabas.core.network import ConnectionLost
+from barnabas.metadata.names import is_internal
+from barnabas.protocol.messages.produce import (
+    LeaderIdAndEpoch,
+    NodeEndpoint,
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+    TopicProduceResponse,
+)
+
+if TYPE_CHECKING:
+    from barnabas.broker.services import Services
+    from barnabas.log.partition import Appended
+    from barnabas.metadata.parts import TopicImage
+
+logger = logging.getLogger("barnabas.produce")
+
+ALL = -1
+_TOPIC_IDS_FROM = 13
+_TRANSACTIONAL = 0x10
+_ATTRIBUTES_LOW_BYTE = 22  # of a batch
+
+
+class InvalidAcks(BarnabasError):
+    """acks is 0, 1 or all."""
+
+    wire = wire_error("INVALID_REQUIRED_ACKS")
+
+
+class InvalidTopic(BarnabasError):
+    """A topic that clients may not write to."""
+
+    wire = wire_error("INVALID_TOPIC_EXCEPTION")
+
+
+class InvalidRecord(BarnabasError):
+    """Records that cannot be appended."""
+
+    wire = wire_error("INVALID_RECORD")
+
+
+class TransactionsNotServed(BarnabasError):
+    """A batch of a transaction, where there is no coordinator to end it."""
+
+    wire = wire_error("INVALID_TXN_STATE")
+
+
+class RequestTimedOut(BarnabasError):
+    """The replicas did not follow in time; the records are in the log all the same."""
+
+    wire = wire_error("REQUEST_TIMED_OUT")
+
+
+_Wait = tuple[asyncio.Future[None], PartitionProduceResponse]
+
+
+async def handle(
+    request: ProduceRequest, context: RequestContext, services: Services
+) -> ProduceResponse | None:
+    waits: list[_Wait] = []
+    by_id = context.api_version >= _TOPIC_IDS_FROM
+    response = ProduceResponse(responses=[], throttle_time_ms=0)
+    answers = response.responses
+    for topic_data in request.topic_data:
+        partitions = await _append_topic(topic_data, by_id, request, context, services, waits)
+        answers.append(
+            TopicProduceResponse(
+                name=topic_data.name, topic_id=topic_data.topic_id, partition_responses=partitions
+            )
+        )
+    if waits:
+        await _wait_for(waits, request.timeout_ms)
+    if request.acks == 0:
+        _fail_silently(response)
+        return None
+    _point_to_leaders(response, context, services)
+    return response
+
+
+async def _append_topic(
+    data: TopicProduceData,
+    by_id: bool,
+    request: ProduceRequest,
+    context: RequestContext,
+    services: Services,
+    waits: list[_Wait],
+) -> list[PartitionProduceResponse]:
+    try:
+        _check(request.acks)
+        topic = services.replicas.topic(data.name, data.topic_id, by_id=by_id)
+        if is_internal(topic.name) and context.client_id != "__admin_client":
+            raise InvalidTopic(f"{topic.name} is internal: clients do not write to it")
+    except BarnabasError as error:
+        return [_failed(one.index, error) for one in data.partition_data]
+    acks = request.acks
+    return [await _append(topic, one, acks, services, waits) for one in data.partition_data]
+
+
+async def _append(
+    topic: TopicImage, data: PartitionProduceData, acks: int, services: Services, waits: list[_Wait]
+) -> PartitionProduceResponse:
+    index, batch = data.index, data.records
+    try:
+        replica = await services.replicas.leader(topic, index)
+        if not isinstance(batch, memoryview) or len(batch) <= _ATTRIBUTES_LOW_BYTE:
+            raise InvalidRecord("a produce request carries one batch of records a partition")
+        if batch[_ATTRIBUTES_LOW_BYTE] & _TRANSACTIONAL:
+            raise TransactionsNotServed("transactions are not served by this broker")
+        appended: Appended = await replica.append(batch, all_in_sync=acks == ALL)
+    except InvariantViolation:
+        raise
+    except BarnabasError as error:
+        return _failed(index, error)
+    response = PartitionProduceResponse(
+        index=index,
+        error_code=0,
+        base_offset=appended.first_offset,
+        log_append_time_ms=appended.log_append_time_ms,
+        log_start_offset=appended.log_start_offset,
+    )
+    if acks == ALL and replica.log.high_watermark <= appended.last_offset:
+        waits.append((replica.marks.committed(appended.last_offset + 1), response))
+    return response
+
+
+def _check(acks: int) -> None:
+    if not -1 <= acks <= 1:
+        raise InvalidAcks(f"acks={acks}; it must be 0, 1 or -1 (all)")
+
+
+def _failed(index: int, error: BarnabasError) -> PartitionProduceResponse:
+    return PartitionProduceResponse(
+        index=index, error_code=error.wire.code, base_offset=-1, error_message=str(error)
+    )
+
+
+async def _wait_for(waits: list[_Wait], timeout_ms: int) -> None:
+    """Give the in-sync replicas that long to follow."""
+    await asyncio.wait([future for future, _ in waits], timeout=timeout_ms / 1000)
+    for future, response in waits:
+        failure: BarnabasError | None = None
+        if not future.done():
+            future.cancel()
+            failure = RequestTimedOut(f"not every in-sync replica followed within {timeout_ms} ms")
+        elif isinstance(error := future.exception(), BarnabasError):
+            failure = error
+        if failure is not None:
+            response.error_code = failure.wire.code
+            response.error_message = str(failure)
+            response.base_offset = -1
+
+
+def _fail_silently(response: ProduceResponse) -> None:
+    failed = [p for topic in response.responses for p in topic.partition_responses if p.error_code]
+    if failed:
+        raise ConnectionLost(f"acks=0, and an append failed: {failed[0].error_message}")
+
+
+def _point_to_leaders(response: ProduceResponse, context: RequestContext, services: Services) -> None:
+    """KIP-951: who asked the wrong node learns which is the right one."""
+    for topic in response.responses:
+        for partition in topic.partition_responses:
+            if partition.error_code:
+                hint = leader_hint(
+                    topic.name, topic.topic_id, partition.index, partition.error_code, context, services
+                )
+                if hint is not None:
+                    partition.current_leader = LeaderIdAndEpoch(
+                        leader_id=hint.node_id, leader_epoch=hint.epoch
+                    )
+                    if hint.host:
+                        endpoint = NodeEndpoint(
+                            node_id=hint.node_id, host=hint.host, port=hint.port, rack=hint.rack
+                        )
+                        response.node_endpoints = [*response.node_endpoints, endpoint]

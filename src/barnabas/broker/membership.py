@@ -1,0 +1,111 @@
+"""This broker's place in the cluster: registered under an epoch, unfenced, and let go when it stops.
+
+Only a registered broker that is not fenced leads partitions. The epoch is the offset of its registration in
+the metadata log, so a later incarnation always has a larger one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from uuid import UUID
+
+from barnabas.broker.controller_channel import ControllerChannel
+from barnabas.controller.bootstrap import SUPPORTED_FEATURES
+from barnabas.core.errors import WIRE_ERRORS, BarnabasError
+from barnabas.core.settings.listeners import PROTOCOLS, Listener
+from barnabas.protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest
+from barnabas.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
+from barnabas.protocol.messages.broker_registration import (
+    BrokerRegistrationRequest,
+    Feature,
+)
+from barnabas.protocol.messages.broker_registration import Listener as RegisteredListener
+
+# asked so often at most: a controlled shutdown of the only broker takes two
+_MAX_SHUTDOWN_ROUNDS = 10
+
+
+class RegistrationRefused(BarnabasError):
+    """The controller does not take this broker in, or no longer knows it."""
+
+
+class Membership:
+    """One incarnation of a broker."""
+
+    def __init__(self, node_id: int, controller: ControllerChannel) -> None:
+        self.node_id = node_id
+        self.epoch = -1
+        self._controller = controller
+
+    async def join(
+        self,
+        *,
+        cluster_id: str,
+        incarnation_id: UUID,
+        directory_id: UUID,
+        listeners: Sequence[Listener],
+        rack: str | None,
+    ) -> None:
+        """Register, and become active."""
+        response = await self._controller.register(
+            BrokerRegistrationRequest(
+                broker_id=self.node_id,
+                cluster_id=cluster_id,
+                incarnation_id=incarnation_id.bytes,
+                listeners=[
+                    RegisteredListener(
+                        name=one.name,
+                        host=one.host,
+                        port=one.port,
+                        security_protocol=PROTOCOLS.index(one.protocol),
+                    )
+                    for one in listeners
+                ],
+                features=[
+                    Feature(name=name, min_supported_version=low, max_supported_version=high)
+                    for name, (low, high) in SUPPORTED_FEATURES.items()
+                ],
+                rack=rack,
+                log_dirs=[directory_id.bytes],
+            )
+        )
+        self._require(response.error_code, "register")
+        self.epoch = response.broker_epoch
+        await self._heartbeat(want_fence=False)
+
+    async def leave(self) -> None:
+        """Have others lead, and say goodbye."""
+        for _ in range(_MAX_SHUTDOWN_ROUNDS):
+            response = await self._heartbeat(want_shut_down=True)
+            if response.should_shut_down:
+                return
+
+    async def allocate_producer_ids(self) -> range:
+        """A block of producer ids for this broker alone."""
+        request = AllocateProducerIdsRequest(broker_id=self.node_id, broker_epoch=self.epoch)
+        response = await self._controller.allocate_producer_ids(request)
+        self._require(response.error_code, "allocate producer ids")
+        first = response.producer_id_start
+        return range(first, first + response.producer_id_len)
+
+    async def _heartbeat(
+        self, *, want_fence: bool = False, want_shut_down: bool = False
+    ) -> BrokerHeartbeatResponse:
+        response = await self._controller.heartbeat(
+            BrokerHeartbeatRequest(
+                broker_id=self.node_id,
+                broker_epoch=self.epoch,
+                # what the controller of this process has committed, this broker has replayed
+                current_metadata_offset=self.epoch,
+                want_fence=want_fence,
+                want_shut_down=want_shut_down,
+            )
+        )
+        self._require(response.error_code, "send a heartbeat")
+        return response
+
+    def _require(self, error_code: int, what: str) -> None:
+        if error_code:
+            raise RegistrationRefused(
+                f"broker {self.node_id} could not {what}: {WIRE_ERRORS[error_code].name}"
+            )

@@ -1,0 +1,273 @@
+"""A node put together, started and stopped: its directory, its part in the quorum, replicas and listeners.
+
+The order of the start: the directory is locked and read, the metadata replayed, the ports bound, and the node
+registered with the controller; only then are clients answered (those who come earlier wait). A clean stop is
+the same backwards, and ends with the checkpoints and the mark of a clean shutdown. Whatever makes it unsafe
+to go on (`fail`) ends the node without that mark, so that the next start checks what is there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine
+from contextlib import AsyncExitStack
+from typing import Any
+
+from barnabas.broker.changes import follow
+from barnabas.broker.connections import Connections, limits_of
+from barnabas.broker.controller_channel import ControllerChannel
+from barnabas.broker.fetch_sessions import FetchSessions
+from barnabas.broker.formatting import check_directory, format_directory, server_properties
+from barnabas.broker.membership import Membership
+from barnabas.broker.producer_ids import ProducerIds
+from barnabas.broker.quorum import MetadataQuorum
+from barnabas.broker.replicas import Replicas
+from barnabas.broker.services import Services
+from barnabas.broker.topic_settings import TopicSettingsCache, topic_policy
+from barnabas.controller.bootstrap import bootstrap_records
+from barnabas.core.clock import Clock
+from barnabas.core.disk import Disk
+from barnabas.core.network import Connection, Network
+from barnabas.core.network import Listener as OpenListener
+from barnabas.core.random import Random
+from barnabas.core.settings.broker_settings import BrokerSettings
+from barnabas.core.settings.definition import InvalidSetting
+from barnabas.core.settings.listeners import Listener, Listeners, read_listeners
+from barnabas.core.settings.security import refuse_unenforceable, warnings_of
+from barnabas.core.workers import Workers
+from barnabas.log.checkpoints import MetaProperties, uuid_to_text
+from barnabas.log.directory import LogDirectory
+from barnabas.log.housekeeping import Intervals, keep_house
+
+logger = logging.getLogger("barnabas.node")
+
+
+class Node:
+    """A broker and controller in this process. Made by `start`."""
+
+    def __init__(
+        self,
+        settings: BrokerSettings,
+        directory: str,
+        network: Network,
+        clock: Clock,
+        random: Random,
+        workers: Workers,
+    ) -> None:
+        self.settings = settings
+        self.node_id = settings.node_id
+        self.cluster_id = ""
+        self.directory = directory
+        self._network = network
+        self._clock = clock
+        self._random = random
+        self._workers = workers
+        self._open: list[OpenListener] = []
+        self._waiting: list[tuple[Connection, str]] | None = []
+        self._tasks: list[asyncio.Task[Any]] = []
+        self._failure: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
+
+    @classmethod
+    async def start(
+        cls,
+        settings: BrokerSettings,
+        *,
+        disk: Callable[[str], Disk],
+        network: Network,
+        clock: Clock,
+        random: Random,
+        workers: Workers,
+    ) -> Node:
+        """A node that serves clients; `disk` opens the directory that the settings name."""
+        listeners = read_listeners(settings)
+        refuse_unenforceable(settings, listeners)
+        for warning in warnings_of(settings, listeners):
+            logger.warning("%s", warning)
+        path = _one_directory(settings)
+        node = cls(settings, path, network, clock, random, workers)
+        async with AsyncExitStack() as undo:
+            undo.push_async_callback(node.abandon)
+            await node._start(disk(path), listeners)
+            undo.pop_all()
+        return node
+
+    async def _start(self, disk: Disk, listeners: Listeners) -> None:
+        meta = await self._identify(disk, listeners)
+        assert meta.directory_id is not None
+        self.cluster_id = meta.cluster_id
+        self._logs = await LogDirectory.open(
+            disk, clock=self._clock, random=self._random, workers=self._workers
+        )
+        await self._bind(listeners)
+        self._quorum = await MetadataQuorum.open(
+            self._logs,
+            disk,
+            node_id=self.node_id,
+            directory_id=meta.directory_id,
+            clock=self._clock,
+            controllers=self._reachable(listeners.controller),
+            on_failure=self.fail,
+        )
+        controller = ControllerChannel(
+            self._quorum, meta.cluster_id, self._random, topic_policy(self.settings)
+        )
+        self._membership = Membership(self.node_id, controller)
+        topic_settings = TopicSettingsCache(self._quorum.image, self.settings)
+        self._replicas = Replicas(self.node_id, self._quorum.image, self._logs, topic_settings.of)
+        follow(self._quorum, self._replicas)
+        await self._replicas.remove_strays()
+        await self._membership.join(
+            cluster_id=meta.cluster_id,
+            incarnation_id=self._random.uuid(),
+            directory_id=meta.directory_id,
+            listeners=self._advertised(listeners),
+            rack=self.settings.string("broker.rack"),
+        )
+        self._serve(controller)
+
+    async def _identify(self, disk: Disk, listeners: Listeners) -> MetaProperties:
+        """Whose directory it is; an empty one becomes that of this node."""
+        meta = await check_directory(disk, self.node_id)
+        if meta is not None:
+            return meta
+        cluster_id = uuid_to_text(self._random.uuid())
+        logger.info("a new directory: %s becomes that of cluster %s", disk.describe(""), cluster_id)
+        return await format_directory(
+            disk,
+            node_id=self.node_id,
+            cluster_id=cluster_id,
+            directory_id=self._random.uuid(),
+            controllers=listeners.controller,
+            bootstrap=bootstrap_records(),
+            properties=server_properties(
+                disk.describe(""),
+                node_id=self.node_id,
+                listeners=listeners.broker,
+                controllers=listeners.controller,
+            ),
+            now_ms=self._clock.wall_ms(),
+        )
+
+    async def _bind(self, listeners: Listeners) -> None:
+        self._ports: dict[str, int] = {}
+        for listener in (*listeners.broker, *listeners.controller):
+
+            def accept(connection: Connection, name: str = listener.name) -> None:
+                self._accept(connection, name)
+
+            opened = await self._network.listen(listener.host, listener.port, accept)
+            self._open.append(opened)
+            self._ports[listener.name] = opened.address.port
+
+    def _accept(self, connection: Connection, listener: str) -> None:
+        if self._waiting is not None:
+            self._waiting.append((connection, listener))
+        else:
+            self._connections.accept(connection, listener)
+
+    def _reachable(self, listeners: tuple[Listener, ...]) -> list[Listener]:
+        return [
+            one._replace(host=one.host or _THIS_HOST, port=one.port or self._ports[one.name])
+            for one in listeners
+        ]
+
+    def _advertised(self, listeners: Listeners) -> tuple[Listener, ...]:
+        return listeners.advertised_at(self._ports, _THIS_HOST)
+
+    def _serve(self, controller: ControllerChannel) -> None:
+        settings = self.settings
+        self.services = Services(
+            node_id=self.node_id,
+            cluster_id=self.cluster_id,
+            settings=settings,
+            clock=self._clock,
+            random=self._random,
+            quorum=self._quorum,
+            controller=controller,
+            replicas=self._replicas,
+            sessions=FetchSessions(
+                self._clock, self._random, settings.integer("max.incremental.fetch.session.cache.slots")
+            ),
+            producer_ids=ProducerIds(self._membership.allocate_producer_ids),
+            stop=self.fail,
+        )
+        self._connections = Connections(self.services, limits_of(settings))
+        waiting, self._waiting = self._waiting or [], None
+        for connection, listener in waiting:
+            self._connections.accept(connection, listener)
+        self._run(self._connections.close_idle())
+        self._run(keep_house(self._logs, self._clock, _intervals(settings)))
+
+    def _run(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        task.add_done_callback(self._ended)
+        self._tasks.append(task)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self.fail(error)
+
+    @property
+    def endpoints(self) -> list[str]:
+        """Where clients find this node."""
+        broker = self._quorum.image.brokers[self.node_id]
+        return [f"{at.host}:{at.port}" for at in broker.endpoints.values()]
+
+    def port_of(self, listener: str) -> int:
+        """The port at which a listener is bound."""
+        return self._ports[listener]
+
+    def fail(self, error: BaseException) -> None:
+        """It is not safe to go on: `failed` tells whoever runs this node, and the first reason counts."""
+        if not self._failure.done():
+            self._failure.set_result(error)
+
+    async def failed(self) -> BaseException:
+        """Wait until the node cannot go on, and why."""
+        return await asyncio.shield(self._failure)
+
+    async def stop(self) -> None:
+        """Stop cleanly: nothing has to be recovered at the next start."""
+        await self._close_doors()
+        await self._membership.leave()
+        await self._quorum.close()
+        await self._replicas.close()
+        await self._logs.close(self._membership.epoch)
+
+    async def abandon(self) -> None:
+        """Stop at once, as a crash would: the next start checks everything."""
+        await self._close_doors()
+        if hasattr(self, "_logs"):
+            await self._logs.abandon()
+
+    async def _close_doors(self) -> None:
+        for listener in self._open:
+            listener.close()
+        for connection, _ in self._waiting or ():
+            connection.abort()
+        if hasattr(self, "_connections"):
+            await self._connections.close()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+
+# the name under which a listener on every interface is told to clients that do not say where they are
+_THIS_HOST = "localhost"
+
+
+def _one_directory(settings: BrokerSettings) -> str:
+    directories = settings.log_dirs
+    if len(directories) != 1:
+        raise InvalidSetting(
+            f"log.dirs={','.join(directories)}: this version keeps its data in one directory; name one"
+        )
+    return directories[0]
+
+
+def _intervals(settings: BrokerSettings) -> Intervals:
+    return Intervals(
+        checkpoint_ms=settings.integer("log.flush.offset.checkpoint.interval.ms"),
+        retention_ms=settings.integer("log.retention.check.interval.ms"),
+    )

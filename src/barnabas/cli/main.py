@@ -1,0 +1,38 @@
+"""`barnabas <command>`: finds the command and hands over; nothing else is imported for it.
+
+`serve` must be up in a blink, so every command's module is imported only when it is asked for.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+
+# command -> its module, and what it does in a line
+COMMANDS = {
+    "serve": ("barnabas.cli.serve", "run a node: a broker and controller, a cluster of one"),
+}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; the exit status."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    if given and given[0] in COMMANDS:
+        module, _ = COMMANDS[given[0]]
+        status: int = import_module(module).main(given[1:])
+        return status
+    if given[:1] == ["--version"]:
+        from barnabas import __version__
+
+        sys.stdout.write(f"barnabas {__version__}\n")
+        return 0
+    wrong = bool(given) and given[0] not in ("-h", "--help", "help")
+    stream = sys.stderr if wrong or not given else sys.stdout
+    if wrong:
+        stream.write(f"barnabas: there is no command {given[0]!r}\n\n")
+    stream.write("usage: barnabas <command> [options]\n\n")
+    for name, (_, summary) in COMMANDS.items():
+        stream.write(f"  {name:<10} {summary}\n")
+    stream.write("\n`barnabas <command> --help` tells more; `barnabas --version` which one this is.\n")
+    return 2 if wrong or not given else 0

@@ -1,0 +1,48 @@
+"""Fixtures for pytest, found by themselves where Barnabas is installed.
+
+    def test_round_trip(broker):
+        producer = Producer({"bootstrap.servers": broker.bootstrap})
+
+`broker` is fresh for every test and keeps its data in memory; override `barnabas_settings` to set it up
+otherwise. `make_broker(directory=..., settings=...)` gives as many as a test wants, each stopped at its end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from barnabas.testing.broker import Broker
+
+
+@pytest.fixture
+def barnabas_settings() -> dict[str, str]:
+    """Settings of the `broker` fixture, by Kafka's names; override it where you need others."""
+    return {}
+
+
+@pytest.fixture
+def make_broker() -> Iterator[Callable[..., Broker]]:
+    """A function that starts a broker; it takes what `barnabas.testing.Broker` takes."""
+    from barnabas.testing.broker import Broker  # only where a test uses it
+
+    brokers: list[Broker] = []
+
+    def make(*arguments: Any, **named: Any) -> Broker:
+        broker = Broker(*arguments, **named)
+        broker.start()
+        brokers.append(broker)
+        return broker
+
+    yield make
+    for broker in reversed(brokers):
+        broker.stop()
+
+
+@pytest.fixture
+def broker(make_broker: Callable[..., Broker], barnabas_settings: dict[str, str]) -> Broker:
+    """A running broker, fresh for this test, its data in memory."""
+    return make_broker(settings=barnabas_settings)
