@@ -53,7 +53,7 @@ def run(options: Options) -> list[Pair]:
 def fill(broker: Running, records: int) -> None:
     """Batches of 16 KiB: whatever a fetch may at most be, it is never less than a batch."""
     create_topic(broker, CACHED, 1)
-    settings = {"bootstrap.servers": broker.bootstrap, "batch.size": 16384, "log_level": 3}
+    settings = {"bootstrap.servers": broker.bootstrap, "batch.size": 16384, "log_level": 2}
     producer = Producer(settings)
     for _ in range(records):
         while True:

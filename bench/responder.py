@@ -10,6 +10,7 @@ Lengths and counts are believed: it is for a client that means well, on the loop
 
 from __future__ import annotations
 
+import contextlib
 import select
 import socket
 import struct
@@ -40,6 +41,10 @@ class Responder:
         self._end = 0
         self._batch = b""
         self._waiting: list[Waiting] = []
+
+    def gone(self, connection: socket.socket) -> None:
+        """Nobody waits on a connection that was closed."""
+        self._waiting = [each for each in self._waiting if each.connection is not connection]
 
     def answer(self, connection: socket.socket, frame: memoryview) -> None:
         """One request; a fetch of what is not there yet waits, without limit."""
@@ -121,7 +126,8 @@ def string_at(body: memoryview, at: int) -> tuple[bytes, int]:
 
 
 def send(connection: socket.socket, correlation: bytes, body: bytes) -> None:
-    connection.sendall(int32.pack(4 + len(body)) + correlation + body)
+    with contextlib.suppress(ConnectionError):  # whoever has gone is found out when nothing can be received
+        connection.sendall(int32.pack(4 + len(body)) + correlation + body)
 
 
 def receive(responder: Responder, connection: socket.socket, buffered: bytearray) -> bool:
@@ -156,7 +162,9 @@ def serve(port: int) -> None:
                 poll.register(connection, select.EPOLLIN)
             elif not receive(responder, *connections[descriptor]):
                 poll.unregister(descriptor)
-                connections.pop(descriptor)[0].close()
+                connection, _ = connections.pop(descriptor)
+                responder.gone(connection)
+                connection.close()
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ from bench.sidebyside import ROUNDS, pair, warm_up
 from bench.systems import SYSTEMS, Running, started
 
 NEEDED_BYTES = 4 << 30
-ACK_DEADLINE_S = 60.0
+ACK_DEADLINE_S = 120.0
 # a client that asks again at once: otherwise its own patience would be measured
 EAGER = {
     "acks": "all",
@@ -27,6 +27,7 @@ EAGER = {
     "reconnect.backoff.ms": 5,
     "retry.backoff.ms": 5,
     "topic.metadata.refresh.fast.interval.ms": 5,
+    "topic.metadata.propagation.max.ms": 120_000,
     # it tells of each attempt that came too early
     "log_level": 2,
 }

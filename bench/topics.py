@@ -28,8 +28,8 @@ def create_topics(
 
 
 def _admin(running: Running) -> AdminClient:
-    # it complains, at its end, of events nobody came for
-    return AdminClient({"bootstrap.servers": running.bootstrap, "log_level": 3})
+    # it complains, at its end, of events nobody came for, and of brokers that have stopped
+    return AdminClient({"bootstrap.servers": running.bootstrap, "log_level": 2})
 
 
 def delete_topics(running: Running, names: Iterable[str]) -> None:
