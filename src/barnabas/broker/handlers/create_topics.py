@@ -1,0 +1,37 @@
+"""CreateTopics: decided by the controller, answered when it is committed and the topics can be used.
+
+Partitions, replication factor and settings of a new topic are told from version 5 on, its id from 7 on. The
+request's timeout is not needed: there is nobody to wait for beyond the commit.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from barnabas.core.errors import StorageError
+from barnabas.protocol.messages.create_topics import (
+    CreatableTopicResult,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from barnabas.protocol.schema import NO_UUID
+
+if TYPE_CHECKING:
+    from barnabas.broker.requests import RequestContext
+    from barnabas.broker.services import Services
+
+
+async def handle(
+    request: CreateTopicsRequest, context: RequestContext, services: Services
+) -> CreateTopicsResponse:
+    try:
+        return await services.controller.create_topics(request)
+    except StorageError as error:
+        results = [_failed(topic.name, error) for topic in request.topics]
+        return CreateTopicsResponse(throttle_time_ms=0, topics=results)
+
+
+def _failed(name: str, error: StorageError) -> CreatableTopicResult:
+    return CreatableTopicResult(
+        name=name, topic_id=NO_UUID, error_code=error.wire.code, error_message=str(error), configs=[]
+    )

@@ -1,0 +1,96 @@
+"""FindCoordinator: which node keeps a group, or a transactional id.
+
+One key is asked for up to version 3, several from 4 on.
+
+Of groups it is this node: where it is the only one there is no other choice. Nothing of groups is served
+yet, and ApiVersions says so: a client that wants to join one finds that out here and tells its user what
+the broker lacks ("does not support JOIN_GROUP"), while readers by assignment, which look for the
+coordinator without needing it, go on undisturbed. COORDINATOR_NOT_AVAILABLE would make the former wait for
+ever, in silence, and any final error would reach the latter, too (librdkafka).
+
+Of transactional ids (from version 1 on) and shares of groups (from 6 on) there is no coordinator: final
+errors, with a text that Java's producer shows.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from barnabas.core.errors import wire_error
+from barnabas.log.checkpoints import uuid_from_text
+from barnabas.protocol.messages.find_coordinator import (
+    Coordinator,
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+)
+
+if TYPE_CHECKING:
+    from barnabas.broker.requests import RequestContext
+    from barnabas.broker.services import Services
+
+_GROUP = 0
+_TRANSACTION = 1
+_SHARE = 2
+_FIRST_WITH_SEVERAL = 4
+_FIRST_WITH_SHARES = 6
+_NO_NODE = -1
+
+
+async def handle(
+    request: FindCoordinatorRequest, context: RequestContext, services: Services
+) -> FindCoordinatorResponse:
+    if context.api_version >= _FIRST_WITH_SEVERAL:
+        found = [_find(key, request.key_type, context, services) for key in request.coordinator_keys]
+        return FindCoordinatorResponse(throttle_time_ms=0, coordinators=found)
+    one = _find(request.key, request.key_type, context, services)
+    return FindCoordinatorResponse(
+        throttle_time_ms=0,
+        coordinators=[],
+        error_code=one.error_code,
+        error_message=one.error_message,
+        node_id=one.node_id,
+        host=one.host,
+        port=one.port,
+    )
+
+
+def _find(key: str, key_type: int, context: RequestContext, services: Services) -> Coordinator:
+    if key_type == _GROUP:
+        return _this_node(key, context, services)
+    if key_type == _TRANSACTION:
+        return _failed(key, "UNSUPPORTED_VERSION", "This broker does not serve transactions.")
+    if key_type != _SHARE or context.api_version < _FIRST_WITH_SHARES:
+        return _failed(key, "INVALID_REQUEST", f"There are no coordinators of type {key_type}.")
+    if not _is_share(key):
+        return _failed(key, "INVALID_REQUEST", "The key of a share is group:topicId:partition.")
+    return _failed(key, "UNSUPPORTED_VERSION", "This broker does not serve share groups.")
+
+
+def _this_node(key: str, context: RequestContext, services: Services) -> Coordinator:
+    broker = services.image.brokers.get(services.node_id)
+    at = None if broker is None else broker.endpoints.get(context.listener)
+    if at is None:
+        return _failed(key, "COORDINATOR_NOT_AVAILABLE", f"Listener {context.listener} is not advertised.")
+    return Coordinator(
+        key=key, node_id=services.node_id, host=at.host, port=at.port, error_code=0, error_message=""
+    )
+
+
+def _is_share(key: str) -> bool:
+    try:
+        group, topic_id, partition = key.rsplit(":", 2)
+        uuid_from_text(topic_id)
+    except ValueError:
+        return False
+    return group != "" and partition.isdecimal()
+
+
+def _failed(key: str, error_name: str, message: str) -> Coordinator:
+    return Coordinator(
+        key=key,
+        node_id=_NO_NODE,
+        host="",
+        port=_NO_NODE,
+        error_code=wire_error(error_name).code,
+        error_message=message,
+    )

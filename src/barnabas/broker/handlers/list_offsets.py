@@ -1,0 +1,119 @@
+"""ListOffsets: the offset of a time, or of a place with a name: the end, the start, the largest timestamp.
+
+Specials that a version does not know yet are refused as an unsupported version, as in Kafka: the largest
+timestamp (-3) from 7, the earliest local offset (-4) from 8, the latest tiered (-5) from 9, the earliest
+pending upload (-6) from 11 on; nothing is tiered here, so the last two find nothing. The leader epoch is
+told from 4 on.
+
+A consumer is shown nothing beyond what it could fetch: the high watermark, or the last stable offset where
+it reads only what is committed (isolation level, from 2 on). A search by time that ends beyond that has
+found nothing yet. Replicas and tools (replica id -2) see up to the end of the log.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from barnabas.core.errors import BarnabasError, InvariantViolation, wire_error
+from barnabas.log.partition import Bound
+from barnabas.log.reading import (
+    EARLIEST,
+    EARLIEST_LOCAL,
+    EARLIEST_PENDING_UPLOAD,
+    LATEST,
+    LATEST_TIERED,
+    MAX_TIMESTAMP,
+    NOTHING,
+    TimestampOffset,
+    offset_for_timestamp,
+)
+from barnabas.protocol.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
+from barnabas.protocol.schema import NO_UUID
+from barnabas.records.batch import NO_TIMESTAMP
+
+if TYPE_CHECKING:
+    from barnabas.broker.replica import Replica
+    from barnabas.broker.requests import RequestContext
+    from barnabas.broker.services import Services
+
+_FIRST_VERSIONS = {
+    LATEST: 1,
+    EARLIEST: 1,
+    MAX_TIMESTAMP: 7,
+    EARLIEST_LOCAL: 8,
+    LATEST_TIERED: 9,
+    EARLIEST_PENDING_UPLOAD: 11,
+}
+_CONSUMER = -1
+_READ_COMMITTED = 1
+
+_INVALID_REQUEST = wire_error("INVALID_REQUEST").code
+_UNSUPPORTED_VERSION = wire_error("UNSUPPORTED_VERSION").code
+
+
+async def handle(
+    request: ListOffsetsRequest, context: RequestContext, services: Services
+) -> ListOffsetsResponse:
+    bound = _bound(request)
+    times = Counter((topic.name, ask.partition_index) for topic in request.topics for ask in topic.partitions)
+    topics = []
+    for topic in request.topics:
+        answers = []
+        for ask in topic.partitions:
+            count = times.pop((topic.name, ask.partition_index), 0)
+            if count == 1:
+                answers.append(await _answer(topic.name, ask, bound, context.api_version, services))
+            elif count:  # asked for more than once: refused, once
+                answers.append(_failed(ask.partition_index, _INVALID_REQUEST))
+        topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=answers))
+    return ListOffsetsResponse(throttle_time_ms=0, topics=topics)
+
+
+def _bound(request: ListOffsetsRequest) -> Bound:
+    if request.replica_id != _CONSUMER:
+        return Bound.LOG_END
+    return Bound.LAST_STABLE if request.isolation_level == _READ_COMMITTED else Bound.HIGH_WATERMARK
+
+
+async def _answer(
+    name: str, ask: ListOffsetsPartition, bound: Bound, version: int, services: Services
+) -> ListOffsetsPartitionResponse:
+    if ask.timestamp < 0 and version < _FIRST_VERSIONS.get(ask.timestamp, version + 1):
+        return _failed(ask.partition_index, _UNSUPPORTED_VERSION)
+    try:
+        topic = services.replicas.topic(name, NO_UUID, by_id=False)
+        replica = await services.replicas.leader(topic, ask.partition_index)
+        replica.check_epoch(ask.current_leader_epoch)
+        found = await _find(replica, ask.timestamp, bound)
+    except InvariantViolation:
+        raise
+    except BarnabasError as error:
+        return _failed(ask.partition_index, error.wire.code)
+    return ListOffsetsPartitionResponse(
+        partition_index=ask.partition_index,
+        error_code=0,
+        timestamp=found.timestamp_ms,
+        offset=found.offset,
+        leader_epoch=found.leader_epoch,
+    )
+
+
+async def _find(replica: Replica, timestamp_ms: int, bound: Bound) -> TimestampOffset:
+    log = replica.log
+    if timestamp_ms == LATEST:
+        return TimestampOffset(NO_TIMESTAMP, log.bound(bound), replica.leader_epoch)
+    found = await offset_for_timestamp(log, timestamp_ms)
+    if timestamp_ms in (EARLIEST, EARLIEST_LOCAL) or found.offset < log.bound(bound):
+        return found
+    return NOTHING
+
+
+def _failed(partition: int, error_code: int) -> ListOffsetsPartitionResponse:
+    return ListOffsetsPartitionResponse(partition_index=partition, error_code=error_code)

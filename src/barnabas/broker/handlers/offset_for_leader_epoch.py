@@ -1,0 +1,51 @@
+"""OffsetForLeaderEpoch: where an epoch ended, so that a reader can tell whether what it read still stands.
+
+Answered is the largest epoch up to the one asked for, and the offset at which it ended (the end of the log
+for the current one); -1 and -1 where the log knows of none. Replica ids (from version 3 on) change nothing:
+only leaders answer here.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from barnabas.core.errors import BarnabasError, InvariantViolation
+from barnabas.log.reading import end_offset_for_epoch
+from barnabas.protocol.messages.offset_for_leader_epoch import (
+    EpochEndOffset,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopicResult,
+)
+from barnabas.protocol.schema import NO_UUID
+
+if TYPE_CHECKING:
+    from barnabas.broker.requests import RequestContext
+    from barnabas.broker.services import Services
+
+
+async def handle(
+    request: OffsetForLeaderEpochRequest, context: RequestContext, services: Services
+) -> OffsetForLeaderEpochResponse:
+    topics = [
+        OffsetForLeaderTopicResult(
+            topic=topic.topic,
+            partitions=[await _answer(topic.topic, ask, services) for ask in topic.partitions],
+        )
+        for topic in request.topics
+    ]
+    return OffsetForLeaderEpochResponse(throttle_time_ms=0, topics=topics)
+
+
+async def _answer(name: str, ask: OffsetForLeaderPartition, services: Services) -> EpochEndOffset:
+    try:
+        topic = services.replicas.topic(name, NO_UUID, by_id=False)
+        replica = await services.replicas.leader(topic, ask.partition)
+        replica.check_epoch(ask.current_leader_epoch)
+    except InvariantViolation:
+        raise
+    except BarnabasError as error:
+        return EpochEndOffset(partition=ask.partition, error_code=error.wire.code)
+    epoch, end_offset = end_offset_for_epoch(replica.log, ask.leader_epoch)
+    return EpochEndOffset(partition=ask.partition, error_code=0, leader_epoch=epoch, end_offset=end_offset)
