@@ -126,6 +126,14 @@ def test_someones_own_server_properties_is_kept() -> None:
     assert asyncio.run(read_whole(disk, "server.properties")) == b"mine=1\n"
 
 
+def test_the_settings_for_kafka_name_where_the_node_reaches_itself() -> None:
+    everywhere = [Listener("CONTROLLER", "", 19093, "PLAINTEXT")]
+    settings = server_properties("/data/", node_id=4, listeners=BROKER, controllers=everywhere)
+    assert settings["controller.quorum.bootstrap.servers"] == "localhost:19093"
+    assert settings["listeners"] == "PLAINTEXT://127.0.0.1:19092,CONTROLLER://:19093"
+    assert (settings["log.dirs"], settings["node.id"]) == ("/data", "4")
+
+
 @pytest.mark.parametrize("seed", [None, *range(8)])
 def test_a_crash_at_any_operation_leaves_a_directory_that_is_formatted_or_new(seed: int | None) -> None:
     """Of the process, or of the power."""

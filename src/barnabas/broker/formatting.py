@@ -157,7 +157,7 @@ def server_properties(
         "listeners": ",".join(each.endpoint for each in both),
         "controller.listener.names": ",".join(each.name for each in controllers),
         "listener.security.protocol.map": ",".join(f"{each.name}:{each.protocol}" for each in both),
-        "log.dirs": log_dir,
+        "log.dirs": log_dir.rstrip("/"),
         "offsets.topic.replication.factor": "1",
         "transaction.state.log.replication.factor": "1",
         "transaction.state.log.min.isr": "1",
@@ -167,7 +167,8 @@ def server_properties(
 
 
 def _address(listener: Listener) -> str:
-    return listener.endpoint.partition("://")[2]
+    """Where the node itself reaches one of its listeners, which may be bound to every interface."""
+    return listener._replace(host=listener.host or "localhost").endpoint.partition("://")[2]
 
 
 def _lines(properties: Mapping[str, str]) -> bytes:
