@@ -253,7 +253,7 @@ def delete_topics(image: ClusterImage, request: DeleteTopicsRequest) -> Decision
         if times == 0:
             continue  # the second of two: they were answered together
         if times > 1 and result.error_code != wire_error("INVALID_REQUEST").code:
-            result = _deletion(result.name, NO_UUID, "INVALID_REQUEST", "Duplicate topic.")
+            result = _deletion(result.name, result.topic_id, "INVALID_REQUEST", "Duplicate topic.")
         if result.error_code == 0:
             records.append(RemoveTopicRecord(topic_id=result.topic_id))
         results.append(result)

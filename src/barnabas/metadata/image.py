@@ -182,14 +182,17 @@ def _known_topic(image: ClusterImage, topic_id: Uuid) -> TopicImage:
 
 
 def _clear_elr(image: ClusterImage, record: r.ClearElrRecord) -> None:
+    topics = list(image.topics_by_name.values())
     if record.topic_name:
-        topics = [image.topics_by_name[record.topic_name]]
-    else:
-        topics = list(image.topics_by_name.values())
+        topics = [topic for topic in topics if topic.name == record.topic_name]
+        if not topics:
+            raise InvariantViolation(f"metadata speaks of topic {record.topic_name}, which does not exist")
     for topic in topics:
         for index, partition in topic.partitions.items():
             if partition.elr or partition.last_known_elr:
-                topic.partitions[index] = partition._replace(elr=(), last_known_elr=())
+                topic.partitions[index] = partition._replace(
+                    elr=(), last_known_elr=(), partition_epoch=partition.partition_epoch + 1
+                )
 
 
 def _config(image: ClusterImage, record: r.ConfigRecord) -> None:

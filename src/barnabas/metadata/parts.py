@@ -167,7 +167,7 @@ class PartitionImage(NamedTuple):
             state if state >= 0 else self.leader_recovery_state,
             self.leader_epoch + led,
             self.partition_epoch + 1,
-            self.directories if record.directories is None else tuple(record.directories),
+            _changed_directories(self.directories, record),
         )
 
     def to_record(self, topic_id: Uuid, index: int) -> PartitionRecord:
@@ -211,6 +211,12 @@ class TopicImage:
 
 def _changed(old: tuple[int, ...], new: list[int] | None) -> tuple[int, ...]:
     return old if new is None else tuple(new)
+
+
+def _changed_directories(old: tuple[Uuid, ...], record: PartitionChangeRecord) -> tuple[Uuid, ...]:
+    if record.directories is not None:
+        return tuple(record.directories)
+    return old if record.replicas is None else (MIGRATING_DIRECTORY,) * len(record.replicas)
 
 
 def _listeners(end_points: list[Endpoint]) -> Listeners:

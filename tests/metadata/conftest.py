@@ -1,0 +1,12 @@
+"""Metadata written by Apache Kafka: kept as a fixture, and fresh where Java is at hand."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.metadata.kafka_life import KafkaLife, live, read_fixture
+
+
+@pytest.fixture(scope="session", params=["kept", pytest.param("fresh", marks=pytest.mark.java)])
+def kafka_life(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> KafkaLife:
+    return read_fixture() if request.param == "kept" else live(tmp_path_factory.mktemp("kafka-metadata"))
