@@ -35,10 +35,12 @@ from barnabas.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest
 from barnabas.protocol.messages.broker_registration import BrokerRegistrationRequest, Feature
 from barnabas.protocol.messages.broker_registration import Listener as RegisteredListener
 from barnabas.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
-from tests.interop.workload import KafkaDirectory
+from barnabas.records.reader import read_batches
+from tests.interop.workload import KafkaDirectory, wait_until
 from tests.support.apache_kafka import ApacheKafka, free_ports, tool
 
 CLUSTER_ID = "AAAAAAAAAAAAAAAAAAAAAQ"
+LOG = "00000000000000000000.log"
 
 
 class Node(NamedTuple):
@@ -247,5 +249,44 @@ def test_barnabas_replays_kafkas_metadata(kafka_directory: KafkaDirectory, tmp_p
         told = (data / f"{topic.name}-0" / "partition.metadata").read_text()
         assert uuid_to_text(UUID(bytes=topic.id)) in told
     # what Kafka wrote stands as it stood, and what came is behind it
-    log = "00000000000000000000.log"
-    assert (data / METADATA_DIRECTORY / log).read_bytes().startswith((before / log).read_bytes())
+    assert (data / METADATA_DIRECTORY / LOG).read_bytes().startswith((before / LOG).read_bytes())
+
+
+@pytest.mark.java
+def test_barnabas_begins_with_kafkas_newest_snapshot(tmp_path: Path) -> None:
+    settings = {"metadata.log.max.record.bytes.between.snapshots": "1"}
+    kafka = ApacheKafka(tmp_path / "kafka", settings=settings)
+    folder = kafka.data / METADATA_DIRECTORY
+    with kafka:
+        command = ["org.apache.kafka.tools.TopicCommand", "--bootstrap-server", kafka.bootstrap]
+        tool(*command, "--create", "--topic", "letters", "--partitions", "3")
+        offset = (folder / LOG).stat().st_size
+        wait_until(lambda: (folder / LOG).stat().st_size > offset, "Kafka to go on writing")
+        before = newest_snapshot(folder)
+        wait_until(lambda: newest_snapshot(folder) > before, "Kafka to take a snapshot")
+    # without what the snapshot stands for, as once its segments are deleted
+    end_offset = int(newest_snapshot(folder).split("-")[0])
+    cut_before(folder, end_offset)
+
+    async def run() -> ClusterImage:
+        async with barnabas(kafka.data) as node:
+            assert node.quorum.committed_offset > end_offset
+            return node.quorum.image
+
+    image = asyncio.run(run())
+    assert {name: len(topic.partitions) for name, topic in image.topics_by_name.items()} == {"letters": 3}
+    assert image.brokers.keys() == {1}
+    assert image.features["transaction.version"] == 2
+
+
+def newest_snapshot(folder: Path) -> str:
+    return max((path.name for path in folder.glob("*-*.checkpoint")), default="")
+
+
+def cut_before(folder: Path, offset: int) -> None:
+    """Let the log begin at `offset`, in a segment of that name."""
+    data = (folder / LOG).read_bytes()
+    kept = next((at for header, at in read_batches(data) if header.base_offset >= offset), len(data))
+    for path in (*folder.glob(f"{Path(LOG).stem}.*"), *folder.glob("*.snapshot")):
+        path.unlink()
+    (folder / f"{offset:020d}.log").write_bytes(data[kept:])
