@@ -1,16 +1,21 @@
 """What holds for all tests.
 
 Those that need another world skip by themselves where it is missing: one line of the summary says so.
+Those with real clients run against a broker in this process; `--target=process` runs them against
+`barnabas serve`, `--target=kafka` against Apache Kafka, which says whether the tests themselves are right.
 Those of Hypothesis try the same examples in every run, and no example is judged by how long it took, since
 a machine may be busy. `--hypothesis-profile=explore` tries new examples.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Mapping
+
 import pytest
 from hypothesis import settings
 
 from tests.support.apache_kafka import missing
+from tests.support.targets import KINDS, Target, make_target
 
 settings.register_profile("repeat", deadline=None, derandomize=True)
 settings.register_profile("explore", deadline=None, print_blob=True)
@@ -22,3 +27,45 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     # raised from one place, all these skips fold into one line of the summary
     if item.get_closest_marker("java") is not None and (lacking := missing()) is not None:
         pytest.skip(f"needs Java 17 or later and Maven: {lacking}")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--target", choices=KINDS, default="memory", help="what tests with real clients are run against"
+    )
+
+
+@pytest.fixture(scope="session")
+def target_kind(request: pytest.FixtureRequest) -> str:
+    """memory, process or kafka."""
+    kind: str = request.config.getoption("--target")
+    if kind == "kafka" and (lacking := missing()) is not None:
+        pytest.skip(f"needs Java 17 or later and Maven: {lacking}")
+    return kind
+
+
+@pytest.fixture(scope="session")
+def bootstrap(target_kind: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """`host:port` of a broker that all tests share: each uses topics of its own."""
+    target = make_target(target_kind, tmp_path_factory.mktemp("target"), {})
+    target.start()
+    yield target.bootstrap
+    target.stop()
+
+
+@pytest.fixture
+def new_target(
+    target_kind: str, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Callable[[Mapping[str, str]], Target]]:
+    """A function that starts a broker of the test's own, by its settings, to be ended and started at will."""
+    targets: list[Target] = []
+
+    def start(given: Mapping[str, str]) -> Target:
+        target = make_target(target_kind, tmp_path_factory.mktemp("target"), given)
+        target.start()
+        targets.append(target)
+        return target
+
+    yield start
+    for target in reversed(targets):
+        target.stop()
