@@ -205,10 +205,8 @@ class Connections:
                 session.connection.abort()
 
     async def close(self) -> None:
-        """End every connection; what is being answered is cut off."""
+        """End every connection; what is being answered is cut off, what was answered is still sent."""
         tasks = [session.task for session in self._sessions if session.task is not None]
-        for session in list(self._sessions):
-            session.connection.abort()
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)

@@ -8,11 +8,8 @@ from __future__ import annotations
 
 from barnabas.broker.purgatory import Marks
 from barnabas.core.errors import BarnabasError, wire_error
-from barnabas.log.partition import Appended, Bound, PartitionLog
-from barnabas.log.reading import Fetched, read
+from barnabas.log.partition import Appended, PartitionLog
 from barnabas.metadata.parts import PartitionImage, TopicImage
-
-CONSUMER_BOUNDS = (Bound.HIGH_WATERMARK, Bound.LAST_STABLE)  # by isolation level
 
 
 class FencedLeaderEpoch(BarnabasError):
@@ -86,10 +83,6 @@ class Replica:
         if not appended.is_duplicate:
             self._committed(len(batch))
         return appended
-
-    async def read(self, offset: int, max_bytes: int, bound: Bound) -> Fetched:
-        """Batches from `offset` on, as ranges of files."""
-        return await read(self.log, offset, max_bytes, bound)
 
     def _committed(self, new_bytes: int) -> None:
         """Everything that the in-sync replicas have is committed."""

@@ -96,6 +96,14 @@ class LogClosed(StorageError):
     """The log was closed while something still used it."""
 
 
+class ReadEnd(NamedTuple):
+    """Where the batch stands that begins with a certain offset, as long as the log keeps its shape."""
+
+    shape: int
+    segment: Segment
+    position: int
+
+
 class Doomed(NamedTuple):
     """A segment on its way out: renamed, and removed when it is time and nobody reads it."""
 
@@ -123,6 +131,7 @@ class PartitionLog:
         "last_flush_ms",
         "path",
         "producers",
+        "read_ends",
         "recovery_point",
         "segments",
         "shape",
@@ -171,6 +180,8 @@ class PartitionLog:
         self.doomed: list[Doomed] = []
         # odd while segments are being cut or taken away, and another number afterwards
         self.shape = 0
+        # where reads ended, so that those who go on from there need no look-up (see `reading`)
+        self.read_ends: dict[int, ReadEnd] = {}
         self._flush = SharedCall(self._flush_once)
         # whether a close has anything to do
         self.is_dirty = is_dirty

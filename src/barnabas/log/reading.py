@@ -15,7 +15,7 @@ from typing import NamedTuple, TypeVar
 
 from barnabas.core.disk import FileRange
 from barnabas.core.errors import OffsetOutOfRange
-from barnabas.log.partition import Bound, PartitionLog
+from barnabas.log.partition import Bound, PartitionLog, ReadEnd
 from barnabas.log.segment import Located, Segment
 from barnabas.log.txn_index import AbortedTransaction, collect_aborted
 from barnabas.records.batch import NO_LEADER_EPOCH, NO_TIMESTAMP
@@ -54,6 +54,9 @@ class TimestampOffset(NamedTuple):
     leader_epoch: int = NO_LEADER_EPOCH
 
 
+# readers of one partition that follow its end without look-ups
+_ENDS_KEPT = 16
+
 NOTHING = TimestampOffset(NO_TIMESTAMP, UNKNOWN_OFFSET)
 
 
@@ -62,6 +65,43 @@ async def read(
 ) -> Fetched:
     """The batches from `offset` on, up to `max_bytes` (or one batch, if that is larger) and to the bound."""
     return await _undisturbed(log, lambda: _read(log, offset, max_bytes, bound))
+
+
+def read_on(log: PartitionLog, offset: int, max_bytes: int, bound: Bound) -> Fetched | None:
+    """The same at once, for a reader at the end of the log or where another read ended; None for others."""
+    shape, end_offset = log.shape, log.end_offset
+    upper = log.bound(bound)
+    if shape & 1 or log.ended is not None or not log.start_offset <= offset <= end_offset:
+        return None
+    segment = log.segments[-1]
+    if bound is Bound.LAST_STABLE and not segment.aborted.is_known_empty:
+        return None
+    found: FileRange | None = None
+    if offset < upper:
+        known, file = log.read_ends.get(offset), segment.opened_file
+        if known is None or known.segment is not segment or known.shape != shape:
+            return None
+        size = segment.size_bytes - known.position
+        if upper < end_offset or size > max_bytes or file is None:
+            return None
+        found = FileRange(file, known.position, size)
+    if upper == end_offset:
+        _remember(log, upper, ReadEnd(shape, segment, segment.size_bytes))
+    return Fetched(
+        found,
+        () if bound is Bound.LAST_STABLE else None,
+        log.start_offset,
+        end_offset,
+        log.high_watermark,
+        log.last_stable_offset,
+    )
+
+
+def _remember(log: PartitionLog, offset: int, end: ReadEnd) -> None:
+    ends = log.read_ends
+    ends[offset] = end
+    if len(ends) > _ENDS_KEPT:
+        del ends[next(iter(ends))]  # the one that was noted first
 
 
 async def _read(log: PartitionLog, offset: int, max_bytes: int, bound: Bound) -> Fetched:
@@ -83,6 +123,8 @@ async def _read(log: PartitionLog, offset: int, max_bytes: int, bound: Bound) ->
             break
         end = await _end(log, index, located.position, max_bytes, upper)
         found = FileRange(await segment.file(), located.position, end - located.position)
+        if end == segment.size_bytes and upper == log.end_offset and segment is log.segments[-1]:
+            _remember(log, upper, ReadEnd(log.shape, segment, end))
         if bound is Bound.LAST_STABLE:
             aborted = await _aborted_between(log, index, offset, end, upper)
         break

@@ -106,6 +106,11 @@ class Segment:
             await self._file.truncate(0)
         self._indexed = True
 
+    @property
+    def opened_file(self) -> File | None:
+        """The file of batches, if it is open."""
+        return self._file
+
     async def file(self) -> File:
         """The file of batches, opened if need be."""
         if self._file is None:

@@ -98,6 +98,11 @@ class TransactionIndex:
 
     # --- reading
 
+    @property
+    def is_known_empty(self) -> bool:
+        """Whether it was looked for and is not there: nothing has been aborted here."""
+        return self._exists is False
+
     async def collect(self, fetch_offset: int, upper_bound: int) -> AbortedSearch:
         """The transactions here that overlap [fetch_offset, upper_bound), in the order of their markers."""
         found = []

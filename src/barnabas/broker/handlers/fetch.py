@@ -15,7 +15,7 @@ from barnabas.broker.replicas import NotLeaderOrFollower
 from barnabas.broker.requests import RequestContext
 from barnabas.core.errors import BarnabasError, InvariantViolation, OffsetOutOfRange
 from barnabas.log.partition import Bound
-from barnabas.log.reading import UNKNOWN_OFFSET, end_offset_for_epoch
+from barnabas.log.reading import UNKNOWN_OFFSET, end_offset_for_epoch, read, read_on
 from barnabas.protocol.messages.fetch import (
     AbortedTransaction,
     EpochEndOffset,
@@ -121,7 +121,10 @@ async def _read(
         if diverging is not None:
             return diverging
     max_bytes = min(ask.partition_max_bytes, left)
-    fetched = await replica.read(ask.fetch_offset, max(max_bytes, 0), terms.bound)
+    log, limit = replica.log, max(max_bytes, 0)
+    fetched = read_on(log, ask.fetch_offset, limit, terms.bound)
+    if fetched is None:
+        fetched = await read(log, ask.fetch_offset, limit, terms.bound)
     found = fetched.range
     if found is not None and found.size > max_bytes and not is_first:
         found = None  # a batch larger than what is left is given only to a reader who gets nothing else
