@@ -1,0 +1,1 @@
+"""The client: producer, consumer and admin, on any Kafka."""

@@ -1,0 +1,272 @@
+"""Records gathered into batches by partition, and what becomes of each batch. Pure: told the time, no I/O.
+
+A lane holds a partition's batches in the order of their records, until they are settled. What is sent next
+is always the first that is not in flight, so a batch that must be sent again goes before all later ones; and
+never are more than `max_in_flight` of a lane on their way. With numbers (see sequences) that keeps order
+under retries; without them it does so if `max_in_flight` is 1.
+
+A batch is ready when it is full, has lingered long enough, is to be sent again and has waited for that, or
+when nobody wants to wait (flush, close, no memory left).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+from barnabas.client.batches import Batch, State, Waiter
+from barnabas.client.metadata import TopicPartition
+from barnabas.client.sequences import ProducerIdentity, Refused, Sequence
+from barnabas.records.batch import HEADER_BYTES
+from barnabas.records.compression import Codec
+from barnabas.records.record import Headers
+
+
+class AccumulatorConfig(NamedTuple):
+    """See ProducerConfig."""
+
+    batch_bytes: int = 16384
+    linger_s: float = 0.005
+    codec: int = Codec.NONE
+    max_in_flight: int = 5
+    delivery_timeout_s: float = 120.0
+    buffer_bytes: int = 32 * 1024 * 1024
+    max_request_bytes: int = 1024 * 1024
+    is_idempotent: bool = True
+
+
+class Lane:
+    """The batches of one partition that are not settled, oldest first."""
+
+    __slots__ = ("batches", "in_flight", "partition", "sequence")
+
+    def __init__(self, partition: TopicPartition) -> None:
+        self.partition = partition
+        self.batches: deque[Batch] = deque()
+        self.in_flight = 0
+        self.sequence = Sequence()
+
+    def next(self) -> Batch | None:
+        """The first batch that is not in flight."""
+        for batch in self.batches:
+            if batch.state is not State.IN_FLIGHT:
+                return batch
+        return None
+
+
+class Accumulator:
+    """All lanes of a producer."""
+
+    def __init__(self, config: AccumulatorConfig, on_settled: Callable[[Batch], None]) -> None:
+        self.config = config
+        self.used_bytes = 0
+        self.hurries = 0  # how many want everything to be sent at once
+        self.created_batches = 0
+        self._on_settled = on_settled
+        self._lanes: dict[TopicPartition, Lane] = {}
+        self._busy: dict[TopicPartition, Lane] = {}  # the lanes that hold batches
+        self._identity: ProducerIdentity | None = None
+
+    @property
+    def needs_identity(self) -> bool:
+        """Whether a producer id must be asked for before anything more can be sent."""
+        return self.config.is_idempotent and self._identity is None
+
+    @property
+    def is_empty(self) -> bool:
+        return not self._busy
+
+    def open_batches(self) -> list[Batch]:
+        """Every batch that is not settled."""
+        return [batch for lane in self._busy.values() for batch in lane.batches]
+
+    # ---- in ----------------------------------------------------------------------------------------------
+
+    def has_room(self, size_bytes: int) -> bool:
+        """Whether a record of at most that size may be taken now; one alone always may."""
+        return self.used_bytes == 0 or self.used_bytes + size_bytes <= self.config.buffer_bytes
+
+    def append(
+        self,
+        partition: TopicPartition,
+        now: float,
+        timestamp_ms: int,
+        key: bytes | None,
+        value: bytes | None,
+        headers: Headers,
+        waiter: Waiter,
+        size_limit: int,
+    ) -> bool:
+        """Add a record that takes at most `size_limit` bytes; whether the sender should have a look."""
+        lane = self._lanes.get(partition)
+        if lane is None:
+            lane = self._lanes[partition] = Lane(partition)
+        batches = lane.batches
+        batch = batches[-1] if batches and batches[-1].state is State.FILLING else None
+        if batch is not None and batch.size_bytes + size_limit > self.config.batch_bytes:
+            self._seal(batch)
+            batch = None
+        is_news = batch is None
+        if batch is None:
+            batch = Batch(partition, self.created_batches, now, self.config.codec)
+            self.created_batches += 1
+            self.used_bytes += HEADER_BYTES
+            batches.append(batch)
+            self._busy[partition] = lane
+        before = batch.size_bytes
+        batch.append(timestamp_ms, key, value, headers, waiter)
+        self.used_bytes += batch.size_bytes - before
+        return is_news or batch.size_bytes >= self.config.batch_bytes
+
+    def _seal(self, batch: Batch) -> None:
+        before = batch.size_bytes
+        batch.seal()
+        self.used_bytes += batch.size_bytes - before
+
+    # ---- out ---------------------------------------------------------------------------------------------
+
+    def identify(self, identity: ProducerIdentity) -> None:
+        """Number batches under this producer id from now on, in lanes that have none."""
+        self._identity = identity
+
+    def drain(self, now: float, may_send: Callable[[TopicPartition], bool], max_bytes: int) -> list[Batch]:
+        """Batches for one request, at most one a lane, now in flight; `may_send` says whose turn it is."""
+        drained: list[Batch] = []
+        size = 0
+        for partition, lane in self._busy.items():
+            batch = self._next_ready(lane, now)
+            if batch is None or not may_send(partition) or not self._may_number(lane, batch):
+                continue
+            self._seal(batch)
+            if drained and size + batch.size_bytes > max_bytes:
+                continue
+            self._take_off(lane, batch)
+            drained.append(batch)
+            size += batch.size_bytes
+        if drained:  # the next request begins with others
+            for batch in drained:
+                self._busy[batch.partition] = self._busy.pop(batch.partition)
+        return drained
+
+    def ready(self, now: float) -> Iterator[TopicPartition]:
+        """The partitions that have something to be sent."""
+        for partition, lane in self._busy.items():
+            batch = self._next_ready(lane, now)
+            if batch is not None and self._may_number(lane, batch):
+                yield partition
+
+    def next_time(self, now: float) -> float | None:
+        """When something will become ready or too old, if nothing else happens before."""
+        earliest: float | None = None
+        for lane in self._busy.values():
+            time = lane.batches[0].created + self.config.delivery_timeout_s
+            batch = lane.next()
+            if batch is not None and lane.in_flight < self.config.max_in_flight:
+                ready_at = batch.not_before if batch.attempts else batch.created + self.config.linger_s
+                if ready_at > now:
+                    time = min(time, ready_at)
+            if earliest is None or time < earliest:
+                earliest = time
+        return earliest
+
+    def _next_ready(self, lane: Lane, now: float) -> Batch | None:
+        if lane.in_flight >= self.config.max_in_flight:
+            return None
+        batch = lane.next()
+        if batch is None:
+            return None
+        if batch.attempts:
+            return batch if batch.not_before <= now else None
+        is_full = batch.state is State.WAITING or batch.size_bytes >= self.config.batch_bytes
+        is_ready = is_full or self.hurries or batch.created + self.config.linger_s <= now
+        return batch if is_ready else None
+
+    def _may_number(self, lane: Lane, batch: Batch) -> bool:
+        if not self.config.is_idempotent or batch.number is not None:
+            return True
+        if lane.sequence.needs_identity:
+            if self._identity is None:
+                return False
+            lane.sequence.start(self._identity)
+        return lane.sequence.may_number
+
+    def _take_off(self, lane: Lane, batch: Batch) -> None:
+        if self.config.is_idempotent and batch.number is None:
+            batch.stamp(lane.sequence.number(batch.record_count))
+        batch.state = State.IN_FLIGHT
+        batch.attempts += 1
+        lane.in_flight += 1
+
+    # ---- outcomes ----------------------------------------------------------------------------------------
+
+    def written(self, batch: Batch, base_offset: int, append_time_ms: int) -> None:
+        """The broker has it."""
+        lane = self._landed(batch)
+        if lane is not None:
+            if batch.number is not None:
+                lane.sequence.written(batch.number)
+            self._settle(lane, batch)
+            batch.succeed(base_offset, append_time_ms)
+            self._on_settled(batch)
+
+    def send_again(self, batch: Batch, not_before: float) -> None:
+        """It must be sent once more, no earlier than that."""
+        if self._landed(batch) is not None:
+            batch.not_before = not_before
+
+    def give_up(self, batch: Batch, error: Exception) -> None:
+        """It will not be written, or nobody will know."""
+        lane = self._landed(batch)
+        if lane is not None:
+            if batch.number is not None:
+                lane.sequence.given_up(batch.number)
+                self._renew(lane)
+            self._settle(lane, batch)
+            batch.fail(error)
+            self._on_settled(batch)
+
+    def out_of_order(self, batch: Batch, not_before: float, error: Exception) -> None:
+        """The broker refused its number."""
+        lane = self._lanes[batch.partition]
+        if batch.state is not State.IN_FLIGHT or batch.number is None:
+            return
+        match lane.sequence.out_of_order(batch.number):
+            case Refused.SEND_AGAIN:
+                self.send_again(batch, not_before)
+            case Refused.NUMBER_AGAIN:
+                batch.number = None
+                self._renew(lane)
+                self.send_again(batch, 0.0)
+            case Refused.GIVE_UP:
+                self.give_up(batch, error)
+
+    def expire(self, now: float, error: Callable[[Batch], Exception]) -> None:
+        """Give up what is too old, in flight or not."""
+        oldest = now - self.config.delivery_timeout_s
+        for lane in list(self._busy.values()):
+            while lane.batches and lane.batches[0].created <= oldest:
+                batch = lane.batches[0]
+                self._seal(batch)
+                self.give_up(batch, error(batch))
+
+    def _landed(self, batch: Batch) -> Lane | None:
+        """The lane of a batch that is no longer in flight; None where it was settled meanwhile."""
+        if batch.state is State.SETTLED:
+            return None
+        lane = self._lanes[batch.partition]
+        if batch.state is State.IN_FLIGHT:
+            lane.in_flight -= 1
+            batch.state = State.WAITING
+        return lane
+
+    def _settle(self, lane: Lane, batch: Batch) -> None:
+        lane.batches.remove(batch)
+        self.used_bytes -= batch.size_bytes
+        if not lane.batches:
+            del self._busy[lane.partition]
+
+    def _renew(self, lane: Lane) -> None:
+        """Where a lane has used up all epochs, everybody gets a new producer id."""
+        if lane.sequence.needs_identity:
+            self._identity = None

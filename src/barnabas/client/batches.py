@@ -1,0 +1,141 @@
+"""A batch on its way to a partition: filled, sealed, sent, maybe sent again, and settled exactly once.
+
+    FILLING -> (seal) -> WAITING <-> IN_FLIGHT -> SETTLED
+
+Sealed, its bytes stay as they are but for the producer's number, which is written in when it is sent first
+and may change only when the broker has certainly not got the batch.
+"""
+
+from __future__ import annotations
+
+import struct
+from enum import Enum, auto
+from typing import NamedTuple, Protocol
+
+from barnabas.client.metadata import TopicPartition
+from barnabas.client.sequences import Number
+from barnabas.records import kernel
+from barnabas.records.batch import ATTRIBUTES_AT, CRC_AT, PRODUCER_ID_AT
+from barnabas.records.builder import BatchBuilder
+from barnabas.records.record import Headers
+
+NO_OFFSET = -1
+NO_TIMESTAMP = -1
+# what a record takes beside key, value and headers, at most: lengths, attributes, timestamp, offset
+RECORD_OVERHEAD_BYTES = 36
+HEADER_OVERHEAD_BYTES = 10
+
+_NUMBER = struct.Struct(">qhi")
+
+
+class RecordMetadata(NamedTuple):
+    """Where a record has been written; the offset is -1 where the broker was not asked (acks=0)."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp_ms: int
+
+
+class Waiter(Protocol):
+    """Whoever wants to know what becomes of a record; an asyncio.Future is one."""
+
+    def done(self) -> bool: ...
+
+    def set_result(self, result: RecordMetadata, /) -> None: ...
+
+    def set_exception(self, exception: Exception, /) -> None: ...
+
+
+class State(Enum):
+    FILLING = auto()
+    WAITING = auto()
+    IN_FLIGHT = auto()
+    SETTLED = auto()
+
+
+def record_size_limit(key: bytes | None, value: bytes | None, headers: Headers) -> int:
+    """The most bytes that a record can take in a batch."""
+    size = RECORD_OVERHEAD_BYTES + (len(key) if key else 0) + (len(value) if value else 0)
+    for name, content in headers:
+        size += HEADER_OVERHEAD_BYTES + 4 * len(name) + (len(content) if content else 0)
+    return size
+
+
+class Batch:
+    """One batch of one partition."""
+
+    __slots__ = (
+        "_builder",
+        "_timestamps_ms",
+        "_waiters",
+        "attempts",
+        "created",
+        "data",
+        "not_before",
+        "number",
+        "ordinal",
+        "partition",
+        "state",
+    )
+
+    def __init__(self, partition: TopicPartition, ordinal: int, created: float, codec: int) -> None:
+        self.partition = partition
+        self.ordinal = ordinal  # in the order of creation, over all partitions
+        self.created = created
+        self.state = State.FILLING
+        self.attempts = 0
+        self.not_before = 0.0  # sent again no earlier
+        self.number: Number | None = None
+        self.data: bytes | bytearray = b""
+        self._builder: BatchBuilder | None = BatchBuilder(codec=codec)
+        self._waiters: list[Waiter] = []
+        self._timestamps_ms: list[int] = []
+
+    @property
+    def record_count(self) -> int:
+        return len(self._waiters)
+
+    @property
+    def size_bytes(self) -> int:
+        return self._builder.size_bytes if self._builder is not None else len(self.data)
+
+    def append(
+        self, timestamp_ms: int, key: bytes | None, value: bytes | None, headers: Headers, waiter: Waiter
+    ) -> None:
+        assert self._builder is not None
+        self._builder.append(timestamp_ms, key, value, headers)
+        self._timestamps_ms.append(timestamp_ms)
+        self._waiters.append(waiter)
+
+    def seal(self) -> None:
+        """Take no more records."""
+        if self._builder is not None:
+            self.data = self._builder.build()
+            self._builder = None
+            self.state = State.WAITING
+
+    def stamp(self, number: Number) -> None:
+        """Write the producer's number into the sealed bytes."""
+        data = self.data
+        assert isinstance(data, bytearray)
+        self.number = number
+        _NUMBER.pack_into(data, PRODUCER_ID_AT, *number)
+        data[CRC_AT : CRC_AT + 4] = kernel.crc32c(data, ATTRIBUTES_AT, len(data)).to_bytes(4, "big")
+
+    def succeed(self, base_offset: int, append_time_ms: int) -> None:
+        """Tell every waiter where its record is."""
+        self.state = State.SETTLED
+        topic, partition = self.partition
+        for position, waiter in enumerate(self._waiters):
+            if not waiter.done():
+                offset = NO_OFFSET if base_offset < 0 else base_offset + position
+                time_ms = self._timestamps_ms[position] if append_time_ms < 0 else append_time_ms
+                waiter.set_result(RecordMetadata(topic, partition, offset, time_ms))
+
+    def fail(self, error: Exception) -> None:
+        """Tell every waiter that its record was not written, or may not have been."""
+        self.state = State.SETTLED
+        for waiter in self._waiters:
+            if not waiter.done():
+                waiter.set_exception(error)

@@ -1,0 +1,310 @@
+"""The brokers of a cluster as one client sees them: metadata kept fresh, one connection to each in use.
+
+One task fetches metadata: when somebody needs it, when an error says that it is out of date, and when it has
+grown old. It asks for the topics that this client uses. Connections are made when first needed; a broker
+that could not be reached is left alone for a while, longer each time. Where none of the known brokers can be
+reached, the bootstrap addresses are tried again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, TypeVar
+
+from barnabas import __version__
+from barnabas.client.connection import BrokerConnection, open_connection
+from barnabas.client.errors import (
+    BrokerNotReachable,
+    ClientClosed,
+    TimedOut,
+    broker_error,
+    wire_error_of,
+)
+from barnabas.client.link import Link
+from barnabas.client.metadata import Leader, Metadata, Topic
+from barnabas.client.waiting import Backoff, Wake, within
+from barnabas.core.clock import Clock
+from barnabas.core.errors import BarnabasError
+from barnabas.core.network import Address, ConnectionLost, Network
+from barnabas.core.random import Random
+from barnabas.protocol.frames import SCRATCH_BYTES
+from barnabas.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from barnabas.protocol.schema import EVERY_VERSION, NO_UUID, Message
+
+logger = logging.getLogger("barnabas.client")
+
+M = TypeVar("M", bound=Message)
+
+DEFAULT_PORT = 9092
+# what waiting and asking again does not cure
+_FINAL_TOPIC_ERRORS = frozenset(("INVALID_TOPIC_EXCEPTION", "TOPIC_AUTHORIZATION_FAILED"))
+REBOOTSTRAP_REQUIRED = "REBOOTSTRAP_REQUIRED"
+
+
+class ClientConfig(NamedTuple):
+    """What producers, consumers and admins have in common."""
+
+    client_id: str = "barnabas"
+    request_timeout_ms: int = 30_000
+    connect_timeout_ms: int = 10_000
+    reconnect_backoff_ms: int = 50
+    reconnect_backoff_max_ms: int = 1_000
+    retry_backoff_ms: int = 100
+    retry_backoff_max_ms: int = 1_000
+    metadata_max_age_ms: int = 300_000
+    allow_auto_topic_creation: bool = True
+
+
+def parse_bootstrap(text: str) -> list[Address]:
+    """Addresses written as `host:port,host:port`; IPv6 addresses stand in brackets."""
+    addresses = []
+    for part in filter(None, (each.strip() for each in text.split(","))):
+        host, colon, port = part.rpartition(":")
+        if not colon or part.endswith("]"):
+            host, port = part, str(DEFAULT_PORT)
+        if not port.isdigit() or not host:
+            raise ValueError(f"{part!r} is no address; write host:port")
+        addresses.append(Address(host.strip("[]"), int(port)))
+    if not addresses:
+        raise ValueError("no address of a broker is given; write host:port")
+    return addresses
+
+
+class Cluster:
+    """Metadata and connections of one client."""
+
+    def __init__(
+        self,
+        network: Network,
+        clock: Clock,
+        random: Random,
+        bootstrap: str | Sequence[Address],
+        config: ClientConfig | None = None,
+    ) -> None:
+        self.clock, self.random = clock, random
+        self.config = config or ClientConfig()
+        self.metadata = Metadata()
+        self.backoff = Backoff(self.config.retry_backoff_ms, self.config.retry_backoff_max_ms, random)
+        self.on_change: Callable[[], None] = lambda: None  # metadata or connections are not what they were
+        self._network = network
+        self._bootstrap = parse_bootstrap(bootstrap) if isinstance(bootstrap, str) else list(bootstrap)
+        self._links: dict[Address, Link] = {}
+        self._reconnect = Backoff(
+            self.config.reconnect_backoff_ms, self.config.reconnect_backoff_max_ms, random
+        )
+        self._scratch = memoryview(bytearray(SCRATCH_BYTES))
+        self._tracked: dict[str, None] = {}
+        self._wanted = Wake(clock)
+        self._waiters: list[asyncio.Future[None]] = []
+        self._fetched_at: float | None = None
+        self._keeper: asyncio.Task[None] | None = None
+        self._closed = False
+
+    # ---- metadata ----------------------------------------------------------------------------------------
+
+    def leader(self, topic: str, partition: int) -> Leader | None:
+        """Who leads a partition, as far as known."""
+        return self.metadata.leader(topic, partition)
+
+    def track(self, topic: str) -> None:
+        """Keep metadata of a topic from now on."""
+        if topic not in self._tracked:
+            self._tracked[topic] = None
+            self.refresh_soon()
+
+    def refresh_soon(self) -> None:
+        """Fetch metadata: what is known has turned out to be wrong, or is not enough."""
+        self._check_open()
+        if self._keeper is None:
+            self._keeper = asyncio.get_running_loop().create_task(self._keep_fresh())
+        self._wanted.call()
+
+    async def refresh(self) -> None:
+        """Fetch metadata now; BrokerNotReachable where nobody answers."""
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiters.append(waiter)
+        self.refresh_soon()
+        await waiter
+
+    async def topic(self, name: str, timeout_s: float) -> Topic:
+        """A topic that can be used, waiting for it if need be: UnknownTopic, TimedOut ... where it cannot."""
+        known = self.metadata.topics.get(name)
+        if known is not None and known.error is None:
+            return known
+        is_new = name not in self._tracked
+        self._tracked[name] = None
+        try:
+            return await self._wait_for(name, timeout_s)
+        except BarnabasError:
+            if is_new:
+                self._tracked.pop(name, None)
+            raise
+
+    async def _wait_for(self, name: str, timeout_s: float) -> Topic:
+        deadline = self.clock.monotonic() + timeout_s
+        failure: BarnabasError | None = None
+        while True:
+            left = deadline - self.clock.monotonic()
+            try:
+                await within(self.clock, left, self.refresh(), f"asking for metadata of {name}")
+            except TimedOut as error:
+                failure = failure or error
+            except BrokerNotReachable as error:
+                failure = error
+            known = self.metadata.topics.get(name)
+            if known is not None:
+                if known.error is None:
+                    return known
+                failure = broker_error(known.error, f"topic {name!r}")
+                if _is_final(known):
+                    raise failure
+            if self.clock.monotonic() >= deadline:
+                raise failure or TimedOut(f"no metadata of {name} within {timeout_s:g} s")
+
+    async def _keep_fresh(self) -> None:
+        max_age_s = self.config.metadata_max_age_ms / 1000
+        failures = 0
+        while True:
+            await self._wanted.wait(None if self._fetched_at is None else self._fetched_at + max_age_s)
+            waiters, self._waiters = self._waiters, []
+            error: BarnabasError | None = None
+            try:
+                await self._fetch_metadata()
+            except BarnabasError as failure:
+                error = failure
+                logger.warning("cannot fetch metadata: %s", failure)
+            for waiter in waiters:
+                if not waiter.done():
+                    waiter.set_result(None) if error is None else waiter.set_exception(error)
+            self.on_change()
+            is_enough = error is None and all(self._is_good(name) for name in self._tracked)
+            failures = 0 if is_enough else failures + 1
+            if failures:
+                await self.clock.sleep(self.backoff.seconds(failures))
+                self._wanted.call()
+
+    def _is_good(self, name: str) -> bool:
+        topic = self.metadata.topics.get(name)
+        return topic is not None and (_is_final(topic) or self.metadata.has_all_leaders(topic))
+
+    async def _fetch_metadata(self) -> None:
+        connection = await self.any_connection()
+        request = MetadataRequest(
+            topics=[MetadataRequestTopic(name=name, topic_id=NO_UUID) for name in self._tracked],
+            allow_auto_topic_creation=self.config.allow_auto_topic_creation,
+            include_cluster_authorized_operations=False,
+            include_topic_authorized_operations=False,
+        )
+        try:
+            response = await connection.ask(request, MetadataResponse)
+        except (ConnectionLost, TimedOut) as error:
+            raise BrokerNotReachable(f"no metadata from {connection.peer}: {error}") from error
+        if response.error_code:
+            error_code = wire_error_of(response.error_code)
+            if error_code.name == REBOOTSTRAP_REQUIRED:
+                self.metadata.brokers.clear()
+            raise broker_error(error_code, f"no metadata from {connection.peer}")
+        self.metadata.update(response)
+        self._fetched_at = self.clock.monotonic()
+        self._drop_strangers()
+
+    # ---- connections -------------------------------------------------------------------------------------
+
+    def connection(self, node_id: int) -> BrokerConnection | None:
+        """The connection to a broker if it is there; if not it is being made, and `on_change` tells."""
+        address = self.metadata.brokers.get(node_id)
+        if address is None:
+            self.refresh_soon()
+            return None
+        return self._link(address).ready()
+
+    async def connect(self, node_id: int) -> BrokerConnection:
+        """A connection to that broker."""
+        address = self.metadata.brokers.get(node_id)
+        if address is None:
+            await self.refresh()
+            address = self.metadata.brokers.get(node_id)
+        if address is None:
+            raise BrokerNotReachable(f"broker {node_id} is not in the cluster's metadata; is it down?")
+        return await self._link(address).wait()
+
+    async def any_connection(self) -> BrokerConnection:
+        """A connection to any broker: the least busy one that is there, or the first that can be made."""
+        self._check_open()
+        made = [link.made for link in self._links.values() if link.made is not None]
+        if made:
+            return min(made, key=lambda connection: connection.open_requests)
+        known, candidates = list(self.metadata.brokers.values()), list[Address]()
+        while known:
+            candidates.append(known.pop(self.random.below(len(known))))
+        tried: dict[Address, BarnabasError] = {}
+        for address in dict.fromkeys(candidates + self._bootstrap):
+            try:
+                return await self._link(address).wait()
+            except BarnabasError as error:
+                tried[address] = error
+        told = "; ".join(f"{address}: {reason}" for address, reason in tried.items())
+        raise BrokerNotReachable(f"no broker can be reached ({told}); check the addresses, and that one runs")
+
+    async def ask(
+        self, request: Message, response: type[M], *, node_id: int | None = None, at_most: int = EVERY_VERSION
+    ) -> M:
+        """Ask a broker, or any; ConnectionLost and TimedOut are up to the caller."""
+        connection = await (self.any_connection() if node_id is None else self.connect(node_id))
+        return await connection.ask(request, response, at_most=at_most)
+
+    def _link(self, address: Address) -> Link:
+        self._check_open()
+        link = self._links.get(address)
+        if link is None:
+            link = Link(address, self.clock, self._reconnect, self._open, self._link_changed)
+            self._links[address] = link
+        return link
+
+    async def _open(self, address: Address) -> BrokerConnection:
+        return await open_connection(
+            self._network,
+            self.clock,
+            address,
+            client_id=self.config.client_id,
+            software_version=__version__,
+            connect_timeout_s=self.config.connect_timeout_ms / 1000,
+            request_timeout_s=self.config.request_timeout_ms / 1000,
+            scratch=self._scratch,
+        )
+
+    def _link_changed(self, is_lost: bool) -> None:
+        if is_lost and self.metadata.brokers and not self._closed:
+            self.refresh_soon()
+        self.on_change()
+
+    def _drop_strangers(self) -> None:
+        """Close connections to addresses that no broker has: those of the bootstrap list, and of the gone."""
+        known = set(self.metadata.brokers.values())
+        if not known:
+            return
+        for address in [each for each in self._links if each not in known]:
+            self._links.pop(address).close()
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise ClientClosed("this client has been closed; make a new one")
+
+    async def close(self) -> None:
+        """Close all connections. Harmless when repeated."""
+        self._closed = True
+        if self._keeper is not None:
+            self._keeper.cancel()
+        for waiter in self._waiters:
+            if not waiter.done():
+                waiter.set_exception(ClientClosed("the client was closed meanwhile"))
+        for link in self._links.values():
+            link.close()
+        self._links.clear()
+        await asyncio.sleep(0)  # what was cancelled gets to know
+
+
+def _is_final(topic: Topic) -> bool:
+    return topic.error is not None and topic.error.name in _FINAL_TOPIC_ERRORS

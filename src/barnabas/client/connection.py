@@ -1,0 +1,221 @@
+"""One connection to one broker: requests go out as they come, responses come back in their order.
+
+`submit` is synchronous: the order of the calls is the order on the wire. A writer task hands over whatever
+has gathered; a reader task resolves the responses. A request that is not answered in time ends the whole
+connection, since what would come after it can no longer be told apart from its answer; whatever was open
+then fails with ConnectionLost, and nobody knows whether the broker did it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import NamedTuple, TypeVar
+
+from barnabas.client.errors import TimedOut, broker_error, wire_error_of
+from barnabas.client.waiting import Alarm, within
+from barnabas.core.clock import Clock
+from barnabas.core.errors import BarnabasError
+from barnabas.core.network import Address, Connection, ConnectionLost, Network, Part
+from barnabas.protocol.channel import OutOfStep, Pending, RequestChannel, Versions, retry_version
+from barnabas.protocol.compiler import MalformedMessage
+from barnabas.protocol.frames import BadFrame, FrameReader
+from barnabas.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from barnabas.protocol.schema import EVERY_VERSION, Message
+
+SOFTWARE_NAME = "barnabas"
+MAX_RESPONSE_BYTES = 0x7FFFFFFF
+
+M = TypeVar("M", bound=Message)
+
+
+class _Open(NamedTuple):
+    """A request whose response is awaited."""
+
+    pending: Pending
+    answer: asyncio.Future[Message]
+    deadline: float
+
+
+class BrokerConnection:
+    """A connection that has been made; `open_connection` makes one that knows the broker's versions."""
+
+    def __init__(
+        self, connection: Connection, clock: Clock, *, client_id: str, timeout_s: float, scratch: memoryview
+    ) -> None:
+        self.versions = Versions({ApiVersionsRequest.__key__: ApiVersionsRequest.__versions__})
+        self.lost: BarnabasError | None = None
+        self.on_lost: Callable[[], None] | None = None
+        self._connection = connection
+        self._clock = clock
+        self._timeout_s = timeout_s
+        self._channel = RequestChannel(client_id)
+        self._reader = FrameReader(scratch, MAX_RESPONSE_BYTES)
+        self._open: dict[int, _Open] = {}
+        self._unwritten: list[Part] = []
+        self._to_write = asyncio.Event()
+        self._alarm = Alarm(clock, self._check_deadlines)
+        loop = asyncio.get_running_loop()
+        self._tasks = (loop.create_task(self._read()), loop.create_task(self._write()))
+
+    @property
+    def peer(self) -> Address:
+        return self._connection.peer
+
+    @property
+    def open_requests(self) -> int:
+        """How many responses are awaited."""
+        return len(self._open)
+
+    def submit(
+        self,
+        request: Message,
+        response: type[M],
+        *,
+        at_most: int = EVERY_VERSION,
+        timeout_s: float | None = None,
+    ) -> asyncio.Future[M]:
+        """Send a request in the newest common version up to `at_most`; its response comes later."""
+        answer: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
+        pending = self._put(request, response, at_most)
+        assert pending is not None
+        deadline = self._clock.monotonic() + (self._timeout_s if timeout_s is None else timeout_s)
+        self._open[pending.correlation_id] = _Open(pending, answer, deadline)
+        self._alarm.set(deadline)
+        return answer  # type: ignore[return-value]
+
+    def tell(self, request: Message, *, at_most: int = EVERY_VERSION) -> None:
+        """Send a request that is not answered (acks=0)."""
+        self._put(request, None, at_most)
+
+    async def ask(
+        self,
+        request: Message,
+        response: type[M],
+        *,
+        at_most: int = EVERY_VERSION,
+        timeout_s: float | None = None,
+    ) -> M:
+        """Send a request and wait for its response."""
+        return await self.submit(request, response, at_most=at_most, timeout_s=timeout_s)
+
+    def _put(self, request: Message, response: type[Message] | None, at_most: int) -> Pending | None:
+        if self.lost is not None:
+            raise ConnectionLost(str(self.lost))
+        version = self.versions.choose(type(request), at_most)
+        parts, pending = self._channel.send(request, version, response)
+        self._unwritten += parts
+        self._to_write.set()
+        return pending
+
+    async def learn_versions(self, software_version: str) -> None:
+        """Ask the broker what it speaks; older ones are asked again in a way they understand."""
+        request = ApiVersionsRequest(
+            client_software_name=SOFTWARE_NAME, client_software_version=software_version
+        )
+        version: int | None = ApiVersionsRequest.__versions__[1]
+        while version is not None:
+            asked = version
+            response = await self.ask(request, ApiVersionsResponse, at_most=asked)
+            version = retry_version(response, asked)
+        if response.error_code:
+            raise broker_error(wire_error_of(response.error_code), f"{self.peer} does not tell its versions")
+        self.versions = Versions.of(response)
+
+    def close(self) -> None:
+        """Send what was submitted and close; open requests fail. Harmless when repeated."""
+        if self.lost is None:
+            if self._unwritten:
+                # a bare `write` would be a coroutine; what has gathered is too little to wait for
+                asyncio.get_running_loop().create_task(self._last_write(self._unwritten))
+            else:
+                self._connection.close()
+            self._lose(ConnectionLost(f"the connection with {self.peer} was closed on this side"))
+
+    async def _last_write(self, parts: list[Part]) -> None:
+        try:
+            await self._connection.write(parts)
+        except ConnectionLost:
+            return
+        self._connection.close()
+
+    async def _write(self) -> None:
+        try:
+            while True:
+                await self._to_write.wait()
+                self._to_write.clear()
+                parts, self._unwritten = self._unwritten, []
+                await self._connection.write(parts)
+        except ConnectionLost as error:
+            self._fail(error)
+
+    async def _read(self) -> None:
+        reader, connection = self._reader, self._connection
+        try:
+            while (count := await connection.readinto(reader.buffer())) > 0:
+                for pending, message in self._channel.received(reader.received(count)):
+                    one = self._open.pop(pending.correlation_id)
+                    if not one.answer.done():
+                        one.answer.set_result(message)
+            raise ConnectionLost(f"{self.peer} closed the connection")
+        except (ConnectionLost, OutOfStep, BadFrame, MalformedMessage) as error:
+            self._fail(error)
+
+    def _check_deadlines(self) -> None:
+        if not self._open:
+            return
+        now = self._clock.monotonic()
+        late = [one for one in self._open.values() if one.deadline <= now]
+        if not late:
+            self._alarm.set(min(one.deadline for one in self._open.values()))
+            return
+        for one in late:
+            if not one.answer.done():
+                name = one.pending.response.__name__.removesuffix("Response")
+                one.answer.set_exception(
+                    TimedOut(f"{self.peer} did not answer {name} in time; it is overloaded or cut off")
+                )
+        self._fail(ConnectionLost(f"{self.peer} did not answer a request in time"))
+
+    def _fail(self, error: BarnabasError) -> None:
+        if self.lost is None:
+            self._connection.abort()
+            self._lose(error)
+
+    def _lose(self, error: BarnabasError) -> None:
+        self.lost = error
+        self._alarm.clear()
+        for task in self._tasks:
+            task.cancel()
+        still_open, self._open = self._open, {}
+        for one in still_open.values():
+            if not one.answer.done():
+                one.answer.set_exception(ConnectionLost(str(error)))
+        if self.on_lost is not None:
+            self.on_lost()
+
+
+async def open_connection(
+    network: Network,
+    clock: Clock,
+    address: Address,
+    *,
+    client_id: str,
+    software_version: str,
+    connect_timeout_s: float,
+    request_timeout_s: float,
+    scratch: memoryview,
+) -> BrokerConnection:
+    """A connection to a broker whose versions are known."""
+    connection = await within(
+        clock, connect_timeout_s, network.connect(address.host, address.port), f"connecting to {address}"
+    )
+    broker = BrokerConnection(
+        connection, clock, client_id=client_id, timeout_s=request_timeout_s, scratch=scratch
+    )
+    try:
+        await broker.learn_versions(software_version)
+    except BaseException:
+        broker.close()
+        raise
+    return broker

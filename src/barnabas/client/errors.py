@@ -1,0 +1,112 @@
+"""What can go wrong for a user of the client. Every message says what was tried and what to do next.
+
+An answer of the broker that is an error becomes a `BrokerError`, or the subclass that has a name of its own;
+`error` holds Kafka's code, and whether trying again may help.
+"""
+
+from __future__ import annotations
+
+from barnabas.core.errors import WIRE_ERRORS, BarnabasError, WireError, wire_error
+
+
+class ClientError(BarnabasError):
+    """The root of all errors of the client."""
+
+
+class TimedOut(ClientError):
+    """Something took longer than it was allowed to."""
+
+    wire = wire_error("REQUEST_TIMED_OUT")
+
+
+class BrokerNotReachable(ClientError):
+    """No broker could be connected to."""
+
+    wire = wire_error("NETWORK_EXCEPTION")
+
+
+class ClientClosed(ClientError):
+    """The producer, consumer or admin has been closed."""
+
+
+class RecordTooLarge(ClientError):
+    """A record that no request could carry."""
+
+    wire = wire_error("MESSAGE_TOO_LARGE")
+
+
+class NoSuchPartition(ClientError):
+    """A topic has fewer partitions than that."""
+
+    wire = wire_error("UNKNOWN_TOPIC_OR_PARTITION")
+
+
+class NoOffset(ClientError):
+    """A partition has no position, and none may be made up (reset is none)."""
+
+    wire = wire_error("OFFSET_OUT_OF_RANGE")
+
+
+class BrokerError(ClientError):
+    """A broker answered with an error."""
+
+    def __init__(self, error: WireError, text: str) -> None:
+        super().__init__(text)
+        self.error = error
+
+
+class UnknownTopic(BrokerError):
+    """There is no such topic."""
+
+
+class TopicExists(BrokerError):
+    """There already is such a topic."""
+
+
+class NotAuthorized(BrokerError):
+    """The broker does not allow it."""
+
+
+class OffsetOutOfRange(BrokerError):
+    """The partition no longer has, or not yet, what is at that offset."""
+
+
+_CLASSES: dict[str, type[BrokerError]] = {
+    "UNKNOWN_TOPIC_OR_PARTITION": UnknownTopic,
+    "UNKNOWN_TOPIC_ID": UnknownTopic,
+    "TOPIC_ALREADY_EXISTS": TopicExists,
+    "TOPIC_AUTHORIZATION_FAILED": NotAuthorized,
+    "CLUSTER_AUTHORIZATION_FAILED": NotAuthorized,
+    "GROUP_AUTHORIZATION_FAILED": NotAuthorized,
+    "OFFSET_OUT_OF_RANGE": OffsetOutOfRange,
+}
+
+_ADVICE = {
+    "UNKNOWN_TOPIC_OR_PARTITION": "create it first, or check the spelling and the cluster",
+    "TOPIC_ALREADY_EXISTS": "use it as it is, or delete it first",
+    "TOPIC_AUTHORIZATION_FAILED": "ask for an ACL on the topic",
+    "INVALID_TOPIC_EXCEPTION": "use letters, digits, '.', '_' and '-', at most 249 of them",
+    "MESSAGE_TOO_LARGE": "send smaller batches, or raise max.message.bytes of the topic",
+    "NOT_ENOUGH_REPLICAS": "bring replicas back, or lower min.insync.replicas",
+    "INVALID_RECORD": "the topic's rules refuse it; a compacted topic needs a key",
+    "INVALID_TIMESTAMP": "the topic bounds timestamps: see message.timestamp.before.max.ms and its sibling",
+    "OFFSET_OUT_OF_RANGE": "seek to an offset that is there, or set a reset policy",
+    "OUT_OF_ORDER_SEQUENCE_NUMBER": "the broker has lost what it acknowledged before this",
+    "INVALID_REPLICATION_FACTOR": "there are fewer brokers than replicas wanted",
+    "UNSUPPORTED_VERSION": "the broker is too old for this",
+}
+
+
+def wire_error_of(code: int) -> WireError:
+    """The error of that code; brokers that are newer than this table may have others."""
+    return WIRE_ERRORS.get(code) or WireError(code, f"ERROR_{code}", False)
+
+
+def broker_error(error: WireError, what: str, said: str | None = None) -> BrokerError:
+    """The exception for a broker's answer: what failed, how, what it said, and what to do."""
+    text = f"{what}: {error.name}"
+    if said:
+        text += f" ({said})"
+    if error.name in _ADVICE:
+        text += f"; {_ADVICE[error.name]}"
+    return _CLASSES.get(error.name, BrokerError)(error, text)

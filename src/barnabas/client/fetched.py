@@ -1,0 +1,183 @@
+"""What a fetch brought of one partition, and which of it a consumer may see. Pure.
+
+A response holds whole batches, the last of which may be cut short. Control batches are never seen. A reader
+of committed records gets a list of aborted transactions beside them: where each began. From there up to the
+marker that ends it, the batches of that producer are passed over. The broker sends nothing at or above the
+last stable offset to such a reader, so whatever else is there is committed.
+
+The position moves past what is not seen as well, up to the end of the last whole batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from barnabas.client.metadata import TopicPartition
+from barnabas.core.disk import Buffer
+from barnabas.core.errors import BarnabasError
+from barnabas.protocol.messages.fetch import AbortedTransaction
+from barnabas.records import columnar, kernel
+from barnabas.records.batch import HEADER_BYTES, BatchHeader
+from barnabas.records.columns import Columns
+from barnabas.records.control import ControlType, parse_end_transaction
+from barnabas.records.reader import read_batch, records_section
+from barnabas.records.record import Headers
+
+
+class ConsumerRecord(NamedTuple):
+    """A record, and where it is from."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp_ms: int
+    key: bytes | None
+    value: bytes | None
+    headers: Headers
+    leader_epoch: int
+
+
+class FetchedBatches(NamedTuple):
+    """The batches of one partition as they came over the wire; `ranges` are those that may be seen."""
+
+    topic: str
+    partition: int
+    data: Buffer
+    ranges: tuple[tuple[int, int], ...]
+    first_offset: int  # records below it in the first batch are not wanted
+    next_offset: int  # where to go on
+    high_watermark: int
+    last_stable_offset: int
+
+    def buffers(self) -> list[memoryview]:
+        """The visible batches, one piece where they stand side by side; nothing is copied."""
+        view = memoryview(self.data)
+        return [view[start:end] for start, end in self.ranges]
+
+    def columns(self) -> Columns:
+        """All records as columns, without a Python object for any."""
+        decoder = kernel.ColumnDecoder()
+        for start, end in self.ranges:
+            self._decode(decoder, start, end)
+        return decoder.finish()
+
+    def _decode(self, decoder: kernel.ColumnDecoder, position: int, end: int) -> None:
+        data, first = self.data, self.first_offset
+        while True:
+            position, header = decoder.run(data, position, end, first, columnar.MAX_OFFSET, False, False)
+            if header is None:
+                return
+            section, start, stop = records_section(data, position, header)
+            decoder.section(section, start, stop, header, first, columnar.MAX_OFFSET)
+            position += header.size_bytes
+
+
+class Fetched:
+    """A partition's part of a response, read from `position` on, some records at a time."""
+
+    def __init__(
+        self,
+        partition: TopicPartition,
+        records: Buffer,
+        position: int,
+        *,
+        aborted: Iterable[AbortedTransaction] | None = None,
+        high_watermark: int = -1,
+        last_stable_offset: int = -1,
+    ) -> None:
+        self.partition = partition
+        self.position = position
+        self.leader_epoch = -1
+        self.high_watermark, self.last_stable_offset = high_watermark, last_stable_offset
+        self._data = records
+        self._error: BarnabasError | None = None
+        self._end = position
+        self._visible = list(self._see(list(aborted or ())))
+        self._records = self._read()
+
+    @property
+    def is_used_up(self) -> bool:
+        return self.position >= self._end and self._error is None
+
+    def take(self, limit: int) -> list[ConsumerRecord]:
+        """Up to that many records; fewer only if there are no more. A corrupt batch raises when reached."""
+        taken: list[ConsumerRecord] = []
+        while len(taken) < limit:
+            record = next(self._records, None)
+            if record is None:
+                if not taken and self._error is not None:
+                    raise self._error
+                self.position = self._end
+                break
+            self.position = record.offset + 1
+            taken.append(record)
+        return taken
+
+    def rest(self) -> FetchedBatches:
+        """All that has not been taken, as it came."""
+        ranges: list[tuple[int, int]] = []
+        for header, start in self._visible:
+            end = start + header.size_bytes
+            if header.last_offset < self.position:
+                continue
+            if ranges and ranges[-1][1] == start:
+                ranges[-1] = (ranges[-1][0], end)
+            else:
+                ranges.append((start, end))
+        if not ranges and self._error is not None:
+            raise self._error
+        rest = FetchedBatches(
+            *self.partition,
+            self._data,
+            tuple(ranges),
+            self.position,
+            self._end,
+            self.high_watermark,
+            self.last_stable_offset,
+        )
+        self.position = self._end
+        return rest
+
+    def _see(self, aborted: list[AbortedTransaction]) -> Iterator[tuple[BatchHeader, int]]:
+        """The batches that may be seen; notes where the last whole one ends, and what stopped the walk."""
+        aborted.sort(key=lambda each: each.first_offset, reverse=True)
+        aborting: set[int] = set()
+        for header, start in self._whole_batches():
+            while aborted and aborted[-1].first_offset <= header.last_offset:
+                aborting.add(aborted.pop().producer_id)
+            if header.is_control:
+                if header.producer_id in aborting and self._is_abort(header, start):
+                    aborting.discard(header.producer_id)
+            elif not (header.is_transactional and header.producer_id in aborting):
+                yield header, start
+
+    def _whole_batches(self) -> Iterator[tuple[BatchHeader, int]]:
+        data, start, end = self._data, 0, len(self._data)
+        while end - start >= HEADER_BYTES:
+            header = BatchHeader.parse(data, start)
+            if start + header.size_bytes > end:
+                return
+            try:
+                header = kernel.check_batch(data, start, end)
+            except BarnabasError as error:
+                self._error = error
+                return
+            yield header, start
+            self._end = max(self._end, header.next_offset)
+            self.leader_epoch = header.leader_epoch
+            start += header.size_bytes
+
+    def _is_abort(self, header: BatchHeader, start: int) -> bool:
+        marker = parse_end_transaction(self._data, start, header)
+        return marker is not None and marker.type is ControlType.ABORT
+
+    def _read(self) -> Iterator[ConsumerRecord]:
+        topic, partition = self.partition
+        for header, start in self._visible:
+            if header.last_offset < self.position:
+                continue
+            for offset, timestamp, key, value, headers in read_batch(self._data, start, header):
+                if offset >= self.position:
+                    epoch = header.leader_epoch
+                    yield ConsumerRecord(topic, partition, offset, timestamp, key, value, headers, epoch)

@@ -1,0 +1,104 @@
+"""What a producer says to a broker, and what it makes of the answer.
+
+no error                            written
+DUPLICATE_SEQUENCE_NUMBER           written before; the broker has forgotten where
+OUT_OF_ORDER_SEQUENCE_NUMBER,
+UNKNOWN_PRODUCER_ID                 see sequences
+any other that is retriable         sent again, after a while, or at once where the new leader is told
+all others                          given up
+"""
+
+from __future__ import annotations
+
+from barnabas.client.accumulator import Accumulator
+from barnabas.client.batches import NO_OFFSET, Batch
+from barnabas.client.cluster import Cluster
+from barnabas.client.errors import broker_error, wire_error_of
+from barnabas.client.metadata import Leader, Metadata, TopicPartition
+from barnabas.core.network import Address
+from barnabas.protocol.messages.produce import (
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
+from barnabas.protocol.schema import EVERY_VERSION, NO_UUID
+
+LAST_VERSION_BY_NAME = 12
+
+
+def produce_request(
+    batches: list[Batch], metadata: Metadata, acks: int, timeout_ms: int
+) -> tuple[ProduceRequest, int]:
+    """The request, and the newest version it may have: topics without an id can only go by name."""
+    topics: dict[str, TopicProduceData] = {}
+    at_most = EVERY_VERSION
+    for batch in batches:
+        topic, partition = batch.partition
+        data = topics.get(topic)
+        if data is None:
+            topic_id = metadata.topic_id(topic)
+            data = topics[topic] = TopicProduceData(topic_id=topic_id, name=topic, partition_data=[])
+            if topic_id == NO_UUID:
+                at_most = LAST_VERSION_BY_NAME
+        data.partition_data.append(PartitionProduceData(index=partition, records=batch.data))
+    request = ProduceRequest(acks=acks, timeout_ms=timeout_ms, topic_data=list(topics.values()))
+    return request, at_most
+
+
+def judge_response(
+    response: ProduceResponse, batches: list[Batch], accumulator: Accumulator, cluster: Cluster
+) -> None:
+    """Give every batch of a request what the broker's answer means for it."""
+    answers: dict[TopicPartition, PartitionProduceResponse] = {}
+    for topic in response.responses:
+        name = topic.name or cluster.metadata.name_of(topic.topic_id)
+        for answer in topic.partition_responses:
+            if name is not None:
+                answers[TopicPartition(name, answer.index)] = answer
+    endpoints = {node.node_id: Address(node.host, node.port) for node in response.node_endpoints}
+    for batch in batches:
+        told = answers.get(batch.partition)
+        if told is None:  # the topic's id has changed meanwhile
+            _send_again(batch, accumulator, cluster, is_leader_known=False)
+        else:
+            _judge(batch, told, endpoints, accumulator, cluster)
+
+
+def _judge(
+    batch: Batch,
+    answer: PartitionProduceResponse,
+    endpoints: dict[int, Address],
+    accumulator: Accumulator,
+    cluster: Cluster,
+) -> None:
+    error = wire_error_of(answer.error_code)
+    if answer.error_code == 0:
+        accumulator.written(batch, answer.base_offset, answer.log_append_time_ms)
+    elif error.name == "DUPLICATE_SEQUENCE_NUMBER":
+        accumulator.written(batch, NO_OFFSET, answer.log_append_time_ms)
+    elif error.name in ("OUT_OF_ORDER_SEQUENCE_NUMBER", "UNKNOWN_PRODUCER_ID") and batch.number is not None:
+        again = cluster.clock.monotonic() + cluster.backoff.seconds(batch.attempts)
+        failure = broker_error(error, f"cannot write to {batch.partition}", answer.error_message)
+        accumulator.out_of_order(batch, again, failure)
+    elif error.retriable:
+        is_leader_known = False
+        if answer.current_leader is not None:
+            leader = Leader(answer.current_leader.leader_id, answer.current_leader.leader_epoch)
+            endpoint = endpoints.get(leader.node_id)
+            is_leader_known = cluster.metadata.learn_leader(*batch.partition, leader, endpoint)
+        _send_again(batch, accumulator, cluster, is_leader_known=is_leader_known)
+    else:
+        said = answer.error_message
+        if answer.record_errors:
+            first = answer.record_errors[0]
+            said = first.batch_index_error_message or f"{said}: record {first.batch_index} of the batch"
+        accumulator.give_up(batch, broker_error(error, f"cannot write to {batch.partition}", said))
+
+
+def _send_again(batch: Batch, accumulator: Accumulator, cluster: Cluster, *, is_leader_known: bool) -> None:
+    wait_s = 0.0 if is_leader_known else cluster.backoff.seconds(batch.attempts)
+    accumulator.send_again(batch, cluster.clock.monotonic() + wait_s)
+    if not is_leader_known:
+        cluster.refresh_soon()

@@ -1,0 +1,372 @@
+"""The producer: records in, acknowledgements out.
+
+    async with Producer(network, clock, random, "localhost:9092") as producer:
+        written = await producer.send("orders", b"value", key=b"key")   # taken into a batch
+        print((await written).offset)                                   # acknowledged
+
+`send` puts a record into its partition's batch (accumulator); one task, the sender, takes what is ready to
+the partitions' leaders. Everything that decides anything is pure and stands in accumulator, batches and
+sequences; here are only waiting, wiring and the answers' meaning (produce_answers).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from functools import partial
+from types import TracebackType
+from typing import NamedTuple
+
+from barnabas.client.accumulator import Accumulator, AccumulatorConfig
+from barnabas.client.batches import Batch, RecordMetadata, record_size_limit
+from barnabas.client.cluster import ClientConfig, Cluster
+from barnabas.client.connection import BrokerConnection
+from barnabas.client.errors import (
+    BrokerError,
+    ClientClosed,
+    NoSuchPartition,
+    RecordTooLarge,
+    TimedOut,
+    broker_error,
+    wire_error_of,
+)
+from barnabas.client.metadata import Topic, TopicPartition
+from barnabas.client.partitioner import StickyPartitioner, partition_of
+from barnabas.client.produce_answers import judge_response, produce_request
+from barnabas.client.sequences import ProducerIdentity
+from barnabas.client.waiting import Wake, within
+from barnabas.core.clock import Clock
+from barnabas.core.errors import BarnabasError
+from barnabas.core.network import Address, Network
+from barnabas.core.random import Random
+from barnabas.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from barnabas.protocol.messages.produce import ProduceResponse
+from barnabas.records.batch import HEADER_BYTES
+from barnabas.records.compression import Codec
+from barnabas.records.record import Headers
+
+logger = logging.getLogger("barnabas.client")
+
+ALL = -1
+MAX_IN_FLIGHT_NUMBERED = 5
+
+
+class ProducerConfig(NamedTuple):
+    """How a producer works; defaults as Kafka's."""
+
+    acks: int = ALL  # ALL, 1 (the leader alone) or 0 (no answer at all)
+    idempotence: bool = True  # no duplicates and no reordering, whatever is sent again; needs acks=ALL
+    compression: Codec = Codec.NONE
+    batch_bytes: int = 16384  # of records before compression
+    linger_ms: float = 5.0  # how long a batch that is not full waits for more
+    max_in_flight: int = 5  # requests a broker, and batches a partition
+    max_request_bytes: int = 1024 * 1024
+    buffer_bytes: int = 32 * 1024 * 1024  # records that are not yet acknowledged
+    max_block_ms: int = 60_000  # how long `send` may wait for metadata or memory
+    delivery_timeout_ms: int = 120_000  # from `send` to acknowledgement, retries included
+    client: ClientConfig = ClientConfig()
+
+    def check(self) -> None:
+        """ValueError where settings contradict each other."""
+        if self.acks not in (ALL, 0, 1):
+            raise ValueError(f"acks={self.acks}: must be ALL (-1), 1 or 0")
+        if self.max_in_flight < 1:
+            raise ValueError(f"max_in_flight={self.max_in_flight}: must be at least 1")
+        if self.idempotence and self.acks != ALL:
+            raise ValueError("idempotence needs acks=ALL; set idempotence=False for less")
+        if self.idempotence and self.max_in_flight > MAX_IN_FLIGHT_NUMBERED:
+            raise ValueError(f"idempotence allows max_in_flight up to {MAX_IN_FLIGHT_NUMBERED}")
+
+
+class _Flush:
+    """Somebody who waits until the batches that exist now are settled."""
+
+    def __init__(self, last_ordinal: int, remaining: int, done: asyncio.Future[None]) -> None:
+        self.last_ordinal = last_ordinal
+        self.remaining = remaining
+        self.done = done
+
+
+class Producer:
+    """Sends records to topics. To be used by the tasks of one event loop."""
+
+    def __init__(
+        self,
+        network: Network,
+        clock: Clock,
+        random: Random,
+        bootstrap: str | Sequence[Address],
+        config: ProducerConfig | None = None,
+    ) -> None:
+        self.config = config or ProducerConfig()
+        self.config.check()
+        self.cluster = Cluster(network, clock, random, bootstrap, self.config.client)
+        self.cluster.on_change = self._on_change
+        self._clock = clock
+        self._accumulator = Accumulator(_accumulator_config(self.config), self._on_settled)
+        self._sticky = StickyPartitioner(random, self.config.batch_bytes)
+        self._wake = Wake(clock)
+        self._in_flight: dict[int, int] = {}
+        self._flushes: list[_Flush] = []
+        self._room_turn = asyncio.Lock()
+        self._freed = asyncio.Event()
+        self._sender: asyncio.Task[None] | None = None
+        self._identifying: asyncio.Task[None] | None = None
+        self._fatal: BarnabasError | None = None
+
+    async def __aenter__(self) -> Producer:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close(timeout_ms=None if kind is None else 0)
+
+    # ---- for users ---------------------------------------------------------------------------------------
+
+    async def send(
+        self,
+        topic: str,
+        value: bytes | None,
+        key: bytes | None = None,
+        partition: int | None = None,
+        headers: Headers = (),
+        timestamp_ms: int | None = None,
+    ) -> asyncio.Future[RecordMetadata]:
+        """Take a record; the future that comes back tells where it was written, or why it was not.
+
+        Waits while metadata or memory is missing, for max_block_ms together with whatever that takes. A
+        record with a key goes to the partition of that key, one without to wherever a batch is filling.
+        """
+        known = self.cluster.metadata.topics.get(topic)
+        if known is None or known.error is not None:
+            known = await self.cluster.topic(topic, self.config.max_block_ms / 1000)
+        size_limit = record_size_limit(key, value, headers)
+        if size_limit + HEADER_BYTES > self.config.max_request_bytes:
+            raise RecordTooLarge(
+                f"a record of about {size_limit} bytes is more than max_request_bytes="
+                f"{self.config.max_request_bytes} allow; raise that and the topic's max.message.bytes"
+            )
+        accumulator = self._accumulator
+        if self._room_turn.locked() or not accumulator.has_room(size_limit):
+            await self._wait_for_room(size_limit)
+        if self._fatal is not None:  # while this one waited
+            raise self._fatal
+        target = TopicPartition(topic, self._partition(known, key, partition, size_limit))
+        written: asyncio.Future[RecordMetadata] = asyncio.get_running_loop().create_future()
+        time_ms = self._clock.wall_ms() if timestamp_ms is None else timestamp_ms
+        now = self._clock.monotonic()
+        if accumulator.append(target, now, time_ms, key, value, headers, written, size_limit):
+            self._start()
+            await asyncio.sleep(0)  # one who sends without a pause would never let the sender run
+        return written
+
+    async def flush(self) -> None:
+        """Send everything at once, and return when it is acknowledged or has failed."""
+        open_batches = self._accumulator.open_batches()
+        if not open_batches:
+            return
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        flush = _Flush(self._accumulator.created_batches, len(open_batches), done)
+        self._flushes.append(flush)
+        self._accumulator.hurries += 1
+        self._wake.call()
+        try:
+            await done
+        finally:
+            self._accumulator.hurries -= 1
+            if flush in self._flushes:
+                self._flushes.remove(flush)
+
+    async def partitions_of(self, topic: str) -> int:
+        """How many partitions a topic has."""
+        known = await self.cluster.topic(topic, self.config.max_block_ms / 1000)
+        return len(known.leaders)
+
+    async def close(self, timeout_ms: int | None = None) -> None:
+        """Flush for at most that long (None: as long as it takes) and let go. Harmless when repeated."""
+        if timeout_ms is None:
+            await self.flush()
+        elif timeout_ms > 0:
+            try:
+                await within(self._clock, timeout_ms / 1000, self.flush(), "flushing")
+            except TimedOut as error:
+                logger.warning("closing a producer with records unsent: %s", error)
+        closed = self._fatal = self._fatal or ClientClosed("the producer has been closed; make a new one")
+        for task in (self._sender, self._identifying):
+            if task is not None:
+                task.cancel()
+        for batch in self._accumulator.open_batches():
+            self._accumulator.give_up(batch, closed)
+        await self.cluster.close()
+
+    # ---- a record's way into a batch ---------------------------------------------------------------------
+
+    def _partition(self, topic: Topic, key: bytes | None, partition: int | None, size_bytes: int) -> int:
+        leaders = topic.leaders
+        if partition is not None:
+            if partition not in leaders:
+                raise NoSuchPartition(f"{topic.name} has {len(leaders)} partitions, no number {partition}")
+            return partition
+        if key is not None:
+            return partition_of(key, len(leaders))
+        stuck = self._sticky.current(topic.name)
+        if stuck is None or stuck not in leaders:
+            brokers = self.cluster.metadata.brokers
+            with_leader = [each for each, leader in leaders.items() if leader.node_id in brokers]
+            stuck = self._sticky.switch(topic.name, with_leader or list(leaders))
+        self._sticky.sent(topic.name, size_bytes)
+        return stuck
+
+    async def _wait_for_room(self, size_bytes: int) -> None:
+        self._accumulator.hurries += 1
+        self._wake.call()
+        try:
+            limit_s = self.config.max_block_ms / 1000
+            await within(self._clock, limit_s, self._room(size_bytes), "waiting for buffer memory")
+        except TimedOut as error:
+            raise TimedOut(f"{error}; the brokers do not keep up: send less, or raise buffer_bytes") from None
+        finally:
+            self._accumulator.hurries -= 1
+
+    async def _room(self, size_bytes: int) -> None:
+        async with self._room_turn:  # first come, first served
+            while self._fatal is None and not self._accumulator.has_room(size_bytes):
+                self._freed.clear()
+                await self._freed.wait()
+
+    def _on_settled(self, batch: Batch) -> None:
+        for flush in self._flushes:
+            if batch.ordinal < flush.last_ordinal:
+                flush.remaining -= 1
+                if flush.remaining == 0 and not flush.done.done():
+                    flush.done.set_result(None)
+        self._freed.set()
+
+    # ---- the sender --------------------------------------------------------------------------------------
+
+    def _start(self) -> None:
+        if self._sender is None:
+            self._sender = asyncio.get_running_loop().create_task(self._send_all())
+        self._wake.call()
+
+    def _on_change(self) -> None:
+        self._wake.call()
+
+    async def _send_all(self) -> None:
+        accumulator = self._accumulator
+        while True:
+            now = self._clock.monotonic()
+            accumulator.expire(now, self._too_old)
+            self._send_ready(now)
+            await self._wake.wait(accumulator.next_time(now))
+
+    def _send_ready(self, now: float) -> None:
+        accumulator, cluster = self._accumulator, self.cluster
+        if accumulator.needs_identity and not accumulator.is_empty and self._identifying is None:
+            self._identifying = asyncio.get_running_loop().create_task(self._identify())
+        nodes: dict[int, None] = {}
+        for topic, partition in accumulator.ready(now):
+            leader = cluster.leader(topic, partition)
+            if leader is not None:
+                nodes[leader.node_id] = None
+        for node_id in nodes:
+            while self._in_flight.get(node_id, 0) < self.config.max_in_flight:
+                connection = cluster.connection(node_id)
+                if connection is None:
+                    break
+                leads = partial(self._leads, node_id)
+                batches = accumulator.drain(now, leads, self.config.max_request_bytes)
+                if not batches:
+                    break
+                self._submit(connection, node_id, batches)
+
+    def _leads(self, node_id: int, partition: TopicPartition) -> bool:
+        leader = self.cluster.leader(*partition)
+        return leader is not None and leader.node_id == node_id
+
+    def _submit(self, connection: BrokerConnection, node_id: int, batches: list[Batch]) -> None:
+        timeout_ms = self.config.client.request_timeout_ms
+        request, at_most = produce_request(batches, self.cluster.metadata, self.config.acks, timeout_ms)
+        try:
+            if self.config.acks == 0:
+                connection.tell(request, at_most=at_most)
+                for batch in batches:
+                    self._accumulator.written(batch, -1, -1)
+                return
+            answer = connection.submit(request, ProduceResponse, at_most=at_most)
+        except BarnabasError as error:
+            self._not_answered(batches, error)
+            return
+        self._in_flight[node_id] = self._in_flight.get(node_id, 0) + 1
+        answer.add_done_callback(partial(self._answered, node_id, batches))
+
+    def _answered(self, node_id: int, batches: list[Batch], answer: asyncio.Future[ProduceResponse]) -> None:
+        self._in_flight[node_id] -= 1
+        if not answer.cancelled():
+            error = answer.exception()
+            if error is None:
+                judge_response(answer.result(), batches, self._accumulator, self.cluster)
+            else:
+                assert isinstance(error, BarnabasError)
+                self._not_answered(batches, error)
+        self._wake.call()
+
+    def _not_answered(self, batches: list[Batch], error: BarnabasError) -> None:
+        """Nobody knows whether they were written: send them again, under the same numbers."""
+        now = self._clock.monotonic()
+        for batch in batches:
+            if error.wire.retriable:
+                again = now + self.cluster.backoff.seconds(batch.attempts)
+                self._accumulator.send_again(batch, again)
+            else:
+                self._accumulator.give_up(batch, error)
+        self._wake.call()
+
+    def _too_old(self, batch: Batch) -> Exception:
+        tried = f"sent {batch.attempts} times" if batch.attempts else "never sent: no leader could be reached"
+        limit_ms = self.config.delivery_timeout_ms
+        return TimedOut(
+            f"{batch.record_count} records for {batch.partition} were not acknowledged within {limit_ms} ms "
+            f"({tried}); they may have been written or not. Check the brokers, or raise delivery_timeout_ms"
+        )
+
+    async def _identify(self) -> None:
+        """Ask for a producer id until there is one."""
+        request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000)
+        failures = 0
+        while True:
+            try:
+                response = await self.cluster.ask(request, InitProducerIdResponse)
+                if response.error_code == 0:
+                    break
+                raise broker_error(wire_error_of(response.error_code), "no producer id")
+            except BarnabasError as error:
+                wire = error.error if isinstance(error, BrokerError) else error.wire
+                if not wire.retriable:
+                    self._die(error)
+                    return
+                failures += 1
+                logger.info("no producer id yet: %s", error)
+                await self._clock.sleep(self.cluster.backoff.seconds(failures))
+        self._accumulator.identify(ProducerIdentity(response.producer_id, response.producer_epoch))
+        self._identifying = None
+        self._wake.call()
+
+    def _die(self, error: BarnabasError) -> None:
+        self._fatal = error
+        for batch in self._accumulator.open_batches():
+            self._accumulator.give_up(batch, error)
+
+
+def _accumulator_config(config: ProducerConfig) -> AccumulatorConfig:
+    return AccumulatorConfig(
+        batch_bytes=config.batch_bytes,
+        linger_s=config.linger_ms / 1000,
+        codec=config.compression,
+        max_in_flight=config.max_in_flight,
+        delivery_timeout_s=config.delivery_timeout_ms / 1000,
+        buffer_bytes=config.buffer_bytes,
+        is_idempotent=config.idempotence,
+    )

@@ -1,0 +1,109 @@
+"""Numbers by which a broker recognises what it has already got: one sequence a partition. Pure.
+
+A batch is numbered when it is first sent, and keeps its number however often it is sent again, until the
+broker's answer settles it. At most five batches of a partition are numbered and not settled, since that is
+how many a broker remembers. The partition's states:
+
+    WHOLE   every number given out is settled as written, or still open
+    BROKEN  a numbered batch was given up (refused, too old): a gap that the broker will not accept
+            -> no new numbers; open batches are settled: written, or refused as out of order, which proves
+               that they were not written: those lose their number
+            -> when none is open: the epoch goes up by one, numbers start at 0 again, WHOLE
+
+The epoch is the partition's own: for a producer without transactions nobody but the partition's leader looks
+at it. After the last epoch a new producer id is needed.
+"""
+
+from __future__ import annotations
+
+from enum import Enum, auto
+from typing import NamedTuple
+
+from barnabas.records.batch import increment_sequence
+
+MAX_EPOCH = 0x7FFF
+
+
+class ProducerIdentity(NamedTuple):
+    """Who sends: an id from the broker, and its epoch."""
+
+    producer_id: int
+    epoch: int
+
+
+class Number(NamedTuple):
+    """What a batch is sent under."""
+
+    producer_id: int
+    epoch: int
+    base_sequence: int
+
+
+class Refused(Enum):
+    """What to make of a batch that the broker called out of order."""
+
+    SEND_AGAIN = auto()  # one before it is still open: its turn will come
+    NUMBER_AGAIN = auto()  # the gap before it is known; it was not written
+    GIVE_UP = auto()  # nothing explains it but that the broker lost what it had acknowledged
+
+
+class Sequence:
+    """The numbers of one partition."""
+
+    __slots__ = ("_identity", "_is_broken", "_next", "_open")
+
+    def __init__(self) -> None:
+        self._identity: ProducerIdentity | None = None
+        self._next = 0
+        self._open: list[Number] = []  # in the order of their numbers
+        self._is_broken = False
+
+    @property
+    def needs_identity(self) -> bool:
+        return self._identity is None
+
+    @property
+    def may_number(self) -> bool:
+        return self._identity is not None and not self._is_broken
+
+    def start(self, identity: ProducerIdentity) -> None:
+        """Number from 0 under a producer id that is new."""
+        assert self._identity is None
+        assert not self._open
+        self._identity, self._next = identity, 0
+
+    def number(self, record_count: int) -> Number:
+        """The number of the next batch, which is about to be sent."""
+        assert self._identity is not None
+        assert not self._is_broken
+        given = Number(*self._identity, self._next)
+        self._next = increment_sequence(self._next, record_count)
+        self._open.append(given)
+        return given
+
+    def written(self, number: Number) -> None:
+        """The broker has the batch."""
+        self._settle(number)
+
+    def given_up(self, number: Number) -> None:
+        """The batch will not be sent again, and the broker may not have it."""
+        self._is_broken = True
+        self._settle(number)
+
+    def out_of_order(self, number: Number) -> Refused:
+        """The broker has not got the batch, for the lack of the one before."""
+        if self._open[0] != number:
+            return Refused.SEND_AGAIN
+        if not self._is_broken:
+            return Refused.GIVE_UP
+        self._settle(number)
+        return Refused.NUMBER_AGAIN
+
+    def _settle(self, number: Number) -> None:
+        self._open.remove(number)
+        if self._is_broken and not self._open:
+            assert self._identity is not None
+            producer_id, epoch = self._identity
+            self._identity = ProducerIdentity(producer_id, epoch + 1) if epoch < MAX_EPOCH else None
+            self._next = 0
+            self._is_broken = False

@@ -1,0 +1,92 @@
+"""Waiting, by the clock that was passed in: for a moment, for a call, for whichever comes first."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
+
+from barnabas.client.errors import TimedOut
+from barnabas.core.clock import Clock
+from barnabas.core.random import Random
+
+T = TypeVar("T")
+
+JITTER = 0.2
+
+
+class Alarm:
+    """Calls back at the earliest of the times it was set to, once."""
+
+    def __init__(self, clock: Clock, ring: Callable[[], None]) -> None:
+        self._clock = clock
+        self._ring = ring
+        self._at = 0.0
+        self._task: asyncio.Task[None] | None = None
+
+    def set(self, at: float) -> None:
+        """Ring at `at` at the latest, in monotonic seconds."""
+        if self._task is None or at < self._at:
+            self.clear()
+            self._at = at
+            self._task = asyncio.get_running_loop().create_task(self._sleep())
+
+    def clear(self) -> None:
+        """Do not ring."""
+        if self._task is not None:
+            self._task.cancel()
+            self._task = None
+
+    async def _sleep(self) -> None:
+        await self._clock.sleep(max(0.0, self._at - self._clock.monotonic()))
+        self._task = None
+        self._ring()
+
+
+class Wake:
+    """What a loop waits at between its turns: until somebody calls it, or until it is time."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._event = asyncio.Event()
+        self._alarm = Alarm(clock, self._event.set)
+
+    def call(self) -> None:
+        """End the wait, or the next one if nobody waits now."""
+        self._event.set()
+
+    async def wait(self, until: float | None = None) -> None:
+        """Return when called, or at `until` at the latest."""
+        self._alarm.clear()
+        if until is not None and not self._event.is_set():
+            self._alarm.set(until)
+        try:
+            await self._event.wait()
+        finally:
+            self._alarm.clear()
+        self._event.clear()
+
+
+async def within(clock: Clock, seconds: float, work: Coroutine[Any, Any, T], what: str) -> T:
+    """What `work` gives, or TimedOut if it takes longer than that."""
+    loop = asyncio.get_running_loop()
+    task, timer = loop.create_task(work), loop.create_task(clock.sleep(max(0.0, seconds)))
+    try:
+        await asyncio.wait((task, timer), return_when=asyncio.FIRST_COMPLETED)
+        if task.done():
+            return task.result()
+        raise TimedOut(f"{what} took longer than {seconds:g} s")
+    finally:
+        task.cancel()
+        timer.cancel()
+
+
+class Backoff:
+    """How long to wait after so many failures in a row: twice as long each time, with a limit and jitter."""
+
+    def __init__(self, first_ms: int, max_ms: int, random: Random) -> None:
+        self._first_ms, self._max_ms = first_ms, max_ms
+        self._random = random
+
+    def seconds(self, failures: int) -> float:
+        base_ms = min(self._max_ms, self._first_ms << min(max(failures - 1, 0), 20))
+        return base_ms * (1 - JITTER + 2 * JITTER * self._random.uniform()) / 1000
