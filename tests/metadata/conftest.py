@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tests.metadata.kafka_life import KafkaLife, live, read_fixture
+from tests.metadata.kafka_life import KafkaLife, fresh, read_fixture
 
 
 @pytest.fixture(scope="session", params=["kept", pytest.param("fresh", marks=pytest.mark.java)])
-def kafka_life(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> KafkaLife:
-    return read_fixture() if request.param == "kept" else live(tmp_path_factory.mktemp("kafka-metadata"))
+def kafka_life(request: pytest.FixtureRequest) -> KafkaLife:
+    return read_fixture() if request.param == "kept" else fresh()

@@ -1,13 +1,13 @@
 """The metadata that one life of Apache Kafka writes; `python -m tests.metadata.kafka_life` keeps a new one.
 
 A node is formatted, started, given topics, settings, a credential and a quota, stopped, started, killed
-(`kill -9`), started and stopped. What it wrote to `__cluster_metadata` is kept as lines of text, `<base
-offset of the batch> <value in hex>`, control batches left out; the last snapshot it took the same, with how
-far it reaches.
+(`kill -9`), started and stopped. What it wrote to `__cluster_metadata` is kept as lines of text, `<offset>
+<value in hex>`, control batches left out; the last snapshot it took the same, with how far it reaches.
 """
 
 from __future__ import annotations
 
+import functools
 import struct
 import sys
 import tempfile
@@ -31,7 +31,7 @@ SETTINGS = {
 class Value(NamedTuple):
     """A metadata record as it stands in the log."""
 
-    batch: int
+    offset: int
     data: bytes
 
 
@@ -39,13 +39,6 @@ class KafkaLife(NamedTuple):
     log: list[Value]
     snapshot: list[bytes]
     snapshot_end: int
-
-    def batches(self) -> list[tuple[int, list[bytes]]]:
-        """The records of the log, those of a batch together, with the batch's base offset."""
-        found: dict[int, list[bytes]] = {}
-        for value in self.log:
-            found.setdefault(value.batch, []).append(value.data)
-        return list(found.items())
 
 
 def live(home: Path) -> KafkaLife:
@@ -72,10 +65,17 @@ def live(home: Path) -> KafkaLife:
     return KafkaLife(log, snapshot, int(last.name.partition("-")[0]))
 
 
+@functools.cache
+def fresh() -> KafkaLife:
+    """A life of its own for this test run, lived once."""
+    with tempfile.TemporaryDirectory() as home:
+        return live(Path(home))
+
+
 def values(data: Buffer) -> list[Value]:
     """What the data batches of a metadata log or snapshot hold."""
     return [
-        Value(header.base_offset, record.value or b"")
+        Value(record.offset, record.value or b"")
         for header, at in read_batches(data, 0, _end(data))
         if not header.is_control
         for record in read_batch(data, at, header)
@@ -105,7 +105,7 @@ def read_fixture() -> KafkaLife:
     of_log, _, of_snapshot = FIXTURE.read_text().partition("snapshot ")
     end, *snapshot = of_snapshot.split()
     pairs = (line.split() for line in of_log.splitlines())
-    log = [Value(int(batch), bytes.fromhex(data)) for batch, data in pairs]
+    log = [Value(int(offset), bytes.fromhex(data)) for offset, data in pairs]
     return KafkaLife(log, [bytes.fromhex(data) for data in snapshot], int(end))
 
 
@@ -113,9 +113,8 @@ def main() -> None:
     lacking = missing()
     if lacking is not None:
         sys.exit(f"cannot run Apache Kafka here: {lacking}")
-    with tempfile.TemporaryDirectory() as home:
-        life = live(Path(home))
-    lines = [f"{value.batch} {value.data.hex()}" for value in life.log]
+    life = fresh()
+    lines = [f"{value.offset} {value.data.hex()}" for value in life.log]
     lines += [f"snapshot {life.snapshot_end}", *(data.hex() for data in life.snapshot)]
     FIXTURE.parent.mkdir(exist_ok=True)
     FIXTURE.write_text("\n".join(lines) + "\n")

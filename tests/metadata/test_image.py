@@ -272,7 +272,7 @@ def test_every_record_of_kafka_is_replayed() -> None:
 
 def test_kafkas_log_and_its_snapshot_make_the_same_image(kafka_life: KafkaLife) -> None:
     of_log = image_of(
-        *(r.decode_record(value.data) for value in kafka_life.log if value.batch < kafka_life.snapshot_end)
+        *(r.decode_record(value.data) for value in kafka_life.log if value.offset < kafka_life.snapshot_end)
     )
     told = [r.decode_record(data) for data in kafka_life.snapshot]
     of_snapshot = image_of(*told)
