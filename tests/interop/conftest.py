@@ -1,11 +1,22 @@
-"""Directories written by Apache Kafka: those kept as a fixture, and fresh ones where Java is at hand."""
+"""Topics for tests with other people's clients; directories written by Apache Kafka, kept and fresh."""
 
 from __future__ import annotations
+
+import itertools
+import re
 
 import pytest
 
 from tests.interop.make_fixture import unpack
 from tests.interop.workload import KafkaDirectories, KafkaDirectory, make
+
+_numbers = itertools.count(1)
+
+
+@pytest.fixture
+def topic(request: pytest.FixtureRequest) -> str:
+    """The name of a topic that no other test uses, and that does not exist yet."""
+    return re.sub(r"[^a-zA-Z0-9.-]+", "-", request.node.name)[:80] + f".{next(_numbers)}"
 
 
 @pytest.fixture(scope="session", params=["kept", pytest.param("fresh", marks=pytest.mark.java)])
