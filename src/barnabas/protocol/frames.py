@@ -3,8 +3,8 @@
 Small frames arrive together in a scratch buffer that all connections of a loop share, and are copied out of
 it at once; so an idle connection holds no memory. A frame that is not yet whole gets a buffer of its own,
 into which the rest is received directly; a large one grows with what really comes, so that a length alone
-costs little. Each frame is handed over as a buffer that nobody else writes to:
-a leader numbers batches in place.
+costs little. Each frame is handed over as a buffer that nobody else writes to: a leader numbers batches in
+place. Where the stream breaks, the frames before that are handed over first; `buffer` raises BadFrame then.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class BadFrame(BarnabasError):
 class FrameReader:
     """One direction of one connection. `scratch` may be shared by readers that take turns."""
 
-    __slots__ = ("_filled", "_frame", "_head", "_max_frame_bytes", "_scratch", "_size")
+    __slots__ = ("_broken", "_filled", "_frame", "_head", "_max_frame_bytes", "_scratch", "_size")
 
     def __init__(self, scratch: memoryview, max_frame_bytes: int) -> None:
         self._scratch = scratch
@@ -38,6 +38,7 @@ class FrameReader:
         self._frame: memoryview | None = None  # the frame that is not yet whole, of `_size` bytes in the end
         self._size = 0
         self._filled = 0
+        self._broken: BadFrame | None = None
 
     @property
     def is_between_frames(self) -> bool:
@@ -51,6 +52,8 @@ class FrameReader:
 
     def buffer(self) -> memoryview:
         """Where the next bytes go; `received` follows before anyone else uses the scratch."""
+        if self._broken is not None:
+            raise self._broken
         if self._frame is not None:
             return self._frame[self._filled :]
         return self._scratch
@@ -86,7 +89,8 @@ class FrameReader:
         while count - start >= LENGTH_BYTES:
             (size,) = _LENGTH.unpack_from(data, start)
             if not 0 < size <= self._max_frame_bytes:
-                raise BadFrame(self._explain(size, bytes(data[start : start + 8])))
+                self._broken = BadFrame(self._explain(size, bytes(data[start : start + 8])))
+                return frames
             start += LENGTH_BYTES
             end = start + size
             if end > count:
