@@ -137,6 +137,10 @@ def test_a_stop_hands_over_before_it_lets_go() -> None:
     assert cluster.beat(1, want_shut_down=True).should_shut_down
     assert cluster.image.brokers[1].fenced
     assert cluster.beat(1, want_shut_down=True).should_shut_down
+    # it comes back only by registering anew
+    assert cluster.beat(1).is_fenced
+    cluster.start(1, incarnation=2)
+    assert cluster.image.brokers[1].is_active
 
 
 def test_a_broker_that_leads_nothing_may_stop_at_once() -> None:

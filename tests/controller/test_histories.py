@@ -7,7 +7,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from barnabas.controller.brokers import heartbeat, register_broker, unregister_broker
@@ -124,7 +124,8 @@ def _check_partition(image: ClusterImage, partition: PartitionImage) -> None:
         assert not partition.elr
 
 
-@given(seed=st.integers(0, 1 << 40), steps=st.integers(0, 60), has_elr=st.booleans())
+@settings(max_examples=300)
+@given(seed=st.integers(0, 1 << 40), steps=st.integers(0, 80), has_elr=st.booleans())
 def test_any_history_replays_to_the_same_image(seed: int, steps: int, has_elr: bool) -> None:
     cluster = run(seed, steps, has_elr=has_elr, check=_check_image)
     again = ClusterImage()

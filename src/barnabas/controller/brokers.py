@@ -166,7 +166,9 @@ def _next_state(
 ) -> tuple[list[Message], bool, bool]:
     """What is told, whether the broker is fenced then, and whether it may stop now."""
     if broker.fenced:
-        if request.want_shut_down or request.want_fence or not caught_up:
+        # one that was let go comes back only by registering anew
+        was_let_go = broker.in_controlled_shutdown
+        if request.want_shut_down or request.want_fence or was_let_go or not caught_up:
             return [], True, request.want_shut_down
         return unfence_broker(image, broker, defaults), False, False
     if request.want_fence:

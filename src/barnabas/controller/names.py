@@ -11,7 +11,6 @@ from collections.abc import Iterable
 from barnabas.controller.decisions import Refused
 
 LONGEST_NAME = 249
-METADATA_TOPIC = "__cluster_metadata"
 
 _ALLOWED = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")
 

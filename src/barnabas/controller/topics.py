@@ -13,11 +13,12 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.controller.decisions import Decision, Refused
-from barnabas.controller.names import METADATA_TOPIC, Collisions, check_name
+from barnabas.controller.names import Collisions, check_name
 from barnabas.controller.placement import place
 from barnabas.core.errors import BarnabasError, wire_error
 from barnabas.core.random import Random
 from barnabas.metadata.image import TOPIC_RESOURCE, ClusterImage
+from barnabas.metadata.names import CLUSTER_METADATA
 from barnabas.metadata.parts import UNASSIGNED_DIRECTORY, BrokerImage
 from barnabas.metadata.records import ConfigRecord, PartitionRecord, RemoveTopicRecord, TopicRecord
 from barnabas.protocol.messages.create_topics import (
@@ -130,8 +131,8 @@ def _create(
 
 def _check_new_name(image: ClusterImage, name: str, collisions: Collisions) -> None:
     check_name(name)
-    if name == METADATA_TOPIC:
-        raise Refused("INVALID_REQUEST", f"Creation of internal topic {METADATA_TOPIC} is prohibited.")
+    if name == CLUSTER_METADATA:
+        raise Refused("INVALID_REQUEST", f"Creation of internal topic {CLUSTER_METADATA} is prohibited.")
     if name in image.topics_by_name:
         raise Refused("TOPIC_ALREADY_EXISTS", f"Topic '{name}' already exists.")
     collisions.check(name)
