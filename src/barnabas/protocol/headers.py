@@ -32,7 +32,7 @@ class RequestHeader(NamedTuple):
 
 
 def read_request_header(frame: memoryview) -> RequestHeader:
-    """The header of a request whose length has been taken off; `skip_header_tags` follows if it is flexible."""
+    """The header of a request without its length; `skip_header_tags` follows if the version is flexible."""
     try:
         api_key, api_version, correlation_id, size = _REQUEST.unpack_from(frame)
         if size < 0:
@@ -47,15 +47,18 @@ def read_request_header(frame: memoryview) -> RequestHeader:
 
 
 def skip_header_tags(frame: memoryview, position: int) -> int:
-    """Where the body of a flexible request begins."""
+    """Where the body of a flexible request or response begins."""
     try:
         count = frame[position]
         if count == 0:
             return position + 1
         count, position = read_varint(frame, position)
-        return skip_tags(frame, position, count)
+        position = skip_tags(frame, position, count)
     except IndexError:
-        raise MalformedMessage("the header of a request is cut short") from None
+        raise MalformedMessage("a header is cut short") from None
+    if position > len(frame):
+        raise MalformedMessage("a header's tagged fields reach beyond its frame")
+    return position
 
 
 def begin_request(
