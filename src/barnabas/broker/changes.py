@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from barnabas.broker.current_settings import CurrentSettings
 from barnabas.broker.quorum import MetadataQuorum
 from barnabas.broker.replicas import Replicas
-from barnabas.metadata.image import TOPIC_RESOURCE
+from barnabas.metadata.image import BROKER_RESOURCE, TOPIC_RESOURCE, ClusterImage
 from barnabas.metadata.records import (
     ConfigRecord,
     PartitionChangeRecord,
@@ -16,7 +17,7 @@ from barnabas.metadata.records import (
 from barnabas.protocol.schema import Message
 
 
-def follow(quorum: MetadataQuorum, replicas: Replicas) -> None:
+def follow(quorum: MetadataQuorum, replicas: Replicas, settings: CurrentSettings) -> None:
     """Have the replicas follow what is committed from now on."""
     image = quorum.image
     topics = dict(image.topics_by_id)  # the image forgets a topic before this hears of its removal
@@ -31,10 +32,10 @@ def follow(quorum: MetadataQuorum, replicas: Replicas) -> None:
                     replicas.topic_removed(removed)
             elif isinstance(record, (PartitionRecord, PartitionChangeRecord)):
                 changed[record.topic_id] = None
-            elif isinstance(record, ConfigRecord) and record.resource_type == TOPIC_RESOURCE:
-                topic = image.topic(record.resource_name)
-                if topic is not None:
-                    changed[topic.id] = None
+            elif isinstance(record, ConfigRecord):
+                changed.update(dict.fromkeys(_concerned(record, image)))
+                if record.resource_type == BROKER_RESOURCE:
+                    settings.broker_changed()
         for topic_id in changed:
             topic = image.topic_by_id(topic_id)
             if topic is not None:
@@ -42,3 +43,11 @@ def follow(quorum: MetadataQuorum, replicas: Replicas) -> None:
                 replicas.topic_changed(topic)
 
     quorum.subscribe(committed)
+
+
+def _concerned(record: ConfigRecord, image: ClusterImage) -> list[bytes]:
+    """The topics whose settings may be others after that."""
+    if record.resource_type == BROKER_RESOURCE:
+        return list(image.topics_by_id)
+    topic = image.topic(record.resource_name) if record.resource_type == TOPIC_RESOURCE else None
+    return [] if topic is None else [topic.id]

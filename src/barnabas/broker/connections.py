@@ -14,7 +14,7 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, NamedTuple
 
-from barnabas.broker.requests import NotServed, answer
+from barnabas.broker.requests import Door, NotServed, answer
 from barnabas.core.errors import BarnabasError, InvariantViolation
 from barnabas.core.network import Address, Connection, ConnectionLost
 from barnabas.core.settings.broker_settings import BrokerSettings
@@ -54,11 +54,11 @@ def limits_of(settings: BrokerSettings) -> Limits:
 class Session:
     """One connection, as long as it lasts."""
 
-    __slots__ = ("connection", "is_waiting", "last_active", "listener", "task")
+    __slots__ = ("connection", "door", "is_waiting", "last_active", "task")
 
-    def __init__(self, connection: Connection, listener: str, now: float) -> None:
+    def __init__(self, connection: Connection, door: Door, now: float) -> None:
         self.connection = connection
-        self.listener = listener
+        self.door = door
         self.last_active = now
         self.is_waiting = True  # for the client, rather than for an answer
         self.task: asyncio.Task[None] | None = None
@@ -116,13 +116,13 @@ class Connections:
     def __len__(self) -> int:
         return len(self._sessions)
 
-    def accept(self, connection: Connection, listener: str) -> None:
+    def accept(self, connection: Connection, door: Door) -> None:
         """Take a connection in, or turn it away."""
         host = connection.peer.host
         if not self._has_room_for(connection.peer):
             connection.abort()
             return
-        session = Session(connection, listener, self._clock.monotonic())
+        session = Session(connection, door, self._clock.monotonic())
         self._sessions[session] = None
         self._per_host[host] = self._per_host.get(host, 0) + 1
         session.task = asyncio.get_running_loop().create_task(self._serve(session))
@@ -159,7 +159,7 @@ class Connections:
     async def _answer_all(self, session: Session) -> None:
         connection, services, clock = session.connection, self._services, self._clock
         reader = FrameReader(self._scratch, self._limits.max_request_bytes)
-        listener, host = session.listener, connection.peer.host
+        door, host = session.door, connection.peer.host
         room = self._room.share()
         try:
             while True:
@@ -176,7 +176,7 @@ class Connections:
                 for frame in reader.received(count):
                     if room is not None:
                         await room.take(len(frame))
-                    response = await answer(frame, listener, host, services)
+                    response = await answer(frame, door, host, services)
                     if room is not None:
                         room.give_back()
                     if response is not None:

@@ -6,6 +6,7 @@ replays before it is answered.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 
 from barnabas.broker.quorum import MetadataQuorum
@@ -28,11 +29,17 @@ from barnabas.protocol.messages.delete_topics import DeleteTopicsRequest, Delete
 class ControllerChannel:
     """The active controller, in this process."""
 
-    def __init__(self, quorum: MetadataQuorum, cluster_id: str, random: Random, policy: TopicPolicy) -> None:
+    def __init__(
+        self,
+        quorum: MetadataQuorum,
+        cluster_id: str,
+        random: Random,
+        topic_policy: Callable[[], TopicPolicy],
+    ) -> None:
         self._quorum = quorum
         self._cluster_id = cluster_id
         self._random = random
-        self._policy = policy
+        self._topic_policy = topic_policy
 
     async def register(self, request: BrokerRegistrationRequest) -> BrokerRegistrationResponse:
         return await self._quorum.submit(
@@ -54,7 +61,7 @@ class ControllerChannel:
 
     async def create_topics(self, request: CreateTopicsRequest) -> CreateTopicsResponse:
         return await self._quorum.submit(
-            partial(topics.create_topics, request=request, random=self._random, policy=self._policy)
+            partial(topics.create_topics, request=request, random=self._random, policy=self._topic_policy())
         )
 
     async def delete_topics(self, request: DeleteTopicsRequest) -> DeleteTopicsResponse:

@@ -12,19 +12,23 @@ import asyncio
 import logging
 from collections.abc import Callable, Coroutine
 from contextlib import AsyncExitStack
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from barnabas.broker.changes import follow
 from barnabas.broker.connections import Connections, limits_of
 from barnabas.broker.controller_channel import ControllerChannel
+from barnabas.broker.current_settings import CurrentSettings
 from barnabas.broker.fetch_sessions import FetchSessions
 from barnabas.broker.formatting import check_directory, format_directory, server_properties
+from barnabas.broker.handlers import SERVED_BY_CONTROLLER
 from barnabas.broker.membership import Membership
 from barnabas.broker.producer_ids import ProducerIds
-from barnabas.broker.quorum import MetadataQuorum
+from barnabas.broker.quorum import METADATA_LOG, MetadataQuorum
 from barnabas.broker.replicas import Replicas
+from barnabas.broker.requests import Door
 from barnabas.broker.services import Services
-from barnabas.broker.topic_settings import TopicSettingsCache, topic_policy
 from barnabas.controller.bootstrap import bootstrap_records
 from barnabas.core.clock import Clock
 from barnabas.core.disk import Disk
@@ -37,6 +41,7 @@ from barnabas.core.settings.listeners import Listener, Listeners, read_listeners
 from barnabas.core.settings.security import refuse_unenforceable, warnings_of
 from barnabas.core.workers import Workers
 from barnabas.log.checkpoints import MetaProperties, uuid_to_text
+from barnabas.log.config import LogConfig
 from barnabas.log.directory import LogDirectory
 from barnabas.log.housekeeping import Intervals, keep_house
 
@@ -54,6 +59,7 @@ class Node:
         clock: Clock,
         random: Random,
         workers: Workers,
+        host_name: str,
     ) -> None:
         self.settings = settings
         self.node_id = settings.node_id
@@ -63,8 +69,9 @@ class Node:
         self._clock = clock
         self._random = random
         self._workers = workers
+        self._host_name = host_name
         self._open: list[OpenListener] = []
-        self._waiting: list[tuple[Connection, str]] | None = []
+        self._waiting: list[tuple[Connection, Door]] | None = []
         self._tasks: list[asyncio.Task[Any]] = []
         self._failure: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
 
@@ -78,14 +85,18 @@ class Node:
         clock: Clock,
         random: Random,
         workers: Workers,
+        host_name: str = "localhost",
     ) -> Node:
-        """A node that serves clients; `disk` opens the directory that the settings name."""
+        """A node that serves clients; `disk` opens the directory that the settings name.
+
+        `host_name` is what clients are told where a listener is on every interface and advertises none.
+        """
         listeners = read_listeners(settings)
         refuse_unenforceable(settings, listeners)
         for warning in warnings_of(settings, listeners):
             logger.warning("%s", warning)
         path = _one_directory(settings)
-        node = cls(settings, path, network, clock, random, workers)
+        node = cls(settings, path, network, clock, random, workers, host_name)
         async with AsyncExitStack() as undo:
             undo.push_async_callback(node.abandon)
             await node._start(disk(path), listeners)
@@ -97,7 +108,7 @@ class Node:
         assert meta.directory_id is not None
         self.cluster_id = meta.cluster_id
         self._logs = await LogDirectory.open(
-            disk, clock=self._clock, random=self._random, workers=self._workers
+            disk, clock=self._clock, random=self._random, workers=self._workers, on_failure=self.fail
         )
         await self._bind(listeners)
         self._quorum = await MetadataQuorum.open(
@@ -107,15 +118,16 @@ class Node:
             directory_id=meta.directory_id,
             clock=self._clock,
             controllers=self._reachable(listeners.controller),
+            min_insync_replicas=self.settings.integer("min.insync.replicas"),
+            config=_metadata_log(self.settings),
             on_failure=self.fail,
         )
-        controller = ControllerChannel(
-            self._quorum, meta.cluster_id, self._random, topic_policy(self.settings)
-        )
+        image = self._quorum.image
+        settings = CurrentSettings(self.node_id, image, self.settings)
+        controller = ControllerChannel(self._quorum, meta.cluster_id, self._random, settings.topic_policy)
         self._membership = Membership(self.node_id, controller)
-        topic_settings = TopicSettingsCache(self._quorum.image, self.settings)
-        self._replicas = Replicas(self.node_id, self._quorum.image, self._logs, topic_settings.of)
-        follow(self._quorum, self._replicas)
+        self._replicas = Replicas(self.node_id, image, self._logs, settings.of_topic)
+        follow(self._quorum, self._replicas, settings)
         await self._replicas.remove_strays()
         await self._membership.join(
             cluster_id=meta.cluster_id,
@@ -124,7 +136,7 @@ class Node:
             listeners=self._advertised(listeners),
             rack=self.settings.string("broker.rack"),
         )
-        self._serve(controller)
+        self._serve(controller, settings)
 
     async def _identify(self, disk: Disk, listeners: Listeners) -> MetaProperties:
         """Whose directory it is; an empty one becomes that of this node."""
@@ -151,32 +163,30 @@ class Node:
 
     async def _bind(self, listeners: Listeners) -> None:
         self._ports: dict[str, int] = {}
-        for listener in (*listeners.broker, *listeners.controller):
-
-            def accept(connection: Connection, name: str = listener.name) -> None:
-                self._accept(connection, name)
-
+        doors = [(one, Door(one.name)) for one in listeners.broker]
+        doors += [(one, Door(one.name, SERVED_BY_CONTROLLER)) for one in listeners.controller]
+        for listener, door in doors:
+            accept = partial(self._accept, door)
             opened = await self._network.listen(listener.host, listener.port, accept)
             self._open.append(opened)
             self._ports[listener.name] = opened.address.port
 
-    def _accept(self, connection: Connection, listener: str) -> None:
+    def _accept(self, door: Door, connection: Connection) -> None:
         if self._waiting is not None:
-            self._waiting.append((connection, listener))
+            self._waiting.append((connection, door))
         else:
-            self._connections.accept(connection, listener)
+            self._connections.accept(connection, door)
 
     def _reachable(self, listeners: tuple[Listener, ...]) -> list[Listener]:
         return [
-            one._replace(host=one.host or _THIS_HOST, port=one.port or self._ports[one.name])
+            one._replace(host=one.host or self._host_name, port=one.port or self._ports[one.name])
             for one in listeners
         ]
 
     def _advertised(self, listeners: Listeners) -> tuple[Listener, ...]:
-        return listeners.advertised_at(self._ports, _THIS_HOST)
+        return listeners.advertised_at(self._ports, self._host_name)
 
-    def _serve(self, controller: ControllerChannel) -> None:
-        settings = self.settings
+    def _serve(self, controller: ControllerChannel, settings: CurrentSettings) -> None:
         self.services = Services(
             node_id=self.node_id,
             cluster_id=self.cluster_id,
@@ -187,17 +197,19 @@ class Node:
             controller=controller,
             replicas=self._replicas,
             sessions=FetchSessions(
-                self._clock, self._random, settings.integer("max.incremental.fetch.session.cache.slots")
+                self._clock,
+                self._random,
+                self.settings.integer("max.incremental.fetch.session.cache.slots"),
             ),
             producer_ids=ProducerIds(self._membership.allocate_producer_ids),
             stop=self.fail,
         )
-        self._connections = Connections(self.services, limits_of(settings))
+        self._connections = Connections(self.services, limits_of(self.settings))
         waiting, self._waiting = self._waiting or [], None
-        for connection, listener in waiting:
-            self._connections.accept(connection, listener)
+        for connection, door in waiting:
+            self._connections.accept(connection, door)
         self._run(self._connections.close_idle())
-        self._run(keep_house(self._logs, self._clock, _intervals(settings)))
+        self._run(keep_house(self._logs, self._clock, _intervals(self.settings)))
 
     def _run(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)
@@ -253,10 +265,6 @@ class Node:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
 
-# the name under which a listener on every interface is told to clients that do not say where they are
-_THIS_HOST = "localhost"
-
-
 def _one_directory(settings: BrokerSettings) -> str:
     directories = settings.log_dirs
     if len(directories) != 1:
@@ -270,4 +278,12 @@ def _intervals(settings: BrokerSettings) -> Intervals:
     return Intervals(
         checkpoint_ms=settings.integer("log.flush.offset.checkpoint.interval.ms"),
         retention_ms=settings.integer("log.retention.check.interval.ms"),
+    )
+
+
+def _metadata_log(settings: BrokerSettings) -> LogConfig:
+    return replace(
+        METADATA_LOG,
+        segment_bytes=settings.integer("metadata.log.segment.bytes"),
+        segment_ms=settings.integer("metadata.log.segment.ms"),
     )

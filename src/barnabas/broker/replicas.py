@@ -12,8 +12,8 @@ import logging
 from collections.abc import Callable
 from uuid import UUID
 
+from barnabas.broker.current_settings import TopicSettings
 from barnabas.broker.replica import Replica
-from barnabas.broker.topic_settings import TopicSettings
 from barnabas.core.errors import BarnabasError, StorageError, wire_error
 from barnabas.log.directory import LogDirectory
 from barnabas.metadata.image import ClusterImage

@@ -30,14 +30,25 @@ if TYPE_CHECKING:
     from barnabas.broker.services import Services
 
 
+class Door(NamedTuple):
+    """Where a connection came in, and what is served there."""
+
+    listener: str
+    served: dict[int, Served] = SERVED
+
+
 class RequestContext(NamedTuple):
     """Who asks, how, and through which door."""
 
     principal: str
-    listener: str
+    door: Door
     host: str
     client_id: str | None
     api_version: int
+
+    @property
+    def listener(self) -> str:
+        return self.door.listener
 
 
 Handle = Callable[[Any, RequestContext, "Services"], Awaitable[Message | None]]
@@ -62,9 +73,7 @@ _routes: dict[tuple[int, int], _Route] = {}
 
 def _route(header: RequestHeader) -> _Route:
     key = (header.api_key, header.api_version)
-    served = SERVED.get(header.api_key)
-    if served is None:
-        raise NotServed(f"API {header.api_key} is not served here")
+    served = SERVED[header.api_key]
     request = _class_of(served, "Request")
     first, last = request.__versions__
     if not max(first, served.first) <= header.api_version <= min(last, served.last):
@@ -82,18 +91,20 @@ def _class_of(served: Served, side: str) -> type[Message]:
     return cls
 
 
-async def answer(frame: memoryview, listener: str, host: str, services: Services) -> list[Part] | None:
+async def answer(frame: memoryview, door: Door, host: str, services: Services) -> list[Part] | None:
     """The response to a request, as parts to be written; None where there is none."""
     header = read_request_header(frame)
     key, version = header.api_key, header.api_version
+    if key not in door.served:
+        raise NotServed(f"API {key} is not served at listener {door.listener}")
     route = _routes.get((key, version))
     if route is None:
         if key == API_VERSIONS and not 0 <= version <= SERVED[key].last:
-            return _unsupported_api_versions(header)
+            return _unsupported_api_versions(header, door)
         route = _route(header)
     body = skip_header_tags(frame, header.end) if route.is_flexible else header.end
     request = decode(route.request, version, frame, body)
-    context = RequestContext("User:ANONYMOUS", listener, host, header.client_id, version)
+    context = RequestContext("User:ANONYMOUS", door, host, header.client_id, version)
     response = await route.handle(request, context, services)
     return None if response is None else encode_response(response, header, is_flexible=route.is_flexible)
 
@@ -109,11 +120,11 @@ def encode_response(response: Message, header: RequestHeader, *, is_flexible: bo
     return parts(frame, beside)
 
 
-def _unsupported_api_versions(header: RequestHeader) -> list[Part]:
+def _unsupported_api_versions(header: RequestHeader, door: Door) -> list[Part]:
     """A client that is newer than this broker learns what is spoken here, in the oldest format."""
     from barnabas.broker.handlers.api_versions import unsupported
 
-    return encode_response(unsupported(), header._replace(api_version=0), is_flexible=False)
+    return encode_response(unsupported(door.served), header._replace(api_version=0), is_flexible=False)
 
 
 __all__ = ["MalformedMessage", "NotServed", "RequestContext", "answer"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from barnabas.broker.controller_channel import ControllerChannel
+from barnabas.broker.current_settings import CurrentSettings
 from barnabas.broker.fetch_sessions import FetchSessions
 from barnabas.broker.producer_ids import ProducerIds
 from barnabas.broker.quorum import MetadataQuorum
@@ -20,6 +21,7 @@ class Services:
     """The parts of a running node."""
 
     __slots__ = (
+        "_settings",
         "clock",
         "cluster_id",
         "controller",
@@ -32,7 +34,6 @@ class Services:
         "random",
         "replicas",
         "sessions",
-        "settings",
         "stop",
     )
 
@@ -41,7 +42,7 @@ class Services:
         *,
         node_id: int,
         cluster_id: str,
-        settings: BrokerSettings,
+        settings: CurrentSettings,
         clock: Clock,
         random: Random,
         quorum: MetadataQuorum,
@@ -53,15 +54,20 @@ class Services:
     ) -> None:
         self.node_id = node_id
         self.cluster_id = cluster_id
-        self.settings = settings
+        self._settings = settings
         self.clock = clock
         self.random = random
         self.quorum = quorum
         self.image: ClusterImage = quorum.image
         self.controller = controller
         self.features = SUPPORTED_FEATURES
-        self.fetch_max_bytes = settings.integer("fetch.max.bytes")
+        self.fetch_max_bytes = self.settings.integer("fetch.max.bytes")
         self.replicas = replicas
         self.sessions = sessions
         self.producer_ids = producer_ids
         self.stop = stop
+
+    @property
+    def settings(self) -> BrokerSettings:
+        """The broker's settings as they are now."""
+        return self._settings.broker

@@ -134,6 +134,7 @@ async def _serve(settings: BrokerSettings) -> int:
         clock=clock,
         random=SystemRandom(),
         workers=workers,
+        host_name=os.uname().nodename,
     )
     # what was made so far stays: the collector need not look at it again
     gc.collect()

@@ -42,7 +42,15 @@ class PartitionDeleted(StorageError):
 class LogDirectory:
     """The partitions of one disk. Made by `open`; `close` leaves a clean stop behind."""
 
-    def __init__(self, disk: Disk, clock: Clock, random: Random, workers: Workers, config: LogConfig) -> None:
+    def __init__(
+        self,
+        disk: Disk,
+        clock: Clock,
+        random: Random,
+        workers: Workers,
+        config: LogConfig,
+        on_failure: Callable[[StorageError], None],
+    ) -> None:
         self._disk = disk
         self._clock = clock
         self._random = random
@@ -65,7 +73,7 @@ class LogDirectory:
         self._to_flush: set[PartitionLog] = set()
         self._persist = SharedCall(self._write_offsets)
         self._checkpoint = SharedCall(self._write_checkpoints)
-        self._home = Home(disk, clock, random, workers, self._persist, self._to_flush.add)
+        self._home = Home(disk, clock, random, workers, self._persist, self._to_flush.add, on_failure)
 
     @classmethod
     async def open(
@@ -76,10 +84,15 @@ class LogDirectory:
         random: Random,
         workers: Workers,
         config: LogConfig | None = None,
+        on_failure: Callable[[StorageError], None] = lambda failure: None,
     ) -> LogDirectory:
-        """Lock the directory and read its checkpoints; partitions are opened when they are first touched."""
+        """Lock the directory and read its checkpoints; partitions are opened when they are first touched.
+
+        `on_failure` is told when a disk failed in a way that leaves files in doubt: whoever runs this should
+        stop, since nothing that was written last can be relied upon before it is read anew.
+        """
         kernel.announce()
-        directory = cls(disk, clock, random, workers, config or LogConfig())
+        directory = cls(disk, clock, random, workers, config or LogConfig(), on_failure)
         await disk.mkdir("")
         directory._release = await disk.lock(names.LOCK)
         try:

@@ -60,6 +60,8 @@ class Home(NamedTuple):
     persist: Callable[[], Awaitable[None]]
     # a segment was sealed and can be flushed in the background
     on_roll: Callable[[PartitionLog], None]
+    # what is on the disk is in doubt
+    on_failure: Callable[[StorageError], None]
 
 
 class Bound(Enum):
@@ -442,6 +444,7 @@ class PartitionLog:
                 f"a change of {self.path} was interrupted ({error!r}); open it anew to recover it"
             )
         self.failure = error
+        self.home.on_failure(error)
 
     @contextmanager
     def reshaping(self) -> Iterator[None]:

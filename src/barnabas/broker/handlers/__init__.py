@@ -33,3 +33,6 @@ SERVED: dict[int, Served] = {
     32: Served("DescribeConfigs", "describe_configs", 1, 4),
     60: Served("DescribeCluster", "describe_cluster", 0, 2),
 }
+
+# What a listener of the quorum answers: who asks there by mistake learns that it is no broker's.
+SERVED_BY_CONTROLLER: dict[int, Served] = {18: SERVED[18]}

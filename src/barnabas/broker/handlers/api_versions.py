@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from barnabas.broker.handlers import SERVED
+from barnabas.broker.handlers import Served
 from barnabas.broker.requests import RequestContext
 from barnabas.core.errors import wire_error
 from barnabas.protocol.messages.api_versions import (
@@ -44,7 +44,7 @@ async def handle(
     served = services.features
     return ApiVersionsResponse(
         error_code=0,
-        api_keys=_api_keys(),
+        api_keys=_api_keys(context.door.served),
         throttle_time_ms=0,
         supported_features=[
             SupportedFeatureKey(name=name, min_version=low, max_version=high)
@@ -60,12 +60,10 @@ async def handle(
     )
 
 
-def unsupported() -> ApiVersionsResponse:
+def unsupported(apis: dict[int, Served]) -> ApiVersionsResponse:
     """What a client learns that asked in a version that does not exist here."""
-    return ApiVersionsResponse(error_code=wire_error("UNSUPPORTED_VERSION").code, api_keys=_api_keys())
+    return ApiVersionsResponse(error_code=wire_error("UNSUPPORTED_VERSION").code, api_keys=_api_keys(apis))
 
 
-def _api_keys() -> list[ApiVersion]:
-    return [
-        ApiVersion(api_key=key, min_version=api.first, max_version=api.last) for key, api in SERVED.items()
-    ]
+def _api_keys(apis: dict[int, Served]) -> list[ApiVersion]:
+    return [ApiVersion(api_key=key, min_version=api.first, max_version=api.last) for key, api in apis.items()]

@@ -1,0 +1,80 @@
+"""Settings as they are now: what the node was started with, under what the metadata says since then.
+
+A topic's settings are its own over the broker's; they are worked out once and kept until something changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, NamedTuple
+
+from barnabas.controller.topics import TopicPolicy
+from barnabas.core.settings.broker_settings import BrokerSettings
+from barnabas.core.settings.topic import log_config_properties, topic_defaults, validate_topic_overrides
+from barnabas.log.config import LogConfig, known_settings
+from barnabas.metadata.image import ClusterImage
+
+if TYPE_CHECKING:
+    from barnabas.core.settings.describe import Described
+
+_MAX_KEPT = 1000
+
+
+class TopicSettings(NamedTuple):
+    """What the logs of a topic heed, and what their leaders do."""
+
+    log: LogConfig
+    min_in_sync: int
+
+
+class CurrentSettings:
+    """The settings of a node and of its topics. Topics that override nothing share theirs."""
+
+    def __init__(self, node_id: int, image: ClusterImage, static: BrokerSettings) -> None:
+        self._name = str(node_id)
+        self._image = image
+        self._static = static
+        self._topics: dict[tuple[tuple[str, str], ...], TopicSettings] = {}
+        self.broker = static
+        self.broker_changed()
+
+    def broker_changed(self) -> None:
+        """The metadata has other settings for this broker, or for all."""
+        image = self._image
+        self.broker = self._static.with_dynamic(image.broker_config(self._name), image.broker_config())
+        self._topics.clear()
+
+    def of_topic(self, name: str) -> TopicSettings:
+        overrides = self._image.topic_config(name)
+        key = tuple(overrides.items())
+        found = self._topics.get(key)
+        if found is None:
+            if len(self._topics) >= _MAX_KEPT:
+                self._topics.clear()
+            found = self._topics[key] = self._work_out(overrides)
+        return found
+
+    def _work_out(self, overrides: dict[str, str]) -> TopicSettings:
+        properties = log_config_properties(overrides, self.broker)
+        heeded = known_settings()
+        log = LogConfig.from_properties({name: text for name, text in properties.items() if name in heeded})
+        return TopicSettings(log, int(properties["min.insync.replicas"]))
+
+    def topic_policy(self) -> TopicPolicy:
+        """What new topics get that do not say, and which settings they may have."""
+        settings = self.broker
+        defaults = topic_defaults(settings)
+
+        def describe(overrides: Mapping[str, str]) -> Iterable[Described]:
+            from barnabas.core.settings.describe import (
+                describe_topic,  # much to import for those who never ask
+            )
+
+            return describe_topic(overrides, settings)
+
+        return TopicPolicy(
+            num_partitions=settings.integer("num.partitions"),
+            replication_factor=settings.integer("default.replication.factor"),
+            validate=lambda overrides: validate_topic_overrides(overrides, defaults),
+            describe=describe,
+        )
