@@ -2,14 +2,16 @@
 
 One key is asked for up to version 3, several from 4 on.
 
-Of groups it is this node: where it is the only one there is no other choice. Nothing of groups is served
-yet, and ApiVersions says so: a client that wants to join one finds that out here and tells its user what
-the broker lacks ("does not support JOIN_GROUP"), while readers by assignment, which look for the
+Of groups it is this node: where it is the only one there is no other choice. Nothing of groups is served yet,
+and ApiVersions says so: who wants to join one finds that out next, and clients tell their users what the
+broker lacks (Java: "The node does not support JOIN_GROUP"), while readers by assignment, who look for the
 coordinator without needing it, go on undisturbed. COORDINATOR_NOT_AVAILABLE would make the former wait for
-ever, in silence, and any final error would reach the latter, too (librdkafka).
+ever, in silence, and the close of a librdkafka consumer that commits by itself last 45 seconds; a final error
+would be shown to the latter, too.
 
 Of transactional ids (from version 1 on) and shares of groups (from 6 on) there is no coordinator: final
-errors, with a text that Java's producer shows.
+errors, with a text that Java's producer shows at once; librdkafka tries again until init_transactions times
+out.
 """
 
 from __future__ import annotations
