@@ -63,10 +63,7 @@ def _answer(
 
 def _described(resource: DescribeConfigsResource, services: Services) -> list[Described]:
     keys = resource.configuration_keys or None
-    name, image = resource.resource_name, services.image
-    settings = services.settings.with_dynamic(
-        image.broker_config(str(services.node_id)), image.broker_config(_ALL_BROKERS)
-    )
+    name, image, settings = resource.resource_name, services.image, services.settings
     if resource.resource_type == _TOPIC:
         check_name(name)
         if image.topic(name) is None:
