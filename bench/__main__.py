@@ -3,7 +3,7 @@
 The modules are listed, not discovered: the table's order is part of how it is read. Each has `run(options)`
 and gives rows, or pairs where two systems stand side by side. A single cell, quickly:
 
-    python -m bench --only produce --client confluent --system barnabas --small
+    python -m bench --only produce --client confluent --match "1 partition, 100 B" --rounds 1
 """
 
 from __future__ import annotations
@@ -13,9 +13,10 @@ import importlib
 import json
 import os
 import platform
+import signal
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -35,20 +36,28 @@ CLIENTS = ("confluent", "java")
 
 def main(arguments: Sequence[str]) -> None:
     given = parse(arguments)
+    # however it is ended, brokers and their data end with it
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     progress = Console(stderr=True)
-    sections = []
-    for section in measure(given.only, options(given)):
-        progress.print(f"[dim]measured {section.title}: {len(section.rows)} rows")
-        sections.append(section)
     facts = circumstances(arguments)
-    if given.json:
-        print(json.dumps(as_json(sections, facts), indent=2))
-    else:
+    sections: list[Section] = []
+    try:
+        for section in measure(given.only, options(given)):
+            progress.print(f"[dim]measured {section.title}: {len(section.rows)} rows")
+            sections.append(section)
+            if given.write:
+                PAGE.write_text(page(PAGE.read_text(), [section], facts, MODULES))
+    finally:
+        # what was measured before a failure is worth as much
+        show(sections, facts, as_text=not given.json)
+
+
+def show(sections: Sequence[Section], facts: Mapping[str, str], *, as_text: bool) -> None:
+    if as_text:
         # a file or a pipe has no width to keep to
         Console(width=None if sys.stdout.isatty() else 160).print(*tables(sections))
-    if given.write:
-        PAGE.write_text(page(PAGE.read_text(), sections, facts, MODULES))
-        progress.print(f"wrote {PAGE.relative_to(ROOT)}")
+    else:
+        print(json.dumps(as_json(sections, facts), indent=2))
 
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
@@ -56,13 +65,17 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--only", action="extend", type=_modules, help=f"of {', '.join(MODULES)}: a,b,c")
     parser.add_argument("--system", choices=(*SYSTEMS, "both"), default="both")
     parser.add_argument("--client", choices=(*CLIENTS, "both"), default="both")
+    parser.add_argument(
+        "--match", default="", help="only cells of produce and consume with this in their name"
+    )
+    parser.add_argument("--rounds", type=int, default=3, help="how often each takes its turn (3)")
     parser.add_argument("--small", action="store_true", help="tiny input: shows that it runs, not how fast")
     parser.add_argument("--json", action="store_true", help="JSON on standard output instead of the table")
     parser.add_argument("--write", action="store_true", help="put what was measured into docs/benchmarks.md")
     given = parser.parse_args(arguments)
     given.only = given.only or MODULES
-    if given.write and (given.small or (given.system, given.client) != ("both", "both")):
-        parser.error("--write is for a full run: leave out --small, --system and --client")
+    if given.write and (given.small or given.match or (given.system, given.client) != ("both", "both")):
+        parser.error("--write is for a full run: leave out --small, --match, --system and --client")
     return given
 
 
@@ -78,6 +91,8 @@ def options(given: argparse.Namespace) -> Options:
         small=given.small,
         systems=SYSTEMS if given.system == "both" else (given.system,),
         clients=CLIENTS if given.client == "both" else (given.client,),
+        rounds=given.rounds,
+        match=given.match,
     )
 
 
@@ -119,4 +134,7 @@ def commit() -> str:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    try:
+        main(sys.argv[1:])
+    except KeyboardInterrupt:
+        sys.exit("ended before all was measured")

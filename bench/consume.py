@@ -30,11 +30,19 @@ def run(options: Options) -> list[Pair]:
                 records = 1000 if options.small else RECORDS[record_bytes]
                 topic = f"consume-{client}-{partitions}-{record_bytes}"
                 load = Load(topic, partitions, record_bytes, records)
-                pairs += compare(running, options, CLIENTS[client], load)
+                if options.match in (cell := name_of(client, load)):
+                    pairs += compare(running, options, CLIENTS[client], load, cell)
     return pairs
 
 
-def compare(running: dict[str, Running], options: Options, client: Client, load: Load) -> tuple[Pair, Pair]:
+def name_of(client: str, load: Load) -> str:
+    plural = "s" if load.partitions > 1 else ""
+    return f"{client}, {load.partitions} partition{plural}, {load.record_bytes} B"
+
+
+def compare(
+    running: dict[str, Running], options: Options, client: Client, load: Load, cell: str
+) -> tuple[Pair, Pair]:
     """One cell of the table: the same topic, read once a round."""
     for broker in running.values():
         create_topic(broker, load.topic, load.partitions)
@@ -44,8 +52,6 @@ def compare(running: dict[str, Running], options: Options, client: Client, load:
         delete_topics(broker, [load.topic])
     rates = {name: [each.mb_a_second for each in outcomes] for name, outcomes in results.items()}
     costs = {name: [each.cpu_seconds_a_gb for each in outcomes] for name, outcomes in results.items()}
-    plural = "s" if load.partitions > 1 else ""
-    cell = f"{client.name}, {load.partitions} partition{plural}, {load.record_bytes} B"
     return (
         pair(cell, "MB/s", rates, at_least(1.0)),
         pair(f"{cell}: broker's CPU", "s/GB", costs, at_most(0.7)),

@@ -12,3 +12,6 @@ class Options(NamedTuple):
     # in the order in which they take turns
     systems: tuple[str, ...] = ("barnabas", "kafka")
     clients: tuple[str, ...] = ("confluent", "java")
+    rounds: int = 3
+    # only those cells of produce and consume whose names contain this
+    match: str = ""

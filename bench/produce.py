@@ -16,6 +16,8 @@ from bench.topics import create_topic, delete_topics
 NEEDED_BYTES = 20 << 30
 RECORDS = {100: 1_600_000, 1024: 400_000}
 CELLS = tuple(product((1, 12), RECORDS, ("1", "all")))
+# of topics: no name comes twice, so that nobody waits for a deletion
+NUMBERS = count()
 
 
 def run(options: Options) -> list[Pair]:
@@ -26,16 +28,23 @@ def run(options: Options) -> list[Pair]:
             for partitions, record_bytes, acks in CELLS[:1] if options.small else CELLS:
                 records = 1000 if options.small else RECORDS[record_bytes]
                 load = Load("produce", partitions, record_bytes, records, acks)
-                pairs += compare(running, options, CLIENTS[client], load)
+                if options.match in (cell := name_of(client, load)):
+                    pairs += compare(running, options, CLIENTS[client], load, cell)
     return pairs
 
 
-def compare(running: dict[str, Running], options: Options, client: Client, load: Load) -> tuple[Pair, Pair]:
+def name_of(client: str, load: Load) -> str:
+    plural = "s" if load.partitions > 1 else ""
+    return f"{client}, {load.partitions} partition{plural}, {load.record_bytes} B, acks {load.acks}"
+
+
+def compare(
+    running: dict[str, Running], options: Options, client: Client, load: Load, cell: str
+) -> tuple[Pair, Pair]:
     """One cell of the table: each round into a fresh topic."""
-    numbers = count()
 
     def once(broker: Running) -> Outcome:
-        given = load._replace(topic=f"produce-{next(numbers)}")
+        given = load._replace(topic=f"produce-{next(NUMBERS)}")
         create_topic(broker, given.topic, given.partitions)
         outcome = client.produce(broker, given)
         delete_topics(broker, [given.topic])
@@ -44,8 +53,6 @@ def compare(running: dict[str, Running], options: Options, client: Client, load:
     results = in_turns(running, options, once)
     rates = {name: [each.mb_a_second for each in outcomes] for name, outcomes in results.items()}
     costs = {name: [each.cpu_seconds_a_gb for each in outcomes] for name, outcomes in results.items()}
-    plural = "s" if load.partitions > 1 else ""
-    cell = f"{client.name}, {load.partitions} partition{plural}, {load.record_bytes} B, acks {load.acks}"
     return (
         pair(cell, "MB/s", rates, at_least(1.0)),
         pair(f"{cell}: broker's CPU", "s/GB", costs, at_most(0.5)),

@@ -18,7 +18,6 @@ from bench.systems import Running
 from bench.topics import create_topic, delete_topics
 
 T = TypeVar("T")
-ROUNDS = 3
 # what a JVM needs to have seen of each client before its compiler is done with the hot path
 WARM_UP = (Load("warm-100", 12, 100, 500_000), Load("warm-1024", 12, 1024, 200_000))
 
@@ -41,7 +40,7 @@ def in_turns(
 ) -> dict[str, list[T]]:
     """The results of each, round by round."""
     results: dict[str, list[T]] = {name: [] for name in running}
-    for _ in range(1 if options.small else ROUNDS):
+    for _ in range(1 if options.small else options.rounds):
         for name, broker in running.items():
             if not options.small:
                 os.sync()

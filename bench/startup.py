@@ -15,7 +15,7 @@ from bench.options import Options
 from bench.proc import resident_bytes
 from bench.report import Pair, at_most
 from bench.scratch import scratch
-from bench.sidebyside import ROUNDS, pair, warm_up
+from bench.sidebyside import pair, warm_up
 from bench.systems import SYSTEMS, Running, started
 
 NEEDED_BYTES = 4 << 30
@@ -38,7 +38,7 @@ def run(options: Options) -> list[Pair]:
     fresh_mb: dict[str, list[float]] = {name: [] for name in options.systems}
     with scratch(0 if options.small else NEEDED_BYTES) as root:
         numbers = count()
-        for _ in range(1 if options.small else ROUNDS):
+        for _ in range(1 if options.small else options.rounds):
             for name in options.systems:
                 with SYSTEMS[name].start(root / f"{name}-{next(numbers)}") as broker:
                     seconds[name].append(first_acknowledgement(broker))

@@ -121,7 +121,9 @@ def test_targets_are_judged(pair: Pair, ratio: float | None, reached: bool | Non
     assert pair.reached is reached
 
 
-@pytest.mark.parametrize("more", [["--small"], ["--system", "barnabas"], ["--client", "java"]])
+@pytest.mark.parametrize(
+    "more", [["--small"], ["--system", "barnabas"], ["--client", "java"], ["--match", "1"]]
+)
 def test_half_a_run_is_not_written_to_the_docs(more: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         bench.parse(["--write", *more])
