@@ -54,13 +54,13 @@ def limits_of(settings: BrokerSettings) -> Limits:
 class Session:
     """One connection, as long as it lasts."""
 
-    __slots__ = ("connection", "door", "is_waiting", "last_active", "task")
+    __slots__ = ("connection", "door", "last_active", "task", "unsent_bytes")
 
     def __init__(self, connection: Connection, door: Door, now: float) -> None:
         self.connection = connection
         self.door = door
         self.last_active = now
-        self.is_waiting = True  # for the client, rather than for an answer
+        self.unsent_bytes = 0  # when it was last looked at
         self.task: asyncio.Task[None] | None = None
 
 
@@ -163,7 +163,6 @@ class Connections:
         room = self._room.share()
         try:
             while True:
-                session.is_waiting = True
                 if room is not None and not reader.is_between_frames:
                     await room.take(reader.awaited_bytes)
                 count = await connection.readinto(reader.buffer())
@@ -172,7 +171,6 @@ class Connections:
                     if not reader.is_between_frames:
                         logger.info("%s left in the middle of a request", connection.peer)
                     return
-                session.is_waiting = False
                 for frame in reader.received(count):
                     if room is not None:
                         await room.take(len(frame))
@@ -181,6 +179,7 @@ class Connections:
                         room.give_back()
                     if response is not None:
                         await connection.write(response)
+                session.last_active = clock.monotonic()
         finally:
             if room is not None:
                 room.give_back()
@@ -195,14 +194,24 @@ class Connections:
             self._per_host.pop(host, None)
 
     async def close_idle(self) -> None:
-        """Run until cancelled: let go of clients that have said nothing for too long."""
+        """Run until cancelled: let go of clients that have neither sent nor taken anything for too long.
+
+        As in Kafka, a long poll of more than that time ends so as well: whether its client is still there
+        cannot be known otherwise.
+        """
         idle_seconds = self._limits.max_idle_ms / 1000
-        while True:
+        while idle_seconds >= 0:
             await self._clock.sleep(max(0.05, idle_seconds / 10))
-            oldest = self._clock.monotonic() - idle_seconds
-            for session in [s for s in self._sessions if s.is_waiting and s.last_active < oldest]:
-                logger.info("closed the connection with %s: idle for too long", session.connection.peer)
-                session.connection.abort()
+            now = self._clock.monotonic()
+            for session in list(self._sessions):
+                unsent_bytes = session.connection.unsent_bytes
+                if unsent_bytes != session.unsent_bytes:
+                    session.unsent_bytes, session.last_active = unsent_bytes, now
+                elif session.last_active < now - idle_seconds:
+                    logger.info("closed the connection with %s: idle for too long", session.connection.peer)
+                    session.connection.abort()
+                    assert session.task is not None
+                    session.task.cancel()
 
     async def close(self) -> None:
         """End every connection; what is being answered is cut off, what was answered is still sent."""
