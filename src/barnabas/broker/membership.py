@@ -45,8 +45,9 @@ class Membership:
         directory_id: UUID,
         listeners: Sequence[Listener],
         rack: str | None,
+        previous_epoch: int | None,
     ) -> None:
-        """Register, and become active."""
+        """Register, and become active; `previous_epoch` is that of a clean stop, if the last one was."""
         response = await self._controller.register(
             BrokerRegistrationRequest(
                 broker_id=self.node_id,
@@ -67,6 +68,7 @@ class Membership:
                 ],
                 rack=rack,
                 log_dirs=[directory_id.bytes],
+                previous_broker_epoch=-1 if previous_epoch is None else previous_epoch,
             )
         )
         self._require(response.error_code, "register")

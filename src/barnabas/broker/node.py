@@ -135,6 +135,7 @@ class Node:
             directory_id=meta.directory_id,
             listeners=self._advertised(listeners),
             rack=self.settings.string("broker.rack"),
+            previous_epoch=self._logs.stopped_epoch,
         )
         self._serve(controller, settings)
 

@@ -243,9 +243,9 @@ class Accumulator:
 
     def expire(self, now: float, error: Callable[[Batch], Exception]) -> None:
         """Give up what is too old, in flight or not."""
-        oldest = now - self.config.delivery_timeout_s
+        limit_s = self.config.delivery_timeout_s
         for lane in list(self._busy.values()):
-            while lane.batches and lane.batches[0].created <= oldest:
+            while lane.batches and lane.batches[0].created + limit_s <= now:  # as next_time reckons, to the bit
                 batch = lane.batches[0]
                 self._seal(batch)
                 self.give_up(batch, error(batch))

@@ -66,6 +66,7 @@ class LogDirectory:
         self._turns: dict[TopicPartition, Turn] = {}
         self._recovery_points: dict[TopicPartition, int] = {}
         self._recovery_points_known = True
+        self.stopped_epoch: int | None = None  # of the broker that stopped cleanly here
         self._start_offsets: dict[TopicPartition, int] = {}
         self._high_watermarks: dict[TopicPartition, int] = {}
         self._watermarks_turn = Turn()
@@ -103,7 +104,8 @@ class LogDirectory:
         return directory
 
     async def _load(self) -> None:
-        self._is_clean = await checkpoints.read_clean_shutdown(self._disk) is not None
+        clean = await checkpoints.read_clean_shutdown(self._disk)
+        self._is_clean, self.stopped_epoch = clean is not None, clean and clean.broker_epoch
         if self._is_clean:
             await checkpoints.remove_clean_shutdown(self._disk)
         else:

@@ -30,6 +30,8 @@ _FIXED = {
     "Float64": "d",
     "Uuid": "16s",
 }
+# how the bytes from p to q become a value
+_SIZED = {"String": "str(view[p:q], 'utf-8')", "Bytes": "bytes(view[p:q])", "Records": "view[p:q]"}
 COPY_LIMIT_BYTES = 4096
 
 M = TypeVar("M", bound=Message)
@@ -56,14 +58,20 @@ _codecs: dict[tuple[type[Struct], int, bool, str], Callable[..., Any]] = {}
 def decode(cls: type[M], version: int, data: Buffer, position: int = 0) -> M:
     """The message that `data` holds from `position` to its end."""
     view = data if isinstance(data, memoryview) else memoryview(data)
+    message: M = decode_with(decoder(cls, version), view, position)
+    return message
+
+
+def decode_with(codec: Decoder, view: memoryview, position: int, *, exact: bool = True) -> Any:
+    """The same, by a codec that was looked up before; unless `exact`, it may end before the data does."""
     end = len(view)
     try:
-        message, position = decoder(cls, version)(view, position, end)
+        message, position = codec(view, position, end)
     except (struct.error, IndexError, UnicodeDecodeError) as error:
-        raise MalformedMessage(f"no {cls.__name__} of version {version}: {error}") from None
+        raise MalformedMessage(f"no {codec.__name__}: {error}") from None
     if position != end:
-        raise MalformedMessage(f"no {cls.__name__} of version {version}: {_length_told(position, end)}")
-    return message  # type: ignore[no-any-return]
+        raise MalformedMessage(f"no {codec.__name__}: {_length_told(position, end)}")
+    return message
 
 
 def encode(message: Message, version: int) -> bytes:
@@ -139,6 +147,14 @@ def write_varint(out: bytearray, value: int) -> None:
     out.append(value)
 
 
+def write_tags(out: bytearray, tags: list[tuple[int, bytearray]]) -> None:
+    write_varint(out, len(tags))
+    for tag, value in tags:
+        write_varint(out, tag)
+        write_varint(out, len(value))
+        out += value
+
+
 def skip_tags(view: memoryview, position: int, count: int) -> int:
     for _ in range(count):
         _, position = read_varint(view, position)
@@ -151,6 +167,10 @@ def bad_length(name: str, size: int, left: int) -> MalformedMessage:
     if size < 0:
         return MalformedMessage(f"{name} must not be null (length {size})")
     return MalformedMessage(f"{name} claims a length of {size} where {left} bytes are left")
+
+
+def bad_tag(tag: int) -> MalformedMessage:
+    return MalformedMessage(f"the tagged field {tag} has another length than it claims")
 
 
 def size_of(records: Buffer | FileRange) -> int:
@@ -167,13 +187,15 @@ def put_records(records: Buffer | FileRange, out: bytearray, beside: list[Beside
 _HELPERS: dict[str, Any] = {
     "read_varint": read_varint,
     "write_varint": write_varint,
+    "write_tags": write_tags,
     "skip_tags": skip_tags,
+    "bad_tag": bad_tag,
+    "new": object.__new__,
     "bad_length": bad_length,
     "size_of": size_of,
     "put_records": put_records,
     "int16": struct.Struct(">h"),
     "int32": struct.Struct(">i"),
-    "MalformedMessage": MalformedMessage,
 }
 
 
@@ -181,124 +203,129 @@ _HELPERS: dict[str, Any] = {
 
 
 class _Source:
-    """Lines of a function, and the names they refer to."""
+    """Lines of a function, and the names they refer to. Structures inside others are written in place: a call
+    costs more than most of them. Variables end with how deep they stand (`o0`, `items1`)."""
+
+    kind = ""
+    signature = ""
 
     def __init__(self, cls: type[Struct], version: int, flexible: bool) -> None:
         self.cls, self.version, self.flexible = cls, version, flexible
-        self.names: dict[str, Any] = dict(_HELPERS, cls=cls, new=cls.__new__)
+        self.names: dict[str, Any] = dict(_HELPERS)
         self.lines: list[str] = []
-        self.plain = [f for f in cls.__fields__ if f.first <= version <= f.last and f.tag is None]
-        self.tagged = sorted(
-            (f for f in cls.__fields__ if f.first <= version <= f.last and f.tag is not None),
-            key=lambda f: f.tag or 0,
-        )
 
-    def put(self, *lines: str, indent: int = 1) -> None:
+    def compile(self) -> Callable[..., Any]:
+        self.body()
+        source = "\n".join([f"def codec({self.signature}):", *self.lines])
+        exec(compile(source, f"<{self.kind} {self.cls.__name__} v{self.version}>", "exec"), self.names)
+        made: Callable[..., Any] = self.names["codec"]
+        made.__name__ = (
+            f"{self.cls.__name__} of version {self.version}"  # what it is about, for whoever fails
+        )
+        return made
+
+    def body(self) -> None:
+        raise NotImplementedError
+
+    def put(self, *lines: str, indent: int) -> None:
         self.lines.extend("    " * indent + line for line in lines)
 
     def named(self, value: Any, prefix: str) -> str:
         """A name by which the generated code can refer to `value`."""
-        name = f"{prefix}{len(self.names)}"
+        name = f"{prefix}_{len(self.names)}"
         self.names[name] = value
         return name
 
-    def nullable(self, field: Field) -> bool:
-        return self.version >= field.nullable_from
-
-    def runs(self) -> list[list[Field]]:
-        """The plain fields, those of fixed size gathered with their neighbours."""
+    def fields(self, cls: type[Struct]) -> tuple[list[list[Field]], list[Field]]:
+        """The fields of this version: plain ones, those of fixed size with their neighbours; tagged ones."""
         runs: list[list[Field]] = []
-        for field in self.plain:
-            if field.type_text in _FIXED and runs and runs[-1][0].type_text in _FIXED:
+        tagged: list[Field] = []
+        for field in cls.__fields__:
+            if not field.first <= self.version <= field.last:
+                continue
+            if field.tag is not None:
+                tagged.append(field)
+            elif field.type_text in _FIXED and runs and runs[-1][0].type_text in _FIXED:
                 runs[-1].append(field)
             else:
                 runs.append([field])
-        return runs
+        return runs, sorted(tagged, key=lambda field: field.tag or 0)
 
-    def inner(self, type_text: str, kind: str) -> str:
-        """The codec of a structure inside this one, under a name."""
-        cls = getattr(sys.modules[self.cls.__module__], type_text)
-        return self.named(_codec(cls, self.version, self.flexible, kind), "codec")
+    def layout(self, run: list[Field]) -> struct.Struct:
+        return struct.Struct(">" + "".join(_FIXED[field.type_text] for field in run))
 
-    def finish(self, signature: str) -> Callable[..., Any]:
-        source = "\n".join([f"def codec({signature}):", *self.lines])
-        exec(compile(source, f"<{self.cls.__name__} v{self.version}>", "exec"), self.names)
-        made: Callable[..., Any] = self.names["codec"]
-        return made
+    def is_nullable(self, field: Field) -> bool:
+        return self.version >= field.nullable_from
+
+    def inner(self, owner: type[Struct], name: str) -> type[Struct]:
+        """A structure that another one names."""
+        cls: type[Struct] = getattr(sys.modules[owner.__module__], name)
+        return cls
 
 
 class _DecoderSource(_Source):
     """`codec(view, p, end) -> (object, position after it)`."""
 
-    def compile(self) -> Callable[..., Any]:
-        self.put("o = new(cls)")
-        for run in self.runs():
+    kind = "decode"
+    signature = "view, p, end"
+
+    def body(self) -> None:
+        self._struct(self.cls, 0, 1)
+        self.put("return o0, p", indent=1)
+
+    def _struct(self, cls: type[Struct], depth: int, indent: int) -> None:
+        """Read a structure into `o<depth>`."""
+        target = f"o{depth}"
+        self.put(f"{target} = new({self.named(cls, 'cls')})", indent=indent)
+        runs, tagged = self.fields(cls)
+        for run in runs:
             if run[0].type_text in _FIXED:
-                self._fixed(run, 1)
+                self._fixed(run, target, indent)
             else:
-                self._value(run[0], f"o.{run[0].name}", run[0].type_text, 1)
+                self._value(cls, run[0], f"{target}.{run[0].name}", depth, indent)
         if self.flexible:
-            self._tags()
-        self.put("return o, p")
-        return self.finish("view, p, end")
+            self._tags(cls, tagged, depth, indent)
 
-    def _fixed(self, run: list[Field], indent: int) -> None:
-        layout = struct.Struct(">" + "".join(_FIXED[f.type_text] for f in run))
-        targets = "".join(f"o.{f.name}, " for f in run)
-        self.put(
-            f"{targets}= {self.named(layout.unpack_from, 'unpack')}(view, p)",
-            f"p += {layout.size}",
-            indent=indent,
-        )
+    def _fixed(self, run: list[Field], target: str, indent: int) -> None:
+        layout = self.layout(run)
+        targets = "".join(f"{target}.{field.name}, " for field in run)
+        unpack = self.named(layout.unpack_from, "unpack")
+        self.put(f"{targets}= {unpack}(view, p)", f"p += {layout.size}", indent=indent)
 
-    def _tags(self) -> None:
-        self.put("n = view[p]; p += 1")
-        if not self.tagged:
+    def _tags(self, cls: type[Struct], tagged: list[Field], depth: int, indent: int) -> None:
+        self.put("n = view[p]; p += 1", indent=indent)
+        if not tagged:
+            self.put("if n:", indent=indent)
             self.put(
-                "if n:", "    if n > 127: n, p = read_varint(view, p - 1)", "    p = skip_tags(view, p, n)"
+                "if n > 127: n, p = read_varint(view, p - 1)", "p = skip_tags(view, p, n)", indent=indent + 1
             )
             return
-        self.put("if n > 127: n, p = read_varint(view, p - 1)", "for _ in range(n):")
+        self.put("if n > 127: n, p = read_varint(view, p - 1)", "for _ in range(n):", indent=indent)
+        within, after = indent + 1, f"after{depth}"
         self.put(
-            "tag, p = read_varint(view, p)", "size, p = read_varint(view, p)", "after = p + size", indent=2
+            "tag, p = read_varint(view, p)", "n, p = read_varint(view, p)", f"{after} = p + n", indent=within
         )
-        for position, field in enumerate(self.tagged):
-            self.put(f"{'el' if position else ''}if tag == {field.tag}:", indent=2)
+        for position, field in enumerate(tagged):
+            self.put(f"{'el' if position else ''}if tag == {field.tag}:", indent=within)
             if field.type_text in _FIXED:
-                self._fixed([field], 3)
+                self._fixed([field], f"o{depth}", within + 1)
             else:
-                self._value(field, f"o.{field.name}", field.type_text, 3)
-        self.put(
-            "else: p = after",
-            "if p != after: raise MalformedMessage('a tagged field of the wrong length')",
-            indent=2,
-        )
+                self._value(cls, field, f"o{depth}.{field.name}", depth, within + 1)
+        self.put(f"else: p = {after}", f"if p != {after}: raise bad_tag(tag)", indent=within)
 
-    def _value(self, field: Field, target: str, type_text: str, indent: int) -> None:
-        plain = type_text.removesuffix(" | None")
-        nullable = self.nullable(field)
+    def _value(self, cls: type[Struct], field: Field, target: str, depth: int, indent: int) -> None:
+        plain = field.type_text.removesuffix(" | None")
+        nullable = self.is_nullable(field)
         if plain.startswith("list["):
-            self._list(field, target, plain[5:-1], nullable, indent)
-        elif plain in ("String", "Bytes", "Records"):
+            self._list(cls, field, target, plain[5:-1], nullable, depth, indent)
+        elif plain in _SIZED:
             self._sized(field, target, plain, nullable, indent)
-        elif plain in _FIXED:
-            layout = struct.Struct(">" + _FIXED[plain])
-            self.put(
-                f"{target}, = {self.named(layout.unpack_from, 'unpack')}(view, p)",
-                f"p += {layout.size}",
-                indent=indent,
-            )
         else:
-            self._inner_struct(field, target, plain, nullable, indent)
-
-    def _inner_struct(self, field: Field, target: str, plain: str, nullable: bool, indent: int) -> None:
-        codec = self.inner(plain, "decode")
-        if nullable and field.tag is None:
-            self.put(
-                "present = view[p]; p += 1", f"if present >= 128: {target} = None", "else:", indent=indent
-            )
-            indent += 1
-        self.put(f"{target}, p = {codec}(view, p, end)", indent=indent)
+            if nullable and field.tag is None:
+                self.put("n = view[p]; p += 1", f"if n > 127: {target} = None", "else:", indent=indent)
+                indent += 1
+            self._struct(self.inner(cls, plain), depth + 1, indent)
+            self.put(f"{target} = o{depth + 1}", indent=indent)
 
     def _length(self, type_text: str, indent: int) -> None:
         if self.flexible:
@@ -310,109 +337,122 @@ class _DecoderSource(_Source):
         else:
             self.put("n, = int32.unpack_from(view, p); p += 4", indent=indent)
 
-    def _null_check(self, field: Field, target: str, nullable: bool, indent: int) -> None:
+    def _null_check(self, target: str, nullable: bool, indent: int) -> None:
         if nullable:
             self.put(f"if n == -1: {target} = None", "else:", indent=indent)
 
     def _sized(self, field: Field, target: str, plain: str, nullable: bool, indent: int) -> None:
         self._length(plain, indent)
-        self._null_check(field, target, nullable, indent)
-        taken = {"String": "str(view[p:q], 'utf-8')", "Bytes": "bytes(view[p:q])", "Records": "view[p:q]"}[
-            plain
-        ]
+        self._null_check(target, nullable, indent)
         self.put(
             "q = p + n",
             f"if n < 0 or q > end: raise bad_length({field.name!r}, n, end - p)",
-            f"{target} = {taken}",
+            f"{target} = {_SIZED[plain]}",
             "p = q",
             indent=indent + nullable,
         )
 
-    def _list(self, field: Field, target: str, element: str, nullable: bool, indent: int) -> None:
+    def _list(
+        self,
+        cls: type[Struct],
+        field: Field,
+        target: str,
+        element: str,
+        nullable: bool,
+        depth: int,
+        indent: int,
+    ) -> None:
         self._length("list", indent)
-        self._null_check(field, target, nullable, indent)
-        deeper = indent + nullable
-        self.put(f"if n < 0 or n > end - p: raise bad_length({field.name!r}, n, end - p)", indent=deeper)
+        self._null_check(target, nullable, indent)
+        indent += nullable
+        self.put(f"if n < 0 or n > end - p: raise bad_length({field.name!r}, n, end - p)", indent=indent)
         if element in _FIXED:
-            self._fixed_list(field, target, element, deeper)
+            self._fixed_list(field, target, element, indent)
             return
-        if element in ("String", "Bytes"):
-            self.put(f"items = {target} = []", "for _ in range(n):", indent=deeper)
-            self._sized(field, "item", element, False, deeper + 1)
-            self.put("items.append(item)", indent=deeper + 1)
-            return
-        codec = self.inner(element, "decode")
-        self.put(f"items = {target} = []", "for _ in range(n):", indent=deeper)
-        self.put(f"item, p = {codec}(view, p, end)", "items.append(item)", indent=deeper + 1)
+        items = f"items{depth}"
+        self.put(f"{items} = {target} = []", "for _ in range(n):", indent=indent)
+        if element in _SIZED:
+            self._sized(field, "item", element, False, indent + 1)
+            self.put(f"{items}.append(item)", indent=indent + 1)
+        else:
+            self._struct(self.inner(cls, element), depth + 1, indent + 1)
+            self.put(f"{items}.append(o{depth + 1})", indent=indent + 1)
 
     def _fixed_list(self, field: Field, target: str, element: str, indent: int) -> None:
-        layout = _FIXED[element]
-        size = struct.calcsize(">" + layout)
+        size = struct.calcsize(">" + _FIXED[element])
         if element == "Uuid":
-            self.put(
-                f"q = p + {size} * n",
-                f"{target} = [bytes(view[at:at + 16]) for at in range(p, q, 16)]",
-                indent=indent,
-            )
+            taken = f"[bytes(view[at:at + {size}]) for at in range(p, q, {size})]"
         else:
             unpack = self.named(struct.unpack_from, "unpack")
-            self.put(
-                f"q = p + {size} * n", f"{target} = list({unpack}(f'>{{n}}{layout}', view, p))", indent=indent
-            )
-        self.put(f"if q > end: raise bad_length({field.name!r}, n, end - p)", "p = q", indent=indent)
+            taken = f"list({unpack}(f'>{{n}}{_FIXED[element]}', view, p))"
+        self.put(
+            f"q = p + {size} * n",
+            f"if q > end: raise bad_length({field.name!r}, n, end - p)",
+            f"{target} = {taken}",
+            "p = q",
+            indent=indent,
+        )
 
 
 class _EncoderSource(_Source):
-    """`codec(o, out, beside)`: appended to `out`, large records left out and noted in `beside`."""
+    """`codec(o0, out, beside)`: appended to `out`, large records left out and noted in `beside`."""
 
-    def compile(self) -> Callable[..., Any]:
-        for run in self.runs():
+    kind = "encode"
+    signature = "o0, out, beside"
+
+    def body(self) -> None:
+        self._struct(self.cls, "out", 0, 1)
+        self.put("return None", indent=1)
+
+    def _struct(self, cls: type[Struct], out: str, depth: int, indent: int) -> None:
+        """Write the structure `o<depth>`."""
+        runs, tagged = self.fields(cls)
+        for run in runs:
             if run[0].type_text in _FIXED:
-                layout = struct.Struct(">" + "".join(_FIXED[f.type_text] for f in run))
-                values = ", ".join(f"o.{f.name}" for f in run)
-                self.put(f"out += {self.named(layout.pack, 'pack')}({values})")
+                values = ", ".join(f"o{depth}.{field.name}" for field in run)
+                self.put(f"{out} += {self.named(self.layout(run).pack, 'pack')}({values})", indent=indent)
             else:
-                self._value(run[0], f"o.{run[0].name}", run[0].type_text, "out", 1)
-        if self.flexible:
-            self._tags()
-        self.put("return None")
-        return self.finish("o, out, beside")
-
-    def _tags(self) -> None:
-        if not self.tagged:
-            self.put("out.append(0)")
+                self._value(cls, run[0], f"o{depth}.{run[0].name}", out, depth, indent)
+        if not self.flexible:
             return
-        self.put("tags = []")
-        for field in self.tagged:
-            # an empty list is not written where it is the default, but is not the same as null where that is
-            is_set = "v" if field.default == () else f"v != {self.named(field.default, 'default')}"
-            self.put(f"v = o.{field.name}", f"if {is_set}:", "    at = bytearray()")
-            self._value(field, "v", field.type_text, "at", 2)
-            self.put(f"    tags.append(({field.tag}, at))")
-        self.put("write_varint(out, len(tags))", "for tag, at in tags:")
-        self.put("write_varint(out, tag)", "write_varint(out, len(at))", "out += at", indent=2)
+        if tagged:
+            self._tags(cls, tagged, out, depth, indent)
+        else:
+            self.put(f"{out}.append(0)", indent=indent)
 
-    def _value(self, field: Field, value: str, type_text: str, out: str, indent: int) -> None:
-        plain = type_text.removesuffix(" | None")
-        nullable = self.nullable(field)
+    def _tags(self, cls: type[Struct], tagged: list[Field], out: str, depth: int, indent: int) -> None:
+        tags, at = f"tags{depth}", f"at{depth}"
+        self.put(f"{tags} = None", indent=indent)
+        for field in tagged:
+            value = f"v{depth}"
+            default = self.named(field.default, "default")
+            differs = f"{value} != {default}"
+            if field.type_text.startswith("list[") and field.default == ():
+                differs = value if not self.is_nullable(field) else f"{value} is None or {value}"
+            self.put(f"{value} = o{depth}.{field.name}", f"if {differs}:", indent=indent)
+            self.put(f"if {tags} is None: {tags} = []", f"{at} = bytearray()", indent=indent + 1)
+            self._value(cls, field, value, at, depth, indent + 1)
+            self.put(f"{tags}.append(({field.tag}, {at}))", indent=indent + 1)
+        self.put(f"write_tags({out}, {tags}) if {tags} else {out}.append(0)", indent=indent)
+
+    def _value(self, cls: type[Struct], field: Field, value: str, out: str, depth: int, indent: int) -> None:
+        plain = field.type_text.removesuffix(" | None")
+        nullable = self.is_nullable(field)
         if plain in _FIXED:
             pack = self.named(struct.Struct(">" + _FIXED[plain]).pack, "pack")
             self.put(f"{out} += {pack}({value})", indent=indent)
         elif plain.startswith("list["):
-            self._list(field, value, plain[5:-1], nullable, out, indent)
-        elif plain in ("String", "Bytes", "Records"):
+            self._list(cls, field, value, plain[5:-1], nullable, out, depth, indent)
+        elif plain in _SIZED:
             self._sized(value, plain, nullable, out, indent)
         else:
-            self._inner_struct(field, value, plain, nullable, out, indent)
-
-    def _inner_struct(
-        self, field: Field, value: str, plain: str, nullable: bool, out: str, indent: int
-    ) -> None:
-        codec = self.inner(plain, "encode")
-        if nullable and field.tag is None:
-            self.put(f"if {value} is None: {out}.append(255)", "else:", f"    {out}.append(1)", indent=indent)
-            indent += 1
-        self.put(f"{codec}({value}, {out}, beside)", indent=indent)
+            inner = f"o{depth + 1}"
+            self.put(f"{inner} = {value}", indent=indent)
+            if nullable and field.tag is None:
+                self.put(f"if {inner} is None: {out}.append(255)", "else:", indent=indent)
+                indent += 1
+                self.put(f"{out}.append(1)", indent=indent)
+            self._struct(self.inner(cls, plain), out, depth + 1, indent)
 
     def _length(self, type_text: str, count: str, out: str, indent: int) -> None:
         if self.flexible:
@@ -426,39 +466,43 @@ class _EncoderSource(_Source):
 
     def _null_check(self, variable: str, type_text: str, nullable: bool, out: str, indent: int) -> None:
         if nullable:
-            null = (
-                r"b'\0'"
-                if self.flexible
-                else r"b'\xff\xff'"
-                if type_text == "String"
-                else r"b'\xff\xff\xff\xff'"
-            )
-            self.put(f"if {variable} is None: {out} += {null}", "else:", indent=indent)
+            size = 1 if self.flexible else 2 if type_text == "String" else 4
+            null = b"\0" if self.flexible else b"\xff" * size
+            self.put(f"if {variable} is None: {out} += {null!r}", "else:", indent=indent)
 
     def _sized(self, value: str, plain: str, nullable: bool, out: str, indent: int) -> None:
         self.put(f"s = {value}", indent=indent)
         self._null_check("s", plain, nullable, out, indent)
-        deeper = indent + nullable
+        indent += nullable
         if plain == "String":
-            self.put("s = s.encode()", indent=deeper)
-        self._length(plain, "size_of(s)" if plain == "Records" else "len(s)", out, deeper)
-        self.put("put_records(s, out, beside)" if plain == "Records" else f"{out} += s", indent=deeper)
+            self.put("s = s.encode()", indent=indent)
+        self._length(plain, "size_of(s)" if plain == "Records" else "len(s)", out, indent)
+        self.put("put_records(s, out, beside)" if plain == "Records" else f"{out} += s", indent=indent)
 
-    def _list(self, field: Field, value: str, element: str, nullable: bool, out: str, indent: int) -> None:
-        self.put(f"items = {value}", indent=indent)
-        self._null_check("items", "list", nullable, out, indent)
-        deeper = indent + nullable
-        self._length("list", "len(items)", out, deeper)
-        if element in _FIXED and element != "Uuid":
-            self.put(
-                f"{out} += {self.named(struct.pack, 'pack')}(f'>{{len(items)}}{_FIXED[element]}', *items)",
-                indent=deeper,
-            )
-        elif element == "Uuid":
-            self.put(f"{out} += b''.join(items)", indent=deeper)
-        elif element in ("String", "Bytes"):
-            self.put("for item in items:", indent=deeper)
-            self._sized("item", element, False, out, deeper + 1)
+    def _list(
+        self,
+        cls: type[Struct],
+        field: Field,
+        value: str,
+        element: str,
+        nullable: bool,
+        out: str,
+        depth: int,
+        indent: int,
+    ) -> None:
+        items = f"items{depth}"
+        self.put(f"{items} = {value}", indent=indent)
+        self._null_check(items, "list", nullable, out, indent)
+        indent += nullable
+        self._length("list", f"len({items})", out, indent)
+        if element == "Uuid":
+            self.put(f"{out} += b''.join({items})", indent=indent)
+        elif element in _FIXED:
+            pack = self.named(struct.pack, "pack")
+            self.put(f"{out} += {pack}(f'>{{len({items})}}{_FIXED[element]}', *{items})", indent=indent)
+        elif element in _SIZED:
+            self.put(f"for item in {items}:", indent=indent)
+            self._sized("item", element, False, out, indent + 1)
         else:
-            codec = self.inner(element, "encode")
-            self.put(f"for item in items: {codec}(item, {out}, beside)", indent=deeper)
+            self.put(f"for o{depth + 1} in {items}:", indent=indent)
+            self._struct(self.inner(cls, element), out, depth + 1, indent + 1)

@@ -1,7 +1,7 @@
 """A broker in this process, on a loop and a thread of its own, at any free port.
 
 It is the node that `barnabas serve` runs, with its data in memory unless a directory is given. Clients of any
-kind connect to `bootstrap`. `kill` ends it as a dead process would (nothing is written any more, what the page
+kind connect to `bootstrap`. `kill` ends it as a dead process would (nothing more is written, what the page
 cache held stays), `restart` starts it again on the same data and port.
 """
 
@@ -146,7 +146,8 @@ class Broker:
         self.start()
 
     def _end_thread(self) -> None:
-        assert self._loop is not None and self._thread is not None
+        assert self._loop is not None
+        assert self._thread is not None
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()

@@ -24,6 +24,7 @@ SERVED: dict[int, Served] = {
     1: Served("Fetch", "fetch", 4, 18),
     2: Served("ListOffsets", "list_offsets", 1, 11),
     3: Served("Metadata", "metadata", 0, 13),
+    9: Served("OffsetFetch", "offset_fetch", 1, 10),
     10: Served("FindCoordinator", "find_coordinator", 0, 6),
     18: Served("ApiVersions", "api_versions", 0, 4),
     19: Served("CreateTopics", "create_topics", 2, 7),
