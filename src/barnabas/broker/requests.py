@@ -119,7 +119,7 @@ async def answer(frame: memoryview, door: Door, host: str, services: Services) -
             return _unsupported_api_versions(header, door)
         route = _route(header)
     body = skip_header_tags(frame, header.end) if route.is_flexible else header.end
-    # librdkafka (2.0 to 2.16 at least) leaves three bytes behind when it asks for all topics; Kafka ignores them
+    # librdkafka leaves three bytes behind when it asks for all topics, and Kafka ignores them
     request = decode_with(route.decode, frame, body, exact=False)
     context = RequestContext("User:ANONYMOUS", door, host, header.client_id, version)
     response = await route.handle(request, context, services)

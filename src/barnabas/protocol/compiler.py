@@ -69,7 +69,7 @@ def decode_with(codec: Decoder, view: memoryview, position: int, *, exact: bool 
         message, position = codec(view, position, end)
     except (struct.error, IndexError, UnicodeDecodeError) as error:
         raise MalformedMessage(f"no {codec.__name__}: {error}") from None
-    if position != end:
+    if position > end or (exact and position < end):
         raise MalformedMessage(f"no {codec.__name__}: {_length_told(position, end)}")
     return message
 
