@@ -44,8 +44,8 @@ unit: $(READY)  ## the tests; ARGS="-k name" for some of them
 pure: $(READY)  ## the quick tests of records and log once more, on the pure-Python kernel
 	$(call step,tests on the pure kernel,BARNABAS_KERNEL=pure $(PYTEST) -m "not slow and not java" tests/records tests/log)
 
-demo: $(READY)  ## a commit log at work: write, look up, kill -9, recover
-	@$(PY) examples/commit_log.py
+demo: $(READY)  ## a broker at work: start, produce, consume, kill -9, carry on
+	@$(PY) examples/broker.py
 
 bench: $(READY)  ## measure; ARGS="--small", "--json" or "--write" (to docs/benchmarks.md)
 	@$(PY) -m bench $(ARGS)

@@ -38,3 +38,12 @@ def test_it_leaves_a_directory_that_was_there_alone(tmp_path: Path) -> None:
     assert result.returncode != 0
     assert "exists already" in result.stderr
     assert list(tmp_path.iterdir()) == []
+
+
+def test_the_broker_survives_its_kill(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    result = run("broker.py", "--dir", str(data), "--records", "20000")
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert result.stdout.count("consumed, each once and in order") == 2
+    assert "24,000" in result.stdout  # those of the first half, and those sent through the kill
+    assert (data / ".kafka_cleanshutdown").exists()
