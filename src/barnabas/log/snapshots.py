@@ -10,12 +10,11 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable
 
-import crc32c
-
 from barnabas.core.disk import Disk, FileMissing
 from barnabas.core.errors import StorageError
 from barnabas.log.checkpoints import read_whole, write_atomically
 from barnabas.log.producers import ProducerEntry
+from barnabas.records import kernel
 
 VERSION = 1
 _PREFIX = struct.Struct(">hI")
@@ -31,7 +30,7 @@ def encode_snapshot(entries: Iterable[ProducerEntry]) -> bytes:
     """The bytes of a snapshot."""
     packed = [_ENTRY.pack(*entry) for entry in entries]
     body = b"".join((_COUNT.pack(len(packed)), *packed))
-    return _PREFIX.pack(VERSION, crc32c.crc32c(body)) + body
+    return _PREFIX.pack(VERSION, kernel.crc32c(body, 0, len(body))) + body
 
 
 def decode_snapshot(data: bytes, where: str) -> list[ProducerEntry]:
@@ -42,7 +41,7 @@ def decode_snapshot(data: bytes, where: str) -> list[ProducerEntry]:
     if version != VERSION:
         raise _corrupt(where, f"version {version} is not known, only {VERSION}")
     body = memoryview(data)[_PREFIX.size :]
-    if crc != (actual := crc32c.crc32c(body)):
+    if crc != (actual := kernel.crc32c(body, 0, len(body))):
         raise _corrupt(where, f"its CRC is {crc:#010x}, that of its contents {actual:#010x}")
     (count,) = _COUNT.unpack_from(body)
     packed = body[_COUNT.size :]
