@@ -59,6 +59,8 @@ def listen_flags(endpoint: str) -> dict[str, str]:
         highest = 65535 - CONTROLLER_PORT_DISTANCE
         raise InvalidSetting(f"--listen {endpoint}: must be host:port, with a port from 0 to {highest}")
     address = f"[{host}]" if ":" in host.strip("[]") and not host.startswith("[") else host
+    if address == "0.0.0.0":
+        address = ""  # the same, and then clients are told this machine's name
     controller_port = int(port) + CONTROLLER_PORT_DISTANCE if int(port) else 0
     return {
         "listeners": f"PLAINTEXT://{address}:{port},CONTROLLER://{address}:{controller_port}",
