@@ -12,12 +12,12 @@ from bench.clients import CLIENTS, Client, Load
 from bench.options import Options
 from bench.report import Pair, at_least, at_most
 from bench.scratch import scratch
-from bench.sidebyside import in_turns, pair, warm_up
+from bench.sidebyside import announce, in_turns, pair, warm_up
 from bench.systems import Running, started
 from bench.topics import create_topic, delete_topics
 
 NEEDED_BYTES = 12 << 30
-RECORDS = {100: 4_000_000, 1024: 1_000_000}
+RECORDS = {100: 2_000_000, 1024: 600_000}
 CELLS = tuple(product((1, 12), RECORDS))
 
 
@@ -44,6 +44,7 @@ def compare(
     running: dict[str, Running], options: Options, client: Client, load: Load, cell: str
 ) -> tuple[Pair, Pair]:
     """One cell of the table: the same topic, read once a round."""
+    announce(cell)
     for broker in running.values():
         create_topic(broker, load.topic, load.partitions)
         client.produce(broker, load)

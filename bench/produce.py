@@ -8,7 +8,7 @@ from bench.clients import CLIENTS, Client, Load, Outcome
 from bench.options import Options
 from bench.report import Pair, at_least, at_most
 from bench.scratch import scratch
-from bench.sidebyside import in_turns, pair, warm_up
+from bench.sidebyside import announce, in_turns, pair, warm_up
 from bench.systems import Running, started
 from bench.topics import create_topic, delete_topics
 
@@ -42,6 +42,7 @@ def compare(
     running: dict[str, Running], options: Options, client: Client, load: Load, cell: str
 ) -> tuple[Pair, Pair]:
     """One cell of the table: each round into a fresh topic."""
+    announce(cell)
 
     def once(broker: Running) -> Outcome:
         given = load._replace(topic=f"produce-{next(NUMBERS)}")

@@ -7,6 +7,7 @@ see the same minutes of a machine. What one wrote is on the disk before the othe
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Mapping
 from statistics import median
 from typing import TypeVar
@@ -22,8 +23,14 @@ T = TypeVar("T")
 WARM_UP = (Load("warm-100", 12, 100, 500_000), Load("warm-1024", 12, 1024, 200_000))
 
 
+def announce(what: str) -> None:
+    """A full run takes its time: the terminal says what it is at."""
+    print(f"measuring {what}", file=sys.stderr, flush=True)
+
+
 def warm_up(running: Mapping[str, Running], options: Options) -> None:
     """Some hundred megabytes in and out of each, by every client that will be used."""
+    announce("nothing yet: warming up")
     for broker in running.values():
         for client in options.clients:
             for load in WARM_UP:
