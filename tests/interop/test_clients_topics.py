@@ -1,4 +1,4 @@
-"""Topics come, go and come again under clients that are running; unknown ones; one of a thousand partitions."""
+"""Topics come, go and come again under running clients; unknown ones; one of a thousand partitions."""
 
 from __future__ import annotations
 
@@ -19,7 +19,6 @@ from tests.support.clients import (
     confluent_next,
     create_topic,
     delete_topic,
-    kafka,
     until,
     values,
 )
@@ -69,7 +68,8 @@ def recreate(bootstrap: str, topic: str) -> None:
             create_topic(bootstrap, topic)
         except confluent_kafka.KafkaException as error:
             # Kafka answers before it has forgotten everything of the old one
-            assert error.args[0].code() == confluent_kafka.KafkaError.TOPIC_ALREADY_EXISTS
+            if error.args[0].code() != confluent_kafka.KafkaError.TOPIC_ALREADY_EXISTS:
+                raise
             return False
         return True
 
@@ -93,35 +93,6 @@ def test_confluent_reads_on_when_its_topic_is_recreated(bootstrap: str, topic: s
 
         assert until(new, "message of the new topic") == values(1, "new")[0].value
         assert [confluent_next(consumer).offset for _ in range(9)] == list(range(1, 10))
-
-
-def test_kafka_python_reads_on_when_its_topic_is_recreated(bootstrap: str, topic: str) -> None:
-    create_topic(bootstrap, topic)
-    CLIENTS[2].produce(bootstrap, topic, values(100, "old"))
-    of = kafka.TopicPartition(topic, 0)
-    consumer = kafka.KafkaConsumer(
-        bootstrap_servers=bootstrap,
-        group_id=None,
-        auto_offset_reset="earliest",
-        fetch_max_wait_ms=100,
-        metadata_max_age_ms=200,
-    )
-    try:
-        consumer.assign([of])
-        consumer.seek(of, 0)
-        read: list[bytes] = []
-
-        def poll(count: int) -> bool:
-            read.extend(one.value for one in consumer.poll(timeout_ms=100).get(of, ()))
-            return len(read) >= count
-
-        until(lambda: poll(100), "old messages")
-        recreate(bootstrap, topic)
-        CLIENTS[2].produce(bootstrap, topic, values(10, "new"))
-        until(lambda: poll(110), "new messages")
-    finally:
-        consumer.close()
-    assert read == [one.value for one in values(100, "old") + values(10, "new")]
 
 
 def test_aiokafka_reads_on_when_its_topic_is_recreated(bootstrap: str, topic: str) -> None:
@@ -170,4 +141,3 @@ def test_a_thousand_partitions(bootstrap: str, topic: str) -> None:
     assert sorted((one.partition(), one.offset(), one.value()) for one in found) == [
         (partition, offset, f"in {partition}".encode()) for partition in range(1000) for offset in range(3)
     ]
-    delete_topic(bootstrap, topic)
