@@ -54,11 +54,12 @@ def limits_of(settings: BrokerSettings) -> Limits:
 class Session:
     """One connection, as long as it lasts."""
 
-    __slots__ = ("connection", "door", "last_active", "task", "unsent_bytes")
+    __slots__ = ("connection", "door", "is_busy", "last_active", "task", "unsent_bytes")
 
     def __init__(self, connection: Connection, door: Door, now: float) -> None:
         self.connection = connection
         self.door = door
+        self.is_busy = False  # with an answer, rather than waiting for the client
         self.last_active = now
         self.unsent_bytes = 0  # when it was last looked at
         self.task: asyncio.Task[None] | None = None
@@ -112,6 +113,7 @@ class Connections:
         self._overrides = dict(limits.per_ip_overrides)
         self._scratch = memoryview(bytearray(SCRATCH_BYTES))
         self._room = Room(limits.queued_max_bytes)
+        self._is_closing = False
 
     def __len__(self) -> int:
         return len(self._sessions)
@@ -171,6 +173,7 @@ class Connections:
                     if not reader.is_between_frames:
                         logger.info("%s left in the middle of a request", connection.peer)
                     return
+                session.is_busy = True
                 for frame in reader.received(count):
                     if room is not None:
                         await room.take(len(frame))
@@ -179,6 +182,9 @@ class Connections:
                         room.give_back()
                     if response is not None:
                         await connection.write(response)
+                    if self._is_closing:
+                        return
+                session.is_busy = False
                 session.last_active = clock.monotonic()
         finally:
             if room is not None:
@@ -213,8 +219,23 @@ class Connections:
                     assert session.task is not None
                     session.task.cancel()
 
+    async def finish(self, seconds: float) -> None:
+        """Take no more requests; those being answered get that long, and then are cut off."""
+        self._is_closing = True
+        busy = []
+        for session in self._sessions:
+            assert session.task is not None
+            if session.is_busy:
+                busy.append(session.task)
+            else:
+                session.task.cancel()
+        if busy:
+            await asyncio.wait(busy, timeout=seconds)
+        await self.close()
+
     async def close(self) -> None:
         """End every connection; what is being answered is cut off, what was answered is still sent."""
+        self._is_closing = True
         tasks = [session.task for session in self._sessions if session.task is not None]
         for task in tasks:
             task.cancel()

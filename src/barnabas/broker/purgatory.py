@@ -85,11 +85,14 @@ class Marks:
             for poll in list(self.polls):
                 poll.arrived(new_bytes)
 
+    def wake_readers(self) -> None:
+        for poll in list(self.polls):
+            poll.wake()
+
     def end(self, error: BarnabasError) -> None:
         """The partition is no longer led here: nobody needs to wait any more."""
         for _, _, future in self._commits:
             if not future.done():
                 future.set_exception(error)
         self._commits.clear()
-        for poll in list(self.polls):
-            poll.wake()
+        self.wake_readers()

@@ -133,6 +133,11 @@ class Replicas:
                 del self._open[(topic.id, number)]
                 replica.marks.end(NotLeaderOrFollower(f"node {image.leader} leads {topic.name}-{number} now"))
 
+    def wake_readers(self) -> None:
+        """Have every long poll answered with what there is."""
+        for replica in self._open.values():
+            replica.marks.wake_readers()
+
     async def remove_strays(self) -> None:
         """Take away directories of topics that were deleted before their files were gone."""
         for name, partition in self._directory.partitions:

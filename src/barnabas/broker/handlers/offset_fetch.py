@@ -1,7 +1,7 @@
 """OffsetFetch: what groups have committed. Nothing can be committed here yet, so that is the answer.
 
 It is served for readers by assignment who name a group: they ask where it stood before they fall back to
-their auto.offset.reset (and librdkafka 2.16 crashes where a broker with a coordinator does not know the request).
+their auto.offset.reset; librdkafka 2.16 crashes where a broker with a coordinator does not know this.
 """
 
 from __future__ import annotations
