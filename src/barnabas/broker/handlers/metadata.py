@@ -1,8 +1,9 @@
 """Metadata: brokers, topics, and who leads their partitions, as reached through the listener that was asked.
 
 In version 0 an empty list asks for all topics; from 1 on null does, and an empty list asks for none. Ids of
-topics can be asked for from 10 on. A topic that does not exist is created where client and settings allow it,
-and is answered with its leader: the answer waits for the creation to be committed.
+topics are told from 10 on, and can be asked for from 12 on. A topic that does not exist is created where
+client and settings allow it, and is answered with its leader: the answer waits for the creation to be
+committed.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 TOPIC_OPERATIONS = 0b1101_1111_1000
 CLUSTER_OPERATIONS = 0b1_1111_1010_0000
 _NOT_ASKED = -(2**31)
+_FIRST_BY_ID = 12
 
 _LEADER_NOT_AVAILABLE = wire_error("LEADER_NOT_AVAILABLE").code
 _UNKNOWN_TOPIC = wire_error("UNKNOWN_TOPIC_OR_PARTITION").code
@@ -72,15 +74,23 @@ def _answer(
     context: RequestContext,
     services: Services,
 ) -> MetadataResponseTopic:
-    if asked.name is None:
+    if _goes_by_id(asked):
+        if context.api_version < _FIRST_BY_ID:
+            return _failed(asked.name or "", asked.topic_id, _INVALID_REQUEST)
         topic = services.image.topic_by_id(asked.topic_id)
         if topic is None:
-            return _failed(None if context.api_version >= 12 else "", asked.topic_id, _UNKNOWN_ID)
+            return _failed(None, asked.topic_id, _UNKNOWN_ID)
         return _known(topic, request, context, services)
+    assert asked.name is not None
     topic = services.image.topic(asked.name)
     if topic is None:
         return _failed(asked.name, NO_UUID, errors.get(asked.name, _UNKNOWN_TOPIC))
     return _known(topic, request, context, services)
+
+
+def _goes_by_id(asked: MetadataRequestTopic) -> bool:
+    """Java's clients leave the name of such a topic empty rather than null."""
+    return asked.name is None or asked.topic_id != NO_UUID
 
 
 def _failed(name: str | None, topic_id: bytes, error_code: int) -> MetadataResponseTopic:
@@ -135,7 +145,7 @@ async def _create_missing(request: MetadataRequest, services: Services) -> dict[
     missing = [
         topic.name
         for topic in request.topics or ()
-        if topic.name is not None and services.image.topic(topic.name) is None
+        if topic.name is not None and not _goes_by_id(topic) and services.image.topic(topic.name) is None
     ]
     if not missing:
         return {}

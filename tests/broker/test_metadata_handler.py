@@ -1,0 +1,38 @@
+"""Metadata by names and by ids."""
+
+from __future__ import annotations
+
+import pytest
+
+from barnabas.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from barnabas.protocol.schema import NO_UUID
+from barnabas.testing import Broker
+from tests.support.raw_client import RawClient, metadata_request
+
+UNKNOWN_TOPIC_ID = 100
+INVALID_REQUEST = 42
+
+
+def ask(client: RawClient, version: int, name: str | None, topic_id: bytes) -> tuple[int, str | None, bytes]:
+    topics = [MetadataRequestTopic(name=name, topic_id=topic_id)]
+    request = MetadataRequest(topics=topics, allow_auto_topic_creation=False)
+    (topic,) = client.ask(request, version, MetadataResponse).topics
+    return topic.error_code, topic.name, topic.topic_id
+
+
+@pytest.mark.parametrize("version", [12, 13])
+@pytest.mark.parametrize("name", [None, ""])  # librdkafka says the one, Java the other
+def test_a_topic_is_found_by_its_id(broker: Broker, version: int, name: str | None) -> None:
+    with RawClient(broker.port) as client:
+        (made,) = client.ask(metadata_request("t"), version, MetadataResponse).topics
+        assert ask(client, version, name, made.topic_id) == (0, "t", made.topic_id)
+        other = bytes(range(16))
+        assert ask(client, version, name, other) == (UNKNOWN_TOPIC_ID, None, other)
+
+
+@pytest.mark.parametrize("version", [10, 11])
+def test_ids_cannot_be_asked_for_in_earlier_versions(broker: Broker, version: int) -> None:
+    with RawClient(broker.port) as client:
+        (made,) = client.ask(metadata_request("t"), version, MetadataResponse).topics
+        assert made.topic_id != NO_UUID
+        assert ask(client, version, None, made.topic_id)[0] == INVALID_REQUEST
