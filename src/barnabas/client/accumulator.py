@@ -48,9 +48,10 @@ class Lane:
         self.sequence = Sequence()
 
     def next(self) -> Batch | None:
-        """The first batch that is not in flight."""
+        """The first batch that is not in flight, or of a broken sequence, that has a number to be settled."""
+        needs_number = self.sequence.is_broken
         for batch in self.batches:
-            if batch.state is not State.IN_FLIGHT:
+            if batch.state is not State.IN_FLIGHT and (batch.number is not None or not needs_number):
                 return batch
         return None
 
@@ -194,6 +195,8 @@ class Accumulator:
     def _take_off(self, lane: Lane, batch: Batch) -> None:
         if self.config.is_idempotent and batch.number is None:
             batch.stamp(lane.sequence.number(batch.record_count))
+        if batch.number is not None:
+            batch.was_first = lane.sequence.is_first(batch.number)
         batch.state = State.IN_FLIGHT
         batch.attempts += 1
         lane.in_flight += 1
@@ -231,7 +234,7 @@ class Accumulator:
         lane = self._lanes[batch.partition]
         if batch.state is not State.IN_FLIGHT or batch.number is None:
             return
-        match lane.sequence.out_of_order(batch.number):
+        match lane.sequence.out_of_order(batch.number, was_first=batch.was_first):
             case Refused.SEND_AGAIN:
                 self.send_again(batch, not_before)
             case Refused.NUMBER_AGAIN:
@@ -245,7 +248,9 @@ class Accumulator:
         """Give up what is too old, in flight or not."""
         limit_s = self.config.delivery_timeout_s
         for lane in list(self._busy.values()):
-            while lane.batches and lane.batches[0].created + limit_s <= now:  # as next_time reckons, to the bit
+            while (
+                lane.batches and lane.batches[0].created + limit_s <= now
+            ):  # as next_time reckons, to the bit
                 batch = lane.batches[0]
                 self._seal(batch)
                 self.give_up(batch, error(batch))

@@ -77,6 +77,7 @@ class Batch:
         "ordinal",
         "partition",
         "state",
+        "was_first",
     )
 
     def __init__(self, partition: TopicPartition, ordinal: int, created: float, codec: int) -> None:
@@ -87,6 +88,7 @@ class Batch:
         self.attempts = 0
         self.not_before = 0.0  # sent again no earlier
         self.number: Number | None = None
+        self.was_first = False  # of the numbered ones of its partition, when it was last sent
         self.data: bytes | bytearray = b""
         self._builder: BatchBuilder | None = BatchBuilder(codec=codec)
         self._waiters: list[Waiter] = []

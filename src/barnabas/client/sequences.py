@@ -10,6 +10,9 @@ how many a broker remembers. The partition's states:
                that they were not written: those lose their number
             -> when none is open: the epoch goes up by one, numbers start at 0 again, WHOLE
 
+A broker that knows nothing of a producer accepts whatever number comes first. So the first batch goes alone:
+until it is written, no other is numbered.
+
 The epoch is the partition's own: for a producer without transactions nobody but the partition's leader looks
 at it. After the last epoch a new producer id is needed.
 """
@@ -42,7 +45,7 @@ class Number(NamedTuple):
 class Refused(Enum):
     """What to make of a batch that the broker called out of order."""
 
-    SEND_AGAIN = auto()  # one before it is still open: its turn will come
+    SEND_AGAIN = auto()  # one before it was open: its turn will come
     NUMBER_AGAIN = auto()  # the gap before it is known; it was not written
     GIVE_UP = auto()  # nothing explains it but that the broker lost what it had acknowledged
 
@@ -50,13 +53,14 @@ class Refused(Enum):
 class Sequence:
     """The numbers of one partition."""
 
-    __slots__ = ("_identity", "_is_broken", "_next", "_open")
+    __slots__ = ("_identity", "_is_known", "_next", "_open", "is_broken")
 
     def __init__(self) -> None:
         self._identity: ProducerIdentity | None = None
         self._next = 0
         self._open: list[Number] = []  # in the order of their numbers
-        self._is_broken = False
+        self.is_broken = False
+        self._is_known = False  # to the broker, under this id and epoch
 
     @property
     def needs_identity(self) -> bool:
@@ -64,7 +68,8 @@ class Sequence:
 
     @property
     def may_number(self) -> bool:
-        return self._identity is not None and not self._is_broken
+        is_whole = self._identity is not None and not self.is_broken
+        return is_whole and (self._is_known or not self._open)
 
     def start(self, identity: ProducerIdentity) -> None:
         """Number from 0 under a producer id that is new."""
@@ -75,7 +80,7 @@ class Sequence:
     def number(self, record_count: int) -> Number:
         """The number of the next batch, which is about to be sent."""
         assert self._identity is not None
-        assert not self._is_broken
+        assert self.may_number
         given = Number(*self._identity, self._next)
         self._next = increment_sequence(self._next, record_count)
         self._open.append(given)
@@ -83,27 +88,36 @@ class Sequence:
 
     def written(self, number: Number) -> None:
         """The broker has the batch."""
+        self._is_known = True
         self._settle(number)
 
     def given_up(self, number: Number) -> None:
         """The batch will not be sent again, and the broker may not have it."""
-        self._is_broken = True
+        self.is_broken = True
         self._settle(number)
 
-    def out_of_order(self, number: Number) -> Refused:
-        """The broker has not got the batch, for the lack of the one before."""
-        if self._open[0] != number:
+    def is_first(self, number: Number) -> bool:
+        """Whether everything before it is settled."""
+        return self._open[0] == number
+
+    def out_of_order(self, number: Number, *, was_first: bool) -> Refused:
+        """The broker has not got the batch, for the lack of the one before.
+
+        `was_first` tells how it stood when it was sent: what was open then may have been written since, by
+        another broker even, so that the refusal means nothing any more.
+        """
+        if not was_first or not self.is_first(number):
             return Refused.SEND_AGAIN
-        if not self._is_broken:
+        if not self.is_broken:
             return Refused.GIVE_UP
         self._settle(number)
         return Refused.NUMBER_AGAIN
 
     def _settle(self, number: Number) -> None:
         self._open.remove(number)
-        if self._is_broken and not self._open:
+        if self.is_broken and not self._open:
             assert self._identity is not None
             producer_id, epoch = self._identity
             self._identity = ProducerIdentity(producer_id, epoch + 1) if epoch < MAX_EPOCH else None
             self._next = 0
-            self._is_broken = False
+            self.is_broken = self._is_known = False
