@@ -1,8 +1,10 @@
 """What waits to be sent on a connection: buffers and file ranges, in order, within bounds.
 
-Most writes find the stream ready and are gone before `write` returns, without a task. What does not fit is
-left to the pump, a task that lives as long as there is something to send. A file range goes straight from
-the page cache where the stream can do that; otherwise the pump reads it, a chunk at a time.
+What is written in one turn of the loop leaves together, at its end: to send is to wake the peer, which costs
+more than most responses, and pipelined requests are answered many at a time. Most find the stream ready and
+are gone then, without a task. What does not fit is left to the pump, a task that lives as long as there is
+something to send. A file range goes straight from the page cache where the stream can do that; otherwise the
+pump reads it, a chunk at a time.
 """
 
 from __future__ import annotations
@@ -51,6 +53,7 @@ class Outbox:
         self._on_lost = on_lost
         self._queue: deque[memoryview | FileRange] = deque()
         self._pump: asyncio.Task[None] | None = None
+        self._is_due = False  # to be sent at the end of this turn of the loop
         self._room = asyncio.Event()
         self._lost: ConnectionLost | None = None
         self._threw_away = False
@@ -62,8 +65,9 @@ class Outbox:
         if self._at_end is not None:
             raise ConnectionLost("this side of the connection has already been ended")
         self._push(parts)
-        if self._pump is None:
-            self._start()
+        if self._queue and self._pump is None and not self._is_due:
+            self._is_due = True
+            asyncio.get_running_loop().call_soon(self._start)
         while self.unsent_bytes > WRITE_LIMIT_BYTES and self._lost is None:
             self._room.clear()
             await self._room.wait()
@@ -114,6 +118,9 @@ class Outbox:
 
     def _start(self) -> None:
         """Send what the stream takes now, and leave the rest to the pump."""
+        self._is_due = False
+        if self._lost is not None:
+            return
         try:
             state = self._send()
         except BarnabasError as error:
@@ -121,6 +128,8 @@ class Outbox:
             return
         if state is not _State.EMPTY:
             self._pump = asyncio.get_running_loop().create_task(self._run_pump(state))
+        elif self._at_end is not None:
+            self._at_end()
 
     async def _run_pump(self, state: _State) -> None:
         try:
