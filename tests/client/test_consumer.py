@@ -436,9 +436,7 @@ def test_only_what_was_committed_is_seen() -> None:
 
 @settings(max_examples=40)
 @given(
-    faults=st.lists(
-        st.sampled_from(["", "", "", "drop", "move", "70", "71", "slow"]), max_size=30
-    ),
+    faults=st.lists(st.sampled_from(["", "", "", "drop", "move", "70", "71", "slow"]), max_size=30),
     max_records=st.integers(1, 25),
     partition_bytes=st.integers(1, 2000),
 )
