@@ -28,7 +28,7 @@ from barnabas.core.os_network import OsNetwork
 from barnabas.core.random import SeededRandom
 from barnabas.core.settings.sources import resolve
 from barnabas.core.workers import InlineWorkers
-from barnabas.protocol.compiler import decode
+from barnabas.protocol.codecs import decode
 from barnabas.protocol.messages.api_versions import ApiVersionsRequest
 from barnabas.protocol.messages.delete_topics import (
     DeleteTopicsRequest,

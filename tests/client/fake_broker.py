@@ -14,7 +14,7 @@ from typing import Any
 from barnabas.client.metadata import TopicPartition
 from barnabas.core.memory_network import MemoryNetwork
 from barnabas.core.network import Connection, ConnectionLost
-from barnabas.protocol.compiler import decode, encode
+from barnabas.protocol.codecs import decode, encode
 from barnabas.protocol.frames import FrameReader
 from barnabas.protocol.headers import begin_response, read_request_header, set_length, skip_header_tags
 from barnabas.protocol.messages import (

@@ -11,7 +11,7 @@ import pytest
 
 from barnabas.controller.topics import create_topics, delete_topics
 from barnabas.core.errors import WIRE_ERRORS
-from barnabas.protocol.compiler import decode, encode
+from barnabas.protocol.codecs import decode, encode
 from barnabas.protocol.headers import begin_request, read_response_header, set_length
 from barnabas.protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
 from barnabas.protocol.messages.delete_topics import (

@@ -17,8 +17,8 @@ from barnabas.metadata.records import (
     encode_record,
     read_frame,
 )
-from barnabas.protocol.compiler import MalformedMessage
 from barnabas.protocol.schema import Message
+from barnabas.protocol.wire import MalformedMessage
 from tests.metadata.kafka_life import KafkaLife
 from tests.support.messages import random_message
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from barnabas.protocol.compiler import decode, encode
+from barnabas.protocol.codecs import decode, encode
 from barnabas.protocol.schema import Message
 from tests.support.messages import declared, random_message
 

@@ -17,7 +17,7 @@ from barnabas.protocol.channel import (
     Versions,
     retry_version,
 )
-from barnabas.protocol.compiler import MalformedMessage, decode, encode
+from barnabas.protocol.codecs import decode, encode
 from barnabas.protocol.frames import FrameReader
 from barnabas.protocol.headers import LENGTH_BYTES, begin_response, read_request_header, skip_header_tags
 from barnabas.protocol.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
@@ -30,6 +30,7 @@ from barnabas.protocol.messages.produce import (
     TopicProduceData,
 )
 from barnabas.protocol.schema import NO_UUID, Message
+from barnabas.protocol.wire import MalformedMessage
 
 ASK = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=7)
 

@@ -11,7 +11,6 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from barnabas.protocol import frames as frames_module
-from barnabas.protocol.compiler import MalformedMessage
 from barnabas.protocol.frames import BadFrame, FrameReader
 from barnabas.protocol.headers import (
     API_VERSIONS,
@@ -23,6 +22,7 @@ from barnabas.protocol.headers import (
     set_length,
     skip_header_tags,
 )
+from barnabas.protocol.wire import MalformedMessage
 
 MAX_FRAME_BYTES = 10_000
 

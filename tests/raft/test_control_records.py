@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from barnabas.core.errors import InvalidRecord
-from barnabas.protocol.compiler import decode, encode
+from barnabas.protocol.codecs import decode, encode
 from barnabas.protocol.schema import Message
 from barnabas.raft.control_records import (
     KRaftVersionRecord,

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import TypeVar
 
-from barnabas.protocol.compiler import decode, encode
+from barnabas.protocol.codecs import decode, encode
 from barnabas.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from barnabas.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from barnabas.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData

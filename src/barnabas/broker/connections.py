@@ -19,8 +19,8 @@ from barnabas.core.errors import BarnabasError, InvariantViolation
 from barnabas.core.network import Address, Connection, ConnectionLost
 from barnabas.core.settings.broker_settings import BrokerSettings
 from barnabas.core.settings.relations import connections_per_ip
-from barnabas.protocol.compiler import MalformedMessage
 from barnabas.protocol.frames import SCRATCH_BYTES, BadFrame, FrameReader
+from barnabas.protocol.wire import MalformedMessage
 
 if TYPE_CHECKING:
     from barnabas.broker.services import Services

@@ -22,7 +22,6 @@ from typing import NamedTuple
 from barnabas.core.clock import Clock
 from barnabas.core.errors import BarnabasError, wire_error
 from barnabas.core.random import Random
-from barnabas.protocol.compiler import size_of
 from barnabas.protocol.messages.fetch import (
     FetchableTopicResponse,
     FetchPartition,
@@ -31,6 +30,7 @@ from barnabas.protocol.messages.fetch import (
     PartitionData,
 )
 from barnabas.protocol.schema import Uuid
+from barnabas.protocol.wire import size_of
 
 NO_SESSION = 0
 INITIAL_EPOCH = 0

@@ -15,16 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from barnabas.broker.handlers import SERVED, Served
 from barnabas.core.errors import BarnabasError, wire_error
 from barnabas.core.network import Part
-from barnabas.protocol.compiler import (
-    Beside,
-    Decoder,
-    Encoder,
-    decode_with,
-    decoder,
-    encoder,
-    parts,
-    size_of,
-)
+from barnabas.protocol.codecs import Decoder, Encoder, decode_with, decoder, encoder
 from barnabas.protocol.headers import (
     API_VERSIONS,
     RequestHeader,
@@ -34,6 +25,7 @@ from barnabas.protocol.headers import (
     skip_header_tags,
 )
 from barnabas.protocol.schema import Message
+from barnabas.protocol.wire import Beside, parts, size_of
 
 if TYPE_CHECKING:
     from barnabas.broker.services import Services

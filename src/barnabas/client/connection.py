@@ -18,10 +18,10 @@ from barnabas.core.clock import Clock
 from barnabas.core.errors import BarnabasError
 from barnabas.core.network import Address, Connection, ConnectionLost, Network, Part
 from barnabas.protocol.channel import OutOfStep, Pending, RequestChannel, Versions, retry_version
-from barnabas.protocol.compiler import MalformedMessage
 from barnabas.protocol.frames import BadFrame, FrameReader
 from barnabas.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from barnabas.protocol.schema import EVERY_VERSION, Message
+from barnabas.protocol.wire import MalformedMessage
 
 SOFTWARE_NAME = "barnabas"
 MAX_RESPONSE_BYTES = 0x7FFFFFFF

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from barnabas.core.disk import Buffer
 from barnabas.core.errors import BarnabasError
-from barnabas.protocol.compiler import Beside, MalformedMessage, decode, encoder, read_varint, write_varint
+from barnabas.protocol.codecs import decode, encoder
 from barnabas.protocol.schema import (
     Bool,
     Bytes,
@@ -26,6 +26,7 @@ from barnabas.protocol.schema import (
     Uuid,
     field,
 )
+from barnabas.protocol.wire import Beside, MalformedMessage, read_varint, write_varint
 
 FRAME_VERSION = 1
 NO_LEADER = -1

@@ -17,10 +17,11 @@ from typing import NamedTuple
 
 from barnabas.core.errors import BarnabasError, wire_error
 from barnabas.core.network import Part
-from barnabas.protocol.compiler import Beside, MalformedMessage, decode, encoder, parts, size_of
+from barnabas.protocol.codecs import decode, encoder
 from barnabas.protocol.headers import API_VERSIONS, begin_request, read_response_header, set_length
 from barnabas.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from barnabas.protocol.schema import EVERY_VERSION, Message
+from barnabas.protocol.wire import Beside, MalformedMessage, parts, size_of
 
 MAX_CORRELATION_ID = 0x7FFFFFFF
 

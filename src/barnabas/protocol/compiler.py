@@ -1,11 +1,8 @@
-"""Codecs made from declarations: for a structure at a version, source text that reads or writes it.
+"""From a declaration to a function: source text that reads or writes a structure at one version.
 
-Each function is plain straight-line Python: a run of fields of fixed size is one `struct` call, nothing is
-looked up by name of a type or by version while a message is read. Made when first used, kept for good.
-
-What a reader may rely on: every byte read lies inside the message, a count is never more than the bytes that
-are left (so a lie costs no memory), and whatever is wrong ends as a MalformedMessage. Records come out as
-views of what was read, never copied; large ones are written beside the buffer, not into it (see Encoded).
+Each is plain straight-line Python: a run of fields of fixed size is one `struct` call, structures inside
+others are written in place (a call costs more than most of them), and nothing is looked up by type or version
+while a message is read. Variables end with how deep they stand (`o0`, `items1`).
 """
 
 from __future__ import annotations
@@ -13,10 +10,9 @@ from __future__ import annotations
 import struct
 import sys
 from collections.abc import Callable
-from typing import Any, NamedTuple, TypeVar
+from typing import Any
 
-from barnabas.core.disk import Buffer, FileRange
-from barnabas.core.errors import BarnabasError, wire_error
+from barnabas.protocol import wire
 from barnabas.protocol.schema import Field, Message, Struct
 
 _FIXED = {
@@ -32,185 +28,39 @@ _FIXED = {
 }
 # how the bytes from p to q become a value
 _SIZED = {"String": "str(view[p:q], 'utf-8')", "Bytes": "bytes(view[p:q])", "Records": "view[p:q]"}
-COPY_LIMIT_BYTES = 4096
-
-M = TypeVar("M", bound=Message)
-Decoder = Callable[[memoryview, int, int], tuple[Any, int]]
-Encoder = Callable[[Any, bytearray, list["Beside"]], None]
-
-
-class MalformedMessage(BarnabasError):
-    """Bytes that are no message of the version they claim to be."""
-
-    wire = wire_error("INVALID_REQUEST")
-
-
-class Beside(NamedTuple):
-    """Records that stand at `position` of an encoded message without having been copied into it."""
-
-    position: int
-    records: Buffer | FileRange
-
-
-_codecs: dict[tuple[type[Struct], int, bool, str], Callable[..., Any]] = {}
-
-
-def decode(cls: type[M], version: int, data: Buffer, position: int = 0) -> M:
-    """The message that `data` holds from `position` to its end."""
-    view = data if isinstance(data, memoryview) else memoryview(data)
-    message: M = decode_with(decoder(cls, version), view, position)
-    return message
-
-
-def decode_with(codec: Decoder, view: memoryview, position: int, *, exact: bool = True) -> Any:
-    """The same, by a codec that was looked up before; unless `exact`, it may end before the data does."""
-    end = len(view)
-    try:
-        message, position = codec(view, position, end)
-    except (struct.error, IndexError, UnicodeDecodeError) as error:
-        raise MalformedMessage(f"no {codec.__name__}: {error}") from None
-    if position > end or (exact and position < end):
-        raise MalformedMessage(f"no {codec.__name__}: {_length_told(position, end)}")
-    return message
-
-
-def encode(message: Message, version: int) -> bytes:
-    """The message in one piece; its records must be in memory."""
-    out, beside = bytearray(), list[Beside]()
-    encoder(type(message), version)(message, out, beside)
-    return b"".join(parts(out, beside))  # type: ignore[arg-type]
-
-
-def parts(out: bytearray, beside: list[Beside]) -> list[Buffer | FileRange]:
-    """An encoded message as what a connection writes: the buffer, cut where records stand beside it."""
-    if not beside:
-        return [out]
-    view, done, pieces = memoryview(out), 0, list[Buffer | FileRange]()
-    for position, records in beside:
-        if position > done:
-            pieces.append(view[done:position])
-        pieces.append(records)
-        done = position
-    if done < len(out):
-        pieces.append(view[done:])
-    return pieces
-
-
-def decoder(cls: type[Message], version: int) -> Decoder:
-    return _codec(cls, version, version >= cls.__flexible__, "decode")
-
-
-def encoder(cls: type[Message], version: int) -> Encoder:
-    return _codec(cls, version, version >= cls.__flexible__, "encode")
-
-
-def _codec(cls: type[Struct], version: int, flexible: bool, kind: str) -> Callable[..., Any]:
-    key = (cls, version, flexible, kind)
-    codec = _codecs.get(key)
-    if codec is None:
-        writer = (
-            _DecoderSource(cls, version, flexible)
-            if kind == "decode"
-            else _EncoderSource(cls, version, flexible)
-        )
-        codec = _codecs[key] = writer.compile()
-    return codec
-
-
-def _length_told(position: int, end: int) -> str:
-    return f"{end - position} bytes too many" if position < end else f"{position - end} bytes are missing"
-
-
-# ---- what the generated code calls -----------------------------------------------------------------------
-
-
-def read_varint(view: memoryview, position: int) -> tuple[int, int]:
-    """An unsigned varint of up to 32 bits whose first byte says that there are more."""
-    value = shift = 0
-    while True:
-        byte = view[position]
-        position += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            if value >> 32:
-                raise MalformedMessage("a number of more than 32 bits")
-            return value, position
-        shift += 7
-        if shift > 28:
-            raise MalformedMessage("a number of more than 32 bits")
-
-
-def write_varint(out: bytearray, value: int) -> None:
-    while value > 0x7F:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    out.append(value)
-
-
-def write_tags(out: bytearray, tags: list[tuple[int, bytearray]]) -> None:
-    write_varint(out, len(tags))
-    for tag, value in tags:
-        write_varint(out, tag)
-        write_varint(out, len(value))
-        out += value
-
-
-def skip_tags(view: memoryview, position: int, count: int) -> int:
-    for _ in range(count):
-        _, position = read_varint(view, position)
-        size, position = read_varint(view, position)
-        position += size
-    return position
-
-
-def bad_length(name: str, size: int, left: int) -> MalformedMessage:
-    if size < 0:
-        return MalformedMessage(f"{name} must not be null (length {size})")
-    return MalformedMessage(f"{name} claims a length of {size} where {left} bytes are left")
-
-
-def bad_tag(tag: int) -> MalformedMessage:
-    return MalformedMessage(f"the tagged field {tag} has another length than it claims")
-
-
-def size_of(records: Buffer | FileRange) -> int:
-    return records.size if isinstance(records, FileRange) else len(records)
-
-
-def put_records(records: Buffer | FileRange, out: bytearray, beside: list[Beside]) -> None:
-    if isinstance(records, FileRange) or len(records) > COPY_LIMIT_BYTES:
-        beside.append(Beside(len(out), records))
-    else:
-        out += records
-
-
 _HELPERS: dict[str, Any] = {
-    "read_varint": read_varint,
-    "write_varint": write_varint,
-    "write_tags": write_tags,
-    "skip_tags": skip_tags,
-    "bad_tag": bad_tag,
+    "read_varint": wire.read_varint,
+    "write_varint": wire.write_varint,
+    "write_tags": wire.write_tags,
+    "skip_tags": wire.skip_tags,
+    "bad_tag": wire.bad_tag,
     "new": object.__new__,
-    "bad_length": bad_length,
-    "size_of": size_of,
-    "put_records": put_records,
+    "bad_length": wire.bad_length,
+    "size_of": wire.size_of,
+    "put_records": wire.put_records,
     "int16": struct.Struct(">h"),
     "int32": struct.Struct(">i"),
 }
 
 
-# ---- source ----------------------------------------------------------------------------------------------
+def compile_decoder(cls: type[Message], version: int) -> Callable[..., Any]:
+    """A function `(view, position, end) -> (message, where it ends)`."""
+    return _DecoderSource(cls, version).compile()
+
+
+def compile_encoder(cls: type[Message], version: int) -> Callable[..., Any]:
+    """A function `(message, out, beside) -> None`."""
+    return _EncoderSource(cls, version).compile()
 
 
 class _Source:
-    """Lines of a function, and the names they refer to. Structures inside others are written in place: a call
-    costs more than most of them. Variables end with how deep they stand (`o0`, `items1`)."""
+    """Lines of a function, and the names they refer to."""
 
     kind = ""
     signature = ""
 
-    def __init__(self, cls: type[Struct], version: int, flexible: bool) -> None:
-        self.cls, self.version, self.flexible = cls, version, flexible
+    def __init__(self, cls: type[Message], version: int) -> None:
+        self.cls, self.version, self.flexible = cls, version, version >= cls.__flexible__
         self.names: dict[str, Any] = dict(_HELPERS)
         self.lines: list[str] = []
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import struct
 from typing import NamedTuple
 
-from barnabas.protocol.compiler import MalformedMessage, read_varint, skip_tags
+from barnabas.protocol.wire import MalformedMessage, read_varint, skip_tags
 
 API_VERSIONS = 18
 LENGTH_BYTES = 4

@@ -12,7 +12,7 @@ from typing import Any
 
 from barnabas.core.disk import Buffer
 from barnabas.core.errors import InvalidRecord
-from barnabas.protocol.compiler import decode, encode
+from barnabas.protocol.codecs import decode, encode
 from barnabas.protocol.schema import (
     NO_UUID,
     Int16,
