@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from barnabas.client.sequences import MAX_EPOCH, Number, ProducerIdentity, Refused, Sequence
+from barnabas.client.sequences import (
+    MAX_EPOCH,
+    REMEMBERED_BATCHES,
+    Number,
+    ProducerIdentity,
+    Refused,
+    Sequence,
+)
 from barnabas.records.batch import MAX_SEQUENCE
 
 
@@ -39,6 +46,16 @@ def test_the_first_goes_alone() -> None:
     first = sequence.number(1)
     assert not sequence.may_number
     sequence.written(first)
+    assert sequence.may_number
+
+
+def test_the_oldest_stays_among_those_a_broker_remembers() -> None:
+    sequence = known()
+    oldest, *others = (sequence.number(1) for _ in range(REMEMBERED_BATCHES))
+    for number in others:
+        sequence.written(number)
+    assert not sequence.may_number  # one more, and the oldest would no longer be recognised
+    sequence.written(oldest)
     assert sequence.may_number
 
 

@@ -1,8 +1,8 @@
 """Numbers by which a broker recognises what it has already got: one sequence a partition. Pure.
 
 A batch is numbered when it is first sent, and keeps its number however often it is sent again, until the
-broker's answer settles it. At most five batches of a partition are numbered and not settled, since that is
-how many a broker remembers. The partition's states:
+broker's answer settles it. A broker remembers the last five batches, by which it recognises one that is sent
+again; so no batch is numbered until the fifth before it is settled, even if those between are. The states:
 
     WHOLE   every number given out is settled as written, or still open
     BROKEN  a numbered batch was given up (refused, too old): a gap that the broker will not accept
@@ -25,6 +25,7 @@ from typing import NamedTuple
 from barnabas.records.batch import increment_sequence
 
 MAX_EPOCH = 0x7FFF
+REMEMBERED_BATCHES = 5
 
 
 class ProducerIdentity(NamedTuple):
@@ -53,12 +54,13 @@ class Refused(Enum):
 class Sequence:
     """The numbers of one partition."""
 
-    __slots__ = ("_identity", "_is_known", "_next", "_open", "is_broken")
+    __slots__ = ("_given", "_identity", "_is_known", "_next", "_open", "is_broken")
 
     def __init__(self) -> None:
         self._identity: ProducerIdentity | None = None
         self._next = 0
-        self._open: list[Number] = []  # in the order of their numbers
+        self._open: dict[Number, int] = {}  # which one it was, counting from the first; in that order
+        self._given = 0
         self.is_broken = False
         self._is_known = False  # to the broker, under this id and epoch
 
@@ -69,7 +71,10 @@ class Sequence:
     @property
     def may_number(self) -> bool:
         is_whole = self._identity is not None and not self.is_broken
-        return is_whole and (self._is_known or not self._open)
+        if not is_whole or not self._open:
+            return is_whole
+        oldest = next(iter(self._open.values()))
+        return self._is_known and self._given - oldest < REMEMBERED_BATCHES
 
     def start(self, identity: ProducerIdentity) -> None:
         """Number from 0 under a producer id that is new."""
@@ -83,7 +88,8 @@ class Sequence:
         assert self.may_number
         given = Number(*self._identity, self._next)
         self._next = increment_sequence(self._next, record_count)
-        self._open.append(given)
+        self._open[given] = self._given
+        self._given += 1
         return given
 
     def written(self, number: Number) -> None:
@@ -98,7 +104,7 @@ class Sequence:
 
     def is_first(self, number: Number) -> bool:
         """Whether everything before it is settled."""
-        return self._open[0] == number
+        return next(iter(self._open)) == number
 
     def out_of_order(self, number: Number, *, was_first: bool) -> Refused:
         """The broker has not got the batch, for the lack of the one before.
@@ -114,7 +120,7 @@ class Sequence:
         return Refused.NUMBER_AGAIN
 
     def _settle(self, number: Number) -> None:
-        self._open.remove(number)
+        del self._open[number]
         if self.is_broken and not self._open:
             assert self._identity is not None
             producer_id, epoch = self._identity
