@@ -184,6 +184,7 @@ class Connections:
                         await connection.write(response)
                     if self._is_closing:
                         return
+                connection.flush()
                 session.is_busy = False
                 session.last_active = clock.monotonic()
         finally:

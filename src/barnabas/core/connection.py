@@ -79,6 +79,9 @@ class StreamConnection:
     async def write(self, parts: Sequence[Part]) -> None:
         await self._outbox.write(parts)
 
+    def flush(self) -> None:
+        self._outbox.flush()
+
     def write_eof(self) -> None:
         if self._lost is None:
             self._outbox.end(self._end_stream)

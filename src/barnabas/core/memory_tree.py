@@ -17,9 +17,11 @@ plays a random choice of them.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 from barnabas.core.random import Random
+
+K = TypeVar("K")
 
 
 class SparseBytes:
@@ -184,11 +186,74 @@ class NameChange:
         self.source: Final = source
         self.target: Final = target
         self.replaced: Final = replaced
-        self.unsynced = [place.directory for place in (source, target) if place]
+        self.unsynced = list(dict.fromkeys(place.directory for place in (source, target) if place))
 
     def touches(self) -> set[object]:
         parts = (self.node, self.source, self.target, self.replaced)
         return {part for part in parts if part is not None}
+
+    def builds_on(self) -> set[object]:
+        """What a later change may touch only when this one is durable: also the directory it took from."""
+        return self.touches() | {self.source.directory} if self.source else self.touches()
+
+
+class Pending:
+    """Name changes in their order, found by the directories they wait for and by what they touch."""
+
+    def __init__(self) -> None:
+        self._changes: dict[int, NameChange] = {}
+        self._last = 0
+        self._waiting_for: dict[DirectoryNode, dict[int, NameChange]] = {}
+        self._touching: dict[object, dict[int, NameChange]] = {}
+
+    def __iter__(self) -> Iterator[NameChange]:
+        return iter(self._changes.values())
+
+    def add(self, change: NameChange) -> None:
+        self._last += 1
+        self._changes[self._last] = change
+        for directory in change.unsynced:
+            self._waiting_for.setdefault(directory, {})[self._last] = change
+        for part in change.builds_on():
+            self._touching.setdefault(part, {})[self._last] = change
+
+    def synced(self, directory: DirectoryNode) -> list[NameChange]:
+        """Take out what waited for nothing but `directory`, and the earlier changes which that builds on."""
+        found: dict[int, NameChange] = {}
+        for number, change in self._waiting_for.pop(directory, {}).items():
+            change.unsynced = [waited for waited in change.unsynced if waited is not directory]
+            if not change.unsynced:
+                found[number] = change
+        left = list(found.items())
+        while left:
+            number, change = left.pop()
+            for part in change.touches():
+                for earlier, other in self._touching.get(part, {}).items():
+                    if earlier < number and earlier not in found:
+                        found[earlier] = other
+                        left.append((earlier, other))
+        for number, change in found.items():
+            self._forget(number, change)
+        return [change for _, change in sorted(found.items(), key=lambda item: item[0])]
+
+    def _forget(self, number: int, change: NameChange) -> None:
+        del self._changes[number]
+        for directory in change.unsynced:
+            _drop(self._waiting_for, directory, number)
+        for part in change.builds_on():
+            _drop(self._touching, part, number)
+
+    def clear(self) -> None:
+        self._changes.clear()
+        self._waiting_for.clear()
+        self._touching.clear()
+
+
+def _drop(index: dict[K, dict[int, NameChange]], key: K, number: int) -> None:
+    numbers = index[key]
+    del numbers[number]
+    if not numbers:
+        del index[key]
 
 
 class Tree:
@@ -196,7 +261,7 @@ class Tree:
 
     def __init__(self) -> None:
         self.root = DirectoryNode()
-        self._pending: list[NameChange] = []
+        self._pending = Pending()
 
     def find(self, path: str) -> Node | None:
         node: Node | None = self.root
@@ -219,24 +284,12 @@ class Tree:
         if target:
             node.name = target.name
             target.directory.entries[target.name] = node
-        self._pending.append(NameChange(node, source, target, replaced))
+        self._pending.add(NameChange(node, source, target, replaced))
 
     def sync(self, directory: DirectoryNode) -> None:
         """Make durable what changed in `directory`, and whatever those changes build on."""
-        needed: set[object] = set()
-        ready: list[NameChange] = []
-        waiting: list[NameChange] = []
-        for change in reversed(self._pending):
-            change.unsynced = [waited for waited in change.unsynced if waited is not directory]
-            emptied = change.source.directory if change.source else None
-            if not change.unsynced or emptied in needed or change.touches() & needed:
-                needed |= change.touches()
-                ready.append(change)
-            else:
-                waiting.append(change)
-        for change in reversed(ready):
+        for change in self._pending.synced(directory):
             _settle(change)
-        self._pending = waiting[::-1]
 
     def lose_power(self, random: Random) -> None:
         """Keep what is durable and a random choice of the rest; that is then durable too."""

@@ -53,6 +53,9 @@ class Connection(Protocol):
     async def write(self, parts: Sequence[Part]) -> None:
         """Send buffers and ranges of files, in this order; buffers must not change until they are sent."""
 
+    def flush(self) -> None:
+        """Send what was written in this turn of the loop now; it leaves at the end of the turn anyway."""
+
     def write_eof(self) -> None:
         """End this side, once everything written is sent; reading goes on."""
 

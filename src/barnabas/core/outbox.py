@@ -1,10 +1,10 @@
 """What waits to be sent on a connection: buffers and file ranges, in order, within bounds.
 
-What is written in one turn of the loop leaves together, at its end: to send is to wake the peer, which costs
-more than most responses, and pipelined requests are answered many at a time. Most find the stream ready and
-are gone then, without a task. What does not fit is left to the pump, a task that lives as long as there is
-something to send. A file range goes straight from the page cache where the stream can do that; otherwise the
-pump reads it, a chunk at a time.
+What is written in one turn of the loop leaves together, at its end or with `flush`: to send is to wake the
+peer, which costs more than most responses, and pipelined requests are answered many at a time. Most find the
+stream ready and are gone then, without a task. What does not fit is left to the pump, a task that lives as
+long as there is something to send. A file range goes straight from the page cache where the stream can do
+that; otherwise the pump reads it, a chunk at a time.
 """
 
 from __future__ import annotations
@@ -67,12 +67,18 @@ class Outbox:
         self._push(parts)
         if self._queue and self._pump is None and not self._is_due:
             self._is_due = True
-            asyncio.get_running_loop().call_soon(self._start)
+            asyncio.get_running_loop().call_soon(self.flush)
         while self.unsent_bytes > WRITE_LIMIT_BYTES and self._lost is None:
             self._room.clear()
             await self._room.wait()
         if self._lost is not None and self._threw_away:
             raise self._lost
+
+    def flush(self) -> None:
+        """Send what was written in this turn of the loop, without waiting for its end."""
+        if self._is_due:
+            self._is_due = False
+            self._start()
 
     def end(self, at_end: Callable[[], None]) -> None:
         """Take no more, and call `at_end` when everything is sent."""
@@ -118,7 +124,6 @@ class Outbox:
 
     def _start(self) -> None:
         """Send what the stream takes now, and leave the rest to the pump."""
-        self._is_due = False
         if self._lost is not None:
             return
         try:
