@@ -21,7 +21,7 @@ class LongPoll:
     def __init__(self, missing_bytes: int) -> None:
         self._missing_bytes = missing_bytes
         self._places: list[Marks] = []
-        self._woken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._woken: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
 
     def watch(self, marks: Marks) -> None:
         """Have new data there counted."""
@@ -36,26 +36,21 @@ class LongPoll:
 
     def wake(self) -> None:
         """Look again, whatever there is."""
-        if not self._woken.done():
-            self._woken.set_result(None)
+        self._end(True)
 
     async def wait(self, seconds: float) -> bool:
         """Wait for data, or that long; True if data came. Afterwards nothing is watched any more."""
-        loop = asyncio.get_running_loop()
-        timer = loop.call_later(seconds, self._time_over)
+        timer = asyncio.get_running_loop().call_later(seconds, self._end, False)
         try:
-            await self._woken
-            return True
-        except TimeoutError:
-            return False
+            return await self._woken
         finally:
             timer.cancel()
             for marks in self._places:
                 marks.polls.pop(self, None)
 
-    def _time_over(self) -> None:
+    def _end(self, has_data: bool) -> None:
         if not self._woken.done():
-            self._woken.set_exception(TimeoutError())
+            self._woken.set_result(has_data)
 
 
 class Marks:

@@ -54,7 +54,10 @@ async def handle(request: FetchRequest, context: RequestContext, services: Servi
     terms = _terms(request, context, services)
     wants = session.wants
     results, replicas, found_bytes, is_final = await _read_all(wants, terms, services)
-    if found_bytes < request.min_bytes and request.max_wait_ms > 0 and wants and not is_final:
+    waits = found_bytes < request.min_bytes and request.max_wait_ms > 0 and wants and not is_final
+    if waits and _have_moved(replicas, results):
+        results, _, _, _ = await _read_all(wants, terms, services)
+    elif waits:
         poll = LongPoll(request.min_bytes - found_bytes)
         for replica in replicas:
             poll.watch(replica.marks)
@@ -108,6 +111,12 @@ async def _read_all(
             found_bytes += size
             left -= size
     return results, replicas, found_bytes, is_final
+
+
+def _have_moved(replicas: list[Replica], results: list[PartitionData]) -> bool:
+    """Whether something was committed after it was looked for, while others were: nobody would be woken."""
+    pairs = zip(replicas, results, strict=True)
+    return any(replica.log.high_watermark > result.high_watermark for replica, result in pairs)
 
 
 async def _read(
