@@ -2,7 +2,8 @@
 
 The image of the cluster decides what exists and who leads; this follows it. A topic that is gone takes its
 partitions along (their files are removed in the background), a new leader epoch or new settings reach the
-replicas that are open, and the others when they are opened.
+replicas that are open, and the others when they are opened. Files of a topic that was deleted and made anew
+just before a crash are found by their topic id when the new one is first touched, and go then.
 """
 
 from __future__ import annotations
@@ -14,11 +15,12 @@ from uuid import UUID
 
 from barnabas.broker.current_settings import TopicSettings
 from barnabas.broker.replica import Replica
-from barnabas.core.errors import BarnabasError, StorageError, wire_error
+from barnabas.core.errors import BarnabasError, InconsistentTopicId, StorageError, wire_error
 from barnabas.log.directory import LogDirectory
+from barnabas.log.partition import PartitionLog
 from barnabas.metadata.image import ClusterImage
 from barnabas.metadata.names import CLUSTER_METADATA
-from barnabas.metadata.parts import TopicImage
+from barnabas.metadata.parts import PartitionImage, TopicImage
 
 logger = logging.getLogger("barnabas.replicas")
 
@@ -80,25 +82,42 @@ class Replicas:
         return replica if replica is not None else await self._open_replica(topic, partition)
 
     async def _open_replica(self, topic: TopicImage, partition: int) -> Replica:
-        image = topic.partitions.get(partition)
-        if image is None:
-            raise UnknownTopicOrPartition(f"{topic.name} has no partition {partition}")
+        image = self._existing(topic, partition)
         if image.leader != self._node_id:
             raise NotLeaderOrFollower(
                 f"node {image.leader} leads {topic.name}-{partition}, this is {self._node_id}"
             )
         settings = self._settings_of(topic.name)
-        log = await self._directory.partition(
-            topic.name, partition, topic_id=UUID(bytes=topic.id), config=settings.log
-        )
+        log = await self._open_log(topic, partition, settings)
         # Time has passed: someone else may have opened it meanwhile, and the topic may be gone.
         key = (topic.id, partition)
-        image = topic.partitions.get(partition)
-        if image is None or self._image.topic_by_id(topic.id) is None:
-            raise UnknownTopicOrPartition(f"{topic.name} was deleted")
+        image = self._existing(topic, partition)
         if key not in self._open:
             self._open[key] = Replica(topic, partition, image, log, settings.min_in_sync)
         return self._open[key]
+
+    def _existing(self, topic: TopicImage, partition: int) -> PartitionImage:
+        if self._image.topic_by_id(topic.id) is None:
+            raise UnknownTopicOrPartition(f"{topic.name} was deleted")
+        image = topic.partitions.get(partition)
+        if image is None:
+            raise UnknownTopicOrPartition(f"{topic.name} has no partition {partition}")
+        return image
+
+    async def _open_log(self, topic: TopicImage, partition: int, settings: TopicSettings) -> PartitionLog:
+        topic_id = UUID(bytes=topic.id)
+        for _ in range(2):
+            try:
+                return await self._directory.partition(
+                    topic.name, partition, topic_id=topic_id, config=settings.log
+                )
+            except InconsistentTopicId:
+                self._existing(topic, partition)
+                logger.warning(
+                    "%s-%d has the files of a topic that was deleted: they go", topic.name, partition
+                )
+                await self._directory.delete_partition(topic.name, partition, keep=topic_id)
+        raise UnknownTopicOrPartition(f"{topic.name}-{partition} is made anew at this moment")
 
     def topic_removed(self, topic: TopicImage) -> None:
         """A topic was deleted: nobody waits for it any more, and its files go."""
@@ -114,8 +133,11 @@ class Replicas:
             task.add_done_callback(self._removals.pop)
 
     async def _remove(self, name: str, partition: int) -> None:
+        now = self._image.topic(name)  # it may have been made anew, and be in use already
         try:
-            await self._directory.delete_partition(name, partition)
+            await self._directory.delete_partition(
+                name, partition, keep=None if now is None else UUID(bytes=now.id)
+            )
         except StorageError as error:
             logger.error("the files of %s-%d could not be removed: %s", name, partition, error)
 

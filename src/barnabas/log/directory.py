@@ -242,13 +242,18 @@ class LogDirectory:
                 except StorageError as error:
                     logger.error("cannot recover %s-%d: %s", topic, partition, error)
 
-    async def delete_partition(self, topic: str, partition: int) -> None:
-        """Take a partition away: its directory is renamed at once and removed after the delay."""
+    async def delete_partition(self, topic: str, partition: int, *, keep: UUID | None = None) -> None:
+        """Take a partition away: its directory is renamed at once and removed after the delay.
+
+        One that is of topic id `keep` stays: it has been made anew meanwhile.
+        """
         key = (topic, partition)
         # whoever wants one of the same name waits until nothing is left of this one, not even its checkpoints
         async with self._turns.setdefault(key, Turn()):
             if key not in self._known:
                 return  # never touched: there is nothing to take away
+            if keep is not None and await self._owner(key) == keep:
+                return
             log = self._logs.pop(key, None)
             if log is not None:
                 self._to_flush.discard(log)
@@ -264,6 +269,17 @@ class LogDirectory:
             delay_ms = (log.config if log is not None else self._config).file_delete_delay_ms
             self._doomed.append((self._clock.wall_ms() + delay_ms, name))
             await self.checkpoint()
+
+    async def _owner(self, key: TopicPartition) -> UUID | None:
+        """The topic id that a directory bears, if it can be told."""
+        log = self._logs.get(key)
+        if log is not None:
+            return log.topic_id
+        file = f"{names.partition_directory(*key)}/{names.PARTITION_METADATA}"
+        try:
+            return await checkpoints.read_partition_metadata(self._disk, file)
+        except CorruptCheckpoint:
+            return None
 
     async def checkpoint(self) -> None:
         """Write all checkpoints of the directory."""
