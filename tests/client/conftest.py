@@ -1,4 +1,4 @@
-"""A broker for the client's tests: they take the address alone, and so run against any."""
+"""Brokers for the client's tests: those take the address alone, and so run against each kind."""
 
 from __future__ import annotations
 
@@ -6,12 +6,28 @@ from collections.abc import Iterator
 
 import pytest
 
+from barnabas.testing import Broker
 from tests.support.apache_kafka import ApacheKafka
+
+SETTINGS = {"auto.create.topics.enable": "false"}
 
 
 @pytest.fixture(scope="session")
-def bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The address of a running broker that creates no topics by itself."""
-    home = tmp_path_factory.mktemp("kafka")
-    with ApacheKafka(home, settings={"auto.create.topics.enable": "false"}) as kafka:
+def apache_kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of an Apache Kafka."""
+    with ApacheKafka(tmp_path_factory.mktemp("kafka"), settings=SETTINGS) as kafka:
         yield kafka.bootstrap
+
+
+@pytest.fixture(scope="session")
+def barnabas() -> Iterator[str]:
+    """The address of a Barnabas."""
+    with Broker(settings=SETTINGS) as broker:
+        yield broker.bootstrap
+
+
+@pytest.fixture(scope="session", params=["barnabas", pytest.param("apache_kafka", marks=pytest.mark.java)])
+def bootstrap(request: pytest.FixtureRequest) -> str:
+    """The address of a running broker that creates no topics by itself."""
+    address: str = request.getfixturevalue(request.param)
+    return address

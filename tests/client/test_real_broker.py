@@ -15,11 +15,10 @@ from barnabas.client.offsets import EARLIEST, LATEST, MAX_TIMESTAMP
 from barnabas.client.producer import ProducerConfig
 from barnabas.records.columnar import partition_of
 from barnabas.records.compression import Codec
+from barnabas.testing import Broker
 from tests.client.real import EARLIEST as FROM_THE_START
 from tests.client.real import Clients, real
 from tests.support.apache_kafka import ApacheKafka
-
-pytestmark = pytest.mark.java
 
 
 @pytest.mark.parametrize("codec", list(Codec))
@@ -169,12 +168,13 @@ def test_errors_have_names(bootstrap: str) -> None:
     real(bootstrap, work)
 
 
-def test_aborted_transactions_are_not_seen(bootstrap: str) -> None:
+@pytest.mark.java
+def test_aborted_transactions_are_not_seen(apache_kafka: str) -> None:
     from aiokafka import AIOKafkaProducer
 
     async def work(clients: Clients) -> None:
         topic = await clients.topic("transactions")
-        other = AIOKafkaProducer(bootstrap_servers=bootstrap, transactional_id="tx")
+        other = AIOKafkaProducer(bootstrap_servers=apache_kafka, transactional_id="tx")
         await other.start()
         for number in range(6):
             await other.begin_transaction()
@@ -194,27 +194,70 @@ def test_aborted_transactions_are_not_seen(bootstrap: str) -> None:
                     values += fetched.columns().to_arrow().column("value").to_pylist()
             assert values == committed
 
-    real(bootstrap, work)
+    real(apache_kafka, work)
 
 
-@pytest.mark.slow  # starts, kills and starts a broker of its own
-def test_a_broker_that_is_killed_in_mid_stream(tmp_path: Path) -> None:
+class Killed:
+    """A broker that is killed and comes back, of one kind or the other."""
+
+    def __init__(self, kind: str, directory: Path) -> None:
+        self._kafka = ApacheKafka(directory) if kind == "apache_kafka" else None
+        self._barnabas = Broker(directory) if kind == "barnabas" else None
+
+    def __enter__(self) -> Killed:
+        for broker in (self._kafka, self._barnabas):
+            if broker is not None:
+                broker.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for broker in (self._kafka, self._barnabas):
+            if broker is not None:
+                broker.stop()
+
+    @property
+    def bootstrap(self) -> str:
+        broker = self._kafka or self._barnabas
+        assert broker is not None
+        return broker.bootstrap
+
+    def kill(self) -> None:
+        for broker in (self._kafka, self._barnabas):
+            if broker is not None:
+                broker.kill()
+
+    def back(self) -> None:
+        if self._kafka is not None:
+            self._kafka.start()
+        if self._barnabas is not None:
+            self._barnabas.restart()
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "barnabas",
+        # slow: it takes that broker some seconds to come back
+        pytest.param("apache_kafka", marks=[pytest.mark.java, pytest.mark.slow]),
+    ],
+)
+def test_a_broker_that_is_killed_in_mid_stream(kind: str, tmp_path: Path) -> None:
     count = 4000
 
-    async def work(clients: Clients, kafka: ApacheKafka) -> None:
-        topic = await clients.topic("killed", flush_messages="1")
+    async def work(clients: Clients, broker: Killed) -> None:
+        topic = await clients.topic("killed")
         config = ProducerConfig(batch_bytes=400, client=ClientConfig(request_timeout_ms=5_000))
         async with clients.producer(config) as producer:
             sent = []
             for n in range(count):
                 sent.append(await producer.send(topic, b"%d" % n))
                 if n == count // 2:
-                    await asyncio.to_thread(kafka.kill)
-                    back = asyncio.create_task(asyncio.to_thread(kafka.start))
+                    await asyncio.to_thread(broker.kill)
+                    back = asyncio.create_task(asyncio.to_thread(broker.back))
             await back
             offsets = [(await each).offset for each in sent]
         assert offsets == list(range(count))
         assert [r.value for r in await clients.read(topic, count)] == [b"%d" % n for n in range(count)]
 
-    with ApacheKafka(tmp_path) as kafka:
-        real(kafka.bootstrap, lambda clients: work(clients, kafka))
+    with Killed(kind, tmp_path) as broker:
+        real(broker.bootstrap, lambda clients: work(clients, broker))
