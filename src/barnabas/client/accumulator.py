@@ -32,7 +32,6 @@ class AccumulatorConfig(NamedTuple):
     max_in_flight: int = 5
     delivery_timeout_s: float = 120.0
     buffer_bytes: int = 32 * 1024 * 1024
-    max_request_bytes: int = 1024 * 1024
     is_idempotent: bool = True
 
 

@@ -77,9 +77,6 @@ class Assignment:
     def __iter__(self) -> Iterator[tuple[TopicPartition, PartitionState]]:
         return iter(self._states.items())
 
-    def __len__(self) -> int:
-        return len(self._states)
-
     def get(self, partition: TopicPartition) -> PartitionState | None:
         return self._states.get(partition)
 
