@@ -6,7 +6,7 @@ A `barnabas serve` on a directory, and producers of four kinds (acks 1 and all; 
 stop sending. Every round the process is killed at a moment the seed chooses, sometimes once more while it is
 starting, and what is in the log is read: offsets without gaps, each with the bytes that were read there
 before, each acknowledged record where its acknowledgement said; records of idempotent producers once, and in
-order. At the end everything is read once more from the beginning.
+order. Meanwhile topics come and go (churn.py). At the end everything is read once more from the beginning.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from typing import NamedTuple
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from tests.broker.churn import Churn
 from tests.support.apache_kafka import free_ports
 from tests.support.serve_process import ServeProcess, acknowledge_one
 
@@ -201,6 +202,7 @@ class Outcome(NamedTuple):
     acknowledged: int
     failed: int
     duplicates: int
+    changes: int  # topics made, written to and deleted
     answered_ms: list[float]  # from the start of the process to the first answer
     produced_ms: list[float]  # and to the first acknowledged record
     seconds: float
@@ -214,7 +216,8 @@ class Outcome(NamedTuple):
             [
                 f"{self.rounds} rounds, {self.kills} times killed, {self.seconds:.0f} s: nothing was lost",
                 f"  {self.acknowledged:,} records acknowledged, {self.failed} failed, "
-                f"{self.duplicates} sent twice by producers without idempotence",
+                f"{self.duplicates} sent twice by producers without idempotence; "
+                f"{self.changes:,} times a topic was made, written to or deleted",
                 told("from start to the first answer", self.answered_ms),
                 told("from start to the first acknowledged record", self.produced_ms),
             ]
@@ -232,7 +235,9 @@ def run(seed: int, rounds: int, directory: Path) -> Outcome:
         _create_topics(bootstrap)
         load = Load(bootstrap, Random(seed + 1))
         reader = Reader(bootstrap, load)
+        churn = Churn(port, Random(seed + 2))
         load.start()
+        churn.start()
         answered_ms, produced_ms, kills = list[float](), list[float](), 0
         for number in range(rounds):
             time.sleep(random.uniform(0.05, 0.8))
@@ -240,10 +245,11 @@ def run(seed: int, rounds: int, directory: Path) -> Outcome:
             first_answer, first_record = _restart(serve, port)
             answered_ms.append(first_answer)
             produced_ms.append(first_record)
-            problems = reader.check()
+            problems = [*reader.check(), *churn.check()]
             assert not problems, f"round {number} of seed {seed}: {problems}\n{serve.log()[-3000:]}"
         load.finish()
-        problems = reader.check(everything=True)
+        churn.finish()
+        problems = [*reader.check(everything=True), *churn.check()]
         assert not problems, f"at the end of seed {seed}: {problems}"
         assert serve.stop() == 0
     acknowledged = sum(len(known) for known in load.acknowledged.values())
@@ -253,6 +259,7 @@ def run(seed: int, rounds: int, directory: Path) -> Outcome:
         acknowledged,
         load.failed,
         reader.duplicates,
+        churn.changes,
         answered_ms,
         produced_ms,
         time.monotonic() - began,
