@@ -7,9 +7,8 @@ afterwards. Producers are idempotent: what they send again is not there twice.
 from __future__ import annotations
 
 import asyncio
-import gc
+import socket
 import threading
-import warnings
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -33,12 +32,20 @@ PATIENCE_S = 90.0  # Apache Kafka takes a while to come back
 
 
 @pytest.fixture(autouse=True)
-def _leaks_of_clients() -> Iterator[None]:
-    """Python clients forget to close a socket now and then when a connection is refused."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ResourceWarning)
-        yield
-        gc.collect()
+def _sockets_are_closed(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """kafka-python 3.0 does not close a socket whose connection was refused."""
+    made: list[socket.socket] = []
+    factory = kafka.net.inet.KafkaNetSocket
+    original = factory.socket
+
+    def make(self: Any, *arguments: Any) -> socket.socket:
+        made.append(original(self, *arguments))
+        return made[-1]
+
+    monkeypatch.setattr(factory, "socket", make)
+    yield
+    for one in made:
+        one.close()
 
 
 class Writer:

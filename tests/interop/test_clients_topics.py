@@ -141,3 +141,4 @@ def test_a_thousand_partitions(bootstrap: str, topic: str) -> None:
     assert sorted((one.partition(), one.offset(), one.value()) for one in found) == [
         (partition, offset, f"in {partition}".encode()) for partition in range(1000) for offset in range(3)
     ]
+    delete_topic(bootstrap, topic)
