@@ -32,6 +32,12 @@ from barnabas.protocol.messages.find_coordinator import FindCoordinatorRequest
 from barnabas.protocol.messages.init_producer_id import InitProducerIdRequest
 from barnabas.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from barnabas.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from barnabas.protocol.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopic,
+    OffsetFetchRequestTopics,
+)
 from barnabas.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,
     OffsetForLeaderPartition,
@@ -82,8 +88,13 @@ def sensible(key: int, topic_id: bytes, random: Random) -> Message:
             asked = ListOffsetsPartition(partition_index=partition, timestamp=timestamp)
             return ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name=name, partitions=[asked])])
         case 3:
-            topics = [MetadataRequestTopic(name=name, topic_id=NO_UUID)]
-            return MetadataRequest(topics=random.choice((topics, topics, [])))
+            names = [MetadataRequestTopic(name=name, topic_id=NO_UUID)]
+            return MetadataRequest(topics=random.choice((names, names, [])))
+        case 9:
+            topics = [OffsetFetchRequestTopic(name=name, partition_indexes=[partition])]
+            several = [OffsetFetchRequestTopics(name=name, topic_id=topic_id, partition_indexes=[partition])]
+            groups = [OffsetFetchRequestGroup(group_id="group", topics=random.choice((several, None)))]
+            return OffsetFetchRequest(group_id="group", topics=topics, groups=groups)
         case 10:
             return FindCoordinatorRequest(
                 key="group", coordinator_keys=["group", name], key_type=partition & 1
@@ -109,7 +120,7 @@ def sensible(key: int, topic_id: bytes, random: Random) -> Message:
             return DescribeClusterRequest(
                 include_cluster_authorized_operations=True, endpoint_type=random.choice((1, 2))
             )
-    raise AssertionError(f"the fuzzer knows no sensible request of API {key}: give it one")
+    raise AssertionError(f"the fuzzer knows no sensible request of API {key}: give it one here")
 
 
 def _produce(name: str, topic_id: bytes, partition: int, random: Random) -> ProduceRequest:
