@@ -76,6 +76,9 @@ class RawClient:
             self._socket.connect((host, port))
         except ConnectionResetError:  # a broker that turns it away may be quicker than connect itself
             self._was_reset = True
+        except OSError:
+            self._socket.close()
+            raise
 
     def __enter__(self) -> RawClient:
         return self
