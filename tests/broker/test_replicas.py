@@ -300,7 +300,7 @@ def test_files_of_a_deleted_topic_that_a_crash_left_do_not_stand_in_the_way(
         await left.append_as_leader(memoryview(batch([b"old"])), 0)
         made = site.create("t")
         assert UUID(bytes=made.id) != old
-        await site.replicas.remove_strays()
+        await site.replicas.set_strays_aside()
         found = await asyncio.gather(*(site.replicas.leader(made, 0) for _ in range(3)))
         assert all(one is found[0] for one in found)
         assert found[0].log.end_offset == 0
@@ -312,12 +312,12 @@ def test_files_of_a_deleted_topic_that_a_crash_left_do_not_stand_in_the_way(
     assert len([r for r in caplog.records if "deleted" in r.getMessage()]) == 1
 
 
-def test_strays_are_removed_but_not_the_metadata() -> None:
+def test_strays_are_set_aside_but_not_the_metadata() -> None:
     async def work(site: Site) -> None:
         site.create("t")
         for name, partition in (("t", 0), ("t", 5), ("gone", 0), ("__cluster_metadata", 0)):
             await site.directory.partition(name, partition)
-        await site.replicas.remove_strays()
+        await site.replicas.set_strays_aside()
         assert site.directory.partitions == [("__cluster_metadata", 0), ("t", 0)]
 
     on_a_site(work)
@@ -360,7 +360,7 @@ def test_any_history_of_a_name_keeps_topics_apart(steps: list[str]) -> None:
                 await asyncio.gather(*site.replicas._removals, return_exceptions=True)
                 disk.crash_process()
                 site = Site(cluster, await open_directory(disk), disk)
-                await site.replicas.remove_strays()
+                await site.replicas.set_strays_aside()
             elif step == "rest":
                 await site.replicas.close()
         now = cluster.image.topic("t")

@@ -531,3 +531,75 @@ def test_an_epoch_ends_where_the_next_one_begins() -> None:
         assert reading.end_offset_for_epoch(log, -1) == (-1, -1)
 
     asyncio.run(scenario())
+
+
+# --- reads that go on where another ended
+
+
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("append"), st.integers(1, 400)),
+        st.tuples(
+            st.just("read"), st.integers(0, 3), st.sampled_from([1, 500, 1 << 20]), st.sampled_from(Bound)
+        ),
+        st.tuples(st.just("commit"), st.integers(0, 3)),
+        st.tuples(st.just("abort"), st.booleans()),
+        st.tuples(st.just("truncate"), st.integers(0, 5)),
+        st.tuples(st.just("roll")),
+    ),
+    max_size=40,
+)
+
+
+@given(STEPS)
+def test_reading_on_gives_what_a_look_up_gives_or_nothing(steps: list[tuple[object, ...]]) -> None:
+    async def scenario() -> None:
+        log = await fresh_log(SMALL)
+        readers, producer_id = [0, 0, 0, 0], 0
+        for kind, *given_values in steps:
+            if kind == "append":
+                await append_all(log, [sized_batch(100 + int(str(given_values[0])))])
+            elif kind == "commit":
+                log.advance_high_watermark(log.high_watermark + int(str(given_values[0])))
+            elif kind == "abort":
+                producer_id += 1
+                await append_all(log, [from_producer(0, producer_id=producer_id, transactional=True)])
+                if given_values[0]:
+                    await end_transaction(log, commit=False, producer_id=producer_id)
+            elif kind == "truncate":
+                await trimming.truncate_to(
+                    log, max(log.start_offset, log.end_offset - int(str(given_values[0])))
+                )
+            elif kind == "roll":
+                await log.roll()
+            else:
+                number, max_bytes, bound = given_values
+                assert isinstance(number, int)
+                assert isinstance(max_bytes, int)
+                assert isinstance(bound, Bound)
+                offset = min(readers[number], log.end_offset)
+                expected = await reading.read(log, offset, max_bytes, bound)
+                found = reading.read_on(log, offset, max_bytes, bound)
+                assert found is None or found == expected
+                if expected.range is not None:
+                    data = await expected.range.file.read(expected.range.position, expected.range.size)
+                    readers[number] = [header.last_offset for header, _ in read_batches(data)][-1] + 1
+
+    asyncio.run(scenario())
+
+
+def test_a_reader_at_the_end_needs_no_look_up() -> None:
+    async def scenario() -> None:
+        log = await fresh_log()
+        assert reading.read_on(log, 0, 1000, Bound.HIGH_WATERMARK) is not None  # it is known to be empty
+        for number in range(3):
+            await append_all(log, [sized_batch(300)])
+            log.advance_high_watermark(log.end_offset)
+            found = reading.read_on(log, number, 1000, Bound.HIGH_WATERMARK)
+            assert found is not None
+            assert found.range is not None
+            assert (found.range.position, found.range.size) == (300 * number, 300)
+        assert reading.read_on(log, 1, 1000, Bound.HIGH_WATERMARK) is not None  # a read ended there
+        assert reading.read_on(log, 0, 599, Bound.HIGH_WATERMARK) is None  # where to cut must be looked up
+
+    asyncio.run(scenario())

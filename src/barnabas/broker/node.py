@@ -38,6 +38,7 @@ from barnabas.core.random import Random
 from barnabas.core.settings.broker_settings import BrokerSettings
 from barnabas.core.settings.definition import InvalidSetting
 from barnabas.core.settings.listeners import Listener, Listeners, read_listeners
+from barnabas.core.settings.relations import read_voters
 from barnabas.core.settings.security import refuse_unenforceable, warnings_of
 from barnabas.core.workers import Workers
 from barnabas.log.checkpoints import MetaProperties, uuid_to_text
@@ -95,8 +96,9 @@ class Node:
 
         `host_name` is what clients are told where a listener is on every interface and advertises none.
         """
+        refuse_unenforceable(settings)
         listeners = read_listeners(settings)
-        refuse_unenforceable(settings, listeners)
+        _refuse_other_nodes(settings)
         for warning in warnings_of(settings, listeners):
             logger.warning("%s", warning)
         path = _one_directory(settings)
@@ -132,7 +134,7 @@ class Node:
         self._membership = Membership(self.node_id, controller)
         self._replicas = Replicas(self.node_id, image, self._logs, settings.of_topic)
         follow(self._quorum, self._replicas, settings)
-        await self._replicas.remove_strays()
+        await self._replicas.set_strays_aside()
         await self._membership.join(
             cluster_id=meta.cluster_id,
             incarnation_id=self._random.uuid(),
@@ -274,11 +276,32 @@ class Node:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
 
+def _refuse_other_nodes(settings: BrokerSettings) -> None:
+    """A node that was to be part of something larger must not start as a cluster of its own."""
+    if set(settings.roles) != {"broker", "controller"}:
+        raise InvalidSetting(
+            f"process.roles={','.join(settings.roles)}: this version is a cluster of one, broker and "
+            "controller in one process; set process.roles=broker,controller"
+        )
+    others = [voter for voter in read_voters(settings) if voter.node_id != settings.node_id]
+    servers = settings.strings("controller.quorum.bootstrap.servers")
+    if others or len(servers) > 1:
+        raise InvalidSetting(
+            "controller.quorum.voters and controller.quorum.bootstrap.servers name other nodes; this version "
+            "is a cluster of one: name this node alone, or leave them out"
+        )
+
+
 def _one_directory(settings: BrokerSettings) -> str:
     directories = settings.log_dirs
     if len(directories) != 1:
         raise InvalidSetting(
             f"log.dirs={','.join(directories)}: this version keeps its data in one directory; name one"
+        )
+    if settings.string("metadata.log.dir") not in (None, directories[0]):
+        raise InvalidSetting(
+            f"metadata.log.dir={settings.string('metadata.log.dir')}: this version keeps the metadata where "
+            f"the data is, in {directories[0]}; leave it out"
         )
     return directories[0]
 

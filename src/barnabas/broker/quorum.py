@@ -31,7 +31,7 @@ from barnabas.controller.bootstrap import activation_records
 from barnabas.controller.decisions import Decision
 from barnabas.core.clock import Clock
 from barnabas.core.disk import Disk
-from barnabas.core.errors import BarnabasError, InvariantViolation, StorageError
+from barnabas.core.errors import BarnabasError, InvariantViolation, StorageError, wire_error
 from barnabas.core.settings.listeners import Listener
 from barnabas.log.checkpoints import read_whole, write_atomically
 from barnabas.log.config import UNLIMITED, LogConfig
@@ -69,6 +69,8 @@ class MetadataLogFailed(StorageError):
 
 class QuorumClosed(BarnabasError):
     """The node is stopping; nothing is decided any more."""
+
+    wire = wire_error("NOT_CONTROLLER")
 
 
 class MetadataQuorum:

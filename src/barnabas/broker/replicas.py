@@ -160,13 +160,14 @@ class Replicas:
         for replica in self._open.values():
             replica.marks.wake_readers()
 
-    async def remove_strays(self) -> None:
-        """Take away directories of topics that were deleted before their files were gone."""
+    async def set_strays_aside(self) -> None:
+        """Put directories out of the way that are of no topic: of one that was deleted before its files were
+        gone, or of one that the metadata has lost. Which of the two is for a person to judge."""
         for name, partition in self._directory.partitions:
             topic = self._image.topic(name)
             if (topic is None or partition not in topic.partitions) and name != CLUSTER_METADATA:
-                logger.warning("%s-%d is of no topic that exists: its files are removed", name, partition)
-                await self._remove(name, partition)
+                logger.warning("%s-%d is of no topic that exists; it is kept as ...-stray", name, partition)
+                await self._directory.set_aside(name, partition)
 
     async def close(self) -> None:
         """Wait for removals that are under way."""

@@ -22,6 +22,7 @@ class OpenFiles:
         self.closed = False
         self._pool = DescriptorPool(max_open)
         self._nodes: dict[str, dict[str, OsNode]] = {}
+        self._nested = 0  # how many directories are inside others
 
     def describe(self, path: str) -> str:
         return f"{self.root}/{path}" if path else self.root
@@ -33,20 +34,22 @@ class OpenFiles:
 
     def add(self, node: OsNode) -> None:
         directory, name = os.path.split(node.path)
-        self._nodes.setdefault(directory, {})[name] = node
+        if directory not in self._nodes:
+            self._nodes[directory] = {}
+            self._nested += "/" in directory
+        self._nodes[directory][name] = node
 
     def at(self, path: str) -> list[OsNode]:
         """The open file at `path`, or those below it."""
         node = self.get(path)
         if node is not None:
             return [node]
-        below = f"{path}/"
-        return [
-            node
-            for directory, nodes in self._nodes.items()
-            if directory == path or directory.startswith(below)
-            for node in nodes.values()
-        ]
+        found = list(self._nodes.get(path, {}).values())
+        if self._nested:  # hardly ever: a log directory has files and directories of files
+            below = f"{path}/"
+            inside = (nodes for name, nodes in self._nodes.items() if name.startswith(below))
+            found += [node for nodes in inside for node in nodes.values()]
+        return found
 
     def open_descriptor(self, node: OsNode, flags: int = OPEN_FLAGS) -> None:
         where = self.describe(node.path)
@@ -98,3 +101,4 @@ class OpenFiles:
             del nodes[name]
             if not nodes:
                 del self._nodes[directory]
+                self._nested -= "/" in directory

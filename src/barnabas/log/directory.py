@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from functools import partial
 from uuid import UUID
 
 from barnabas.core.clock import Clock
@@ -74,6 +75,7 @@ class LogDirectory:
         self._to_flush: set[PartitionLog] = set()
         self._persist = SharedCall(self._write_offsets)
         self._checkpoint = SharedCall(self._write_checkpoints)
+        self._sync_names = SharedCall(partial(disk.sync_dir, ""))
         self._home = Home(disk, clock, random, workers, self._persist, self._to_flush.add, on_failure)
 
     @classmethod
@@ -247,7 +249,13 @@ class LogDirectory:
 
         One that is of topic id `keep` stays: it has been made anew meanwhile.
         """
-        key = (topic, partition)
+        await self._take_away((topic, partition), DirectoryKind.DELETE, keep)
+
+    async def set_aside(self, topic: str, partition: int) -> None:
+        """Take a partition out of use that nobody knows; its files stay, under a name that says so."""
+        await self._take_away((topic, partition), DirectoryKind.STRAY)
+
+    async def _take_away(self, key: TopicPartition, kind: DirectoryKind, keep: UUID | None = None) -> None:
         # whoever wants one of the same name waits until nothing is left of this one, not even its checkpoints
         async with self._turns.setdefault(key, Turn()):
             if key not in self._known:
@@ -259,15 +267,16 @@ class LogDirectory:
                 self._to_flush.discard(log)
                 self._left_open.add(key)
                 await log.retire(PartitionDeleted(f"{log.path} was deleted"))
-            name = names.marked_directory(topic, partition, DirectoryKind.DELETE, self._random.uuid())
-            await self._disk.rename(names.partition_directory(topic, partition), name)
+            name = names.marked_directory(*key, kind, self._random.uuid())
+            await self._disk.rename(names.partition_directory(*key), name)
             self._known.discard(key)
             self._left_open.discard(key)
             for offsets in (self._recovery_points, self._start_offsets, self._high_watermarks):
                 offsets.pop(key, None)
-            await self._disk.sync_dir("")
-            delay_ms = (log.config if log is not None else self._config).file_delete_delay_ms
-            self._doomed.append((self._clock.wall_ms() + delay_ms, name))
+            await self._sync_names()
+            if kind is DirectoryKind.DELETE:
+                delay_ms = (log.config if log is not None else self._config).file_delete_delay_ms
+                self._doomed.append((self._clock.wall_ms() + delay_ms, name))
             await self.checkpoint()
 
     async def _owner(self, key: TopicPartition) -> UUID | None:

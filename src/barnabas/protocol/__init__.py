@@ -1,1 +1,1 @@
-"""Bytes on the wire: messages, their codecs, the table of APIs, and frames."""
+"""Bytes on the wire: messages, their codecs, headers and frames."""

@@ -12,7 +12,7 @@ from barnabas.core.settings.sources import resolve
 def start(**file: str) -> list[str]:
     settings = resolve(file={name.replace("_", "."): text for name, text in file.items()})
     listeners = read_listeners(settings)
-    refuse_unenforceable(settings, listeners)
+    refuse_unenforceable(settings)
     return warnings_of(settings, listeners)
 
 
@@ -41,7 +41,7 @@ def start(**file: str) -> list[str]:
 def test_what_cannot_be_enforced_is_refused_by_name(name: str, text: str) -> None:
     settings = resolve(file={name: text})
     with pytest.raises(UnsupportedSetting) as refusal:
-        refuse_unenforceable(settings, read_listeners(settings))
+        refuse_unenforceable(settings)
     assert f"{name}: " in str(refusal.value)
     assert "remove it" in str(refusal.value)
 
@@ -61,7 +61,7 @@ def test_what_cannot_be_enforced_is_refused_by_name(name: str, text: str) -> Non
 )
 def test_what_asks_for_nothing_is_accepted(name: str, text: str) -> None:
     settings = resolve(file={name: text})
-    refuse_unenforceable(settings, read_listeners(settings))
+    refuse_unenforceable(settings)
 
 
 @pytest.mark.parametrize("protocol", ["SSL", "SASL_PLAINTEXT", "SASL_SSL"])
@@ -92,7 +92,7 @@ def test_a_refusal_shows_no_secret() -> None:
 def test_altered_settings_are_judged_as_well() -> None:
     settings = resolve().with_dynamic({"ssl.client.auth": "required"}, {})
     with pytest.raises(UnsupportedSetting, match=r"ssl\.client\.auth"):
-        refuse_unenforceable(settings, read_listeners(settings))
+        refuse_unenforceable(settings)
 
 
 def test_warnings() -> None:

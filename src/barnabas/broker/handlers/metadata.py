@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from barnabas.broker.requests import RequestContext
-from barnabas.core.errors import wire_error
+from barnabas.core.errors import BarnabasError, InvariantViolation, wire_error
 from barnabas.metadata.names import INTERNAL_TOPICS, is_internal
 from barnabas.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from barnabas.protocol.messages.metadata import (
@@ -159,6 +159,11 @@ async def _create_missing(request: MetadataRequest, services: Services) -> dict[
         ],
         validate_only=not create,
     )
-    response = await services.controller.create_topics(wanted)
+    try:
+        response = await services.controller.create_topics(wanted)
+    except InvariantViolation:
+        raise
+    except BarnabasError as error:
+        return dict.fromkeys(missing, error.wire.code)
     errors = {topic.name: topic.error_code for topic in response.topics if topic.error_code}
     return {name: code for name, code in errors.items() if code != _EXISTS}

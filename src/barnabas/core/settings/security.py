@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from barnabas.core.errors import BarnabasError, wire_error
 from barnabas.core.settings.broker_settings import BrokerSettings, setting_of
 from barnabas.core.settings.definition import format_value
-from barnabas.core.settings.listeners import Listeners
+from barnabas.core.settings.listeners import PROTOCOLS, Listeners
 
 
 class UnsupportedSetting(BarnabasError):
@@ -43,9 +43,12 @@ _WARNED = {
 }
 
 
-def refuse_unenforceable(settings: BrokerSettings, listeners: Listeners) -> None:
-    """UnsupportedSetting, with a line for each setting that would not be enforced."""
-    lines = [*_unprotected_listeners(listeners), *_refusals(settings)]
+def refuse_unenforceable(settings: BrokerSettings) -> None:
+    """UnsupportedSetting, with a line for each setting that would not be enforced.
+
+    It comes before the listeners are read: what is wrong with them besides is of no use to know then.
+    """
+    lines = [*_protected_listeners(settings), *_refusals(settings)]
     if lines:
         raise UnsupportedSetting(
             "Refusing to start, since this could not be enforced:\n  " + "\n  ".join(lines)
@@ -69,12 +72,17 @@ def warnings_of(settings: BrokerSettings, listeners: Listeners) -> list[str]:
     return lines
 
 
-def _unprotected_listeners(listeners: Listeners) -> Iterator[str]:
-    for each in (*listeners.broker, *listeners.controller):
-        if each.protocol != "PLAINTEXT":
+def _protected_listeners(settings: BrokerSettings) -> Iterator[str]:
+    text = settings.string("listener.security.protocol.map") or ""
+    pairs = (entry.rpartition(":") for entry in text.upper().replace(" ", "").split(","))
+    protocols = {name: protocol for name, _, protocol in pairs}
+    entries = (*settings.strings("listeners"), *settings.strings("controller.listener.names"))
+    for name in dict.fromkeys(entry.partition("://")[0].strip().upper() for entry in entries):
+        protocol = protocols.get(name, name)
+        if protocol in PROTOCOLS[1:]:
             yield (
-                f"listener {each.name}: its protocol is {each.protocol}, and there is neither TLS nor SASL "
-                f"yet; map it to PLAINTEXT in listener.security.protocol.map, or remove it from listeners"
+                f"listener {name}: its protocol is {protocol}, and there is neither TLS nor SASL yet; "
+                "map it to PLAINTEXT in listener.security.protocol.map, or remove it from listeners"
             )
 
 
