@@ -72,5 +72,5 @@ _SIMPLE: dict[str, Any] = {
     "Bytes": lambda r: r.randbytes(r.choice([0, 1, 127, 128, 1000])),
     "Records": lambda r: r.randbytes(r.choice([0, 61, 127, 5000])),
     "Uuid": lambda r: r.randbytes(16),
-    **{name: None for name in _BITS},
+    **dict.fromkeys(_BITS),
 }
