@@ -13,7 +13,7 @@ from bench.options import Options
 from bench.report import Pair, at_least, at_most
 from bench.scratch import scratch
 from bench.sidebyside import announce, in_turns, pair, warm_up
-from bench.systems import Running, started
+from bench.systems import SWIFT_DELETION, Running, started
 from bench.topics import create_topic, delete_topics
 
 NEEDED_BYTES = 12 << 30
@@ -22,7 +22,10 @@ CELLS = tuple(product((1, 12), RECORDS))
 
 
 def run(options: Options) -> list[Pair]:
-    with scratch(0 if options.small else NEEDED_BYTES) as root, started(options.systems, root) as running:
+    with (
+        scratch(0 if options.small else NEEDED_BYTES) as root,
+        started(options.systems, root, SWIFT_DELETION) as running,
+    ):
         warm_up(running, options)
         pairs: list[Pair] = []
         for client in options.clients:

@@ -9,10 +9,9 @@ from bench.options import Options
 from bench.report import Pair, at_least, at_most
 from bench.scratch import scratch
 from bench.sidebyside import announce, in_turns, pair, warm_up
-from bench.systems import Running, started
+from bench.systems import SWIFT_DELETION, Running, started
 from bench.topics import create_topic, delete_topics
 
-# deleted topics keep their bytes for a minute
 NEEDED_BYTES = 20 << 30
 RECORDS = {100: 1_600_000, 1024: 400_000}
 CELLS = tuple(product((1, 12), RECORDS, ("1", "all")))
@@ -21,7 +20,10 @@ NUMBERS = count()
 
 
 def run(options: Options) -> list[Pair]:
-    with scratch(0 if options.small else NEEDED_BYTES) as root, started(options.systems, root) as running:
+    with (
+        scratch(0 if options.small else NEEDED_BYTES) as root,
+        started(options.systems, root, SWIFT_DELETION) as running,
+    ):
         warm_up(running, options)
         pairs: list[Pair] = []
         for client in options.clients:

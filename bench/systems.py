@@ -24,6 +24,9 @@ START_DEADLINE_S = 120.0
 STOP_DEADLINE_S = 60.0
 POLL_S = 0.001
 NOTHING: Mapping[str, str] = MappingProxyType({})
+# What a round wrote is gone before the next: memory that no file has used for a while may have to be fetched
+# from the host of a virtual machine first, at more cost than everything that is to be measured.
+SWIFT_DELETION: Mapping[str, str] = MappingProxyType({"log.segment.delete.delay.ms": "0"})
 # as Kafka's own start script has them
 KAFKA_JVM = (
     "-Xmx1G",

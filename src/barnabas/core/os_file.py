@@ -32,6 +32,9 @@ QUIET_WRITES = 64
 INLINE_READ_BYTES = 64 * 1024
 INLINE_FREE_BYTES = 1024 * 1024
 TAIL_BYTES = 8 * 1024 * 1024
+# A write of a megabyte makes the page cache look for memory in pieces of that size, which can cost several
+# times as much as the copy itself (measured on Linux 6.18: 0.9 to 1.9 CPU-seconds a GB, against 0.2).
+WRITE_BYTES = 256 * 1024
 
 _RWF_NOWAIT: int = getattr(os, "RWF_NOWAIT", 0)
 _UNSUPPORTED = (errno.EOPNOTSUPP, errno.ENOTSUP, errno.EINVAL, errno.ENOSYS)
@@ -61,7 +64,8 @@ class FileIo:
         view = memoryview(data)
         try:
             while written < len(view):
-                written += os.pwrite(node.fd, view[written:], position + written)
+                piece = view[written : written + WRITE_BYTES]
+                written += os.pwrite(node.fd, piece, position + written)
         except OSError as error:
             raise self._undo(node, error) from error
         node.size = max(node.size, position + written)
@@ -148,7 +152,8 @@ class OsFile:
             return
         started = io.monotonic()
         try:
-            written = os.pwrite(node.fd, data, size)
+            first = data if len(data) <= WRITE_BYTES else memoryview(data)[:WRITE_BYTES]
+            written = os.pwrite(node.fd, first, size)
         except OSError as error:
             raise storage_error(error, "append to", io.files.describe(node.path)) from error
         if written != len(data):

@@ -11,6 +11,7 @@ promises more than the disk holds: offsets go up in it only after a sync, and do
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable
 from functools import partial
@@ -32,6 +33,8 @@ from barnabas.log.turn import Turn
 from barnabas.records import kernel
 
 logger = logging.getLogger("barnabas.log")
+
+CLOSED_AT_ONCE = 32
 
 
 class PartitionDeleted(StorageError):
@@ -75,6 +78,7 @@ class LogDirectory:
         self._to_flush: set[PartitionLog] = set()
         self._persist = SharedCall(self._write_offsets)
         self._checkpoint = SharedCall(self._write_checkpoints)
+        self._sweep = SharedCall(self._sweep_once)
         self._sync_names = SharedCall(partial(disk.sync_dir, ""))
         self._home = Home(disk, clock, random, workers, self._persist, self._to_flush.add, on_failure)
 
@@ -350,14 +354,22 @@ class LogDirectory:
         for log in list(self._logs.values()):
             try:
                 count += await trimming.apply_retention(log)
-                await trimming.sweep(log)
                 log.expire_producers()
             except StorageError as error:
                 logger.error("cannot apply retention to %s: %s", log.path, error)
-        await self._remove_doomed()
+        await self.sweep()
         return count
 
-    async def _remove_doomed(self) -> None:
+    async def sweep(self) -> None:
+        """Remove the files of what was deleted long enough ago (`file.delete.delay.ms`)."""
+        await self._sweep()
+
+    async def _sweep_once(self) -> None:
+        for log in [log for log in self._logs.values() if log.doomed]:
+            try:
+                await trimming.sweep(log)
+            except StorageError as error:
+                logger.error("cannot remove deleted segments of %s: %s", log.path, error)
         now_ms = self._clock.wall_ms()
         for due_ms, name in self._doomed:
             if due_ms <= now_ms:
@@ -381,16 +393,31 @@ class LogDirectory:
             async with turn:  # whatever is being opened or deleted is waited for
                 pass
         is_clean = (self._is_clean and not self._left_open) or self._known == self._logs.keys()
-        for log in list(self._logs.values()):
-            try:
-                is_clean = await log.close() and is_clean
-            except StorageError as error:
-                logger.error("cannot close %s cleanly: %s", log.path, error)
-                log.abandon()
-                is_clean = False
+        is_clean = await self._close_logs() and is_clean
         try:
             await self.checkpoint()
             if is_clean:
                 await checkpoints.write_clean_shutdown(self._disk, broker_epoch)
         finally:
             self._release()
+
+    async def _close_logs(self) -> bool:
+        """Close all logs, several at a time, so that they share the file system's syncs; True if all could."""
+        to_close = iter(list(self._logs.values()))
+        is_clean = True
+
+        async def close_one_after_another() -> None:
+            nonlocal is_clean
+            for log in to_close:
+                try:
+                    is_clean = await log.close() and is_clean
+                except StorageError as error:
+                    logger.error("cannot close %s cleanly: %s", log.path, error)
+                    log.abandon()
+                    is_clean = False
+
+        if len(self._logs) <= CLOSED_AT_ONCE:
+            await close_one_after_another()
+        else:
+            await asyncio.gather(*(close_one_after_another() for _ in range(CLOSED_AT_ONCE)))
+        return is_clean

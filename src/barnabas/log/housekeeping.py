@@ -1,8 +1,9 @@
 """What a log directory does by itself as time goes by, at Kafka's intervals.
 
-Flushes what is due (sealed segments, `flush.ms`), writes the checkpoints, lets go of what retention no
-longer covers, and after an unclean stop recovers the partitions that nobody has touched. A failure of one
-round is logged and the next one comes; the log concerned has already refused further appends if it must.
+Flushes what is due (sealed segments, `flush.ms`), removes what was deleted a while ago, writes the
+checkpoints, lets go of what retention no longer covers, and after an unclean stop recovers the partitions that
+nobody has touched. A failure of one round is logged and the next one comes; the log concerned has already
+refused further appends if it must.
 """
 
 from __future__ import annotations
@@ -21,9 +22,10 @@ logger = logging.getLogger("barnabas.log")
 
 @dataclass(frozen=True, slots=True)
 class Intervals:
-    """How often; the defaults are Kafka's, but for the flushes, which Kafka schedules one by one."""
+    """How often; the defaults are Kafka's, but for flushes and removals, which Kafka schedules one by one."""
 
     flush_ms: int = 1000
+    sweep_ms: int = 1000
     checkpoint_ms: int = 60_000  # log.flush.offset.checkpoint.interval.ms
     retention_ms: int = 300_000  # log.retention.check.interval.ms
 
@@ -33,6 +35,7 @@ async def keep_house(directory: LogDirectory, clock: Clock, intervals: Intervals
     every = intervals or Intervals()
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(_repeat(clock, every.flush_ms, directory.flush_due))
+        tasks.create_task(_repeat(clock, every.sweep_ms, directory.sweep))
         tasks.create_task(_repeat(clock, every.checkpoint_ms, directory.checkpoint))
         tasks.create_task(_repeat(clock, every.retention_ms, directory.apply_retention))
         if not directory.was_clean:
