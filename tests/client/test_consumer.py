@@ -313,6 +313,30 @@ def test_leaders_move() -> None:
     consuming(work, EARLIEST._replace(partition_max_bytes=200), brokers=3, batches=10)
 
 
+def test_what_two_leaders_gave_is_read_once() -> None:
+    """The old one's answer comes when the new one's has been read."""
+
+    async def work(cluster: FakeCluster, consumer: Consumer) -> None:
+        async def late(broker: FakeBroker, request: Any, version: int) -> Message | None:
+            if not isinstance(request, FetchRequest) or broker.node_id == 2:
+                return None
+            answer = await broker.on_fetch(request, version)
+            cluster.move("t", 0, 2)
+            await asyncio.sleep(1)
+            return answer
+
+        cluster.rules.append(late)
+        consumer.assign([("t", 0)])
+        assert await consumer.poll(300) == []
+        await consumer.cluster.connect(2)  # it is not held up behind the fetch
+        await consumer.cluster.refresh()
+        write(cluster, 0, 1)
+        assert [record.offset for record in await read(consumer, 100)] == list(range(20))
+        assert len(cluster.asked("Fetch")) > 2
+
+    consuming(work, brokers=2, batches=1)
+
+
 def test_a_log_that_was_cut_is_read_from_there() -> None:
     async def work(cluster: FakeCluster, consumer: Consumer) -> None:
         consumer.assign([("t", 0)])

@@ -67,7 +67,10 @@ class Answers:
                 partition = TopicPartition(name or "", answer.partition_index)
                 state = self._assignment.get(partition)
                 want = wanted.get(partition)
-                if state is not None and want is not None and state.turn == turns[partition]:
+                if state is None or want is None or state.turn != turns[partition]:
+                    continue
+                # while a leader moves two of them may be asked: what the first gave is not taken twice
+                if state.position == want.offset and state.fetched is None:
                     self._take_one(partition, state, want, answer, endpoints)
 
     def _take_one(
