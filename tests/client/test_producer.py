@@ -365,6 +365,20 @@ def test_what_cannot_be_sent_is_refused_at_once() -> None:
     producing(work, ProducerConfig(max_request_bytes=1000))
 
 
+def test_what_is_no_record_leaves_no_trace() -> None:
+    async def work(cluster: FakeCluster, producer: Producer) -> None:
+        for _ in range(2):
+            with pytest.raises(TypeError):
+                await producer.send("t", "text")  # type: ignore[arg-type]
+            await producer.flush()
+            assert producer._accumulator.used_bytes == 0
+            await (await producer.send("t", b"bytes"))
+
+    cluster = producing(work)
+    assert cluster.partition("t").values() == [b"bytes", b"bytes"]
+    assert [header.record_count for header, _ in cluster.partition("t").batches] == [1, 1]
+
+
 def test_memory_is_bounded_and_comes_back() -> None:
     async def work(cluster: FakeCluster, producer: Producer) -> None:
         cluster.network.hold("client", "b1")

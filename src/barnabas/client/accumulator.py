@@ -18,7 +18,6 @@ from typing import NamedTuple
 from barnabas.client.batches import Batch, State, Waiter
 from barnabas.client.metadata import TopicPartition
 from barnabas.client.sequences import ProducerIdentity, Refused, Sequence
-from barnabas.records.batch import HEADER_BYTES
 from barnabas.records.compression import Codec
 from barnabas.records.record import Headers
 
@@ -110,12 +109,12 @@ class Accumulator:
         is_news = batch is None
         if batch is None:
             batch = Batch(partition, self.created_batches, now, self.config.codec)
+        before = 0 if is_news else batch.size_bytes
+        batch.append(timestamp_ms, key, value, headers, waiter)  # first: what is no record leaves no batch
+        if is_news:
             self.created_batches += 1
-            self.used_bytes += HEADER_BYTES
             batches.append(batch)
             self._busy[partition] = lane
-        before = batch.size_bytes
-        batch.append(timestamp_ms, key, value, headers, waiter)
         self.used_bytes += batch.size_bytes - before
         return is_news or batch.size_bytes >= self.config.batch_bytes
 
