@@ -379,6 +379,20 @@ def test_what_is_no_record_leaves_no_trace() -> None:
     assert [header.record_count for header, _ in cluster.partition("t").batches] == [1, 1]
 
 
+def test_closing_wakes_who_waits_for_metadata() -> None:
+    async def work(cluster: FakeCluster, producer: Producer) -> None:
+        cluster.network.hold("b1", "client")
+        sending = asyncio.ensure_future(producer.send("t", b"v"))
+        await asyncio.sleep(1)  # it has asked
+        await producer.close()
+        before = asyncio.get_running_loop().time()
+        with pytest.raises(ClientClosed):
+            await sending
+        assert asyncio.get_running_loop().time() - before < 0.1
+
+    producing(work)
+
+
 def test_memory_is_bounded_and_comes_back() -> None:
     async def work(cluster: FakeCluster, producer: Producer) -> None:
         cluster.network.hold("client", "b1")

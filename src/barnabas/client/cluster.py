@@ -97,7 +97,8 @@ class Cluster:
         self._scratch = memoryview(bytearray(SCRATCH_BYTES))
         self._tracked: dict[str, None] = {}
         self._wanted = Wake(clock)
-        self._waiters: list[asyncio.Future[None]] = []
+        self._waiters: list[asyncio.Future[None]] = []  # for the next answer
+        self._served: list[asyncio.Future[None]] = []  # for the one that is under way
         self._fetched_at: float | None = None
         self._keeper: asyncio.Task[None] | None = None
         self._closed = False
@@ -168,14 +169,14 @@ class Cluster:
         failures = 0
         while True:
             await self._wanted.wait(None if self._fetched_at is None else self._fetched_at + max_age_s)
-            waiters, self._waiters = self._waiters, []
+            self._served, self._waiters = self._waiters, []
             error: BarnabasError | None = None
             try:
                 await self._fetch_metadata()
             except BarnabasError as failure:
                 error = failure
                 logger.warning("cannot fetch metadata: %s", failure)
-            for waiter in waiters:
+            for waiter in self._served:
                 if not waiter.done():
                     waiter.set_result(None) if error is None else waiter.set_exception(error)
             self.on_change()
@@ -297,7 +298,7 @@ class Cluster:
         self._closed = True
         if self._keeper is not None:
             self._keeper.cancel()
-        for waiter in self._waiters:
+        for waiter in (*self._served, *self._waiters):
             if not waiter.done():
                 waiter.set_exception(ClientClosed("the client was closed meanwhile"))
         for link in self._links.values():
