@@ -128,6 +128,19 @@ def test_what_is_written_meanwhile_is_read_at_once() -> None:
     consuming(work)
 
 
+def test_whoever_does_not_wait_is_served_too() -> None:
+    async def work(cluster: FakeCluster, consumer: Consumer) -> None:
+        consumer.assign([("t", 0)])
+        records: list[ConsumerRecord] = []
+        polls = 0
+        while len(records) < 20 and polls < 10_000:
+            records += await consumer.poll(timeout_ms=0)
+            polls += 1
+        assert [record.offset for record in records] == list(range(20))
+
+    consuming(work, batches=2)
+
+
 def test_the_latest_is_where_a_new_reader_begins() -> None:
     async def work(cluster: FakeCluster, consumer: Consumer) -> None:
         consumer.assign([("t", 0)])
