@@ -13,10 +13,12 @@ from hypothesis import strategies as st
 from barnabas.client.consumer import Consumer, ConsumerConfig, Reset
 from barnabas.client.errors import ClientClosed, NoOffset, OffsetOutOfRange
 from barnabas.client.fetched import ConsumerRecord
-from barnabas.core.errors import CorruptMessage
+from barnabas.core.errors import CorruptMessage, InvalidRecord
 from barnabas.core.random import SeededRandom
 from barnabas.protocol.messages.fetch import AbortedTransaction, FetchRequest, FetchResponse
 from barnabas.protocol.schema import Message
+from barnabas.records import kernel
+from barnabas.records.batch import ATTRIBUTES_AT, CRC_AT
 from barnabas.records.builder import build_batch
 from barnabas.records.compression import Codec
 from barnabas.records.control import ControlType, build_end_transaction
@@ -404,6 +406,23 @@ def test_a_corrupt_batch_is_told_after_what_came_before_it() -> None:
         assert len(await read(consumer, 10)) == 10
 
     consuming(work, batches=3)
+
+
+def test_records_that_cannot_be_decompressed_are_told_after_what_came_before_them() -> None:
+    async def work(cluster: FakeCluster, consumer: Consumer) -> None:
+        write(cluster, 0, 0)
+        torn = build_batch([Record(0, 0, None, b"x" * 100)])
+        torn[ATTRIBUTES_AT + 1] |= Codec.ZSTD  # which it is not; header and checksum are right
+        torn[CRC_AT : CRC_AT + 4] = kernel.crc32c(torn, ATTRIBUTES_AT, len(torn)).to_bytes(4, "big")
+        cluster.partition("t").append(bytes(torn))
+        consumer.assign([("t", 0)])
+        assert len(await consumer.poll(1000)) == 10
+        assert await consumer.position(("t", 0)) == 10
+        for _ in range(2):
+            with pytest.raises(InvalidRecord):
+                await consumer.poll(1000)
+
+    consuming(work)
 
 
 def test_what_was_asked_before_a_seek_is_thrown_away() -> None:

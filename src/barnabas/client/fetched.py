@@ -104,7 +104,11 @@ class Fetched:
         """Up to that many records; fewer only if there are no more. A corrupt batch raises when reached."""
         taken: list[ConsumerRecord] = []
         while len(taken) < limit:
-            record = next(self._records, None)
+            try:
+                record = next(self._records, None)
+            except BarnabasError as error:  # inside a batch: what came before it is given out first
+                record, self._visible = None, []
+                self._error, self._end = error, self.position
             if record is None:
                 if not taken and self._error is not None:
                     raise self._error
