@@ -23,6 +23,7 @@ from barnabas.client.errors import (
     UnknownTopic,
 )
 from barnabas.client.producer import Producer, ProducerConfig
+from barnabas.core.network import WRITE_LIMIT_BYTES
 from barnabas.core.random import SeededRandom
 from barnabas.protocol.messages.produce import ProduceRequest
 from barnabas.protocol.schema import Message
@@ -391,6 +392,31 @@ def test_closing_wakes_who_waits_for_metadata() -> None:
         assert asyncio.get_running_loop().time() - before < 0.1
 
     producing(work)
+
+
+def test_memory_is_bounded_without_acks_too() -> None:
+    async def work(cluster: FakeCluster, producer: Producer) -> None:
+        await producer.send("t", b"first")
+        await producer.flush()
+        cluster.network.hold("client", "b1")
+        taken = 0
+
+        async def send_on() -> None:
+            nonlocal taken
+            while taken < 1000:
+                await producer.send("t", b"x" * 10_000)
+                taken += 1
+
+        with pytest.raises(TimedOut, match="raise buffer_bytes"):
+            await send_on()
+        assert taken * 10_000 < WRITE_LIMIT_BYTES + 1_000_000
+        cluster.network.release("client", "b1")
+        await producer.flush()
+        await asyncio.sleep(1)
+        assert cluster.partition("t").end == 1 + taken
+
+    config = ProducerConfig(acks=0, idempotence=False, buffer_bytes=100_000, max_block_ms=500)
+    producing(work, config)
 
 
 def test_memory_is_bounded_and_comes_back() -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from barnabas.client.errors import TimedOut, broker_error, wire_error_of
 from barnabas.client.waiting import Alarm, within
@@ -53,6 +53,8 @@ class BrokerConnection:
         self._reader = FrameReader(scratch, MAX_RESPONSE_BYTES)
         self._open: dict[int, _Open] = {}
         self._unwritten: list[Part] = []
+        self._told: list[asyncio.Future[None]] = []  # whoever waits for these parts to be taken
+        self._telling: list[asyncio.Future[None]] = []  # ... and for those that are being written
         self._to_write = asyncio.Event()
         self._alarm = Alarm(clock, self._check_deadlines)
         loop = asyncio.get_running_loop()
@@ -84,9 +86,12 @@ class BrokerConnection:
         self._alarm.set(deadline)
         return answer  # type: ignore[return-value]
 
-    def tell(self, request: Message, *, at_most: int = EVERY_VERSION) -> None:
-        """Send a request that is not answered (acks=0)."""
+    def tell(self, request: Message, *, at_most: int = EVERY_VERSION) -> asyncio.Future[None]:
+        """Send a request that is not answered (acks=0); done when the network has taken it."""
         self._put(request, None, at_most)
+        told: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._told.append(told)
+        return told
 
     async def ask(
         self,
@@ -145,7 +150,11 @@ class BrokerConnection:
                 await self._to_write.wait()
                 self._to_write.clear()
                 parts, self._unwritten = self._unwritten, []
+                self._telling, self._told = self._told, []
                 await self._connection.write(parts)
+                for told in self._telling:
+                    if not told.done():
+                        told.set_result(None)
         except ConnectionLost as error:
             self._fail(error)
 
@@ -188,9 +197,10 @@ class BrokerConnection:
         for task in self._tasks:
             task.cancel()
         still_open, self._open = self._open, {}
-        for one in still_open.values():
-            if not one.answer.done():
-                one.answer.set_exception(ConnectionLost(str(error)))
+        waiting: list[asyncio.Future[Any]] = [one.answer for one in still_open.values()]
+        for each in (*waiting, *self._telling, *self._told):
+            if not each.done():
+                each.set_exception(ConnectionLost(str(error)))
         if self.on_lost is not None:
             self.on_lost()
 

@@ -289,28 +289,32 @@ class Producer:
     def _submit(self, connection: BrokerConnection, node_id: int, batches: list[Batch]) -> None:
         timeout_ms = self.config.client.request_timeout_ms
         request, at_most = produce_request(batches, self.cluster.metadata, self.config.acks, timeout_ms)
+        answer: asyncio.Future[ProduceResponse] | asyncio.Future[None]
         try:
             if self.config.acks == 0:
-                connection.tell(request, at_most=at_most)
-                for batch in batches:
-                    self._accumulator.written(batch, -1, -1)
-                return
-            answer = connection.submit(request, ProduceResponse, at_most=at_most)
+                answer = connection.tell(request, at_most=at_most)
+            else:
+                answer = connection.submit(request, ProduceResponse, at_most=at_most)
         except BarnabasError as error:
             self._not_answered(batches, error)
             return
         self._in_flight[node_id] = self._in_flight.get(node_id, 0) + 1
         answer.add_done_callback(partial(self._answered, node_id, batches))
 
-    def _answered(self, node_id: int, batches: list[Batch], answer: asyncio.Future[ProduceResponse]) -> None:
+    def _answered(
+        self, node_id: int, batches: list[Batch], answer: asyncio.Future[ProduceResponse | None]
+    ) -> None:
         self._in_flight[node_id] -= 1
         if not answer.cancelled():
             error = answer.exception()
-            if error is None:
-                judge_response(answer.result(), batches, self._accumulator, self.cluster)
-            else:
+            if error is not None:
                 assert isinstance(error, BarnabasError)
                 self._not_answered(batches, error)
+            elif (response := answer.result()) is not None:
+                judge_response(response, batches, self._accumulator, self.cluster)
+            else:  # acks=0: on its way is all that was asked for
+                for batch in batches:
+                    self._accumulator.written(batch, -1, -1)
         self._wake.call()
 
     def _not_answered(self, batches: list[Batch], error: BarnabasError) -> None:
