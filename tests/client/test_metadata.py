@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from barnabas.client.cluster import ClientConfig, Cluster, parse_bootstrap
+from barnabas.client.errors import UnknownTopic
 from barnabas.client.metadata import Leader, Metadata
 from barnabas.core.network import Address
 from barnabas.core.random import SeededRandom
@@ -163,6 +164,38 @@ def test_a_topic_that_is_not_there_does_not_flood_the_broker() -> None:
         cluster.track("nowhere")
         await asyncio.sleep(30)
         assert 20 <= len(fake.asked("Metadata")) <= 60
+        await cluster.close()
+
+    run(main())
+
+
+def test_who_gives_up_leaves_the_topic_to_those_who_still_wait() -> None:
+    async def main() -> None:
+        fake, cluster = in_cluster(1)
+        await fake.start()
+        hasty = asyncio.ensure_future(cluster.topic("late", 2))
+        patient = asyncio.ensure_future(cluster.topic("late", 60))
+        with pytest.raises(UnknownTopic):
+            await hasty
+        await asyncio.sleep(3)
+        fake.add_topic("late")
+        assert len((await patient).leaders) == 1
+        await cluster.close()
+
+    run(main())
+
+
+def test_a_topic_that_nobody_waits_for_any_more_is_not_asked_for() -> None:
+    async def main() -> None:
+        fake, cluster = in_cluster(1)
+        await fake.start()
+        waiting = asyncio.ensure_future(cluster.topic("nowhere", 60))
+        await asyncio.sleep(3)
+        waiting.cancel()
+        await asyncio.sleep(3)
+        before = len(fake.asked("Metadata"))
+        await asyncio.sleep(60)
+        assert len(fake.asked("Metadata")) == before
         await cluster.close()
 
     run(main())

@@ -135,10 +135,9 @@ class Cluster:
         if known is not None and known.error is None:
             return known
         is_new = name not in self._tracked
-        self._tracked[name] = None
         try:
             return await self._wait_for(name, timeout_s)
-        except BarnabasError:
+        except (BarnabasError, asyncio.CancelledError):
             if is_new:
                 self._tracked.pop(name, None)
             raise
@@ -148,6 +147,7 @@ class Cluster:
         failure: BarnabasError | None = None
         while True:
             left = deadline - self.clock.monotonic()
+            self._tracked[name] = None  # again and again: another who waited may have given up
             try:
                 await within(self.clock, left, self.refresh(), f"asking for metadata of {name}")
             except TimedOut as error:
