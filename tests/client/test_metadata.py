@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -13,14 +14,15 @@ from barnabas.client.errors import UnknownTopic
 from barnabas.client.metadata import Leader, Metadata
 from barnabas.core.network import Address
 from barnabas.core.random import SeededRandom
+from barnabas.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from barnabas.protocol.messages.metadata import (
     MetadataResponse,
     MetadataResponseBroker,
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
-from barnabas.protocol.schema import NO_UUID
-from tests.client.fake_broker import FakeCluster
+from barnabas.protocol.schema import NO_UUID, Message
+from tests.client.fake_broker import PORT, FakeBroker, FakeCluster
 from tests.client.virtual import LoopClock, run
 
 
@@ -196,6 +198,37 @@ def test_a_topic_that_nobody_waits_for_any_more_is_not_asked_for() -> None:
         before = len(fake.asked("Metadata"))
         await asyncio.sleep(60)
         assert len(fake.asked("Metadata")) == before
+        await cluster.close()
+
+    run(main())
+
+
+def test_who_still_waits_for_an_answer_is_not_cut_off() -> None:
+    """The bootstrap address is not one that brokers tell, so its connection goes: but not in the middle."""
+
+    async def main() -> None:
+        fake = FakeCluster(1)
+        fake.add_topic("t")
+        await fake.start()
+        await fake.network.host("alias").listen("alias", PORT, fake.brokers[1]._accept)
+
+        async def slow(broker: FakeBroker, request: Any, version: int) -> Message | None:
+            await asyncio.sleep(1)
+            return None
+
+        network = fake.network.host("client")
+        cluster = Cluster(network, LoopClock(), SeededRandom(1), f"alias:{PORT}")
+        connection = await cluster.any_connection()
+        fake.rules.append(slow)
+        topic = asyncio.ensure_future(cluster.topic("t", 60))
+        await asyncio.sleep(0.5)
+        identity = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1)
+        answer = connection.submit(identity, InitProducerIdResponse)
+        assert len((await topic).leaders) == 1
+        assert not answer.done()
+        assert (await answer).error_code == 0
+        await cluster.refresh()
+        assert connection.lost is not None
         await cluster.close()
 
     run(main())

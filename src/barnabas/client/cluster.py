@@ -282,12 +282,16 @@ class Cluster:
         self.on_change()
 
     def _drop_strangers(self) -> None:
-        """Close connections to addresses that no broker has: those of the bootstrap list, and of the gone."""
+        """Close connections to addresses that no broker has: those of the bootstrap list, and of the gone.
+
+        One at which an answer is still awaited goes another time.
+        """
         known = set(self.metadata.brokers.values())
         if not known:
             return
-        for address in [each for each in self._links if each not in known]:
-            self._links.pop(address).close()
+        for address, link in list(self._links.items()):
+            if address not in known and (link.made is None or not link.made.open_requests):
+                self._links.pop(address).close()
 
     def _check_open(self) -> None:
         if self._closed:
