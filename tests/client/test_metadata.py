@@ -16,6 +16,7 @@ from barnabas.core.network import Address
 from barnabas.core.random import SeededRandom
 from barnabas.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from barnabas.protocol.messages.metadata import (
+    MetadataRequest,
     MetadataResponse,
     MetadataResponseBroker,
     MetadataResponsePartition,
@@ -229,6 +230,26 @@ def test_who_still_waits_for_an_answer_is_not_cut_off() -> None:
         assert (await answer).error_code == 0
         await cluster.refresh()
         assert connection.lost is not None
+        await cluster.close()
+
+    run(main())
+
+
+def test_a_broker_that_sends_us_back_to_the_bootstrap_list() -> None:
+    async def main() -> None:
+        fake, cluster = in_cluster(1)
+        fake.add_topic("t")
+        await fake.start()
+
+        async def send_back(broker: FakeBroker, request: Any, version: int) -> Message | None:
+            if not isinstance(request, MetadataRequest):
+                return None
+            fake.rules.clear()
+            return MetadataResponse(throttle_time_ms=0, brokers=[], topics=[], error_code=129)
+
+        fake.rules.append(send_back)
+        assert len((await cluster.topic("t", 5)).leaders) == 1
+        assert len(fake.brokers[1].connections) == 2
         await cluster.close()
 
     run(main())

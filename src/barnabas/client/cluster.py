@@ -205,7 +205,8 @@ class Cluster:
         if response.error_code:
             error_code = wire_error_of(response.error_code)
             if error_code.name == REBOOTSTRAP_REQUIRED:
-                self.metadata.brokers.clear()
+                self._begin_anew()
+                raise BrokerNotReachable(f"{connection.peer} sends its clients back to the bootstrap servers")
             raise broker_error(error_code, f"no metadata from {connection.peer}")
         self.metadata.update(response)
         self._fetched_at = self.clock.monotonic()
@@ -292,6 +293,13 @@ class Cluster:
         for address, link in list(self._links.items()):
             if address not in known and (link.made is None or not link.made.open_requests):
                 self._links.pop(address).close()
+
+    def _begin_anew(self) -> None:
+        """Forget all brokers: the next who is asked is one of the bootstrap list (KIP-1102)."""
+        self.metadata.brokers.clear()
+        links, self._links = self._links, {}
+        for link in links.values():
+            link.close()
 
     def _check_open(self) -> None:
         if self._closed:
