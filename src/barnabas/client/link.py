@@ -34,6 +34,7 @@ class Link:
         self._attempt: asyncio.Task[BrokerConnection] | None = None
         self._failures = 0
         self._not_before = 0.0
+        self._is_closed = False
 
     def ready(self) -> BrokerConnection | None:
         """The connection; if there is none, one is being made from now on."""
@@ -53,6 +54,7 @@ class Link:
 
     def close(self) -> None:
         """Give up whatever there is, and tell nobody."""
+        self._is_closed = True
         if self._attempt is not None:
             self._attempt.cancel()
         if self.made is not None:
@@ -80,6 +82,9 @@ class Link:
             if not isinstance(error, BarnabasError):
                 logger.error("connecting to %s failed", self._address, exc_info=error)
             self._failed()
+            return
+        if self._is_closed:  # between the attempt's end and this
+            attempt.result().close()
             return
         made = self.made = attempt.result()
         if made.lost is not None:
