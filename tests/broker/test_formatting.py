@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from uuid import UUID
 
@@ -20,6 +20,7 @@ from barnabas.core.disk import Disk
 from barnabas.core.memory_disk import MemoryDisk
 from barnabas.core.random import SeededRandom
 from barnabas.core.settings.listeners import Listener
+from barnabas.core.settings.properties import parse_properties
 from barnabas.log.checkpoints import CorruptCheckpoint, MetaProperties, read_whole, uuid_to_text
 from barnabas.metadata.records import FeatureLevelRecord
 from barnabas.raft.control_records import SnapshotHeaderRecord, read_control_batch
@@ -45,7 +46,10 @@ FEATURES = {
 CHECKPOINT = f"{METADATA_DIRECTORY}/00000000000000000000-0000000000.checkpoint"
 
 
-async def formatted(disk: Disk, directory_id: UUID = DIRECTORY_ID) -> MetaProperties:
+async def formatted(
+    disk: Disk, directory_id: UUID = DIRECTORY_ID, properties: Mapping[str, str] | None = None
+) -> MetaProperties:
+    own = server_properties("/data", node_id=1, listeners=BROKER, controllers=CONTROLLER)
     return await format_directory(
         disk,
         node_id=1,
@@ -53,7 +57,7 @@ async def formatted(disk: Disk, directory_id: UUID = DIRECTORY_ID) -> MetaProper
         directory_id=directory_id,
         controllers=CONTROLLER,
         bootstrap=[FeatureLevelRecord(name=name, feature_level=level) for name, level in FEATURES.items()],
-        properties=server_properties("/data", node_id=1, listeners=BROKER, controllers=CONTROLLER),
+        properties=own if properties is None else properties,
         now_ms=NOW_MS,
     )
 
@@ -124,6 +128,16 @@ def test_someones_own_server_properties_is_kept() -> None:
     write(disk, "server.properties", b"mine=1\n")
     asyncio.run(formatted(disk))
     assert asyncio.run(read_whole(disk, "server.properties")) == b"mine=1\n"
+
+
+def test_the_settings_for_kafka_are_read_back_as_they_are() -> None:
+    """As Java reads them: whatever the directory is called, it is not another one."""
+    settings = {"log.dirs": "/Schloß/letters \\ \u4fe1 "}
+    disk = MemoryDisk()
+    asyncio.run(formatted(disk, properties=settings))
+    data = asyncio.run(read_whole(disk, "server.properties"))
+    assert data is not None
+    assert parse_properties(data.decode("latin-1")) == settings
 
 
 def test_the_settings_for_kafka_name_where_the_node_reaches_itself() -> None:

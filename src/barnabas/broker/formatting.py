@@ -15,6 +15,7 @@ from uuid import UUID
 from barnabas.core.disk import Disk
 from barnabas.core.errors import BarnabasError
 from barnabas.core.settings.listeners import Listener
+from barnabas.core.settings.properties import format_properties
 from barnabas.log import checkpoints, names
 from barnabas.log.checkpoints import TEMPORARY, MetaProperties
 from barnabas.metadata.records import encode_record
@@ -127,7 +128,8 @@ async def format_directory(
         await _write(disk, BOOTSTRAP_CHECKPOINT, features)
         await _write(disk, names.RECOVERY_POINT_CHECKPOINT, b"0\n0\n")
         if not await disk.size_of(SERVER_PROPERTIES):  # someone's own is better
-            await checkpoints.write_atomically(disk, SERVER_PROPERTIES, _lines(properties))
+            text = format_properties(properties)
+            await checkpoints.write_atomically(disk, SERVER_PROPERTIES, text.encode())
         await disk.sync_dir("")
         await checkpoints.write_meta_properties(disk, meta)
     finally:
@@ -169,10 +171,6 @@ def server_properties(
 def _address(listener: Listener) -> str:
     """Where the node itself reaches one of its listeners, which may be bound to every interface."""
     return listener._replace(host=listener.host or "localhost").endpoint.partition("://")[2]
-
-
-def _lines(properties: Mapping[str, str]) -> bytes:
-    return "".join(f"{name}={value}\n" for name, value in properties.items()).encode()
 
 
 async def _write(disk: Disk, path: str, data: bytes) -> None:
