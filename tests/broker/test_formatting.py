@@ -83,6 +83,15 @@ def test_an_empty_directory_is_new_and_a_formatted_one_is_this_nodes() -> None:
     assert check(disk) == META
 
 
+def test_a_directory_is_formatted_once() -> None:
+    """Two processes may have seen it empty: the second finds what the first made of it."""
+    disk = MemoryDisk()
+    assert asyncio.run(formatted(disk)) == META
+    whole = contents(disk)
+    assert asyncio.run(formatted(disk, UUID(int=78))) == META
+    assert contents(disk) == whole
+
+
 @pytest.mark.parametrize("path", ["letters-0/x.log", "notes.txt", f"{METADATA_DIRECTORY}/{'0' * 20}.log"])
 def test_what_holds_something_without_an_owner_is_refused(path: str) -> None:
     disk = MemoryDisk()

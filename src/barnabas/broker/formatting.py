@@ -106,7 +106,7 @@ async def format_directory(
     properties: Mapping[str, str],
     now_ms: int,
 ) -> MetaProperties:
-    """Make a new directory that of this node, the only voter of a new cluster.
+    """Make a new directory that of this node, the only voter of a new cluster; gives whose it is then.
 
     `controllers` are its controller listeners, `bootstrap` the records with which the cluster begins (its
     features), `properties` what goes into `server.properties`.
@@ -121,6 +121,8 @@ async def format_directory(
     await disk.mkdir("")
     release = await disk.lock(names.LOCK)
     try:
+        if (found := await check_directory(disk, node_id)) is not None:
+            return found  # another process was here between the look and the lock
         await disk.mkdir(METADATA_DIRECTORY)
         await _write(disk, f"{METADATA_DIRECTORY}/{SnapshotId(0, 0).name}", voters)
         topic_id = f"{METADATA_DIRECTORY}/{names.PARTITION_METADATA}"
