@@ -96,7 +96,7 @@ def test_listen_flags(endpoint: str, expected: str) -> None:
     read_listeners(resolve(flags=flags, file={"controller.listener.names": "QUORUM"}))
 
 
-@pytest.mark.parametrize("endpoint", ["localhost", "localhost:", "localhost:65000", "h:-1"])
+@pytest.mark.parametrize("endpoint", ["localhost", "localhost:", "localhost:65000", "h:-1", "9092"])
 def test_listen_flags_refuse(endpoint: str) -> None:
     with pytest.raises(InvalidSetting, match="--listen"):
         listen_flags(endpoint)

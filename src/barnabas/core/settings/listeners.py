@@ -54,8 +54,8 @@ class Listeners(NamedTuple):
 
 def listen_flags(endpoint: str) -> dict[str, str]:
     """The settings behind `--listen host:port`: a listener for clients there, the controller's above it."""
-    host, _, port = endpoint.rpartition(":")
-    if not port.isdecimal() or int(port) > 65535 - CONTROLLER_PORT_DISTANCE:
+    host, colon, port = endpoint.rpartition(":")
+    if not colon or not port.isdecimal() or int(port) > 65535 - CONTROLLER_PORT_DISTANCE:
         highest = 65535 - CONTROLLER_PORT_DISTANCE
         raise InvalidSetting(f"--listen {endpoint}: must be host:port, with a port from 0 to {highest}")
     address = f"[{host}]" if ":" in host.strip("[]") and not host.startswith("[") else host
