@@ -179,12 +179,15 @@ def test_an_aborted_transaction_leaves_nothing() -> None:
         r.BrokerRegistrationChangeRecord(broker_id=2, broker_epoch=5, fenced=1),
         r.BrokerRegistrationChangeRecord(broker_id=1, broker_epoch=4, fenced=1),
         r.UnregisterBrokerRecord(broker_id=1, broker_epoch=6),
+        r.ProducerIdsRecord(broker_id=1, broker_epoch=5, next_producer_id=1000),
+        r.ProducerIdsRecord(broker_id=1, broker_epoch=5, next_producer_id=2000),
     ],
     ids=lambda record: type(record).__name__,
 )
 def test_a_record_that_contradicts_the_image_stops_the_node(record: Message) -> None:
+    ids = r.ProducerIdsRecord(broker_id=1, broker_epoch=5, next_producer_id=2000)
     with pytest.raises(InvariantViolation):
-        image_of(TOPIC, partition(), broker()).replay(record)
+        image_of(TOPIC, partition(), broker(), ids).replay(record)
 
 
 def test_a_transaction_does_not_begin_inside_another() -> None:

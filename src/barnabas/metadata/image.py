@@ -208,6 +208,9 @@ def _config(image: ClusterImage, record: r.ConfigRecord) -> None:
 
 
 def _producer_ids(image: ClusterImage, record: r.ProducerIdsRecord) -> None:
+    if image.next_producer_id and record.next_producer_id <= image.next_producer_id:
+        told = f"{image.next_producer_id} to {record.next_producer_id}"
+        raise InvariantViolation(f"metadata takes producer ids back, from {told}: some would be given twice")
     image.next_producer_id = record.next_producer_id
 
 
