@@ -1,0 +1,60 @@
+"""The broker that users have in their tests: what it keeps, what it refuses, and what it costs."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from barnabas.core.settings.definition import InvalidSetting
+from barnabas.testing import Broker, BrokerFailed
+from tests.support.serve_process import acknowledge_one
+
+
+@pytest.mark.parametrize("end", [Broker.stop, Broker.kill], ids=["stop", "kill"])
+@pytest.mark.parametrize("is_in_memory", [True, False], ids=["memory", "directory"])
+def test_data_and_port_stay_from_one_life_to_the_next(
+    end: object, is_in_memory: bool, tmp_path: Path
+) -> None:
+    assert callable(end)
+    broker = Broker(None if is_in_memory else tmp_path / "data")
+    ports = set()
+    for life in range(3):
+        with broker:
+            assert acknowledge_one(broker.port) == life
+            ports.add(broker.port)
+            end(broker)
+    assert len(ports) == 1
+
+
+def test_what_cannot_be_done_is_told() -> None:
+    broker = Broker()
+    broker.stop()  # harmless
+    with pytest.raises(BrokerFailed, match="not running"):
+        _ = broker.node
+    with broker, pytest.raises(BrokerFailed, match="already running"):
+        broker.start()
+    with pytest.raises(InvalidSetting, match=r"num\.partitions"):
+        Broker(settings={"num.partitions": "many"}).start()
+
+
+def test_it_is_there_at_once() -> None:
+    """From nothing to the first acknowledged record in a few milliseconds; a busy machine has three tries."""
+
+    def seconds() -> float:
+        began = time.perf_counter()
+        with Broker() as broker:
+            acknowledge_one(broker.port)
+            return time.perf_counter() - began
+
+    assert min(seconds() for _ in range(3)) < 0.15
+
+
+def test_pytest_does_not_load_it_for_tests_that_do_not_use_it() -> None:
+    """The plugin is loaded wherever Barnabas is installed: it must cost next to nothing."""
+    code = "import sys, barnabas.testing.plugin; print(*(name for name in sys.modules if 'barnabas' in name))"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert loaded.split() == ["barnabas", "barnabas.testing", "barnabas.testing.plugin"]
