@@ -2,8 +2,9 @@
 
 `produce` and `consume` give seconds by the client's clock and CPU seconds of the broker over the same time.
 There are confluent-kafka (librdkafka) and Kafka's own: its producer performance tool, and, since that of its
-consumer can only join groups, a small program over the same client (java/AssignAndPoll.java). Both keep their
-defaults, so a broker gets what it gets in the field: large batches from one, 16 KiB from the other.
+consumer can only join groups, a small program over the same client (java/AssignAndPoll.java). Producers keep
+their defaults, so a broker gets what it gets in the field: large batches from one, 16 KiB from the other.
+Readers take more at a time than by default, or their own queues would be all that is measured.
 """
 
 from __future__ import annotations
