@@ -32,7 +32,7 @@ from barnabas.protocol.messages import (
 from barnabas.protocol.schema import NO_UUID, Message
 from barnabas.records import kernel
 from barnabas.records.batch import BatchHeader
-from barnabas.records.reader import read_batches, read_records
+from barnabas.records.reader import read_records
 from barnabas.records.record import Record
 
 PORT = 9092
@@ -463,10 +463,6 @@ def fetched(error_code: int, session_id: int, responses: list[Any]) -> Message:
         responses=responses,
         node_endpoints=(),
     )
-
-
-def batches_of(data: bytes) -> list[BatchHeader]:
-    return [header for header, _ in read_batches(data)]
 
 
 async def _settled(made: Any) -> Any:

@@ -20,7 +20,6 @@ from barnabas.records.builder import BatchBuilder
 from barnabas.records.record import Headers
 
 NO_OFFSET = -1
-NO_TIMESTAMP = -1
 # what a record takes beside key, value and headers, at most: lengths, attributes, timestamp, offset
 RECORD_OVERHEAD_BYTES = 36
 HEADER_OVERHEAD_BYTES = 10

@@ -16,7 +16,6 @@ from barnabas.metadata.records import (
 )
 from barnabas.protocol.schema import NO_UUID, Uuid
 
-RECOVERED = 0
 RECOVERING = 1
 
 # in place of a directory's id: one that was there before directories had ids, and one not chosen yet
