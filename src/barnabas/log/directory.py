@@ -402,7 +402,7 @@ class LogDirectory:
             self._release()
 
     async def _close_logs(self) -> bool:
-        """Close all logs, several at a time, so that they share the file system's syncs; True if all could."""
+        """Close all logs, several at a time, so that the file system joins their syncs; True if all could."""
         to_close = iter(list(self._logs.values()))
         is_clean = True
 

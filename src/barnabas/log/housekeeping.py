@@ -1,9 +1,9 @@
 """What a log directory does by itself as time goes by, at Kafka's intervals.
 
-Flushes what is due (sealed segments, `flush.ms`), removes what was deleted a while ago, writes the
-checkpoints, lets go of what retention no longer covers, and after an unclean stop recovers the partitions that
-nobody has touched. A failure of one round is logged and the next one comes; the log concerned has already
-refused further appends if it must.
+Flushes what is due (sealed segments, `flush.ms`), removes what was deleted a while ago, writes checkpoints,
+lets go of what retention no longer covers, and after an unclean stop recovers the partitions that nobody has
+touched. A failure of one round is logged and the next one comes; the log concerned has already refused
+further appends if it must.
 """
 
 from __future__ import annotations
