@@ -150,6 +150,7 @@ class Node:
         meta = await check_directory(disk, self.node_id)
         if meta is not None:
             return meta
+        _refuse_to_found_another_cluster(self.settings, listeners)
         cluster_id = uuid_to_text(self._random.uuid())
         logger.info("a new directory: %s becomes that of cluster %s", disk.describe(""), cluster_id)
         return await format_directory(
@@ -284,12 +285,22 @@ def _refuse_other_nodes(settings: BrokerSettings) -> None:
             "controller in one process; set process.roles=broker,controller"
         )
     others = [voter for voter in read_voters(settings) if voter.node_id != settings.node_id]
-    servers = settings.strings("controller.quorum.bootstrap.servers")
-    if others or len(servers) > 1:
+    if others or len(settings.strings("controller.quorum.bootstrap.servers")) > 1:
         raise InvalidSetting(
             "controller.quorum.voters and controller.quorum.bootstrap.servers name other nodes; this version "
             "is a cluster of one: name this node alone, or leave them out"
         )
+
+
+def _refuse_to_found_another_cluster(settings: BrokerSettings, listeners: Listeners) -> None:
+    """A new node that is told of a quorum elsewhere was meant to join it."""
+    own_ports = {str(listener.port) for listener in listeners.controller}
+    for server in settings.strings("controller.quorum.bootstrap.servers"):
+        if server.rpartition(":")[2] not in own_ports:
+            raise InvalidSetting(
+                f"controller.quorum.bootstrap.servers={server}: no controller listener of this node is at "
+                "that port, and this version cannot join a quorum elsewhere; name this node, or leave it out"
+            )
 
 
 def _one_directory(settings: BrokerSettings) -> str:
