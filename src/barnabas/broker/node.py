@@ -130,6 +130,7 @@ class Node:
         )
         image = self._quorum.image
         settings = CurrentSettings(self.node_id, image, self.settings)
+        self._logs.config_of = lambda topic: settings.of_topic(topic).log
         controller = ControllerChannel(self._quorum, meta.cluster_id, self._random, settings.topic_policy)
         self._membership = Membership(self.node_id, controller)
         self._replicas = Replicas(self.node_id, image, self._logs, settings.of_topic)

@@ -82,19 +82,23 @@ class Replicas:
         return replica if replica is not None else await self._open_replica(topic, partition)
 
     async def _open_replica(self, topic: TopicImage, partition: int) -> Replica:
+        self._led(topic, partition)
+        log = await self._open_log(topic, partition, self._settings_of(topic.name))
+        # Time has passed: the topic may be gone, or led by another node, have other settings, or be open.
+        image, settings = self._led(topic, partition), self._settings_of(topic.name)
+        key = (topic.id, partition)
+        log.config = settings.log
+        if key not in self._open:
+            self._open[key] = Replica(topic, partition, image, log, settings.min_in_sync)
+        return self._open[key]
+
+    def _led(self, topic: TopicImage, partition: int) -> PartitionImage:
         image = self._existing(topic, partition)
         if image.leader != self._node_id:
             raise NotLeaderOrFollower(
                 f"node {image.leader} leads {topic.name}-{partition}, this is {self._node_id}"
             )
-        settings = self._settings_of(topic.name)
-        log = await self._open_log(topic, partition, settings)
-        # Time has passed: someone else may have opened it meanwhile, and the topic may be gone.
-        key = (topic.id, partition)
-        image = self._existing(topic, partition)
-        if key not in self._open:
-            self._open[key] = Replica(topic, partition, image, log, settings.min_in_sync)
-        return self._open[key]
+        return image
 
     def _existing(self, topic: TopicImage, partition: int) -> PartitionImage:
         if self._image.topic_by_id(topic.id) is None:
@@ -143,12 +147,14 @@ class Replicas:
 
     def topic_changed(self, topic: TopicImage) -> None:
         """Leaders, epochs or settings of a topic are others now."""
-        settings = self._settings_of(topic.name)
+        settings, topic_id = self._settings_of(topic.name), UUID(bytes=topic.id)
         for number, image in topic.partitions.items():
+            log = self._directory.opened(topic.name, number)  # recovered, perhaps, and touched by nobody yet
+            if log is not None and log.topic_id == topic_id:
+                log.config = settings.log
             replica = self._open.get((topic.id, number))
             if replica is None:
                 continue
-            replica.log.config = settings.log
             if image.leader == self._node_id:
                 replica.lead(image, settings.min_in_sync)
             else:

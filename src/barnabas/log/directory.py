@@ -19,7 +19,13 @@ from uuid import UUID
 
 from barnabas.core.clock import Clock
 from barnabas.core.disk import Disk
-from barnabas.core.errors import InconsistentTopicId, StorageError, wire_error
+from barnabas.core.errors import (
+    BarnabasError,
+    InconsistentTopicId,
+    InvariantViolation,
+    StorageError,
+    wire_error,
+)
 from barnabas.core.random import Random
 from barnabas.core.workers import Workers
 from barnabas.log import checkpoints, names, trimming
@@ -59,6 +65,8 @@ class LogDirectory:
         self._clock = clock
         self._random = random
         self._config = config
+        # the settings of partitions that are opened without any, as those are that nobody has touched
+        self.config_of: Callable[[str], LogConfig] = lambda topic: config
         self._is_clean = False
         self._is_closed = False
         self._release: Callable[[], None] = lambda: None
@@ -184,7 +192,7 @@ class LogDirectory:
                 raise LogClosed(f"{self._disk.describe('')} was closed")
             log = self._logs.get(key)
             if log is None:
-                log = self._logs[key] = await self._open(key, topic_id, config or self._config)
+                log = self._logs[key] = await self._open(key, topic_id, config or self.config_of(topic))
                 self._known.add(key)
             elif topic_id not in (None, log.topic_id):
                 log.topic_id = await self._topic_id(log.path, topic_id, is_new=False)
@@ -245,7 +253,9 @@ class LogDirectory:
             if not self._is_clean and key in self._known and key not in self._turns:
                 try:
                     await self.partition(topic, partition)
-                except StorageError as error:
+                except InvariantViolation:
+                    raise
+                except BarnabasError as error:  # of the disk, or of settings that a log cannot have
                     logger.error("cannot recover %s-%d: %s", topic, partition, error)
 
     async def delete_partition(self, topic: str, partition: int, *, keep: UUID | None = None) -> None:
