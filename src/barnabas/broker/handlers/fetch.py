@@ -187,6 +187,7 @@ def _failed(partition: int, error: BarnabasError) -> PartitionData:
 
 def _point_to_leaders(response: FetchResponse, context: RequestContext, services: Services) -> None:
     """KIP-951: who asked the wrong node learns which is the right one."""
+    endpoints: dict[int, NodeEndpoint] = {}  # each node once: Java's clients fail over a second mention
     for topic in response.responses:
         for partition in topic.partitions:
             if not partition.error_code:
@@ -197,5 +198,8 @@ def _point_to_leaders(response: FetchResponse, context: RequestContext, services
                 continue
             partition.current_leader = LeaderIdAndEpoch(leader_id=hint.node_id, leader_epoch=hint.epoch)
             if hint.host:
-                endpoint = NodeEndpoint(node_id=hint.node_id, host=hint.host, port=hint.port, rack=hint.rack)
-                response.node_endpoints = [*response.node_endpoints, endpoint]
+                endpoints[hint.node_id] = NodeEndpoint(
+                    node_id=hint.node_id, host=hint.host, port=hint.port, rack=hint.rack
+                )
+    if endpoints:
+        response.node_endpoints = list(endpoints.values())

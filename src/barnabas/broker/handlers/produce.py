@@ -177,18 +177,19 @@ def _fail_silently(response: ProduceResponse) -> None:
 
 def _point_to_leaders(response: ProduceResponse, context: RequestContext, services: Services) -> None:
     """KIP-951: who asked the wrong node learns which is the right one."""
+    endpoints: dict[int, NodeEndpoint] = {}  # each node once: Java's clients fail over a second mention
     for topic in response.responses:
         for partition in topic.partition_responses:
-            if partition.error_code:
-                hint = leader_hint(
-                    topic.name, topic.topic_id, partition.index, partition.error_code, context, services
+            if not partition.error_code:
+                continue
+            number, code = partition.index, partition.error_code
+            hint = leader_hint(topic.name, topic.topic_id, number, code, context, services)
+            if hint is None:
+                continue
+            partition.current_leader = LeaderIdAndEpoch(leader_id=hint.node_id, leader_epoch=hint.epoch)
+            if hint.host:
+                endpoints[hint.node_id] = NodeEndpoint(
+                    node_id=hint.node_id, host=hint.host, port=hint.port, rack=hint.rack
                 )
-                if hint is not None:
-                    partition.current_leader = LeaderIdAndEpoch(
-                        leader_id=hint.node_id, leader_epoch=hint.epoch
-                    )
-                    if hint.host:
-                        endpoint = NodeEndpoint(
-                            node_id=hint.node_id, host=hint.host, port=hint.port, rack=hint.rack
-                        )
-                        response.node_endpoints = [*response.node_endpoints, endpoint]
+    if endpoints:
+        response.node_endpoints = list(endpoints.values())
