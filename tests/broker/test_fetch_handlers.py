@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
+from itertools import islice
 
 import pytest
 
@@ -12,13 +14,15 @@ from barnabas.protocol.messages.create_topics import (
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
-from barnabas.protocol.messages.fetch import FetchPartition, FetchResponse, FetchTopic
+from barnabas.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from barnabas.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from barnabas.protocol.messages.produce import ProduceResponse
+from barnabas.records.reader import read_records
 from tests.support.raw_client import RawClient, fetch_request, produce_request, wait_until
 
-FETCH_BY_ID, PRODUCE = 16, 9
-FENCED_EPOCH = 74
+FETCH, FETCH_BY_ID, PRODUCE = 12, 16, 9
+OUT_OF_RANGE, FENCED_EPOCH = 1, 74
+LONG_MS = 60_000  # longer than the client waits for an answer
 
 
 @pytest.fixture
@@ -44,6 +48,65 @@ def _produce(client: RawClient, topic: str, size: int, partition: int = 0) -> in
     """A batch of one record; the error code."""
     answer = client.ask(produce_request(topic, [bytes(size)], partition=partition), PRODUCE, ProduceResponse)
     return answer.responses[0].partition_responses[0].error_code
+
+
+def _offsets(client: RawClient, request: FetchRequest, at_most: int = 10) -> list[int]:
+    """The first offsets that come; Kafka may cut the batch that comes last."""
+    answer = client.ask(request, FETCH, FetchResponse)
+    (partition,) = answer.responses[0].partitions
+    assert partition.error_code == 0
+    return [record.offset for record in islice(read_records(partition.records or b""), at_most)]
+
+
+# ---- how long it waits ----------------------------------------------------------------------------------
+
+
+def test_whoever_is_behind_does_not_wait_for_more(client: RawClient) -> None:
+    """Whole batches rarely fill a limit to the byte; what is left out is there all the same."""
+    _create(client, "behind")
+    for _ in range(9):
+        assert _produce(client, "behind", 50_000) == 0
+    request = fetch_request("behind", offset=1, max_wait_ms=LONG_MS, min_bytes=120_000, max_bytes=120_000)
+    assert _offsets(client, request, at_most=2) == [1, 2]
+
+
+def test_no_more_is_waited_for_than_may_be_answered(client: RawClient) -> None:
+    _create(client, "modest")
+    for _ in range(4):
+        assert _produce(client, "modest", 50_000) == 0
+    request = fetch_request("modest", offset=1, max_wait_ms=LONG_MS, min_bytes=1 << 30, max_bytes=60_000)
+    assert _offsets(client, request, at_most=1) == [1]
+
+
+def test_the_end_of_a_segment_is_not_the_end(client: RawClient) -> None:
+    _create(client, "segments", segment_bytes=str(1 << 20))
+    for _ in range(3):
+        assert _produce(client, "segments", 400_000) == 0
+    request = fetch_request("segments", offset=2, max_wait_ms=LONG_MS, min_bytes=700_000)
+    assert _offsets(client, request) == [2]
+    assert _offsets(client, fetch_request("segments", offset=3)) == [3]
+
+
+def test_too_little_is_waited_for(client: RawClient) -> None:
+    _create(client, "little")
+    began = time.monotonic()
+    request = fetch_request("little", offset=0, max_wait_ms=300, min_bytes=10_000)
+    assert _offsets(client, request) == [0]
+    assert time.monotonic() - began >= 0.29
+
+
+def test_partitions_without_room_are_answered_all_the_same(client: RawClient) -> None:
+    _create(client, "crowded", partitions=3)
+    request = fetch_request("crowded", max_bytes=1)
+    asks = [
+        FetchPartition(partition=at, fetch_offset=offset, partition_max_bytes=1 << 20)
+        for at, offset in ((0, 0), (1, 0), (2, 7))
+    ]
+    request.topics = [FetchTopic(topic="crowded", partitions=asks)]
+    first, second, third = client.ask(request, FETCH, FetchResponse).responses[0].partitions
+    assert first.records  # larger than the limit, or nobody would ever get on
+    assert (second.error_code, second.high_watermark, bytes(second.records or b"")) == (0, 1, b"")
+    assert third.error_code == OUT_OF_RANGE
 
 
 # ---- who leads ------------------------------------------------------------------------------------------

@@ -44,6 +44,7 @@ class Fetched(NamedTuple):
     end_offset: int
     high_watermark: int
     last_stable_offset: int
+    readable_bytes: int = 0  # from there on without a limit; ENDLESS where it goes on in a later segment
 
 
 class TimestampOffset(NamedTuple):
@@ -53,6 +54,8 @@ class TimestampOffset(NamedTuple):
     offset: int
     leader_epoch: int = NO_LEADER_EPOCH
 
+
+ENDLESS = 2**63 - 1
 
 # readers of one partition that follow its end without look-ups
 _ENDS_KEPT = 16
@@ -77,6 +80,7 @@ def read_on(log: PartitionLog, offset: int, max_bytes: int, bound: Bound) -> Fet
     if bound is Bound.LAST_STABLE and not segment.aborted.is_known_empty:
         return None
     found: FileRange | None = None
+    size = 0
     if offset < upper:
         known, file = log.read_ends.get(offset), segment.opened_file
         if known is None or known.segment is not segment or known.shape != shape:
@@ -92,6 +96,19 @@ def read_on(log: PartitionLog, offset: int, max_bytes: int, bound: Bound) -> Fet
         () if bound is Bound.LAST_STABLE else None,
         log.start_offset,
         end_offset,
+        log.high_watermark,
+        log.last_stable_offset,
+        size,
+    )
+
+
+def unread(log: PartitionLog, bound: Bound) -> Fetched:
+    """Where the log stands, for one who has no room for anything in it."""
+    return Fetched(
+        None,
+        () if bound is Bound.LAST_STABLE else None,
+        log.start_offset,
+        log.end_offset,
         log.high_watermark,
         log.last_stable_offset,
     )
@@ -111,6 +128,7 @@ async def _read(log: PartitionLog, offset: int, max_bytes: int, bound: Bound) ->
         )
     upper = log.bound(bound)
     found: FileRange | None = None
+    readable = 0
     aborted: list[AbortedTransaction] = []
     index = log.floor_segment(offset)
     while offset < upper and index < len(log.segments):
@@ -121,7 +139,8 @@ async def _read(log: PartitionLog, offset: int, max_bytes: int, bound: Bound) ->
             continue
         if located.header.last_offset >= upper:
             break
-        end = await _end(log, index, located.position, max_bytes, upper)
+        end, whole = await _ends(log, index, located.position, max_bytes, upper)
+        readable = ENDLESS if upper > _next_offset(log, index) else whole - located.position
         found = FileRange(await segment.file(), located.position, end - located.position)
         if end == segment.size_bytes and upper == log.end_offset and segment is log.segments[-1]:
             _remember(log, upper, ReadEnd(log.shape, segment, end))
@@ -135,19 +154,20 @@ async def _read(log: PartitionLog, offset: int, max_bytes: int, bound: Bound) ->
         log.end_offset,
         log.high_watermark,
         log.last_stable_offset,
+        readable,
     )
 
 
-async def _end(log: PartitionLog, index: int, start: int, max_bytes: int, upper: int) -> int:
-    """Where in the segment a read from `start` ends."""
+async def _ends(log: PartitionLog, index: int, start: int, max_bytes: int, upper: int) -> tuple[int, int]:
+    """Where in the segment a read from `start` ends, and where it would end without a limit."""
     segment = log.segments[index]
-    limit = segment.size_bytes
+    whole = segment.size_bytes
     if upper < _next_offset(log, index):
         beyond = await segment.locate(upper)
-        limit = limit if beyond is None else beyond.position
-    if limit - start <= max_bytes:
-        return limit
-    return min(limit, await segment.boundary_before(start, start + max_bytes))
+        whole = whole if beyond is None else beyond.position
+    if whole - start <= max_bytes:
+        return whole, whole
+    return min(whole, await segment.boundary_before(start, start + max_bytes)), whole
 
 
 def _next_offset(log: PartitionLog, index: int) -> int:

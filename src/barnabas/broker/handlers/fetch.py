@@ -1,8 +1,10 @@
 """Fetch: batches from where the reader stands, as ranges of files; waiting for them if there are too few.
 
 Sessions (KIP-227) from version 7, truncation by epoch from 12, topics by id from 13 on. The first batch is
-given even where it is larger than every limit, so that a reader always gets on; batches are never cut. A long
-poll is answered when min_bytes came to any of its partitions, an error turned up, or its time is over.
+given even where it is larger than every limit, so that a reader always gets on; batches are never cut.
+
+A fetch waits only while there are fewer than min_bytes to be read: what is there and does not fit the limits
+counts. It is answered when that many have come to its partitions, an error turned up, or its time is over.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from barnabas.broker.replicas import NotLeaderOrFollower
 from barnabas.broker.requests import RequestContext
 from barnabas.core.errors import BarnabasError, InvariantViolation, OffsetOutOfRange
 from barnabas.log.partition import Bound
-from barnabas.log.reading import UNKNOWN_OFFSET, end_offset_for_epoch, read, read_on
+from barnabas.log.reading import UNKNOWN_OFFSET, end_offset_for_epoch, read, read_on, unread
 from barnabas.protocol.messages.fetch import (
     AbortedTransaction,
     EpochEndOffset,
@@ -33,7 +35,6 @@ if TYPE_CHECKING:
     from barnabas.broker.services import Services
 
 _TOPIC_IDS_FROM = 13
-_CONSUMER = -1
 _DEBUGGER = -2  # a tool that may see what is not committed
 
 
@@ -53,12 +54,13 @@ async def handle(request: FetchRequest, context: RequestContext, services: Servi
         return FetchResponse(throttle_time_ms=0, error_code=error.wire.code, session_id=0, responses=[])
     terms = _terms(request, context, services)
     wants = session.wants
-    results, replicas, found_bytes, is_final = await _read_all(wants, terms, services)
-    waits = found_bytes < request.min_bytes and request.max_wait_ms > 0 and wants and not is_final
+    results, replicas, readable_bytes, is_final = await _read_all(wants, terms, services)
+    missing_bytes = min(request.min_bytes, terms.max_bytes) - readable_bytes
+    waits = missing_bytes > 0 and request.max_wait_ms > 0 and wants and not is_final
     if waits and _have_moved(replicas, results):
         results, _, _, _ = await _read_all(wants, terms, services)
     elif waits:
-        poll = LongPoll(request.min_bytes - found_bytes)
+        poll = LongPoll(missing_bytes)
         for replica in replicas:
             poll.watch(replica.marks)
         if await poll.wait(request.max_wait_ms / 1000):
@@ -83,10 +85,11 @@ def _terms(request: FetchRequest, context: RequestContext, services: Services) -
 async def _read_all(
     wants: list[Want], terms: _Terms, services: Services
 ) -> tuple[list[PartitionData], list[Replica], int, bool]:
-    """Each partition's answer; the replicas they came from, how many bytes, and whether it must not wait."""
+    """Each partition's answer; the replicas they came from, how many bytes there are to be read (though not
+    all may be in the answers), and whether it must not wait."""
     results: list[PartitionData] = []
     replicas: list[Replica] = []
-    left, found_bytes, is_final = terms.max_bytes, 0, False
+    left, found_bytes, readable_bytes, is_final = terms.max_bytes, 0, 0, False
     for want in wants:
         ask = want.ask
         try:
@@ -94,7 +97,7 @@ async def _read_all(
             replica = services.replicas.opened(topic, ask.partition)
             if replica is None:
                 replica = await services.replicas.leader(topic, ask.partition)
-            data = await _read(replica, ask, terms, left, is_first=not found_bytes)
+            data, readable = await _read(replica, ask, terms, left, is_first=not found_bytes)
         except InvariantViolation:
             raise
         except BarnabasError as error:
@@ -105,12 +108,13 @@ async def _read_all(
             is_final = True
         replicas.append(replica)
         results.append(data)
+        readable_bytes += readable
         records = data.records
         if records:
             size = records.size  # type: ignore[union-attr]
             found_bytes += size
             left -= size
-    return results, replicas, found_bytes, is_final
+    return results, replicas, readable_bytes, is_final
 
 
 def _have_moved(replicas: list[Replica], results: list[PartitionData]) -> bool:
@@ -121,24 +125,26 @@ def _have_moved(replicas: list[Replica], results: list[PartitionData]) -> bool:
 
 async def _read(
     replica: Replica, ask: FetchPartition, terms: _Terms, left: int, *, is_first: bool
-) -> PartitionData:
+) -> tuple[PartitionData, int]:
+    """The answer of one partition, and how many bytes are there to be read."""
     if terms.is_follower:
         raise NotLeaderOrFollower(f"no other node has a replica of {replica.name}-{replica.partition}")
     replica.check_epoch(ask.current_leader_epoch)
     if ask.last_fetched_epoch >= 0:
         diverging = _divergence(replica, ask)
         if diverging is not None:
-            return diverging
+            return diverging, 0
     max_bytes = min(ask.partition_max_bytes, left)
-    log, limit = replica.log, max(max_bytes, 0)
-    fetched = read_on(log, ask.fetch_offset, limit, terms.bound)
-    if fetched is None:
-        fetched = await read(log, ask.fetch_offset, limit, terms.bound)
+    log, limit, offset = replica.log, max(max_bytes, 0), ask.fetch_offset
+    if limit or is_first or log.ended is not None or not log.start_offset <= offset <= log.end_offset:
+        fetched = read_on(log, offset, limit, terms.bound) or await read(log, offset, limit, terms.bound)
+    else:
+        fetched = unread(log, terms.bound)  # others took all the room: nothing needs to be looked up
     found = fetched.range
     if found is not None and found.size > max_bytes and not is_first:
         found = None  # a batch larger than what is left is given only to a reader who gets nothing else
     aborted = fetched.aborted
-    return PartitionData(
+    data = PartitionData(
         partition_index=ask.partition,
         error_code=0,
         high_watermark=fetched.high_watermark,
@@ -151,6 +157,7 @@ async def _read(
         ],
         records=b"" if found is None else found,
     )
+    return data, fetched.readable_bytes
 
 
 def _divergence(replica: Replica, ask: FetchPartition) -> PartitionData | None:
