@@ -12,7 +12,8 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from barnabas.broker.connections import Connections, Limits, Session
-from barnabas.core.network import WRITE_LIMIT_BYTES
+from barnabas.broker.requests import Door
+from barnabas.core.network import WRITE_LIMIT_BYTES, Address
 from barnabas.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from barnabas.protocol.messages.fetch import FetchResponse
 from barnabas.protocol.messages.metadata import MetadataRequest, MetadataResponse
@@ -353,6 +354,59 @@ def test_answers_are_sent_to_a_client_that_ended_its_side(client: RawClient) -> 
     client.end()
     assert client.receive_response(MetadataResponse, METADATA, flexible=True)[0] == 1
     assert client.is_closed()
+
+
+class _NeverStops:
+    """A connection that has the next request as soon as one is answered, up to a last one."""
+
+    peer = Address("192.0.2.1", 1)
+    unsent_bytes = 0
+
+    def __init__(self, request: bytes, count: int) -> None:
+        self._request, self.left = request, count
+
+    async def readinto(self, buffer: memoryview) -> int:
+        if self.left <= 0:
+            return 0
+        self.left -= 1
+        count = min(len(buffer), len(self._request), 65536)
+        buffer[:count] = self._request[:count]
+        return count
+
+    async def write(self, parts: object) -> None:
+        pass
+
+    def flush(self) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+    async def wait_closed(self) -> None:
+        pass
+
+
+@pytest.mark.parametrize(
+    "stream",
+    [
+        frame(payload(ApiVersionsRequest(), 0)),
+        frame(payload(ApiVersionsRequest(), 0)) * 2_000,
+        frame(bytes(90_000_000)),  # comes a piece at a time, and is no request in the end
+    ],
+    ids=["one by one", "many at once", "a large one"],
+)
+def test_one_client_does_not_keep_the_others_waiting(broker: Broker, stream: bytes) -> None:
+    endless = _NeverStops(stream, 3_000)
+
+    async def look() -> int:
+        connections_of(broker).accept(endless, Door("PLAINTEXT"))  # type: ignore[arg-type]
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        seen, endless.left = endless.left, 0
+        return seen
+
+    assert broker.run(look()) > 2_000
+    wait_until(lambda: not sessions_of(broker), "it is gone")
 
 
 # ---- bounds ---------------------------------------------------------------------------------------------

@@ -3,7 +3,8 @@
 One task a connection: it reads frames, has each answered, and writes the response before it takes the next,
 so that responses leave in the order of their requests, and a client that does not read its responses is not
 read from either. What a connection holds is therefore bounded: one scratch buffer's worth of small requests
-or one large one, and the responses that one of them produced.
+or one large one, and the responses that one of them produced. One whose requests never run out gives way to
+the others after TURN_BYTES of them: most are answered without ever waiting for anything.
 
 Whatever is wrong with what a client sends ends its connection with one line in the log, and nothing else.
 """
@@ -26,6 +27,9 @@ if TYPE_CHECKING:
     from barnabas.broker.services import Services
 
 logger = logging.getLogger("barnabas.connections")
+
+TURN_BYTES = 2 * 1024 * 1024
+REQUEST_BYTES = 16 * 1024  # what a request costs beside its bytes, in bytes
 
 
 class Limits(NamedTuple):
@@ -163,8 +167,12 @@ class Connections:
         reader = FrameReader(self._scratch, self._limits.max_request_bytes)
         door, host = session.door, connection.peer.host
         room = self._room.share()
+        turn_bytes = TURN_BYTES
         try:
             while True:
+                if turn_bytes <= 0:  # in the middle of a large request
+                    turn_bytes = TURN_BYTES
+                    await asyncio.sleep(0)
                 if room is not None and not reader.is_between_frames:
                     await room.take(reader.awaited_bytes)
                 count = await connection.readinto(reader.buffer())
@@ -174,6 +182,7 @@ class Connections:
                         logger.info("%s left in the middle of a request", connection.peer)
                     return
                 session.is_busy = True
+                turn_bytes -= count
                 for frame in reader.received(count):
                     if room is not None:
                         await room.take(len(frame))
@@ -184,6 +193,10 @@ class Connections:
                         await connection.write(response)
                     if self._is_closing:
                         return
+                    turn_bytes -= REQUEST_BYTES
+                    if turn_bytes <= 0:
+                        turn_bytes = TURN_BYTES
+                        await asyncio.sleep(0)
                 connection.flush()
                 session.is_busy = False
                 session.last_active = clock.monotonic()
