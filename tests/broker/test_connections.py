@@ -561,6 +561,25 @@ def test_a_client_that_stops_reading_is_let_go_but_not_a_slow_one(make_broker: M
         assert slow.receive_bytes(4 * (4 + size) - len(read))
 
 
+def test_a_client_that_ended_its_side_and_does_not_read_is_let_go(make_broker: MakeBroker) -> None:
+    broker = make_broker(settings={"connections.max.idle.ms": "400"})
+    with RawClient(broker.port) as writer:
+        create(writer)
+        writer.ask(produce_request(TOPIC, [bytes(300_000)]), PRODUCE, ProduceResponse)
+    with RawClient(broker.port, receive_bytes=4096) as client:
+        session = only_session(broker)
+        asked = 0
+        while not session.connection.unsent_bytes:  # the system holds some for it
+            client.send(fetch_request(TOPIC), FETCH)
+            asked += 1
+            time.sleep(0.02)
+        client.end()
+        assert len(sessions_of(broker)) == 1
+        wait_until(lambda: not sessions_of(broker), "it is let go")
+        with pytest.raises(EOFError):
+            client.receive_bytes(asked * 300_000)
+
+
 def test_with_a_negative_idle_time_nobody_is_let_go(make_broker: MakeBroker) -> None:
     broker = make_broker(settings={"connections.max.idle.ms": "-1"})
     with RawClient(broker.port) as idle:

@@ -149,6 +149,19 @@ class Connections:
     async def _serve(self, session: Session) -> None:
         connection = session.connection
         try:
+            await self._serve_to_the_end(session)
+            if not self._is_closing:
+                # as long as it does not take its last answers it counts, and may be idle for too long
+                session.is_busy = False
+                connection.close()
+                await connection.wait_closed()
+        finally:
+            connection.close()
+            self._forget(session)
+
+    async def _serve_to_the_end(self, session: Session) -> None:
+        connection = session.connection
+        try:
             await self._answer_all(session)
         except ConnectionLost:
             pass
@@ -158,9 +171,6 @@ class Connections:
             self._services.stop(error)
         except BarnabasError as error:
             logger.error("closed the connection with %s: its request failed: %s", connection.peer, error)
-        finally:
-            connection.close()
-            self._forget(session)
 
     async def _answer_all(self, session: Session) -> None:
         connection, services, clock = session.connection, self._services, self._clock
