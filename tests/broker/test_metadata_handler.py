@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from barnabas.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
@@ -9,8 +11,10 @@ from barnabas.protocol.schema import NO_UUID
 from barnabas.testing import Broker
 from tests.support.raw_client import RawClient, metadata_request
 
-UNKNOWN_TOPIC_ID = 100
+UNKNOWN_TOPIC = 3
+INVALID_TOPIC = 17
 INVALID_REQUEST = 42
+UNKNOWN_TOPIC_ID = 100
 
 
 def ask(client: RawClient, version: int, name: str | None, topic_id: bytes) -> tuple[int, str | None, bytes]:
@@ -36,3 +40,27 @@ def test_ids_cannot_be_asked_for_in_earlier_versions(broker: Broker, version: in
         (made,) = client.ask(metadata_request("t"), version, MetadataResponse).topics
         assert made.topic_id != NO_UUID
         assert ask(client, version, None, made.topic_id)[0] == INVALID_REQUEST
+
+
+def test_a_topic_asked_for_often_is_answered_once(broker: Broker) -> None:
+    """A small request must not have a huge answer."""
+    with RawClient(broker.port) as client:
+        (made,) = client.ask(metadata_request("t"), 12, MetadataResponse).topics
+        request = metadata_request(*["t", "new"] * 100)
+        request.topics = [
+            *(request.topics or ()),
+            *[MetadataRequestTopic(name=None, topic_id=made.topic_id)] * 100,
+        ]
+        answer = client.ask(request, 12, MetadataResponse)
+        assert [topic.name for topic in answer.topics] == ["t", "new", "t"]
+
+
+def test_what_is_not_created_is_unknown_whatever_would_become_of_it(
+    make_broker: Callable[..., Broker],
+) -> None:
+    broker = make_broker(settings={"default.replication.factor": "3", "auto.create.topics.enable": "false"})
+    with RawClient(broker.port) as client:
+        assert ask(client, 12, "t", NO_UUID)[0] == UNKNOWN_TOPIC
+        assert ask(client, 12, "no topic", NO_UUID)[0] == INVALID_TOPIC
+        topics = client.ask(metadata_request("t"), 12, MetadataResponse).topics
+        assert [topic.error_code for topic in topics] == [UNKNOWN_TOPIC]

@@ -11,6 +11,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from barnabas.broker.requests import RequestContext
+from barnabas.controller.decisions import Refused
+from barnabas.controller.names import check_name
 from barnabas.core.errors import BarnabasError, InvariantViolation, wire_error
 from barnabas.metadata.names import INTERNAL_TOPICS, is_internal
 from barnabas.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
@@ -49,7 +51,8 @@ async def handle(request: MetadataRequest, context: RequestContext, services: Se
         topics = [_known(topic, request, context, services) for topic in image.topics_by_name.values()]
     else:
         errors = await _create_missing(request, services)
-        topics = [_answer(one, errors, request, context, services) for one in asked]
+        once = {(one.name, one.topic_id): one for one in asked}  # as in Kafka, however often asked for
+        topics = [_answer(one, errors, request, context, services) for one in once.values()]
     return MetadataResponse(
         throttle_time_ms=0,
         brokers=[
@@ -149,15 +152,14 @@ async def _create_missing(request: MetadataRequest, services: Services) -> dict[
     ]
     if not missing:
         return {}
-    # a name that no topic may have is told so even where nothing would be created
-    create = request.allow_auto_topic_creation and services.settings.boolean("auto.create.topics.enable")
+    if not (request.allow_auto_topic_creation and services.settings.boolean("auto.create.topics.enable")):
+        return _misnamed(missing)
     wanted = CreateTopicsRequest(
         topics=[
             CreatableTopic(name=name, num_partitions=-1, replication_factor=-1, assignments=[], configs=[])
             for name in dict.fromkeys(missing)
             if name not in INTERNAL_TOPICS
         ],
-        validate_only=not create,
     )
     try:
         response = await services.controller.create_topics(wanted)
@@ -167,3 +169,14 @@ async def _create_missing(request: MetadataRequest, services: Services) -> dict[
         return dict.fromkeys(missing, error.wire.code)
     errors = {topic.name: topic.error_code for topic in response.topics if topic.error_code}
     return {name: code for name, code in errors.items() if code != _EXISTS}
+
+
+def _misnamed(names: list[str]) -> dict[str, int]:
+    """The errors of names that no topic may have, which is told even where nothing would be created."""
+    errors: dict[str, int] = {}
+    for name in names:
+        try:
+            check_name(name)
+        except Refused as refused:
+            errors[name] = refused.error.code
+    return errors
