@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from barnabas.broker.changes import follow
 from barnabas.broker.current_settings import CurrentSettings, TopicSettings
+from barnabas.broker.purgatory import LongPoll
 from barnabas.broker.replica import FencedLeaderEpoch, NotEnoughReplicas, Replica, UnknownLeaderEpoch
 from barnabas.broker.replicas import NotLeaderOrFollower, Replicas, UnknownTopicId, UnknownTopicOrPartition
 from barnabas.core.errors import BarnabasError
@@ -19,7 +20,7 @@ from barnabas.core.memory_disk import MemoryDisk
 from barnabas.core.settings.sources import resolve
 from barnabas.log.config import LogConfig
 from barnabas.log.directory import LogDirectory
-from barnabas.log.partition import Appended
+from barnabas.log.partition import Appended, PartitionLog
 from barnabas.metadata.parts import TopicImage
 from barnabas.metadata.records import PartitionChangeRecord, RemoveTopicRecord
 from barnabas.protocol.schema import Message
@@ -142,6 +143,48 @@ def test_the_high_watermark_follows_the_end_of_the_only_replica() -> None:
         assert [wait.done() for wait in waits] == [True, True, False]
         site.delete("t")
         assert isinstance(waits[2].exception(), UnknownTopicOrPartition)
+
+    on_a_site(work)
+
+
+@pytest.mark.parametrize("order", [(1, 2), (2, 1)])
+def test_what_must_be_synced_is_committed_no_sooner(order: tuple[int, int]) -> None:
+    """Two appends wait for their syncs (flush.messages=1): each is seen when its own is done."""
+
+    async def work(site: Site) -> None:
+        site.config = LogConfig(flush_messages=1)
+        replica = await site.replicas.leader(site.create("t"), 0)
+        synced = {1: asyncio.Event(), 2: asyncio.Event()}
+
+        async def flush(log: PartitionLog, up_to: int) -> None:
+            await synced[up_to].wait()
+
+        poll = LongPoll(2 * len(batch(1)))
+        poll.watch(replica.marks)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(PartitionLog, "flush", flush)
+            appends = {end: asyncio.ensure_future(site.append(replica)) for end in synced}
+            await asyncio.sleep(0)
+            for end in order:
+                assert replica.log.end_offset == 2
+                assert replica.log.high_watermark == (0 if end == order[0] else order[0])
+                synced[end].set()
+                await appends[end]
+        assert replica.log.high_watermark == 2
+        assert await poll.wait(0)  # both were counted
+
+    on_a_site(work)
+
+
+def test_a_batch_sent_again_is_committed_where_its_first_sender_was_cut_off() -> None:
+    async def work(site: Site) -> None:
+        replica = await site.replicas.leader(site.create("t"), 0)
+        sent = {"producer_id": 7, "producer_epoch": 0, "base_sequence": 0}
+        await replica.log.append_as_leader(memoryview(batch(1, **sent)), 0)  # and nobody took note
+        assert replica.log.high_watermark == 0
+        again = await replica.append(memoryview(batch(1, **sent)), all_in_sync=True)
+        assert again.is_duplicate
+        assert replica.log.high_watermark == 1
 
     on_a_site(work)
 

@@ -61,7 +61,7 @@ class Replica:
         # a topic of fewer replicas could never have that many
         self.min_in_sync = min(min_in_sync, len(image.replicas))
         self.log.begin_epoch(image.leader_epoch, self.log.end_offset)
-        self._committed(0)
+        self._committed(self.log.end_offset, 0)
 
     def check_epoch(self, known_epoch: int) -> None:
         """Refuse a client that talks to another leader; -1 is one that does not say."""
@@ -80,12 +80,12 @@ class Replica:
                 f"{self.name}-{self.partition}: {self.in_sync_count} of {self.min_in_sync} in-sync replicas"
             )
         appended = await self.log.append_as_leader(batch, self.leader_epoch)
-        if not appended.is_duplicate:
-            self._committed(len(batch))
+        # not to the end of the log: what others append meanwhile may still have to be synced (flush.messages)
+        self._committed(appended.last_offset + 1, 0 if appended.is_duplicate else len(batch))
         return appended
 
-    def _committed(self, new_bytes: int) -> None:
-        """Everything that the in-sync replicas have is committed."""
+    def _committed(self, offset: int, new_bytes: int) -> None:
+        """Every in-sync replica has what is before `offset`."""
         log = self.log
-        if log.advance_high_watermark(log.end_offset):
+        if log.advance_high_watermark(offset) or new_bytes:
             self.marks.moved(log.high_watermark, new_bytes)
