@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import errno
+import logging
+from collections.abc import Callable
+
 import pytest
 
+from barnabas.log.directory import LogDirectory
 from barnabas.log.partition import PartitionLog
 from barnabas.protocol.messages.create_topics import (
     CreatableTopic,
@@ -54,3 +59,32 @@ def test_what_is_recovered_in_the_background_has_its_topics_settings(
     assert (log.config.retention_ms, log.config.flush_messages) == (-1, 1)
     if is_touched:
         assert log.recovery_point == log.end_offset == 2  # its ack meant that it is on the disk
+
+
+def test_a_full_disk_does_not_spoil_a_clean_stop(broker: Broker, caplog: pytest.LogCaptureFixture) -> None:
+    with RawClient(broker.port) as client:
+        create(client, "t")
+        produce(client, "t")
+    assert broker._memory is not None
+    broker._memory.fail("append", errno.ENOSPC, path_glob="*__cluster_metadata*", times=1)
+    broker.stop()
+    (line,) = [record for record in caplog.records if record.levelno == logging.ERROR]
+    assert "No space left" in line.getMessage()
+    broker.start()
+    assert broker.node._logs.was_clean
+    with RawClient(broker.port) as client:
+        produce(client, "t")
+
+
+def test_an_error_in_the_background_stops_the_node_and_is_told(
+    make_broker: Callable[..., Broker], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def broken(directory: LogDirectory) -> None:
+        raise ZeroDivisionError("no such thing")
+
+    monkeypatch.setattr(LogDirectory, "apply_retention", broken)
+    broker = make_broker(settings={"log.retention.check.interval.ms": "10"})
+    reason = broker.run(broker.node.failed())
+    assert isinstance(reason, ZeroDivisionError)
+    (line,) = [record for record in caplog.records if record.levelno == logging.ERROR]
+    assert line.exc_info is not None

@@ -32,6 +32,7 @@ from barnabas.broker.services import Services
 from barnabas.controller.bootstrap import bootstrap_records
 from barnabas.core.clock import Clock
 from barnabas.core.disk import Disk
+from barnabas.core.errors import StorageError
 from barnabas.core.network import Connection, Network
 from barnabas.core.network import Listener as OpenListener
 from barnabas.core.random import Random
@@ -227,6 +228,9 @@ class Node:
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         if not task.cancelled() and (error := task.exception()) is not None:
+            logger.error("what runs in the background ended by an unexpected error", exc_info=error)
+            while isinstance(error, BaseExceptionGroup):  # which says no more than that there was one
+                error = error.exceptions[0]
             self.fail(error)
 
     @property
@@ -255,7 +259,10 @@ class Node:
         self._replicas.wake_readers()
         await self._connections.finish(FINISH_SECONDS)
         await self._close_doors()
-        await self._membership.leave()
+        try:
+            await self._membership.leave()
+        except StorageError as error:  # a full disk does not keep the logs from being closed cleanly
+            logger.error("the metadata will not tell of this stop: %s", error)
         await self._quorum.close()
         await self._replicas.close()
         await self._logs.close(self._membership.epoch)
