@@ -15,6 +15,17 @@ from barnabas.broker.connections import Connections, Limits, Session
 from barnabas.broker.requests import Door
 from barnabas.core.network import WRITE_LIMIT_BYTES, Address
 from barnabas.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from barnabas.protocol.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from barnabas.protocol.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResponse,
+)
 from barnabas.protocol.messages.fetch import FetchResponse
 from barnabas.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from barnabas.protocol.messages.produce import ProduceResponse
@@ -720,6 +731,22 @@ def test_limits_are_as_the_settings_say(make_broker: MakeBroker) -> None:
     )
     expected = Limits(1000, 2000, 3, 4, (("127.0.0.1", 5), ("10.0.0.1", 6)), 7000)
     assert connections_of(broker)._limits == expected
+
+
+def test_errors_that_quote_long_names_are_answered_in_old_versions(client: RawClient) -> None:
+    """Where a text has 32,767 bytes at most, and so has the name that it speaks of."""
+    name = "\1" * 32_000
+    produced = client.ask(produce_request(name, [b"v"]), 8, ProduceResponse)
+    assert produced.responses[0].partition_responses[0].error_code == 3
+    broker = DescribeConfigsResource(resource_type=4, resource_name=name, configuration_keys=None)
+    described = client.ask(DescribeConfigsRequest(resources=[broker]), 1, DescribeConfigsResponse)
+    assert described.results[0].error_code == INVALID_REQUEST
+    setting = CreatableTopicConfig(name="retention.ms", value=name)
+    topic = CreatableTopic(
+        name=TOPIC, num_partitions=1, replication_factor=1, assignments=[], configs=[setting]
+    )
+    created = client.ask(CreateTopicsRequest(topics=[topic]), 4, CreateTopicsResponse)
+    assert created.topics[0].error_code == 40
 
 
 def test_an_unexpected_error_is_logged_and_ends_one_connection(

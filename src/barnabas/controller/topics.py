@@ -236,7 +236,7 @@ def _described(overrides: Mapping[str, str], policy: TopicPolicy) -> list[Creata
 
 def _creation_refused(name: str, refused: Refused) -> CreatableTopicResult:
     return CreatableTopicResult(
-        name=name, topic_id=NO_UUID, error_code=refused.error.code, error_message=str(refused), configs=[]
+        name=name, topic_id=NO_UUID, error_code=refused.error.code, error_message=refused.told, configs=[]
     )
 
 

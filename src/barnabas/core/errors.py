@@ -165,10 +165,19 @@ def wire_error(name: str) -> WireError:
     return _BY_NAME[name]
 
 
+TOLD_CHARACTERS = 1000
+
+
 class BarnabasError(Exception):
     """The root of everything Barnabas raises on purpose; `wire` is what a client is told."""
 
     wire: ClassVar[WireError] = wire_error("UNKNOWN_SERVER_ERROR")
+
+    @property
+    def told(self) -> str:
+        """The text for clients; it may quote names of any length, and old versions hold 32,767 bytes."""
+        text = str(self)
+        return text if len(text) <= TOLD_CHARACTERS else f"{text[:TOLD_CHARACTERS]}..."
 
 
 class InvariantViolation(BarnabasError):

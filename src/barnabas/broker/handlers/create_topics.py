@@ -33,5 +33,5 @@ async def handle(
 
 def _failed(name: str, error: StorageError) -> CreatableTopicResult:
     return CreatableTopicResult(
-        name=name, topic_id=NO_UUID, error_code=error.wire.code, error_message=str(error), configs=[]
+        name=name, topic_id=NO_UUID, error_code=error.wire.code, error_message=error.told, configs=[]
     )

@@ -34,7 +34,7 @@ async def handle(
     try:
         return await services.controller.delete_topics(request)
     except StorageError as error:
-        return _refused(request, error.wire, str(error))
+        return _refused(request, error.wire, error.told)
 
 
 def _refused(request: DeleteTopicsRequest, wire: WireError, message: str) -> DeleteTopicsResponse:

@@ -57,7 +57,7 @@ def _answer(
         else:
             configs = [_shown(one, request) for one in _described(resource, services)]
     except Refused as refused:
-        return _result(resource, refused.error, str(refused), [])
+        return _result(resource, refused.error, refused.told, [])
     return _result(resource, wire_error("NONE"), "", configs)
 
 

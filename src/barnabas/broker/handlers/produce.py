@@ -149,7 +149,7 @@ def _check(acks: int) -> None:
 
 def _failed(index: int, error: BarnabasError) -> PartitionProduceResponse:
     return PartitionProduceResponse(
-        index=index, error_code=error.wire.code, base_offset=-1, error_message=str(error)
+        index=index, error_code=error.wire.code, base_offset=-1, error_message=error.told
     )
 
 
