@@ -38,7 +38,7 @@ async def handle(
     except InvariantViolation:
         raise
     except BarnabasError as error:
-        logger.warning("no producer id for %s: %s", context.client_id, error)
+        logger.warning("no producer id for %r: %s", context.client_id, error)
         return _failed("COORDINATOR_LOAD_IN_PROGRESS")
     return InitProducerIdResponse(throttle_time_ms=0, error_code=0, producer_id=producer_id, producer_epoch=0)
 

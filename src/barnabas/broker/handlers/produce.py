@@ -8,12 +8,11 @@ Partitions are appended one after another, then all are waited for together (ack
 from __future__ import annotations
 
 import asyncio
-import logging
 from typing import TYPE_CHECKING
 
 from barnabas.broker.leader_hints import leader_hint
 from barnabas.broker.requests import RequestContext
-from barnabas.core.errors import BarnabasError, InvariantViolation, wire_error
+from barnabas.core.errors import BarnabasError, InvalidRecord, InvariantViolation, wire_error
 from barnabas.core.network import ConnectionLost
 from barnabas.metadata.names import is_internal
 from barnabas.protocol.messages.produce import (
@@ -32,8 +31,6 @@ if TYPE_CHECKING:
     from barnabas.log.partition import Appended
     from barnabas.metadata.parts import TopicImage
 
-logger = logging.getLogger("barnabas.produce")
-
 ALL = -1
 _TOPIC_IDS_FROM = 13
 _TRANSACTIONAL = 0x10
@@ -50,12 +47,6 @@ class InvalidTopic(BarnabasError):
     """A topic that clients may not write to."""
 
     wire = wire_error("INVALID_TOPIC_EXCEPTION")
-
-
-class InvalidRecord(BarnabasError):
-    """Records that cannot be appended."""
-
-    wire = wire_error("INVALID_RECORD")
 
 
 class TransactionsNotServed(BarnabasError):
