@@ -10,7 +10,7 @@ middle of a look-up shows in the log's shape, and the look-up starts over.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from typing import NamedTuple, TypeVar
 
 from barnabas.core.disk import FileRange
@@ -277,9 +277,10 @@ async def _newest_from(segment: Segment, start_offset: int) -> int:
     return newest
 
 
-async def _records(segment: Segment, located: Located) -> list[Record]:
+async def _records(segment: Segment, located: Located) -> Iterator[Record]:
+    """One at a time: a compressed batch may hold millions of them."""
     data = await (await segment.file()).read(located.position, located.header.size_bytes)
-    return list(read_batch(data, 0))
+    return read_batch(data, 0)
 
 
 def end_offset_for_epoch(log: PartitionLog, epoch: int) -> tuple[int, int]:
