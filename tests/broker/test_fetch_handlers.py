@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
 
 import pytest
@@ -15,13 +15,13 @@ from barnabas.protocol.messages.create_topics import (
     CreateTopicsResponse,
 )
 from barnabas.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
-from barnabas.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from barnabas.protocol.messages.produce import ProduceResponse
 from barnabas.records.reader import read_records
 from tests.support.raw_client import RawClient, fetch_request, produce_request, wait_until
+from tests.support.targets import Target
 
 FETCH, FETCH_BY_ID, PRODUCE = 12, 16, 9
-OUT_OF_RANGE, FENCED_EPOCH = 1, 74
+OUT_OF_RANGE, FENCED_EPOCH, UNKNOWN_EPOCH = 1, 74, 75
 LONG_MS = 60_000  # longer than the client waits for an answer
 
 
@@ -112,18 +112,36 @@ def test_partitions_without_room_are_answered_all_the_same(client: RawClient) ->
 # ---- who leads ------------------------------------------------------------------------------------------
 
 
-def test_a_leader_is_named_once(client: RawClient) -> None:
-    """Java's clients make a map of the endpoints, and fail where a node is in it twice."""
-    topic_id = _create(client, "led", partitions=3)
+def _under_epoch(topic_id: bytes, epoch: int) -> FetchRequest:
+    """All three partitions of a topic, by a client that knows of that leader epoch."""
     request = fetch_request("")
     asks = [
-        FetchPartition(partition=at, current_leader_epoch=-2, fetch_offset=0, partition_max_bytes=1 << 20)
+        FetchPartition(partition=at, current_leader_epoch=epoch, fetch_offset=0, partition_max_bytes=1 << 20)
         for at in range(3)
     ]
     request.topics = [FetchTopic(topic_id=topic_id, partitions=asks)]
-    answer = client.ask(request, FETCH_BY_ID, FetchResponse)
-    assert [one.error_code for one in answer.responses[0].partitions] == [FENCED_EPOCH] * 3
-    metadata = client.ask(MetadataRequest(topics=[MetadataRequestTopic(name="led")]), 9, MetadataResponse)
-    leader_id = metadata.topics[0].partitions[0].leader_id
-    assert {one.current_leader.leader_id for one in answer.responses[0].partitions} == {leader_id}
-    assert [endpoint.node_id for endpoint in answer.node_endpoints] == [leader_id]
+    return request
+
+
+@pytest.mark.parametrize(("epoch", "error_code"), [(0, 0), (-1, 0), (-2, 0), (1, UNKNOWN_EPOCH)])
+def test_the_leader_epoch_that_a_client_knows(client: RawClient, epoch: int, error_code: int) -> None:
+    topic_id = _create(client, f"epoch{epoch}", partitions=3)
+    answer = client.ask(_under_epoch(topic_id, epoch), FETCH_BY_ID, FetchResponse)
+    assert [one.error_code for one in answer.responses[0].partitions] == [error_code] * 3
+
+
+def test_a_leader_is_named_once(new_target: Callable[[Mapping[str, str]], Target]) -> None:
+    """Java's clients make a map of the endpoints, and fail where a node is in it twice."""
+    target = new_target({})
+    with RawClient(target.port) as client:
+        topic_id = _create(client, "led", partitions=3)
+    target.stop()
+    target.start()
+    with RawClient(target.port) as client:
+        for partition in range(3):
+            wait_until(lambda at=partition: not _produce(client, "led", 10, at), "a leader after the restart")
+        answer = client.ask(_under_epoch(topic_id, 0), FETCH_BY_ID, FetchResponse)
+    (topic,) = answer.responses
+    assert [one.error_code for one in topic.partitions] == [FENCED_EPOCH] * 3
+    assert {one.current_leader.leader_id for one in topic.partitions} == {1}
+    assert [endpoint.node_id for endpoint in answer.node_endpoints] == [1]

@@ -129,7 +129,10 @@ async def _read(
     """The answer of one partition, and how many bytes are there to be read."""
     if terms.is_follower:
         raise NotLeaderOrFollower(f"no other node has a replica of {replica.name}-{replica.partition}")
-    replica.check_epoch(ask.current_leader_epoch)
+    if (
+        ask.current_leader_epoch >= 0
+    ):  # here, as in Kafka, every negative one is that of a client who knows none
+        replica.check_epoch(ask.current_leader_epoch)
     if ask.last_fetched_epoch >= 0:
         diverging = _divergence(replica, ask)
         if diverging is not None:
