@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("barnabas.connections")
 
-TURN_BYTES = 2 * 1024 * 1024
+TURN_BYTES = 1024 * 1024
 REQUEST_BYTES = 16 * 1024  # what a request costs beside its bytes, in bytes
 
 
