@@ -6,6 +6,7 @@ import asyncio
 import logging
 import resource
 from pathlib import Path
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -556,5 +557,43 @@ def test_an_open_log_is_given_to_nobody_who_asks_for_another_topic_id() -> None:
         assert await directory.partition("t", 0) is await directory.partition("t", 0, topic_id=ID) is log
         with pytest.raises(InconsistentTopicId, match="deleted and made anew"):
             await directory.partition("t", 0, topic_id=OTHER_ID)
+
+    asyncio.run(scenario())
+
+
+# --- retention of what nobody has touched
+
+
+@pytest.mark.parametrize(
+    ("settings", "age_ms", "goes"),
+    [
+        ({"retention_ms": 1000}, 900, False),
+        ({"retention_ms": 1000}, 1100, True),
+        ({"retention_ms": -1}, 10**12, False),
+        ({"retention_ms": 1000, "cleanup_policy": frozenset({"compact"})}, 10**6, False),
+        ({"retention_ms": -1, "retention_bytes": 100}, 0, True),
+        ({"retention_ms": 1000, "retention_bytes": 100}, 0, True),
+        ({"retention_ms": -1, "retention_bytes": 1000}, 10**6, False),
+    ],
+)
+def test_what_nobody_touches_is_let_go_all_the_same(
+    settings: dict[str, Any], age_ms: int, goes: bool
+) -> None:
+    async def scenario() -> None:
+        clock = ManualClock(START_MS)
+        disk = MemoryDisk(clock=clock)
+        config = LogConfig(segment_bytes=100, file_delete_delay_ms=0, **settings)
+        directory = await open_directory(disk, config, clock)
+        log = await directory.partition("t", 0)
+        for _ in range(3):
+            await log.append_as_leader(batch(1), 0)
+        log.advance_high_watermark(3)
+        await directory.close()
+        clock.advance(age_ms / 1000)
+        directory = await open_directory(disk, config, clock)
+        await directory.apply_retention()
+        assert (directory.opened("t", 0) is not None) is goes
+        assert ((await directory.partition("t", 0)).start_offset > 0) is goes
+        await directory.close()
 
     asyncio.run(scenario())

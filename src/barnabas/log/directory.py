@@ -36,6 +36,7 @@ from barnabas.log.partition import Home, LogClosed, PartitionLog
 from barnabas.log.recovery import open_partition
 from barnabas.log.shared_call import SharedCall
 from barnabas.log.turn import Turn
+from barnabas.log.untouched import may_be_due
 from barnabas.records import kernel
 
 logger = logging.getLogger("barnabas.log")
@@ -360,6 +361,7 @@ class LogDirectory:
 
     async def apply_retention(self) -> int:
         """Delete what retention no longer covers, and what was deleted long enough ago; returns the count."""
+        await self._touch_what_is_due()
         count = 0
         for log in list(self._logs.values()):
             try:
@@ -369,6 +371,19 @@ class LogDirectory:
                 logger.error("cannot apply retention to %s: %s", log.path, error)
         await self.sweep()
         return count
+
+    async def _touch_what_is_due(self) -> None:
+        """Open the partitions that nobody has touched where retention has something to do."""
+        for topic, partition in sorted(self._known - self._logs.keys()):
+            try:
+                path, config = names.partition_directory(topic, partition), self.config_of(topic)
+                if await may_be_due(self._disk, path, config, self._clock.wall_ms()):
+                    await self.partition(topic, partition)
+            except InvariantViolation:
+                raise
+            except BarnabasError as error:  # of the disk, or of settings that a log cannot have
+                logger.error("cannot apply retention to %s-%d: %s", topic, partition, error)
+            await asyncio.sleep(0)  # there may be thousands of them
 
     async def sweep(self) -> None:
         """Remove the files of what was deleted long enough ago (`file.delete.delay.ms`)."""
