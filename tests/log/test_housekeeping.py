@@ -9,6 +9,7 @@ import pytest
 
 from barnabas.core.clock import ManualClock
 from barnabas.core.memory_disk import MemoryDisk
+from barnabas.log import housekeeping
 from barnabas.log.config import LogConfig
 from barnabas.log.housekeeping import Intervals, keep_house
 from tests.support.logs import START_MS, batch, open_directory
@@ -96,3 +97,25 @@ def test_after_a_crash_untouched_partitions_are_recovered_so_that_the_next_stop_
         assert (await open_directory(disk, LogConfig(), clock)).was_clean
 
     run(test)
+
+
+def test_what_has_begun_is_carried_through_when_housekeeping_is_cancelled() -> None:
+    async def scenario() -> None:
+        begun, may_end, ended = asyncio.Event(), asyncio.Event(), []
+
+        async def action() -> None:
+            begun.set()
+            await may_end.wait()
+            ended.append(True)
+
+        task = asyncio.ensure_future(housekeeping._carried_through(action))
+        await begun.wait()
+        task.cancel()
+        await asyncio.sleep(0)
+        assert not task.done()
+        may_end.set()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert ended == [True]
+
+    asyncio.run(scenario())

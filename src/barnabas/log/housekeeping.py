@@ -46,6 +46,16 @@ async def _repeat(clock: Clock, interval_ms: int, action: Callable[[], Awaitable
     while True:
         await clock.sleep(interval_ms / 1000)
         try:
-            await action()
+            await _carried_through(action)
         except StorageError as error:
             logger.error("housekeeping will try again: %s", error)
+
+
+async def _carried_through(action: Callable[[], Awaitable[object]]) -> None:
+    """Whoever cancels this waits for what has begun: a deletion cut short would leave files in doubt."""
+    task = asyncio.ensure_future(action())
+    try:
+        await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.wait((task,))
+        raise

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from barnabas.core.errors import wire_error
+from barnabas.metadata.names import CONSUMER_OFFSETS
 from barnabas.protocol.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchResponse,
@@ -23,17 +25,21 @@ if TYPE_CHECKING:
     from barnabas.broker.services import Services
 
 _NOTHING = -1
+_NOT_AVAILABLE = wire_error("COORDINATOR_NOT_AVAILABLE").code
 
 
 async def handle(
     request: OffsetFetchRequest, context: RequestContext, services: Services
 ) -> OffsetFetchResponse:
+    # what Apache Kafka committed in this directory is there, but cannot be read yet: that is not "nothing"
+    has_commits = services.image.topic(CONSUMER_OFFSETS) is not None
+    error_code = _NOT_AVAILABLE if has_commits else 0
     topics = [
         OffsetFetchResponseTopic(
             name=topic.name,
             partitions=[
                 OffsetFetchResponsePartition(
-                    partition_index=number, committed_offset=_NOTHING, metadata="", error_code=0
+                    partition_index=number, committed_offset=_NOTHING, metadata="", error_code=error_code
                 )
                 for number in topic.partition_indexes
             ],
@@ -49,15 +55,18 @@ async def handle(
                     topic_id=topic.topic_id,
                     partitions=[
                         OffsetFetchResponsePartitions(
-                            partition_index=number, committed_offset=_NOTHING, metadata="", error_code=0
+                            partition_index=number,
+                            committed_offset=_NOTHING,
+                            metadata="",
+                            error_code=error_code,
                         )
                         for number in topic.partition_indexes
                     ],
                 )
                 for topic in group.topics or ()
             ],
-            error_code=0,
+            error_code=error_code,
         )
         for group in request.groups
     ]
-    return OffsetFetchResponse(throttle_time_ms=0, topics=topics, groups=groups)
+    return OffsetFetchResponse(throttle_time_ms=0, topics=topics, groups=groups, error_code=error_code)

@@ -8,6 +8,7 @@ Partitions are appended one after another, then all are waited for together (ack
 from __future__ import annotations
 
 import asyncio
+import logging
 from typing import TYPE_CHECKING
 
 from barnabas.broker.leader_hints import leader_hint
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
     from barnabas.broker.services import Services
     from barnabas.log.partition import Appended
     from barnabas.metadata.parts import TopicImage
+
+logger = logging.getLogger("barnabas.produce")
 
 ALL = -1
 _TOPIC_IDS_FROM = 13
@@ -163,6 +166,7 @@ async def _wait_for(waits: list[_Wait], timeout_ms: int) -> None:
 def _fail_silently(response: ProduceResponse) -> None:
     failed = [p for topic in response.responses for p in topic.partition_responses if p.error_code]
     if failed:
+        logger.warning("a connection is closed: acks=0, and an append failed: %s", failed[0].error_message)
         raise ConnectionLost(f"acks=0, and an append failed: {failed[0].error_message}")
 
 
