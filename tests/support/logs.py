@@ -76,10 +76,12 @@ def values(records: Iterable[Record]) -> list[bytes | None]:
 def drive(call: Coroutine[object, object, T]) -> T:
     """Run a call that never has to wait, as all calls on a disk in memory are, without a turn of the loop.
 
-    So it can be made from anywhere, even from inside another one.
+    So it can be made from anywhere, even from inside another one. A turn that it gives to others is taken at
+    once: there are none.
     """
     try:
-        call.send(None)
+        while call.send(None) is None:
+            pass
     except StopIteration as returned:
         return cast(T, returned.value)
     call.close()
