@@ -13,6 +13,7 @@ import socket
 import subprocess
 import sys
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType
@@ -87,13 +88,14 @@ class Kafka:
             yield Running(self.name, node.bootstrap, node.pid, executed_at, seconds)
 
 
-class Process:
+class Process(ABC):
     """A broker that is one command; what it prints goes to a file beside its data."""
 
     name: str
 
+    @abstractmethod
     def command(self, directory: Path, port: int, settings: Mapping[str, str]) -> list[str]:
-        raise NotImplementedError
+        """What starts it."""
 
     @contextlib.contextmanager
     def start(self, directory: Path, settings: Mapping[str, str] = NOTHING) -> Iterator[Running]:

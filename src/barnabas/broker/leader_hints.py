@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Protocol
 
 from barnabas.core.errors import wire_error
+from barnabas.protocol.messages.leaders import LeaderIdAndEpoch, NodeEndpoint
 
 if TYPE_CHECKING:
     from barnabas.broker.requests import RequestContext
@@ -13,33 +15,32 @@ if TYPE_CHECKING:
 _WRONG_LEADER = (wire_error("NOT_LEADER_OR_FOLLOWER").code, wire_error("FENCED_LEADER_EPOCH").code)
 
 
-class LeaderHint(NamedTuple):
-    """The leader of a partition as this node knows it; no host where it has no address on that listener."""
+class Answered(Protocol):
+    """A partition in a response of Produce or Fetch."""
 
-    node_id: int
-    epoch: int
-    host: str
-    port: int
-    rack: str | None
+    error_code: int
+    current_leader: LeaderIdAndEpoch | None
 
 
-def leader_hint(
-    name: str,
-    topic_id: bytes,
-    partition: int,
-    error_code: int,
-    context: RequestContext,
-    services: Services,
-) -> LeaderHint | None:
-    """Who leads the partition, where the error says that the client does not know."""
-    if error_code not in _WRONG_LEADER:
-        return None
-    topic = services.image.topic(name) if name else services.image.topic_by_id(topic_id)
-    image = None if topic is None else topic.partitions.get(partition)
-    if image is None:
-        return None
-    broker = services.image.brokers.get(image.leader)
-    endpoint = None if broker is None else broker.endpoints.get(context.listener)
-    if broker is None or endpoint is None:
-        return LeaderHint(image.leader, image.leader_epoch, "", 0, None)
-    return LeaderHint(image.leader, image.leader_epoch, endpoint.host, endpoint.port, broker.rack)
+def point_to_leaders(
+    failed: Iterable[tuple[str, bytes, int, Answered]], context: RequestContext, services: Services
+) -> list[NodeEndpoint]:
+    """Tell in each partition that failed for it who leads now; gives where these nodes are.
+
+    A partition comes with its topic's name or id, and its index. Each node is named once: Java's clients
+    fail over a second mention.
+    """
+    image = services.image
+    endpoints: dict[int, NodeEndpoint] = {}
+    for name, topic_id, index, answered in failed:
+        topic = image.topic(name) if name else image.topic_by_id(topic_id)
+        partition = None if topic is None else topic.partitions.get(index)
+        if partition is None or answered.error_code not in _WRONG_LEADER:
+            continue
+        leader = partition.leader
+        answered.current_leader = LeaderIdAndEpoch(leader_id=leader, leader_epoch=partition.leader_epoch)
+        broker = image.brokers.get(leader)
+        at = None if broker is None else broker.endpoints.get(context.listener)
+        if broker is not None and at is not None:
+            endpoints[leader] = NodeEndpoint(node_id=leader, host=at.host, port=at.port, rack=broker.rack)
+    return list(endpoints.values())

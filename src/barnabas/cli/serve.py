@@ -23,6 +23,7 @@ from barnabas.broker.node import Node
 from barnabas.core.clock import SystemClock
 from barnabas.core.descriptors import raise_open_file_limit
 from barnabas.core.errors import BarnabasError
+from barnabas.core.event_loop import new_event_loop
 from barnabas.core.os_disk import OsDisk
 from barnabas.core.os_network import OsNetwork
 from barnabas.core.random import SystemRandom
@@ -105,16 +106,8 @@ def load_settings(options: argparse.Namespace) -> BrokerSettings:
 
 
 def _run(settings: BrokerSettings) -> int:
-    with asyncio.Runner(loop_factory=_new_loop) as runner:
+    with asyncio.Runner(loop_factory=new_event_loop) as runner:
         return runner.run(_serve(settings))
-
-
-def _new_loop() -> asyncio.AbstractEventLoop:
-    try:
-        import uvloop
-    except ImportError:  # not on every platform
-        return asyncio.new_event_loop()
-    return uvloop.new_event_loop()
 
 
 async def _serve(settings: BrokerSettings) -> int:

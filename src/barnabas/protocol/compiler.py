@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import struct
 import sys
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any
 
@@ -53,7 +54,7 @@ def compile_encoder(cls: type[Message], version: int) -> Callable[..., Any]:
     return _EncoderSource(cls, version).compile()
 
 
-class _Source:
+class _Source(ABC):
     """Lines of a function, and the names they refer to."""
 
     kind = ""
@@ -69,13 +70,12 @@ class _Source:
         source = "\n".join([f"def codec({self.signature}):", *self.lines])
         exec(compile(source, f"<{self.kind} {self.cls.__name__} v{self.version}>", "exec"), self.names)
         made: Callable[..., Any] = self.names["codec"]
-        made.__name__ = (
-            f"{self.cls.__name__} of version {self.version}"  # what it is about, for whoever fails
-        )
+        made.__name__ = f"{self.cls.__name__} of version {self.version}"  # for the errors that name it
         return made
 
+    @abstractmethod
     def body(self) -> None:
-        raise NotImplementedError
+        """Put the lines of the function."""
 
     def put(self, *lines: str, indent: int) -> None:
         self.lines.extend("    " * indent + line for line in lines)

@@ -19,6 +19,7 @@ from barnabas.broker.node import Node
 from barnabas.core.clock import Clock, SystemClock
 from barnabas.core.disk import Disk
 from barnabas.core.errors import BarnabasError
+from barnabas.core.event_loop import new_event_loop
 from barnabas.core.memory_disk import MemoryDisk
 from barnabas.core.os_disk import OsDisk
 from barnabas.core.os_network import OsNetwork
@@ -79,7 +80,7 @@ class Broker:
         """Start; returns when clients are answered."""
         if self._node is not None:
             raise BrokerFailed("the broker is already running")
-        self._loop = _new_loop()
+        self._loop = new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="barnabas-broker", daemon=True)
         self._thread.start()
         try:
@@ -163,11 +164,3 @@ class Broker:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self.stop()
-
-
-def _new_loop() -> asyncio.AbstractEventLoop:
-    try:
-        import uvloop
-    except ImportError:  # not on every platform
-        return asyncio.new_event_loop()
-    return uvloop.new_event_loop()

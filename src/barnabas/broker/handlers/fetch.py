@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from barnabas.broker.leader_hints import leader_hint
+from barnabas.broker.leader_hints import point_to_leaders
 from barnabas.broker.purgatory import LongPoll
 from barnabas.broker.replicas import NotLeaderOrFollower
 from barnabas.broker.requests import RequestContext
@@ -24,8 +24,6 @@ from barnabas.protocol.messages.fetch import (
     FetchPartition,
     FetchRequest,
     FetchResponse,
-    LeaderIdAndEpoch,
-    NodeEndpoint,
     PartitionData,
 )
 
@@ -66,7 +64,13 @@ async def handle(request: FetchRequest, context: RequestContext, services: Servi
         if await poll.wait(request.max_wait_ms / 1000):
             results, _, _, _ = await _read_all(wants, terms, services)
     response = session.respond(results)
-    _point_to_leaders(response, context, services)
+    failed = (
+        (topic.topic, topic.topic_id, one.partition_index, one)
+        for topic in response.responses
+        for one in topic.partitions
+        if one.error_code
+    )
+    response.node_endpoints = point_to_leaders(failed, context, services)
     return response
 
 
@@ -193,23 +197,3 @@ def _failed(partition: int, error: BarnabasError) -> PartitionData:
         aborted_transactions=None,
         records=b"",
     )
-
-
-def _point_to_leaders(response: FetchResponse, context: RequestContext, services: Services) -> None:
-    """KIP-951: who asked the wrong node learns which is the right one."""
-    endpoints: dict[int, NodeEndpoint] = {}  # each node once: Java's clients fail over a second mention
-    for topic in response.responses:
-        for partition in topic.partitions:
-            if not partition.error_code:
-                continue
-            number, code = partition.partition_index, partition.error_code
-            hint = leader_hint(topic.topic, topic.topic_id, number, code, context, services)
-            if hint is None:
-                continue
-            partition.current_leader = LeaderIdAndEpoch(leader_id=hint.node_id, leader_epoch=hint.epoch)
-            if hint.host:
-                endpoints[hint.node_id] = NodeEndpoint(
-                    node_id=hint.node_id, host=hint.host, port=hint.port, rack=hint.rack
-                )
-    if endpoints:
-        response.node_endpoints = list(endpoints.values())

@@ -11,14 +11,12 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
-from barnabas.broker.leader_hints import leader_hint
+from barnabas.broker.leader_hints import point_to_leaders
 from barnabas.broker.requests import RequestContext
 from barnabas.core.errors import BarnabasError, InvalidRecord, InvariantViolation, wire_error
 from barnabas.core.network import ConnectionLost
 from barnabas.metadata.names import is_internal
 from barnabas.protocol.messages.produce import (
-    LeaderIdAndEpoch,
-    NodeEndpoint,
     PartitionProduceData,
     PartitionProduceResponse,
     ProduceRequest,
@@ -86,7 +84,13 @@ async def handle(
     if request.acks == 0:
         _fail_silently(response)
         return None
-    _point_to_leaders(response, context, services)
+    failed = (
+        (topic.name, topic.topic_id, one.index, one)
+        for topic in response.responses
+        for one in topic.partition_responses
+        if one.error_code
+    )
+    response.node_endpoints = point_to_leaders(failed, context, services)
     return response
 
 
@@ -168,23 +172,3 @@ def _fail_silently(response: ProduceResponse) -> None:
     if failed:
         logger.warning("a connection is closed: acks=0, and an append failed: %s", failed[0].error_message)
         raise ConnectionLost(f"acks=0, and an append failed: {failed[0].error_message}")
-
-
-def _point_to_leaders(response: ProduceResponse, context: RequestContext, services: Services) -> None:
-    """KIP-951: who asked the wrong node learns which is the right one."""
-    endpoints: dict[int, NodeEndpoint] = {}  # each node once: Java's clients fail over a second mention
-    for topic in response.responses:
-        for partition in topic.partition_responses:
-            if not partition.error_code:
-                continue
-            number, code = partition.index, partition.error_code
-            hint = leader_hint(topic.name, topic.topic_id, number, code, context, services)
-            if hint is None:
-                continue
-            partition.current_leader = LeaderIdAndEpoch(leader_id=hint.node_id, leader_epoch=hint.epoch)
-            if hint.host:
-                endpoints[hint.node_id] = NodeEndpoint(
-                    node_id=hint.node_id, host=hint.host, port=hint.port, rack=hint.rack
-                )
-    if endpoints:
-        response.node_endpoints = list(endpoints.values())

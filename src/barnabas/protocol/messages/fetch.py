@@ -5,6 +5,7 @@ Fetch sessions from 7, truncation by epoch from 12, topics by id from 13 on.
 
 from __future__ import annotations
 
+from barnabas.protocol.messages.leaders import LeaderIdAndEpoch, NodeEndpoint
 from barnabas.protocol.schema import Int8, Int16, Int32, Int64, Message, Records, String, Struct, Uuid, field
 
 
@@ -56,11 +57,6 @@ class EpochEndOffset(Struct):
     end_offset: Int64 = field(default=-1)
 
 
-class LeaderIdAndEpoch(Struct):
-    leader_id: Int32 = field(default=-1)
-    leader_epoch: Int32 = field(default=-1)
-
-
 class SnapshotId(Struct):
     end_offset: Int64 = field(default=-1)
     epoch: Int32 = field(default=-1)
@@ -89,13 +85,6 @@ class FetchableTopicResponse(Struct):
     topic_id: Uuid = field(13)
     topic: String = field(4, 12)
     partitions: list[PartitionData]
-
-
-class NodeEndpoint(Struct):
-    node_id: Int32
-    host: String
-    port: Int32
-    rack: String | None = field(default=None)
 
 
 class FetchResponse(Message, key=1, versions=(4, 18), flexible=12):

@@ -5,6 +5,7 @@ Versions 0 to 2 carried formats that no longer exist; topics go by id from 13 on
 
 from __future__ import annotations
 
+from barnabas.protocol.messages.leaders import LeaderIdAndEpoch, NodeEndpoint
 from barnabas.protocol.schema import Int16, Int32, Int64, Message, Records, String, Struct, Uuid, field
 
 
@@ -31,11 +32,6 @@ class BatchIndexAndErrorMessage(Struct):
     batch_index_error_message: String | None = field(default=None)
 
 
-class LeaderIdAndEpoch(Struct):
-    leader_id: Int32 = field(default=-1)
-    leader_epoch: Int32 = field(default=-1)
-
-
 class PartitionProduceResponse(Struct):
     index: Int32
     error_code: Int16
@@ -51,13 +47,6 @@ class TopicProduceResponse(Struct):
     topic_id: Uuid = field(13)
     name: String = field(3, 12)
     partition_responses: list[PartitionProduceResponse]
-
-
-class NodeEndpoint(Struct):
-    node_id: Int32
-    host: String
-    port: Int32
-    rack: String | None = field(default=None)
 
 
 class ProduceResponse(Message, key=0, versions=(3, 13), flexible=9):
