@@ -24,6 +24,10 @@ SETTINGS = [
     ("flush.ms", "0", "flush_ms", 0),
     ("file.delete.delay.ms", "0", "file_delete_delay_ms", 0),
     ("producer.id.expiration.ms", "1", "producer_id_expiration_ms", 1),
+    ("min.cleanable.dirty.ratio", "0.01", "min_cleanable_dirty_ratio", 0.01),
+    ("min.compaction.lag.ms", "3", "min_compaction_lag_ms", 3),
+    ("max.compaction.lag.ms", "4", "max_compaction_lag_ms", 4),
+    ("delete.retention.ms", "0", "delete_retention_ms", 0),
 ]
 
 
@@ -42,6 +46,10 @@ def test_every_setting_goes_by_kafkas_name(name: str, text: str, field: str, val
         ("index.interval.bytes", "-1"),
         ("retention.ms", "-2"),
         ("flush.messages", "0"),
+        ("min.cleanable.dirty.ratio", "1.01"),
+        ("min.cleanable.dirty.ratio", "nan"),
+        ("min.cleanable.dirty.ratio", "half"),
+        ("max.compaction.lag.ms", "0"),
         ("flush.ms", "-1"),
         ("max.message.bytes", "1e6"),
         ("segment.jitter.ms", ""),

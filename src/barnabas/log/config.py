@@ -42,6 +42,10 @@ class LogConfig:
     flush_ms: int = NEVER_MS
     file_delete_delay_ms: int = 60 * 1000
     producer_id_expiration_ms: int = 24 * 3600 * 1000
+    min_cleanable_dirty_ratio: float = 0.5
+    min_compaction_lag_ms: int = 0
+    max_compaction_lag_ms: int = NEVER_MS
+    delete_retention_ms: int = 24 * 3600 * 1000
 
     # what every append asks, worked out once
     is_compacted: bool = field(init=False, repr=False)
@@ -85,6 +89,16 @@ def _whole(low: int, high: int = NEVER_MS) -> Callable[[str, str], int]:
     return read
 
 
+def _ratio(name: str, text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        raise InvalidConfig(f"{name}={text!r} is not a number") from None
+    if not 0 <= value <= 1:  # which is not true of NaN either
+        raise InvalidConfig(f"{name}={text} is outside its range, 0 to 1")
+    return value
+
+
 def _policies(name: str, text: str) -> frozenset[str]:
     policies = frozenset(part.strip() for part in text.split(",") if part.strip())
     if not policies or policies - {"compact", "delete"}:
@@ -116,6 +130,10 @@ _SETTINGS: dict[str, _Setting] = {
     "flush.ms": _Setting("flush_ms", _whole(0)),
     "file.delete.delay.ms": _Setting("file_delete_delay_ms", _whole(0)),
     "producer.id.expiration.ms": _Setting("producer_id_expiration_ms", _whole(1, _INT32_MAX)),
+    "min.cleanable.dirty.ratio": _Setting("min_cleanable_dirty_ratio", _ratio),
+    "min.compaction.lag.ms": _Setting("min_compaction_lag_ms", _whole(0)),
+    "max.compaction.lag.ms": _Setting("max_compaction_lag_ms", _whole(1)),
+    "delete.retention.ms": _Setting("delete_retention_ms", _whole(0)),
 }
 
 
