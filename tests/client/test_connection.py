@@ -14,8 +14,8 @@ from barnabas.core.network import Address, CannotConnect, ConnectionLost
 from barnabas.protocol.channel import NotSpoken
 from barnabas.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from barnabas.protocol.schema import Message
+from barnabas.sim.loop import LoopClock, run
 from tests.client.fake_broker import PORT, Drop, FakeBroker, FakeCluster
-from tests.client.virtual import LoopClock, run
 
 ASK = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1)
 

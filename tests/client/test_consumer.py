@@ -23,8 +23,8 @@ from barnabas.records.builder import build_batch
 from barnabas.records.compression import Codec
 from barnabas.records.control import ControlType, build_end_transaction
 from barnabas.records.record import Record
+from barnabas.sim.loop import LoopClock, run
 from tests.client.fake_broker import Drop, FakeBroker, FakeCluster
-from tests.client.virtual import LoopClock, run
 
 Work = Callable[[FakeCluster, Consumer], Awaitable[Any]]
 EARLIEST = ConsumerConfig(reset=Reset.EARLIEST)

@@ -26,9 +26,9 @@ from barnabas.protocol.messages.metadata import (
     MetadataResponseTopic,
 )
 from barnabas.protocol.schema import NO_UUID, Message
+from barnabas.sim.loop import LoopClock, run
 from tests.client.fake_broker import PORT, FakeBroker, FakeCluster
 from tests.client.test_connection import opened
-from tests.client.virtual import LoopClock, run
 
 
 def answer(topic_id: int, leaders: dict[int, tuple[int, int]], error_code: int = 0) -> MetadataResponse:

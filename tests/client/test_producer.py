@@ -29,8 +29,8 @@ from barnabas.protocol.messages.produce import ProduceRequest
 from barnabas.protocol.schema import Message
 from barnabas.records.columnar import partition_of
 from barnabas.records.compression import Codec
+from barnabas.sim.loop import LoopClock, run
 from tests.client.fake_broker import Drop, FakeBroker, FakeCluster, refuse_produce
-from tests.client.virtual import LoopClock, run
 
 Work = Callable[[FakeCluster, Producer], Awaitable[Any]]
 

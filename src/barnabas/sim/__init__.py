@@ -1,0 +1,1 @@
+"""The simulator: production code in one process under virtual time, with faults, from a seed."""
