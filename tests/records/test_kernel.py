@@ -59,7 +59,7 @@ def test_the_compiled_kernel_does_not_announce_itself(caplog: pytest.LogCaptureF
 
 
 def test_both_twins_offer_everything() -> None:
-    from barnabas.records import _pure, _pure_columns
+    from barnabas.records import _pure, _pure_columns, _pure_compact
 
-    offered = set(dir(_pure)) | set(dir(_pure_columns))
+    offered = set(dir(_pure)) | set(dir(_pure_columns)) | set(dir(_pure_compact))
     assert set(kernel.__all__) - {"PURE_REASON", "announce"} <= offered

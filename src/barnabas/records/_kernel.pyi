@@ -1,3 +1,4 @@
+from array import array
 from collections.abc import Iterator
 
 from barnabas.core.disk import Buffer
@@ -37,6 +38,101 @@ class ColumnEncoder:
         producer_epoch: int,
         base_sequence: int,
     ) -> tuple[bytearray, int]: ...
+
+class OffsetMap:
+    """The latest offset of every key, in memory of fixed size; for one thread at a time.
+
+    An error out of `note` or `note_section` leaves it good for nothing but `clear`.
+    """
+
+    # slots = memory_bytes // 24; hash_key: 16 secret bytes. ValueError where not even one slot fits.
+    def __init__(self, memory_bytes: int, hash_key: bytes) -> None: ...
+    @property
+    def slots(self) -> int: ...
+    @property
+    def size(self) -> int: ...
+    # -1 when nothing was noted
+    @property
+    def latest_offset(self) -> int: ...
+    def clear(self) -> None: ...
+    # latest_offset = max(latest_offset, offset)
+    def advance(self, offset: int) -> None: ...
+    # latest_offset = offset; ValueError where the map is full, or the offset is not in 0..2**63-2
+    def put(self, key: bytes, offset: int) -> None: ...
+    # -1: not there
+    def get(self, key: bytes) -> int: ...
+    # Walk the whole batches in buffer[position:end], checksums verified, and put every record that has a key
+    # and an offset >= first_offset; latest_offset is then the last offset of the batch. A batch that ends
+    # before first_offset is passed over.
+    # (where it stopped, the header of the batch there if it is the caller's to judge, is the map full)
+    #   header: it is compressed, transactional or a control batch; the caller goes on behind it, after
+    #           note_section, or after advance(header.last_offset) if that is >= first_offset
+    #   full:   a record with a key came up while size >= limit; latest_offset is that of the last one put
+    #   (position, None, False) with position < end: an incomplete batch
+    def note(
+        self, buffer: Buffer, position: int, end: int, first_offset: int, limit: int
+    ) -> tuple[int, BatchHeader | None, bool]: ...
+    # the same for one batch whose records stand uncompressed in section[start:stop]: is the map full?
+    def note_section(
+        self, section: Buffer, start: int, stop: int, header: BatchHeader, first_offset: int, limit: int
+    ) -> bool: ...
+
+class BatchFilter:
+    """What compaction leaves of batches, gathered in its own memory; for one thread at a time.
+
+    An error leaves no trace of the batch that is at fault.
+    """
+
+    # kept_offsets: int64 values, the last offsets of batches that stay even when empty (a producer's last);
+    # so does the batch whose next offset is end_offset
+    def __init__(
+        self,
+        offsets: OffsetMap,
+        kept_offsets: bytes | array[int],
+        end_offset: int,
+        now_ms: int,
+        delete_retention_ms: int,
+    ) -> None: ...
+    # since the filter was made; of batches discarded unseen the records count as read
+    @property
+    def batches_read(self) -> int: ...
+    @property
+    def batches_kept(self) -> int: ...
+    @property
+    def records_read(self) -> int: ...
+    @property
+    def records_kept(self) -> int: ...
+    # what take() would give
+    @property
+    def gathered_bytes(self) -> int: ...
+    # Filter the plain batches in buffer[position:end], checksums verified: (where it stopped, the header of
+    # the compressed, transactional or control batch there, or None at the end or an incomplete batch).
+    def run(self, buffer: Buffer, position: int, end: int) -> tuple[int, BatchHeader | None]: ...
+    # Filter one batch that stands whole at `position`, its records uncompressed in section[start:stop]
+    # (see reader.records_section). Control records stay unless discarded.
+    #   discard_records: none of them stays; the section is not looked at then
+    #   keep_empty:      the batch stays even so (kept_offsets and end_offset are heeded without being told)
+    #   wants_horizon:   a marker whose transaction is gone, so that its clock starts now
+    # None: done, whatever stays has been gathered. A bytearray: what stays of a compressed batch, rebuilt
+    # without compression and not gathered yet; the caller gives it to builder.compress_batch, with the codec
+    # of the header, and the result to copy().
+    def batch(
+        self,
+        buffer: Buffer,
+        position: int,
+        header: BatchHeader,
+        section: Buffer,
+        start: int,
+        stop: int,
+        *,
+        discard_records: bool = False,
+        keep_empty: bool = False,
+        wants_horizon: bool = False,
+    ) -> bytearray | None: ...
+    # gather bytes as they are
+    def copy(self, buffer: Buffer, start: int, end: int) -> None: ...
+    # what has gathered since the last take(), read-only
+    def take(self) -> memoryview: ...
 
 def crc32c(buffer: Buffer, start: int, end: int) -> int: ...
 def crc32c_without_instruction(buffer: Buffer, start: int, end: int) -> int: ...

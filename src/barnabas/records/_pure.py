@@ -206,7 +206,10 @@ def scan_headers(buffer: Buffer, position: int, end: int) -> list[tuple[BatchHea
 
 
 class RecordView(NamedTuple):
-    """One record as positions in the buffer; a size below zero is a null."""
+    """One record as positions in the buffer; a size below zero is a null.
+
+    From `tail_at` on (the key's length and all behind it) nothing depends on the batch that holds it.
+    """
 
     timestamp_delta: int
     offset_delta: int
@@ -216,6 +219,7 @@ class RecordView(NamedTuple):
     value_size: int
     header_count: int
     headers_at: int
+    tail_at: int
     end: int
 
 
@@ -275,15 +279,24 @@ def read_record(view: memoryview, at: int, end: int) -> RecordView:
         raise Fault(_faults.BAD_FIELD)
     stop = at + size
     timestamp_delta, at = read_varlong(view, at + 1, stop)
-    offset_delta, at = read_varint(view, at, stop)
-    key_at, key_size, at = _read_field(view, at, stop)
+    offset_delta, tail_at = read_varint(view, at, stop)
+    key_at, key_size, at = _read_field(view, tail_at, stop)
     value_at, value_size, at = _read_field(view, at, stop)
     header_count, headers_at = read_varint(view, at, stop)
     at = _skip_headers(view, headers_at, stop, header_count)
     if at != stop:
         raise Fault(_faults.BAD_RECORD_END)
     return RecordView(
-        timestamp_delta, offset_delta, key_at, key_size, value_at, value_size, header_count, headers_at, stop
+        timestamp_delta,
+        offset_delta,
+        key_at,
+        key_size,
+        value_at,
+        value_size,
+        header_count,
+        headers_at,
+        tail_at,
+        stop,
     )
 
 
@@ -421,7 +434,7 @@ def _iterate(view: memoryview, start: int, end: int, header: BatchHeader) -> Ite
         )
 
 
-def _write_varlong(buffer: bytearray, value: int) -> None:
+def write_varlong(buffer: bytearray, value: int) -> None:
     raw = ((value << 1) ^ (value >> 63)) & 0xFFFFFFFFFFFFFFFF
     while raw > 127:
         buffer.append(raw & 127 | 128)
@@ -433,7 +446,7 @@ def _write_field(buffer: bytearray, field: bytes | None) -> None:
     if field is None:
         buffer.append(1)
     else:
-        _write_varlong(buffer, len(field))
+        write_varlong(buffer, len(field))
         buffer += field
 
 
@@ -462,15 +475,15 @@ def append_encoded(
 ) -> None:
     """The same for headers whose names are already bytes."""
     body = bytearray(1)
-    _write_varlong(body, to_int64(timestamp - base_timestamp))
-    _write_varlong(body, offset_delta)
+    write_varlong(body, to_int64(timestamp - base_timestamp))
+    write_varlong(body, offset_delta)
     _write_field(body, key)
     _write_field(body, value)
-    _write_varlong(body, len(headers))
+    write_varlong(body, len(headers))
     for name, held in headers:
         _write_field(body, name)
         _write_field(body, held)
     if len(body) > 0x7FFFFFFF:
         raise OverflowError("a record cannot be larger than 2 GiB")
-    _write_varlong(buffer, len(body))
+    write_varlong(buffer, len(body))
     buffer += body

@@ -68,11 +68,18 @@ else:
         partition_column,
     )
 
+if TYPE_CHECKING:
+    from barnabas.records._kernel import BatchFilter, OffsetMap
+else:
+    from barnabas.records._pure_compact import BatchFilter, OffsetMap
+
 __all__ = [
     "NAME",
     "PURE_REASON",
+    "BatchFilter",
     "ColumnDecoder",
     "ColumnEncoder",
+    "OffsetMap",
     "admit",
     "announce",
     "append_record",
