@@ -49,10 +49,14 @@ class LogConfig:
 
     # what every append asks, worked out once
     is_compacted: bool = field(init=False, repr=False)
+    roll_ms: int = field(init=False, repr=False)
     plain_batch_bytes: int = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "is_compacted", "compact" in self.cleanup_policy)
+        # what must be compacted by then must have left the active segment by then
+        roll_ms = min(self.segment_ms, self.max_compaction_lag_ms) if self.is_compacted else self.segment_ms
+        object.__setattr__(self, "roll_ms", roll_ms)
         largest = min(self.max_message_bytes, self.segment_bytes)
         object.__setattr__(self, "plain_batch_bytes", 0 if self.log_append_time else largest)
 
@@ -69,6 +73,16 @@ class LogConfig:
                 raise InvalidConfig(f"unknown setting {name!r} for a log; known are {', '.join(_SETTINGS)}")
             fields[setting.field] = setting.read(name, text)
         return cls(**fields)
+
+
+class CleanerSettings(NamedTuple):
+    """How a node compacts: what `log.cleaner.*` means, but for what topics have settings of their own for."""
+
+    backoff_ms: int = 15_000
+    dedupe_buffer_bytes: int = 128 << 20
+    io_buffer_bytes: int = 512 << 10
+    load_factor: float = 0.9
+    max_bytes_per_second: float = float("inf")
 
 
 class _Setting(NamedTuple):

@@ -5,15 +5,16 @@ is locked against other nodes. `.kafka_cleanshutdown` says that the last stop wa
 and removed, durably, before anything is written.
 
 The checkpoints (`recovery-point-offset-checkpoint`, `log-start-offset-checkpoint`,
-`replication-offset-checkpoint`) are of the directory as a whole, in Kafka's format. A checkpoint never
-promises more than the disk holds: offsets go up in it only after a sync, and down before a cut.
+`replication-offset-checkpoint`, `cleaner-offset-checkpoint`) are of the directory as a whole, in Kafka's
+format. A checkpoint never promises more than the disk holds: offsets go up in it only after a sync, and down
+before a cut.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from functools import partial
 from uuid import UUID
 
@@ -68,10 +69,12 @@ class LogDirectory:
         self._config = config
         # the settings of partitions that are opened without any, as those are that nobody has touched
         self.config_of: Callable[[str], LogConfig] = lambda topic: config
+        # has a partition let go of by whoever compacts it, before its files are taken away
+        self.stop_cleaning: Callable[[TopicPartition], Awaitable[None]] = _nobody_cleans
         self._is_clean = False
         self._is_closed = False
         self._release: Callable[[], None] = lambda: None
-        self._known: set[TopicPartition] = set()
+        self._known: dict[TopicPartition, None] = {}
         # written to since the start, and let go of by a deletion that failed
         self._left_open: set[TopicPartition] = set()
         self._logs: dict[TopicPartition, PartitionLog] = {}
@@ -83,10 +86,13 @@ class LogDirectory:
         self._start_offsets: dict[TopicPartition, int] = {}
         self._high_watermarks: dict[TopicPartition, int] = {}
         self._watermarks_turn = Turn()
+        self._cleaned_offsets: dict[TopicPartition, int] = {}
+        self._cleaned_in_file: dict[TopicPartition, int] = {}
         self._doomed: list[tuple[int, str]] = []
         self._to_flush: set[PartitionLog] = set()
         self._persist = SharedCall(self._write_offsets)
         self._checkpoint = SharedCall(self._write_checkpoints)
+        self._persist_cleaned = SharedCall(self._write_cleaned_offsets)
         self._sweep = SharedCall(self._sweep_once)
         self._sync_names = SharedCall(partial(disk.sync_dir, ""))
         self._home = Home(disk, clock, random, workers, self._persist, self._to_flush.add, on_failure)
@@ -130,11 +136,13 @@ class LogDirectory:
             if parsed is None:
                 continue
             if parsed.kind is DirectoryKind.LIVE:
-                self._known.add((parsed.topic, parsed.partition))
+                self._known[parsed.topic, parsed.partition] = None
             elif parsed.kind is DirectoryKind.DELETE:
                 self._doomed.append((0, name))
         self._start_offsets = await self._read_offsets(names.LOG_START_CHECKPOINT) or {}
         self._high_watermarks = await self._read_offsets(names.REPLICATION_CHECKPOINT) or {}
+        self._cleaned_offsets = await self._read_offsets(names.CLEANER_CHECKPOINT) or {}
+        self._cleaned_in_file = dict(self._cleaned_offsets)
         await self._load_recovery_points()
 
     async def _load_recovery_points(self) -> None:
@@ -194,7 +202,7 @@ class LogDirectory:
             log = self._logs.get(key)
             if log is None:
                 log = self._logs[key] = await self._open(key, topic_id, config or self.config_of(topic))
-                self._known.add(key)
+                self._known[key] = None
             elif topic_id not in (None, log.topic_id):
                 log.topic_id = await self._topic_id(log.path, topic_id, is_new=False)
             return log
@@ -212,6 +220,7 @@ class LogDirectory:
             topic_id=topic_id,
         )
         log.advance_high_watermark(self._high_watermarks.get(key, 0))
+        log.cleaned_offset = self._cleaned_offsets.get(key)
         await self._lower_marks(key, log)
         self._left_open.discard(key)
         return log
@@ -224,6 +233,9 @@ class LogDirectory:
         if log.high_watermark < self._high_watermarks.get(key, 0):
             self._high_watermarks[key] = log.high_watermark
             await self._write_high_watermarks()
+        if log.cleaned_offset is not None and log.cleaned_offset > log.end_offset:
+            log.cleaned_offset = self._cleaned_offsets[key] = log.end_offset
+            await self._persist_cleaned()
 
     async def _topic_id(self, path: str, topic_id: UUID | None, *, is_new: bool) -> UUID | None:
         """The topic id that the directory belongs to, which must be the one asked for."""
@@ -281,12 +293,18 @@ class LogDirectory:
             if log is not None:
                 self._to_flush.discard(log)
                 self._left_open.add(key)
+                await self.stop_cleaning(key)
                 await log.retire(PartitionDeleted(f"{log.path} was deleted"))
             name = names.marked_directory(*key, kind, self._random.uuid())
             await self._disk.rename(names.partition_directory(*key), name)
-            self._known.discard(key)
+            del self._known[key]
             self._left_open.discard(key)
-            for offsets in (self._recovery_points, self._start_offsets, self._high_watermarks):
+            for offsets in (
+                self._recovery_points,
+                self._start_offsets,
+                self._high_watermarks,
+                self._cleaned_offsets,
+            ):
                 offsets.pop(key, None)
             await self._sync_names()
             if kind is DirectoryKind.DELETE:
@@ -321,6 +339,19 @@ class LogDirectory:
                 self._disk, names.REPLICATION_CHECKPOINT, self._high_watermarks
             )
 
+    async def checkpoint_cleaned(self) -> None:
+        """Write up to where the logs have been compacted."""
+        await self._persist_cleaned()
+
+    async def _write_cleaned_offsets(self) -> None:
+        for key, log in self._logs.items():
+            if log.cleaned_offset is not None:
+                self._cleaned_offsets[key] = log.cleaned_offset
+        if self._cleaned_offsets != self._cleaned_in_file:
+            written = dict(self._cleaned_offsets)
+            await checkpoints.write_offset_checkpoint(self._disk, names.CLEANER_CHECKPOINT, written)
+            self._cleaned_in_file = written
+
     async def _write_offsets(self) -> None:
         lowered = {
             key: log.high_watermark
@@ -330,6 +361,7 @@ class LogDirectory:
         if lowered:
             self._high_watermarks |= lowered
             await self._write_high_watermarks()
+        await self._persist_cleaned()
         for key, log in self._logs.items():
             self._recovery_points[key] = log.recovery_point
             # as long as a deleted segment could come back, the start must be known apart from it
@@ -374,7 +406,7 @@ class LogDirectory:
 
     async def _touch_what_is_due(self) -> None:
         """Open the partitions that nobody has touched where retention has something to do."""
-        for topic, partition in sorted(self._known - self._logs.keys()):
+        for topic, partition in [key for key in self._known if key not in self._logs]:
             try:
                 path, config = names.partition_directory(topic, partition), self.config_of(topic)
                 if await may_be_due(self._disk, path, config, self._clock.wall_ms()):
@@ -417,7 +449,7 @@ class LogDirectory:
         for turn in list(self._turns.values()):
             async with turn:  # whatever is being opened or deleted is waited for
                 pass
-        is_clean = (self._is_clean and not self._left_open) or self._known == self._logs.keys()
+        is_clean = (self._is_clean and not self._left_open) or self._known.keys() == self._logs.keys()
         is_clean = await self._close_logs() and is_clean
         try:
             await self.checkpoint()
@@ -446,3 +478,7 @@ class LogDirectory:
         else:
             await asyncio.gather(*(close_one_after_another() for _ in range(CLOSED_AT_ONCE)))
         return is_clean
+
+
+async def _nobody_cleans(key: TopicPartition) -> None:
+    """There is nothing to wait for."""

@@ -121,6 +121,7 @@ class PartitionLog:
         "_flush",
         "_latest_epoch",
         "bases",
+        "cleaned_offset",
         "config",
         "doomed",
         "end_offset",
@@ -169,6 +170,8 @@ class PartitionLog:
         self.end_offset = end_offset
         self.high_watermark = start_offset
         self.recovery_point = recovery_point
+        # up to where compaction has been; None where it never was
+        self.cleaned_offset: int | None = None
         self.epochs = epochs
         latest = epochs.latest_epoch
         self._latest_epoch = -1 if latest is None else latest
@@ -394,7 +397,7 @@ class PartitionLog:
         if first_timestamp is None:
             return False
         waited_ms = max_timestamp - first_timestamp if first_timestamp >= 0 else now_ms - segment.created_ms
-        return waited_ms > config.segment_ms - segment.roll_jitter_ms
+        return waited_ms > config.roll_ms - segment.roll_jitter_ms
 
     async def roll(self) -> bool:
         """Seal the active segment and begin a new one; False where it is empty and may as well go on."""

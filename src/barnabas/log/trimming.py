@@ -58,10 +58,18 @@ async def truncate_fully_and_start_at(log: PartitionLog, offset: int) -> None:
 async def _lower_marks(log: PartitionLog, base_offset: int, offset: int) -> None:
     """What will be written above the cut is neither synced nor replicated, whatever was noted before.
     Recovery looks at whole segments, so nothing is lost by lowering its mark to the start of one."""
-    if log.recovery_point > base_offset or log.high_watermark > offset:
+    cleaned_offset = log.cleaned_offset or 0
+    if log.recovery_point > base_offset or log.high_watermark > offset or cleaned_offset > offset:
         log.recovery_point = min(log.recovery_point, base_offset)
         log.high_watermark = min(log.high_watermark, offset)
+        _lower_cleaned(log, offset)
         await log.home.persist()
+
+
+def _lower_cleaned(log: PartitionLog, offset: int) -> None:
+    """What comes in the place of what was compacted has not been."""
+    if log.cleaned_offset is not None:
+        log.cleaned_offset = min(log.cleaned_offset, offset)
 
 
 async def _cut(log: PartitionLog, keep: int, located: Located | None) -> None:
@@ -90,6 +98,7 @@ async def _start_over(log: PartitionLog, offset: int) -> None:
     with log.reshaping():
         log.recovery_point = min(log.recovery_point, offset, log.bases[0])
         log.high_watermark = min(log.high_watermark, offset)
+        _lower_cleaned(log, offset)
         # on the way there, nothing that was deleted shall come back
         log.start_offset = max(log.start_offset, offset)
         log.side.names_changed()  # for a while no segment will tell where the log starts
