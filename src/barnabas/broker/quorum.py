@@ -95,7 +95,7 @@ class MetadataQuorum:
         self._failure: BarnabasError | None = None
         self._is_closing = False
         self._turn = Turn()
-        self._running: set[asyncio.Task[Any]] = set()
+        self._running: dict[asyncio.Task[Any], None] = {}
         self._subscribers: list[Callable[[Sequence[Message]], None]] = []
 
     @classmethod
@@ -189,8 +189,8 @@ class MetadataQuorum:
         if self._is_closing:
             raise QuorumClosed("the node is stopping")
         task = asyncio.get_running_loop().create_task(self._execute(command))
-        self._running.add(task)
-        task.add_done_callback(self._running.discard)
+        self._running[task] = None
+        task.add_done_callback(self._running.pop)
         return await asyncio.shield(task)
 
     async def _execute(self, command: Callable[[ClusterImage], Decision[R]]) -> R:
@@ -225,7 +225,7 @@ class MetadataQuorum:
         """Do what the core asks for, until it asks for nothing more."""
         while ready := self._raft.ready():
             if ready.election is not None:
-                voters = [voter.id for voter in self._raft.voters]
+                voters = [voter.id for voter in sorted(self._raft.voters)]
                 state = encode_quorum_state(ready.election, min(self._kraft_version, 1), voters)
                 await write_atomically(self._disk, QUORUM_STATE_PATH, state)
             if ready.batches:

@@ -85,7 +85,7 @@ class Consumer:
         self._assignment = Assignment()
         self._sessions: dict[int, FetchSession] = {}
         self._fetching: set[int] = set()
-        self._lookups: set[asyncio.Task[None]] = set()
+        self._lookups: dict[asyncio.Task[None], None] = {}
         self._failures: list[BarnabasError] = []
         self._is_closed = False
         self._limits = FetchLimits(
@@ -321,8 +321,8 @@ class Consumer:
             if state is not None and self.cluster.leader(*partition) is not None:
                 state.is_looked_up = True
                 task = asyncio.get_running_loop().create_task(self._find(partition, state, state.turn, at))
-                self._lookups.add(task)
-                task.add_done_callback(self._lookups.discard)
+                self._lookups[task] = None
+                task.add_done_callback(self._lookups.pop)
 
     async def _find(self, partition: TopicPartition, state: PartitionState, turn: int, at: int) -> None:
         try:
@@ -375,6 +375,6 @@ class Consumer:
     async def close(self) -> None:
         """Let go of everything. Harmless when repeated."""
         self._is_closed = True
-        for task in self._lookups:
+        for task in list(self._lookups):
             task.cancel()
         await self.cluster.close()

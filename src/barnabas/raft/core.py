@@ -178,7 +178,7 @@ class Raft:
         granting = sorted(self._granted)
         self._become(State.LEADER)
         self.election = Election(self.epoch, leader_id=self.me.id)
-        self._held = dict.fromkeys(self.voters, 0)
+        self._held = dict.fromkeys(sorted(self.voters), 0)
         self._epoch_start_offset = self.end_offset
         change = LeaderChangeMessage(
             leader_id=self.me.id, voters=_named(sorted(self.voters)), granting_voters=_named(granting)
