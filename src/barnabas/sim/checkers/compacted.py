@@ -1,0 +1,113 @@
+"""Whoever reads a compacted partition from its start to its end knows the latest value of every key.
+
+Judged is every session that began at the start and reached an end, and the last read of all. For each key,
+take the latest record that was acknowledged before the session began. Then what the session saw last of that
+key is that record or a later one.
+
+Where it is a tombstone it may have been removed, and with it everything before; then the session sees nothing
+of the key. But a session that saw an older value is owed the tombstone (or something later) if it got from
+the start to the end within delete.retention.ms: what it saw was still there when it began, so the tombstone's
+time began to run only afterwards. The time is the broker's wall clock: a jump during the session excuses it.
+A tombstone that was sent but not acknowledged may have been written, so it may excuse that a key is missing.
+
+What is superseded need not be gone. A power loss from the sending of the record to the session's end excuses.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from barnabas.sim.checkers.view import Place, View
+from barnabas.sim.checkers.violation import Violation
+from barnabas.sim.history import Acked, History, Kept, Sent
+
+NAME = "compacted"
+
+
+class _Walk(NamedTuple):
+    """A way from the start to the end."""
+
+    who: str
+    place: Place
+    began_at: float
+    ended_at: float
+    end_offset: int
+    records: list[Kept]
+
+
+def check(history: History) -> list[Violation]:
+    view = View(history)
+    acks = {place: _acks_by_key(view, place) for place in view.places() if view.topics[place[0]].is_compacted}
+    tombstones = _tombstones(view)
+    violations = []
+    for walk in _walks(view):
+        last: dict[bytes | None, Kept] = {record.key: record for record in walk.records}
+        for key, acked in acks[walk.place].items():
+            latest = _latest(acked, walk)
+            if latest is None or view.has_power_loss(view.sent[latest.mark].at, walk.ended_at):
+                continue
+            wrong = _judge(view, walk, latest, last.get(key), tombstones.get((walk.place[0], key), []))
+            if wrong is not None:
+                where = f"{walk.place[0]}-{walk.place[1]} as read by {walk.who} from {walk.began_at:.3f} s"
+                violations.append(Violation(NAME, walk.ended_at, f"{where}: key {key!r} {wrong}"))
+    return violations
+
+
+def _walks(view: View) -> list[_Walk]:
+    found = []
+    for session in view.sessions.values():
+        began, ended = session.began, session.ended
+        facts = view.topics.get(began.topic)
+        if facts is None or not facts.is_compacted or ended is None:
+            continue
+        if ended.is_at_end and began.start_offset == 0:
+            place, records = (began.topic, began.partition), [read.record for read in session.reads]
+            found.append(_Walk(began.session, place, began.at, ended.at, ended.position, records))
+    for place, final in view.finals.items():
+        if place[0] in view.topics and view.topics[place[0]].is_compacted and final.start_offset == 0:
+            records = list(final.records)
+            found.append(_Walk("the last read", place, final.asked_at, final.at, final.end_offset, records))
+    return found
+
+
+def _acks_by_key(view: View, place: Place) -> dict[bytes | None, list[Acked]]:
+    found: dict[bytes | None, list[Acked]] = {}
+    for acked in sorted(view.acks[place], key=lambda each: each.offset):
+        found.setdefault(view.sent[acked.mark].key, []).append(acked)
+    return found
+
+
+def _tombstones(view: View) -> dict[tuple[str, bytes | None], list[Sent]]:
+    found: dict[tuple[str, bytes | None], list[Sent]] = {}
+    for sent in view.sent.values():
+        if sent.value is None:
+            found.setdefault((sent.topic, sent.key), []).append(sent)
+    return found
+
+
+def _latest(acked: list[Acked], walk: _Walk) -> Acked | None:
+    """The last one that was certainly there when the walk began."""
+    return next((each for each in reversed(acked) if each.at <= walk.began_at), None)
+
+
+def _judge(view: View, walk: _Walk, latest: Acked, seen: Kept | None, tombstones: list[Sent]) -> str | None:
+    if seen is not None and seen.offset >= latest.offset:
+        return None
+    is_deleted = view.sent[latest.mark].value is None
+    promised = f"{latest.mark!r} at offset {latest.offset}, acknowledged at {latest.at:.3f} s"
+    may_be_gone = is_deleted or any(_may_follow(view, each, latest, walk) for each in tombstones)
+    if seen is None:
+        return None if may_be_gone else f"is missing; its latest value is {promised}"
+    took_ms = (walk.ended_at - walk.began_at) * 1000
+    is_owed = took_ms < view.topics[walk.place[0]].delete_retention_ms
+    if may_be_gone and (not is_owed or view.has_clock_jump(walk.began_at, walk.ended_at)):
+        return None
+    what = "tombstone, which is owed to it," if is_deleted else "value"
+    return f"ends with {seen.mark!r} at offset {seen.offset}; its latest {what} is {promised}"
+
+
+def _may_follow(view: View, tombstone: Sent, latest: Acked, walk: _Walk) -> bool:
+    acked = view.acked.get(tombstone.mark)
+    if acked is not None and acked.offset >= 0:
+        return acked.offset > latest.offset and tombstone.at <= walk.ended_at
+    return tombstone.at <= walk.ended_at

@@ -1,0 +1,83 @@
+"""No record of an idempotent producer stands at two offsets.
+
+A batch that is sent again keeps its number, and the broker recognises it by what it remembers of the
+producer. After a power loss that memory is what the surviving log says: if the first copy survived, its
+number did, too, and the second is recognised; if it did not, there is only the second. So in what is in the
+log at any one time there is never a second copy, power losses or not. Readers who see the log at different
+times may see a record at two offsets only if a power loss between took the first.
+
+Producers without idempotence promise nothing here.
+"""
+
+from __future__ import annotations
+
+from barnabas.sim.checkers.view import Place, Sighting, View
+from barnabas.sim.checkers.violation import Violation
+from barnabas.sim.history import History
+
+NAME = "duplicates"
+
+
+def check(history: History) -> list[Violation]:
+    view = View(history)
+    violations: list[Violation] = []
+    for place, sightings in view.sightings.items():
+        violations += _in_one_log(view, place)
+        violations += _over_time(view, place, sightings)
+    return violations
+
+
+def _in_one_log(view: View, place: Place) -> list[Violation]:
+    final = view.finals.get(place)
+    if final is None:
+        return []
+    first: dict[str, int] = {}
+    violations = []
+    for record in final.records:
+        if not _is_numbered(view, record.mark):
+            continue
+        if record.mark in first:
+            what = (
+                f"{_name(place)} holds {record.mark!r} of an idempotent producer twice, at offsets "
+                f"{first[record.mark]} and {record.offset}"
+            )
+            violations.append(Violation(NAME, final.at, what))
+        first.setdefault(record.mark, record.offset)
+    return violations
+
+
+def _over_time(view: View, place: Place, sightings: list[Sighting]) -> list[Violation]:
+    by_mark: dict[str, dict[int, list[Sighting]]] = {}
+    for sighting in sightings:
+        record = sighting.record
+        if _is_numbered(view, record.mark):
+            by_mark.setdefault(record.mark, {}).setdefault(record.offset, []).append(sighting)
+    violations = []
+    for mark, by_offset in by_mark.items():
+        if len(by_offset) > 1:
+            violations += _clash(view, place, mark, [each for seen in by_offset.values() for each in seen])
+    return violations
+
+
+def _clash(view: View, place: Place, mark: str, seen: list[Sighting]) -> list[Violation]:
+    for index, later in enumerate(seen):
+        for earlier in seen[:index]:
+            if earlier.record.offset == later.record.offset:
+                continue
+            if not view.has_power_loss(min(earlier.since, later.since), max(earlier.until, later.until)):
+                what = (
+                    f"{_name(place)}: {mark!r} of an idempotent producer was read at offset "
+                    f"{earlier.record.offset} by {earlier.who} at {earlier.until:.3f} s and at offset "
+                    f"{later.record.offset} by {later.who}, with no power loss between"
+                )
+                return [Violation(NAME, later.until, what)]
+    return []
+
+
+def _is_numbered(view: View, mark: str) -> bool:
+    sent = view.sent.get(mark)
+    return sent is not None and sent.is_idempotent
+
+
+def _name(place: Place) -> str:
+    return f"{place[0]}-{place[1]}"

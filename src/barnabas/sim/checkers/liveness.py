@@ -1,0 +1,142 @@
+"""When the faults stop, everything goes on.
+
+In virtual time from the end of the faults:
+
+- the broker serves again: it started after its last crash, and after CALM_S there is no further one;
+- within SETTLE_S every send of before is acknowledged or has failed (but those of killed clients);
+- every record that is handed over after CALM_S is acknowledged, within ACK_S;
+- every reader that begins after CALM_S reaches the end;
+- within FINISH_S all partitions of the topics that are still there have been read to their end, and the
+  workload is done.
+
+Compaction of what is due happens: on a topic with max.compaction.lag.ms, what was superseded by a record
+older than that plus COMPACTION_SLACK_S is gone from the last read. The lag is counted by the broker's wall
+clock from the records' timestamps, so a clock that jumped in between is an excuse.
+"""
+
+from __future__ import annotations
+
+from barnabas.sim.checkers.view import Place, View
+from barnabas.sim.checkers.violation import Violation
+from barnabas.sim.history import (
+    ClientKilled,
+    Crash,
+    FaultsEnded,
+    Finished,
+    History,
+    Sent,
+    Settled,
+    Started,
+)
+
+NAME = "liveness"
+CALM_S = 30.0
+SETTLE_S = 90.0
+ACK_S = 30.0
+FINISH_S = 240.0
+COMPACTION_SLACK_S = 45.0
+
+
+def check(history: History) -> list[Violation]:
+    calm = next(history.of(FaultsEnded), None)
+    if calm is None:
+        return []
+    view = View(history)
+    violations = _broker(history, calm.at)
+    violations += _sends(history, view, calm.at)
+    violations += _readers(view, calm.at)
+    violations += _end(history, view, calm.at)
+    for place in view.places():
+        violations += _compaction(view, place)
+    return violations
+
+
+def _broker(history: History, calm_at: float) -> list[Violation]:
+    crashes = list(history.of(Crash))
+    if not crashes:
+        return []
+    last = crashes[-1]
+    if last.at > calm_at + CALM_S:
+        return [Violation(NAME, last.at, f"the broker crashes although the faults ended at {calm_at:.3f} s")]
+    if not any(started.at >= last.at for started in history.of(Started)):
+        return [Violation(NAME, last.at, "the broker never started again after this crash")]
+    return []
+
+
+def _sends(history: History, view: View, calm_at: float) -> list[Violation]:
+    violations = []
+    settled = next(history.of(Settled), None)
+    if settled is None or settled.at > calm_at + SETTLE_S:
+        when = "never" if settled is None else f"only at {settled.at:.3f} s"
+        what = f"sends of before the faults ended ({calm_at:.3f} s) were settled {when}"
+        violations.append(Violation(NAME, calm_at + SETTLE_S, what))
+    killed = {event.client for event in history.of(ClientKilled)}
+    for sent in view.sent.values():
+        if sent.producer not in killed and sent.topic in view.topics:
+            violations += _send(view, sent, calm_at)
+    return violations
+
+
+def _send(view: View, sent: Sent, calm_at: float) -> list[Violation]:
+    acked, failed = view.acked.get(sent.mark), view.failed.get(sent.mark)
+    told = f"{sent.mark!r}, handed over at {sent.at:.3f} s for {sent.topic}"
+    if acked is None and failed is None:
+        return [Violation(NAME, sent.at, f"{told}, was never acknowledged and did not fail")]
+    if sent.at <= calm_at + CALM_S:
+        return []
+    if failed is not None:
+        return [Violation(NAME, failed.at, f"{told}, failed long after the faults: {failed.error}")]
+    if acked is not None and acked.at > sent.at + ACK_S:
+        return [Violation(NAME, acked.at, f"{told}, was acknowledged only now")]
+    return []
+
+
+def _readers(view: View, calm_at: float) -> list[Violation]:
+    violations = []
+    for session in view.sessions.values():
+        began = session.began
+        if began.at <= calm_at + CALM_S or began.topic not in view.topics:
+            continue
+        if session.ended is None or not session.ended.is_at_end:
+            what = (
+                f"{began.session}, reading {began.topic}-{began.partition} since {began.at:.3f} s, long "
+                f"after the faults, came to {session.position} and not to the end"
+            )
+            violations.append(Violation(NAME, session.last_at, what))
+    return violations
+
+
+def _end(history: History, view: View, calm_at: float) -> list[Violation]:
+    missing = [
+        f"{topic}-{partition}" for topic, partition in view.places() if (topic, partition) not in view.finals
+    ]
+    late_at = calm_at + FINISH_S
+    violations = [Violation(NAME, late_at, f"{each} could not be read to its end") for each in missing]
+    finished = next(history.of(Finished), None)
+    if finished is None or finished.at > late_at:
+        when = "never" if finished is None else f"only at {finished.at:.3f} s"
+        violations.append(Violation(NAME, late_at, f"the clients' work was done {when}"))
+    return violations
+
+
+def _compaction(view: View, place: Place) -> list[Violation]:
+    final, facts = view.finals.get(place), view.topics[place[0]]
+    if final is None or not facts.is_compacted or facts.max_compaction_lag_ms is None:
+        return []
+    due_at = final.asked_at - facts.max_compaction_lag_ms / 1000 - COMPACTION_SLACK_S
+    if due_at <= 0 or view.has_clock_jump(0.0, final.at):
+        return []
+    known = view.known_since(place)
+    later: dict[bytes | None, int] = {}
+    for record in reversed(final.records):
+        by = later.get(record.key)
+        if by is not None and known[by] < due_at:
+            what = (
+                f"{place[0]}-{place[1]} still holds offset {record.offset} of key {record.key!r}, superseded "
+                f"by offset {by} since {known[by]:.3f} s; "
+                f"max.compaction.lag.ms={facts.max_compaction_lag_ms}"
+            )
+            return [Violation(NAME, final.at, what)]
+        if known[record.offset] < due_at:
+            later[record.key] = record.offset
+    return []

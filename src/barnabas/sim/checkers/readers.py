@@ -1,0 +1,98 @@
+"""What a reader is given: what was sent, in order, with nothing left out.
+
+- Nobody reads what was never sent: key, value, timestamp (unless the topic has the broker's) and topic are
+  those of the record that was handed over, and it was handed over before.
+- Within one session offsets only go up, from where the session began.
+- A session that has passed an offset has seen the record there. Certain are records that the last read found:
+  nothing took them away at any time. Without a power loss since the session began, all of them below its
+  position; with one, those that were known to be there before it began, since others may have been written
+  where an earlier record was lost.
+
+Retention and compaction only take away, so what is still there at the end was there for every session. A
+record of a deleted topic needs only to have been sent.
+"""
+
+from __future__ import annotations
+
+from barnabas.sim.checkers.view import Session, View
+from barnabas.sim.checkers.violation import Violation
+from barnabas.sim.history import NO_PARTITION, History, Read
+
+NAME = "readers"
+
+
+def check(history: History) -> list[Violation]:
+    view = View(history)
+    violations: list[Violation] = []
+    certain = {place: sorted(view.known_since(place).items()) for place in view.places()}
+    for session in view.sessions.values():
+        violations += _only_what_was_sent(view, session.reads)
+        violations += _only_upwards(session)
+        place = (session.began.topic, session.began.partition)
+        violations += _nothing_skipped(view, session, certain.get(place, []))
+    for final in view.finals.values():
+        reads = [Read(final.at, "the last read", final.topic, final.partition, r) for r in final.records]
+        violations += _only_what_was_sent(view, reads)
+    return violations
+
+
+def _only_what_was_sent(view: View, reads: list[Read]) -> list[Violation]:
+    return [
+        Violation(
+            NAME,
+            read.at,
+            f"{read.topic}-{read.partition} offset {read.record.offset}, read by {read.session}: {wrong}",
+        )
+        for read in reads
+        if (wrong := _wrong(view, read)) is not None
+    ]
+
+
+def _wrong(view: View, read: Read) -> str | None:
+    record = read.record
+    sent = view.sent.get(record.mark)
+    if sent is None:
+        return f"nobody ever sent {record.value!r} with key {record.key!r} (mark {record.mark!r})"
+    if sent.at > read.at:
+        return f"{record.mark!r} was sent only later, at {sent.at:.3f} s"
+    if sent.topic != read.topic or sent.partition not in (NO_PARTITION, read.partition):
+        return f"{record.mark!r} was sent to {sent.topic}-{sent.partition}"
+    if (sent.key, sent.value) != (record.key, record.value):
+        return (
+            f"{record.mark!r} was sent with key {sent.key!r} and value {sent.value!r}, "
+            f"and came with {record.key!r} and {record.value!r}"
+        )
+    facts = view.topics.get(read.topic)
+    if facts is not None and not facts.has_append_time and sent.timestamp_ms != record.timestamp_ms:
+        return f"{record.mark!r} was sent with time {sent.timestamp_ms}, and came with {record.timestamp_ms}"
+    return None
+
+
+def _only_upwards(session: Session) -> list[Violation]:
+    before = session.began.start_offset - 1
+    for read in session.reads:
+        if read.record.offset <= before:
+            what = (
+                f"{session.began.session} was given offset {read.record.offset} of "
+                f"{read.topic}-{read.partition}, although it had come to {before + 1} already"
+            )
+            return [Violation(NAME, read.at, what)]
+        before = read.record.offset
+    return []
+
+
+def _nothing_skipped(view: View, session: Session, certain: list[tuple[int, float]]) -> list[Violation]:
+    began = session.began
+    seen = {read.record.offset for read in session.reads}
+    position = max(session.position, max(seen, default=-1) + 1)
+    lost_power_at = next((at for at in view.power_losses if at >= began.at), None)
+    for offset, known_since in certain:
+        is_passed = began.start_offset <= offset < position and offset not in seen
+        if is_passed and (lost_power_at is None or known_since < began.at):
+            what = (
+                f"{began.session}, reading {began.topic}-{began.partition} from {began.start_offset} since "
+                f"{began.at:.3f} s, has come to {position} without having been given offset {offset}, which "
+                f"is known to be there since {known_since:.3f} s"
+            )
+            return [Violation(NAME, session.last_at, what)]
+    return []

@@ -1,0 +1,177 @@
+"""A history sorted for the checkers: who sent what, where it was seen, when the power was lost.
+
+The eras. A power loss may take what was not synced, so what was seen before one says nothing certain about
+after. An observation was true at some moment of its span (from asking to noticing), so two observations may
+contradict each other only if a power loss lies within the stretch that both spans cover together.
+
+A topic that was ever asked to be deleted, or made twice, promises nothing but that what is read was sent; it
+is not in `topics`.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from functools import cached_property
+from typing import NamedTuple
+
+from barnabas.sim.history import (
+    Acked,
+    Crash,
+    Failed,
+    Fault,
+    FinalRead,
+    History,
+    Kept,
+    Polled,
+    Read,
+    Sent,
+    SessionBegan,
+    SessionEnded,
+    TopicDeleting,
+    TopicFacts,
+    TopicMade,
+)
+
+Place = tuple[str, int]  # topic, partition
+
+
+class Sighting(NamedTuple):
+    """Somebody read a record that the broker sent between `since` and `until`."""
+
+    since: float
+    until: float
+    who: str
+    record: Kept
+
+
+class Session:
+    """One reader's way through one partition."""
+
+    def __init__(self, began: SessionBegan) -> None:
+        self.began = began
+        self.reads: list[Read] = []
+        self.position = began.start_offset
+        self.last_at = began.at
+        self.ended: SessionEnded | None = None
+
+
+class View:
+    """What happened, by topic, record, place and session."""
+
+    def __init__(self, history: History) -> None:
+        self.history = history
+        self.topics: dict[str, TopicFacts] = {}
+        self.sent: dict[str, Sent] = {}
+        self.acked: dict[str, Acked] = {}
+        self.failed: dict[str, Failed] = {}
+        self.sessions: dict[str, Session] = {}
+        self.finals: dict[Place, FinalRead] = {}
+        self.power_losses: list[float] = []
+        self.clock_jumps: list[float] = []
+        self._unstable: set[str] = set()
+        self._sort()
+        for topic in self._unstable:
+            self.topics.pop(topic, None)
+
+    def _sort(self) -> None:
+        for event in self.history.events:
+            if isinstance(event, Read):
+                session = self.sessions[event.session]
+                session.reads.append(event)
+                session.last_at = event.at
+            elif isinstance(event, Polled):
+                session = self.sessions[event.session]
+                session.position, session.last_at = event.position, event.at
+            elif isinstance(event, Sent):
+                self.sent[event.mark] = event
+            elif isinstance(event, Acked):
+                self.acked[event.mark] = event
+            elif isinstance(event, Failed):
+                self.failed[event.mark] = event
+            elif isinstance(event, SessionBegan):
+                self.sessions[event.session] = Session(event)
+            elif isinstance(event, SessionEnded):
+                self.sessions[event.session].ended = event
+            elif isinstance(event, FinalRead):
+                self.finals[(event.topic, event.partition)] = event
+            else:
+                self._sort_rare(event)
+
+    def _sort_rare(self, event: object) -> None:
+        if isinstance(event, Crash) and event.kind == "power":
+            self.power_losses.append(event.at)
+        elif isinstance(event, Fault) and event.kind == "clock":
+            self.clock_jumps.append(event.at)
+        elif isinstance(event, TopicDeleting):
+            self._unstable.add(event.topic)
+        elif isinstance(event, TopicMade):
+            if event.topic in self.topics:
+                self._unstable.add(event.topic)
+            self.topics[event.topic] = event.facts
+
+    def has_power_loss(self, since: float, until: float) -> bool:
+        """Whether power was lost between the two, themselves included."""
+        return _has_between(self.power_losses, since, until)
+
+    def era_after(self, since: float) -> int:
+        """How many power losses came before that."""
+        return bisect_left(self.power_losses, since)
+
+    def era_until(self, until: float) -> int:
+        """How many power losses came up to then; the same as `era_after(since)` if none came between."""
+        return bisect_right(self.power_losses, until)
+
+    def has_clock_jump(self, since: float, until: float) -> bool:
+        return _has_between(self.clock_jumps, since, until)
+
+    def places(self) -> list[Place]:
+        """The partitions of which something is promised."""
+        return [(topic, each) for topic, facts in self.topics.items() for each in range(facts.partitions)]
+
+    @cached_property
+    def sightings(self) -> dict[Place, list[Sighting]]:
+        """Every record that was read, by whomever, by place."""
+        found: dict[Place, list[Sighting]] = {place: [] for place in self.places()}
+        for session in self.sessions.values():
+            began = session.began
+            seen = found.get((began.topic, began.partition))
+            if seen is not None:
+                seen += [Sighting(began.at, each.at, began.reader, each.record) for each in session.reads]
+        for place, final in self.finals.items():
+            if place in found:
+                found[place] += [
+                    Sighting(final.asked_at, final.at, "the last read", r) for r in final.records
+                ]
+        return found
+
+    @cached_property
+    def acks(self) -> dict[Place, list[Acked]]:
+        """Acknowledgements that name an offset, by place."""
+        found: dict[Place, list[Acked]] = {place: [] for place in self.places()}
+        for acked in self.acked.values():
+            place = (acked.topic, acked.partition)
+            if place in found and acked.offset >= 0:
+                found[place].append(acked)
+        return found
+
+    def known_since(self, place: Place) -> dict[int, float]:
+        """By offset, the earliest time since when what the last read found there is known to be there."""
+        final = self.finals.get(place)
+        if final is None:
+            return {}
+        at_end = {record.offset: record for record in final.records}
+        known = dict.fromkeys(at_end, final.at)
+        for sighting in self.sightings.get(place, ()):
+            kept = sighting.record
+            if at_end.get(kept.offset) == kept:
+                known[kept.offset] = min(known[kept.offset], sighting.until)
+        for acked in self.acks.get(place, ()):
+            there = at_end.get(acked.offset)
+            if there is not None and there.mark == acked.mark:
+                known[acked.offset] = min(known[acked.offset], acked.at)
+        return known
+
+
+def _has_between(times: list[float], since: float, until: float) -> bool:
+    index = bisect_left(times, since)
+    return index < len(times) and times[index] <= until
