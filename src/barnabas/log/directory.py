@@ -37,12 +37,14 @@ from barnabas.log.partition import Home, LogClosed, PartitionLog
 from barnabas.log.recovery import open_partition
 from barnabas.log.shared_call import SharedCall
 from barnabas.log.turn import Turn
-from barnabas.log.untouched import may_be_due
+from barnabas.log.untouched import may_be_dirty, may_be_due
 from barnabas.records import kernel
 
 logger = logging.getLogger("barnabas.log")
 
 CLOSED_AT_ONCE = 32
+# partitions whose settings are looked at before others get a turn
+LOOKED_AT_ONCE = 200
 
 
 class PartitionDeleted(StorageError):
@@ -416,6 +418,37 @@ class LogDirectory:
             except BarnabasError as error:  # of the disk, or of settings that a log cannot have
                 logger.error("cannot apply retention to %s-%d: %s", topic, partition, error)
             await asyncio.sleep(0)  # there may be thousands of them
+
+    async def compacted(self) -> list[TopicPartition]:
+        """The partitions, open or not, of topics that are compacted now."""
+        by_topic: dict[str, bool] = {}
+        found = []
+        for number, key in enumerate(list(self._known)):
+            log = self._logs.get(key)
+            if log is not None:
+                is_compacted = log.config.is_compacted
+            elif (known := by_topic.get(key[0])) is not None:
+                is_compacted = known
+            else:
+                is_compacted = by_topic[key[0]] = self._is_compacted(key[0])
+            if is_compacted:
+                found.append(key)
+            if number % LOOKED_AT_ONCE == LOOKED_AT_ONCE - 1:
+                await asyncio.sleep(0)
+        return found
+
+    def _is_compacted(self, topic: str) -> bool:
+        try:
+            return self.config_of(topic).is_compacted
+        except InvariantViolation:
+            raise
+        except BarnabasError:  # settings that a log cannot have: whoever opens it will say so
+            return False
+
+    async def may_be_dirty(self, topic: str, partition: int) -> bool:
+        """Whether it is worth opening a partition, that nobody has, to compact it."""
+        path, config = names.partition_directory(topic, partition), self.config_of(topic)
+        return await may_be_dirty(self._disk, path, config, self._cleaned_offsets.get((topic, partition)))
 
     async def sweep(self) -> None:
         """Remove the files of what was deleted long enough ago (`file.delete.delay.ms`)."""

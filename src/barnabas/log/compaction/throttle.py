@@ -1,0 +1,66 @@
+"""How fast a compaction may go, and whether it may go on at all.
+
+Whoever compacts tells this of every portion that it is about to read or write, and waits here until it may:
+`log.cleaner.io.max.bytes.per.second` holds on the average. That makes it the place where a compaction is
+given up, too: between two portions, when nothing of the log is half-done.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from barnabas.core.clock import Clock
+from barnabas.core.errors import BarnabasError
+
+# shorter pauses are saved up: a timer costs more than they are worth
+_WORTH_A_PAUSE_SECONDS = 0.05
+
+
+class GivenUp(BarnabasError):
+    """A compaction under way is not wanted any more; the log stays as it was."""
+
+
+class Throttle:
+    """Where a compaction waits between two portions; one at a time."""
+
+    def __init__(self, clock: Clock, max_bytes_per_second: Callable[[], float]) -> None:
+        self._clock = clock
+        self._max_bytes_per_second = max_bytes_per_second
+        self._paid_until = 0.0  # when everything told so far will have been within the rate
+        self._given_up: str | None = None
+        self._pause: asyncio.Task[None] | None = None
+
+    def begin(self) -> None:
+        """Another compaction begins; what the last one owes is still to be waited for."""
+        self._given_up = None
+
+    def give_up(self, reason: str) -> None:
+        """Have the compaction end with `GivenUp` at the next portion, or now if it is waiting here."""
+        self._given_up = reason
+        if self._pause is not None:
+            self._pause.cancel()
+
+    async def __call__(self, size_bytes: int) -> None:
+        """Return when that many bytes more are within the rate."""
+        self._check()
+        now = self._clock.monotonic()
+        self._paid_until = max(self._paid_until, now) + size_bytes / self._max_bytes_per_second()
+        if self._paid_until - now >= _WORTH_A_PAUSE_SECONDS:
+            await self._wait(self._paid_until - now)
+            self._check()
+
+    def _check(self) -> None:
+        if self._given_up is not None:
+            raise GivenUp(self._given_up)
+
+    async def _wait(self, seconds: float) -> None:
+        pause = self._pause = asyncio.get_running_loop().create_task(self._clock.sleep(seconds))
+        try:
+            await pause
+        except asyncio.CancelledError:
+            if self._given_up is None:  # it was not the pause that was cancelled, but whoever waits here
+                raise
+        finally:
+            self._pause = None
+            pause.cancel()
