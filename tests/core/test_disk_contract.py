@@ -135,6 +135,21 @@ class TestFiles:
 
         run(scenario)
 
+    def test_a_file_can_count_as_written_at_another_time(self, run: Run) -> None:
+        async def scenario(disk: Disk) -> None:
+            await put(disk, "a", b"x")
+            await disk.set_modified_ms("a", 1_600_000_000_123)
+            assert await disk.modified_ms("a") == 1_600_000_000_123
+            await disk.rename("a", "b")
+            assert await disk.modified_ms("b") == 1_600_000_000_123
+            assert await contents(disk, "b") == b"x"
+            with pytest.raises(FileMissing, match=r"cannot set the time of .*nowhere"):
+                await disk.set_modified_ms("nowhere", 0)
+            await put(disk, "b", b"y")  # which is writing it again
+            assert await disk.modified_ms("b") > 1_600_000_000_123
+
+        run(scenario)
+
     def test_handles_on_one_file_agree(self, run: Run) -> None:
         async def scenario(disk: Disk) -> None:
             first = await disk.open("a", create=True)

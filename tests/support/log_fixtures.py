@@ -137,6 +137,10 @@ class WatchedDisk:
     async def modified_ms(self, path: str) -> int:
         return await self.inner.modified_ms(path)
 
+    async def set_modified_ms(self, path: str, modified_ms: int) -> None:
+        await self.watch("set_modified", path)
+        await self.inner.set_modified_ms(path, modified_ms)
+
     async def listdir(self, path: str) -> list[str]:
         await self.watch("listdir", path)
         return await self.inner.listdir(path)

@@ -97,6 +97,9 @@ class Disk(Protocol):
     async def modified_ms(self, path: str) -> int:
         """When a file was last written, in wall-clock milliseconds."""
 
+    async def set_modified_ms(self, path: str, modified_ms: int) -> None:
+        """Let a file count as last written then, until it is written again; a power loss may undo that."""
+
     async def listdir(self, path: str) -> list[str]:
         """Names in a directory, sorted; empty where there is no such directory."""
 

@@ -24,6 +24,7 @@ OPERATIONS = {
     "read": "read",
     "remove": "remove",
     "rename": "rename",
+    "set_modified": "set the time of",
     "sync": "sync",
     "sync_dir": "sync the directory",
     "truncate": "truncate",

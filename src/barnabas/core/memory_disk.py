@@ -71,6 +71,10 @@ class MemoryFile:
         self._check("read")
         return self._node.content.read(position, size)
 
+    def reread(self, position: int, size: int) -> bytes:
+        """What a read that began earlier finds now, whatever became of the handle and the name meanwhile."""
+        return self._node.content.read(position, size)
+
     async def truncate(self, size: int) -> None:
         self._check("truncate")
         self._disk.begin("truncate", self.path)
@@ -180,6 +184,13 @@ class MemoryDisk:
         if not isinstance(node, FileNode):
             raise self.error(errno.EISDIR if node else errno.ENOENT, "open", path)
         return node.modified_ms
+
+    async def set_modified_ms(self, path: str, modified_ms: int) -> None:
+        self.begin("set_modified", path)
+        node = self._tree.find(path)
+        if not isinstance(node, FileNode):
+            raise self.error(errno.EISDIR if node else errno.ENOENT, "set_modified", path)
+        node.modified_ms = modified_ms
 
     async def listdir(self, path: str) -> list[str]:
         self.begin("list", path)

@@ -60,6 +60,11 @@ class OsDisk:
         with storage_errors("open", self.describe(path)):
             return os.stat(self.describe(path)).st_mtime_ns // 1_000_000
 
+    async def set_modified_ms(self, path: str, modified_ms: int) -> None:
+        self._check_open(path)
+        with storage_errors("set the time of", self.describe(path)):
+            os.utime(self.describe(path), ns=(modified_ms * 1_000_000, modified_ms * 1_000_000))
+
     async def listdir(self, path: str) -> list[str]:
         self._check_open(path)
         with storage_errors("list", self.describe(path)):
