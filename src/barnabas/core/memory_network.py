@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable
+from contextvars import copy_context
 from enum import Enum, auto
 from itertools import combinations, count
 
@@ -19,38 +20,47 @@ from barnabas.core.network import Address, CannotConnect, CannotListen, Connecti
 PIPE_BYTES = 256 * 1024
 
 
-class _End(Enum):
+class End(Enum):
+    """Whether more may come on a pipe."""
+
     NOT_YET = auto()
     ENDED = auto()
     RESET = auto()
 
 
-class _Link:
+class Link:
     """One direction between two hosts."""
 
-    def __init__(self) -> None:
+    def __init__(self, name: str) -> None:
+        self.name = name
         self.open = asyncio.Event()
         self.open.set()
-        self.pipes: dict[_Pipe, None] = {}
+        self.pipes: dict[Pipe, None] = {}
 
 
-class _Pipe:
+class Pipe:
     """One direction of a connection: what is on the way, and what has arrived."""
 
-    def __init__(self, link: _Link) -> None:
+    def __init__(self, link: Link) -> None:
         self.link = link
         self.back = self  # the other direction, once there is one
         self.arrived = bytearray()
-        self.end = _End.NOT_YET
+        self.end = End.NOT_YET
+        self.is_cut = False  # nothing arrives any more, and nobody is told
         self.reader_left = False
         self.stirred = asyncio.Event()  # set at every change; whoever is going to wait clears it first
         self._on_the_way = bytearray()
-        self._end_on_the_way = _End.NOT_YET
+        self._end_on_the_way = End.NOT_YET
         link.pipes[self] = None
 
     @property
     def room(self) -> int:
         return PIPE_BYTES - len(self.arrived) - len(self._on_the_way)
+
+    @property
+    def is_passing(self) -> bool:
+        """Whether what is sent now arrives."""
+        return self.link.open.is_set() and not self.is_cut
 
     def send(self, buffers: list[memoryview]) -> int:
         room = self.room
@@ -62,16 +72,16 @@ class _Pipe:
         self.deliver()
         return sent
 
-    def finish(self, end: _End) -> None:
-        if end is _End.RESET:
+    def finish(self, end: End) -> None:
+        if end is End.RESET:
             self._on_the_way.clear()
-        if self._end_on_the_way is not _End.RESET:
+        if self._end_on_the_way is not End.RESET:
             self._end_on_the_way = end
         self.deliver()
 
     def deliver(self, *, by_force: bool = False) -> None:
         """Let what is on the way arrive, unless the link is held."""
-        if self.link.open.is_set() or by_force:
+        if self.is_passing or by_force:
             self.arrived += self._on_the_way
             self._on_the_way.clear()
             self.end = self._end_on_the_way
@@ -88,33 +98,35 @@ class _Pipe:
         return data
 
     def drop(self) -> None:
-        self.finish(_End.RESET)
+        self.finish(End.RESET)
         self.deliver(by_force=True)
 
     def stir(self) -> None:
         """Wake whoever waits at either end, and forget a pipe that will never stir again."""
         self.stirred.set()
         self.back.stirred.set()
-        if self.end is _End.RESET or (self.end is _End.ENDED and self.reader_left):
+        if self.end is End.RESET or (self.end is End.ENDED and self.reader_left):
             self.link.pipes.pop(self, None)
 
 
 class PipeStream:
     """One end of a connection in memory."""
 
-    def __init__(self, peer: Address, incoming: _Pipe, outgoing: _Pipe) -> None:
+    def __init__(self, peer: Address, incoming: Pipe, outgoing: Pipe) -> None:
         self.peer = peer
-        self._incoming = incoming
-        self._outgoing = outgoing
-        self._closed = False
+        self.incoming = incoming
+        self.outgoing = outgoing
+        self.is_closed = False
 
     def try_read(self, max_bytes: int) -> bytes | None:
-        pipe = self._incoming
+        pipe = self.incoming
+        if self.is_closed:
+            raise ConnectionLost(f"the connection with {self.peer} is closed on this side")
         if pipe.arrived:
             return pipe.take(max_bytes)
-        if pipe.end is _End.RESET:
+        if pipe.end is End.RESET:
             raise self._reset_by_peer()
-        return b"" if pipe.end is _End.ENDED else None
+        return b"" if pipe.end is End.ENDED else None
 
     def try_readinto(self, buffer: bytearray | memoryview) -> int | None:
         data = self.try_read(len(buffer))
@@ -124,34 +136,45 @@ class PipeStream:
         return len(data)
 
     def try_send(self, buffers: list[memoryview], *, more: bool) -> int:
-        incoming, outgoing = self._incoming, self._outgoing
-        heard_of_it = incoming.link.open.is_set() and outgoing.link.open.is_set()
-        if incoming.end is _End.RESET or (outgoing.reader_left and heard_of_it):
+        if self.is_closed or self._is_refused:
             raise self._reset_by_peer()
-        return outgoing.send(buffers)
+        return self.outgoing.send(buffers)
 
     def try_send_file(self, part: FileRange) -> int | None:
         return None
 
     async def readable(self) -> None:
-        pipe = self._incoming
-        while not (pipe.arrived or pipe.end is not _End.NOT_YET or self._closed):
+        pipe = self.incoming
+        while not (pipe.arrived or pipe.end is not End.NOT_YET or self.is_closed):
             pipe.stirred.clear()
             await pipe.stirred.wait()
 
     async def writable(self) -> None:
-        pipe = self._outgoing
-        while not (pipe.room or pipe.reader_left or self._incoming.end is _End.RESET or self._closed):
+        pipe = self.outgoing
+        while not (pipe.room or self._is_refused or self.is_closed):
             pipe.stirred.clear()
             await pipe.stirred.wait()
 
     def end(self) -> None:
-        self._outgoing.finish(_End.ENDED)
+        self.outgoing.finish(End.ENDED)
 
     def close(self, *, reset: bool) -> None:
-        self._closed = True
-        self._incoming.leave()
-        self._outgoing.finish(_End.RESET if reset else _End.ENDED)
+        self.is_closed = True
+        self.incoming.leave()
+        self.outgoing.finish(End.RESET if reset else End.ENDED)
+
+    def vanish(self) -> None:
+        """This end is gone, and its peer is told nothing."""
+        self.is_closed = True
+        self.incoming.stir()
+        self.outgoing.stir()
+
+    @property
+    def _is_refused(self) -> bool:
+        """Whether this end has heard that nobody reads at the other."""
+        incoming, outgoing = self.incoming, self.outgoing
+        heard_of_it = incoming.is_passing and outgoing.is_passing
+        return incoming.end is End.RESET or (outgoing.reader_left and heard_of_it)
 
     def _reset_by_peer(self) -> ConnectionLost:
         return ConnectionLost(f"the connection with {self.peer} is lost: reset by the peer")
@@ -169,6 +192,7 @@ class MemoryListener:
     ) -> None:
         self.address = address
         self.host_name = host_name
+        self.context = copy_context()  # whoever listens accepts: what comes of it is not the caller's
         self._network = network
         self._on_connection = on_connection
 
@@ -189,7 +213,7 @@ class MemoryNetwork:
     def __init__(self) -> None:
         self.listeners: dict[Address, MemoryListener] = {}
         self.ports = count(49152)
-        self._links: dict[tuple[str, str], _Link] = {}
+        self._links: dict[tuple[str, str], Link] = {}
 
     def host(self, name: str) -> MemoryHost:
         """The network as that host sees it."""
@@ -225,8 +249,25 @@ class MemoryNetwork:
             for pipe in list(link.pipes):
                 pipe.drop()
 
-    def link(self, source: str, target: str) -> _Link:
-        return self._links.setdefault((source, target), _Link())
+    def link(self, source: str, target: str) -> Link:
+        link = self._links.get((source, target))
+        if link is None:
+            link = self._links[source, target] = Link(f"{source}>{target}")
+        return link
+
+    def pipe(self, link: Link) -> Pipe:
+        """One direction of a new connection."""
+        return Pipe(link)
+
+    def join(self, caller: str, listener: MemoryListener) -> tuple[PipeStream, PipeStream]:
+        """The two ends of a new connection: the caller's, and the one that the listener accepts."""
+        there = listener.host_name
+        going, coming = self.pipe(self.link(caller, there)), self.pipe(self.link(there, caller))
+        going.back, coming.back = coming, going
+        accepted = PipeStream(Address(caller, next(self.ports)), going, coming)
+        connection = StreamConnection(accepted)
+        asyncio.get_running_loop().call_soon(listener.accept, connection, context=listener.context)
+        return PipeStream(listener.address, coming, going), accepted
 
 
 class MemoryHost:
@@ -258,8 +299,4 @@ class MemoryHost:
         listener = network.listeners.get(address)
         if listener is None:
             raise CannotConnect(f"cannot connect to {address}: nobody listens there")
-        going, coming = _Pipe(out), _Pipe(back)
-        going.back, coming.back = coming, going
-        accepted = StreamConnection(PipeStream(Address(self.name, next(network.ports)), going, coming))
-        asyncio.get_running_loop().call_soon(listener.accept, accepted)
-        return StreamConnection(PipeStream(address, coming, going))
+        return StreamConnection(network.join(self.name, listener)[0])

@@ -67,7 +67,7 @@ class VirtualLoop(base_events.BaseEventLoop):
         self._clock_resolution = 1e-9  # timers are exact here
         self._task_count = 0
         self.on_task: Callable[[asyncio.Task[Any], Context | None], None] | None = None
-        self.set_task_factory(self._new_task)
+        self._task_factory = self._new_task
 
     def time(self) -> float:
         return self._timers.now

@@ -1,0 +1,166 @@
+"""The broker's machine: its drive and its clock, the production node on them, and who starts it again.
+
+A crash has three steps. At once the process is cut off from everything, so that nothing it had in mind gets
+out; then the drive settles what was under way, and loses what the power kept; then the supervisor ends the
+tasks of the dead process, and after a while starts a new one on what is left. A node that gives up, or does
+not come up because of its disk, is started again, too, as an operator would.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import Literal
+
+from barnabas.broker.node import Node
+from barnabas.core.errors import StorageError
+from barnabas.core.settings.sources import resolve
+from barnabas.sim.chance import between, stream
+from barnabas.sim.clock import SimClock
+from barnabas.sim.disk import Drive, SimDisk
+from barnabas.sim.history import Crash, History, Started
+from barnabas.sim.network import SimNetwork
+from barnabas.sim.process import Process
+from barnabas.sim.trace import Trace
+from barnabas.sim.under_way import Call
+from barnabas.sim.workers import SimWorkers
+
+HOST, PORT = "broker", 9092
+RESTART_S = (0.3, 4.0)
+
+Kind = Literal["process", "power"]
+
+
+class Machine:
+    """One broker's machine. `broken` is told of what must never happen."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        network: SimNetwork,
+        clock: SimClock,
+        *,
+        seed: int,
+        settings: Mapping[str, str],
+        history: History,
+        trace: Trace,
+        broken: Callable[[str], None],
+    ) -> None:
+        self.clock = clock
+        self.drive = Drive(clock, stream(seed, "drive"), trace)
+        self._loop = loop
+        self._network = network
+        self._seed = seed
+        self._settings = dict(settings)
+        self._history = history
+        self._trace = trace
+        self._broken = broken
+        self._random = stream(seed, "machine")
+        self._lives = 0
+        self._process: Process | None = None
+        self._over = asyncio.Event()
+        self._stop = asyncio.Event()
+        self._outage_s = 0.0
+
+    @property
+    def is_up(self) -> bool:
+        return self._process is not None and self._process.is_alive
+
+    async def run(self) -> None:
+        """Keep a broker running, until cancelled."""
+        try:
+            while True:
+                await self._live()
+                await asyncio.sleep(self._outage_s)
+                self._network.light(HOST)
+        finally:
+            if self._process is not None:
+                self._process.cut()
+
+    def crash(self, kind: Kind, outage_s: float) -> None:
+        """The process dies, or the machine with it, and stays down for that long."""
+        self._history.add(Crash(self._loop.time(), kind))
+        process = self._process
+        calls = process.cut(silently=kind == "power") if process else []
+        if kind == "power":
+            self._network.go_dark(HOST)
+        self._outage_s = outage_s
+        self._loop.call_soon(self._settle, calls, kind)
+
+    def crash_at(self, mutations: int, kind: Kind, outage_s: float) -> None:
+        """The same, in the middle of the so-manieth change on the drive from now on."""
+        self.drive.crash_at(mutations, lambda: self.crash(kind, outage_s))
+
+    def restart(self, outage_s: float) -> None:
+        """Stop the node cleanly, and start it again that much later."""
+        self._outage_s = outage_s
+        self._stop.set()
+
+    def _settle(self, calls: list[Call], kind: Kind) -> None:
+        self.drive.crash(calls, power=kind == "power")
+        self._over.set()
+
+    async def _live(self) -> None:
+        """The life of one process, until nothing of it is left."""
+        self._lives += 1
+        self._over.clear()
+        self._stop.clear()
+        random = stream(self._seed, f"broker {self._lives}")
+        process = self._process = Process(self._loop, self._network, HOST, self.clock, random)
+        self._outage_s = between(self._random, *RESTART_S)
+        serving = process.spawn(self._serve(process))
+        over = self._loop.create_task(self._over.wait())
+        await asyncio.wait((serving, over), return_when=asyncio.FIRST_COMPLETED)
+        over.cancel()
+        if not self._over.is_set():
+            self.drive.crash(process.cut(), power=False)  # an exit: handles and locks are gone, no byte is
+        await process.bury()
+        if not serving.cancelled() and (error := serving.exception()) is not None:
+            self._broken(f"the broker ended by {type(error).__name__}: {error}")
+
+    async def _serve(self, process: Process) -> None:
+        """What the process does: as `barnabas serve`."""
+        try:
+            node = await self._start(process)
+            self._history.add(Started(self._loop.time()))
+            failed = asyncio.create_task(node.failed())
+            stopped = asyncio.create_task(self._stop.wait())
+            await asyncio.wait((failed, stopped), return_when=asyncio.FIRST_COMPLETED)
+            if failed.done():
+                await self._give_up(node, failed.result())
+            else:
+                failed.cancel()
+                await node.stop()
+        except StorageError as error:
+            self._note("storage-error", error)
+
+    async def _start(self, process: Process) -> Node:
+        workers = SimWorkers(process.under_way, process.random)
+        return await Node.start(
+            resolve(flags=self._settings),
+            disk=lambda path: SimDisk(self.drive, process.under_way),
+            network=process.network,
+            clock=self.clock,
+            random=process.random,
+            workers=workers,
+            host_name=HOST,
+        )
+
+    async def _give_up(self, node: Node, error: BaseException) -> None:
+        if isinstance(error, StorageError):
+            self._note("gave-up", error)
+        else:
+            self._broken(f"the node gave up: {type(error).__name__}: {error}")
+        await node.abandon()
+
+    def _note(self, kind: str, error: StorageError) -> None:
+        self._trace("machine", f"{kind}: {error}")
+        if not self.drive.has_failed:
+            self._broken(f"an error of a disk that has none: {error}")
+
+
+def broker_settings(**settings: str) -> dict[str, str]:
+    """The settings of the simulated broker, by Kafka's names with underscores for dots."""
+    listeners = f"PLAINTEXT://{HOST}:{PORT},CONTROLLER://{HOST}:{PORT + 1000}"
+    dotted = {name.replace("_", "."): value for name, value in settings.items()}
+    return {"log.dirs": "memory", "listeners": listeners, **dotted}

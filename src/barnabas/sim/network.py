@@ -1,0 +1,251 @@
+"""The simulated network: the one in memory, with latency, and with machines that fall silent.
+
+Bytes on one connection arrive in their order, each delivery after a time of its own. A connection can be cut:
+nothing arrives on it any more, and neither end is told. A process that dies resets its connections, as its
+kernel would; a machine without power just falls silent, and once it is back answers whatever still comes on
+an old connection with a reset.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from typing import NamedTuple
+from zlib import crc32
+
+from barnabas.core.connection import StreamConnection
+from barnabas.core.memory_network import (
+    End,
+    Link,
+    MemoryHost,
+    MemoryListener,
+    MemoryNetwork,
+    Pipe,
+    PipeStream,
+)
+from barnabas.core.network import Address, CannotConnect, Connection
+from barnabas.core.random import Random
+from barnabas.sim.chance import between, happens
+from barnabas.sim.trace import Trace
+
+MIN_LATENCY_S, MAX_LATENCY_S = 50e-6, 1e-3
+HICCUP, HICCUP_MIN_S, HICCUP_MAX_S = 0.02, 2e-3, 40e-3
+
+
+class SimPipe(Pipe):
+    """A pipe on which everything takes its time."""
+
+    def __init__(self, link: Link, network: SimNetwork) -> None:
+        super().__init__(link)
+        self._network = network
+        self._travelling: deque[tuple[bytes, End]] = deque()
+        self._travelling_bytes = 0
+        self._last_at = 0.0
+        self._is_forgotten = False
+
+    @property
+    def room(self) -> int:
+        return super().room - self._travelling_bytes
+
+    def send(self, buffers: list[memoryview]) -> int:
+        data = b"".join(buffers)[: self.room]
+        if data:
+            self._depart(data, End.NOT_YET)
+        return len(data)
+
+    def finish(self, end: End) -> None:
+        self._depart(b"", end)
+
+    def drop(self) -> None:
+        """The connection is gone as far as the reader is concerned, now."""
+        self._travelling.clear()
+        self._travelling_bytes = 0
+        super().finish(End.RESET)
+        self.deliver(by_force=True)
+
+    def cut(self) -> None:
+        """Nothing arrives from now on."""
+        self.is_cut = True
+
+    def forget(self) -> None:
+        """The machine at the other end is back, and does not know this connection."""
+        self._is_forgotten = True
+        if self._travelling or self._on_the_way:
+            self._refuse()
+
+    def _depart(self, data: bytes, end: End) -> None:
+        if self._is_forgotten:
+            self._refuse()
+            return
+        loop = asyncio.get_running_loop()
+        self._last_at = max(self._last_at, loop.time() + self._network.latency_s())
+        self._travelling.append((data, end))
+        self._travelling_bytes += len(data)
+        loop.call_at(self._last_at, self._arrive)
+
+    def _arrive(self) -> None:
+        """The next one in line is there, whichever timer it was that rang."""
+        if not self._travelling:
+            return
+        data, end = self._travelling.popleft()
+        self._travelling_bytes -= len(data)
+        if not self.is_cut:
+            self._network.trace("net", f"{self.link.name} {len(data)} {crc32(data):08x} {end.name}")
+        self._on_the_way += data
+        if end is End.NOT_YET:
+            self.deliver()
+        else:
+            super().finish(end)
+
+    def _refuse(self) -> None:
+        back = self.back
+        assert isinstance(back, SimPipe)
+        asyncio.get_running_loop().call_later(self._network.latency_s(), back.drop)
+
+
+class Wire(NamedTuple):
+    """A connection: who made it, who accepted it, and both ends."""
+
+    caller: SimHost
+    callee: SimHost
+    caller_end: PipeStream
+    callee_end: PipeStream
+    going: SimPipe
+    coming: SimPipe
+
+    @property
+    def name(self) -> str:
+        return f"{self.caller.name}:{self.callee_end.peer.port}"
+
+    @property
+    def is_over(self) -> bool:
+        return self.caller_end.is_closed and self.callee_end.is_closed
+
+    def drop(self) -> None:
+        """Reset at both ends."""
+        self.going.drop()
+        self.coming.drop()
+
+    def cut(self) -> None:
+        """Silence for both ends."""
+        self.going.cut()
+        self.coming.cut()
+
+
+class SimNetwork(MemoryNetwork):
+    """The wires of a simulation. `delay_s`: the most that a delivery takes longer, while it is set."""
+
+    def __init__(self, random: Random, trace: Trace) -> None:
+        super().__init__()
+        self.trace = trace
+        self.delay_s = 0.0
+        self.owners: dict[MemoryListener, SimHost] = {}
+        self._random = random
+        self._wires: list[Wire] = []
+        self._dark: dict[str, asyncio.Event] = {}
+
+    def latency_s(self) -> float:
+        random = self._random
+        if self.delay_s and happens(random, 0.5):
+            return self.delay_s * random.uniform()
+        if happens(random, HICCUP):
+            return between(random, HICCUP_MIN_S, HICCUP_MAX_S)
+        return between(random, MIN_LATENCY_S, MAX_LATENCY_S)
+
+    def wires(self) -> list[Wire]:
+        """The connections that are not over."""
+        self._wires = [wire for wire in self._wires if not wire.is_over]
+        return self._wires
+
+    def pipe(self, link: Link) -> Pipe:
+        return SimPipe(link, self)
+
+    def add_wire(self, caller: SimHost, listener: MemoryListener) -> Wire:
+        """A connection has come about."""
+        caller_end, callee_end = self.join(caller.name, listener)
+        going, coming = caller_end.outgoing, caller_end.incoming
+        assert isinstance(going, SimPipe)
+        assert isinstance(coming, SimPipe)
+        wire = Wire(caller, self.owners[listener], caller_end, callee_end, going, coming)
+        self._wires.append(wire)
+        self.trace("net", f"connected {wire.name}")
+        return wire
+
+    def go_dark(self, name: str) -> None:
+        """A machine loses its power: nobody who calls it gets any answer."""
+        self._dark.setdefault(name, asyncio.Event())
+
+    def light(self, name: str) -> None:
+        """It is back, and knows of no connection from before."""
+        dark = self._dark.pop(name, None)
+        if dark is None:
+            return
+        dark.set()
+        for wire in self._wires:
+            for host, pipe in ((wire.callee, wire.going), (wire.caller, wire.coming)):
+                if host.name == name and pipe.is_cut:
+                    pipe.forget()
+
+    async def lit(self, name: str) -> None:
+        """Return when that machine has power."""
+        while name in self._dark:
+            await self._dark[name].wait()
+
+
+class SimHost(MemoryHost):
+    """The network seam of one process, on the machine of that name."""
+
+    def __init__(self, network: SimNetwork, name: str) -> None:
+        super().__init__(network, name)
+        self._sim = network
+        self._listeners: list[MemoryListener] = []
+        self._is_cut = False
+
+    async def listen(
+        self, host: str, port: int, on_connection: Callable[[Connection], None]
+    ) -> MemoryListener:
+        self._check()
+        listener = await super().listen(host, port, on_connection)
+        self._listeners.append(listener)
+        self._sim.owners[listener] = self
+        return listener
+
+    async def connect(self, host: str, port: int) -> StreamConnection:
+        network = self._sim
+        for _ in ("there", "and back"):
+            self._check()
+            await network.lit(host)
+            out, back = network.link(self.name, host), network.link(host, self.name)
+            while not (out.open.is_set() and back.open.is_set()):
+                await out.open.wait()
+                await back.open.wait()
+            await asyncio.sleep(network.latency_s())
+        self._check()
+        listener = network.listeners.get(Address(host, port))
+        if listener is None:
+            raise CannotConnect(f"cannot connect to {host}:{port}: nobody listens there")
+        return StreamConnection(network.add_wire(self, listener).caller_end)
+
+    def cut(self, *, silently: bool) -> None:
+        """The process is dead. Its peers are told by its kernel, unless that is dead as well."""
+        self._is_cut = True
+        for listener in self._listeners:
+            listener.close()
+            self._sim.owners.pop(listener, None)
+        for wire in self._sim.wires():
+            for host, end, incoming in (
+                (wire.caller, wire.caller_end, wire.coming),
+                (wire.callee, wire.callee_end, wire.going),
+            ):
+                if host is not self:
+                    continue
+                if silently:
+                    incoming.cut()
+                    end.vanish()
+                else:
+                    end.close(reset=True)
+
+    def _check(self) -> None:
+        if self._is_cut:
+            raise asyncio.CancelledError("the process has been killed")

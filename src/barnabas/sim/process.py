@@ -1,0 +1,115 @@
+"""A simulated process: what it runs is known by a context variable, which tasks hand down to their children.
+
+`cut` takes everything away that reaches beyond the process: its network, its disk, its workers. From that
+moment on nothing it does can be seen by anybody. `kill` also ends its tasks: it cancels each until all have
+ended. A task that cannot be ended so, and one that begins afterwards, is a fault of the program (`Undead`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from contextvars import Context, ContextVar, copy_context
+from typing import Any, TypeVar
+
+from barnabas.core.random import SeededRandom
+from barnabas.sim.clock import SimClock
+from barnabas.sim.network import SimHost, SimNetwork
+from barnabas.sim.under_way import Call, UnderWay
+
+T = TypeVar("T")
+
+MAX_CANCELS = 50
+TURNS_A_CANCEL = 5
+
+_current: ContextVar[Process | None] = ContextVar("process", default=None)
+
+
+class Undead(RuntimeError):
+    """Something of a killed process goes on."""
+
+
+class Process:
+    """One process on the machine `host`; `name` is the process's own."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        network: SimNetwork,
+        host: str,
+        clock: SimClock,
+        random: SeededRandom,
+    ) -> None:
+        self.name = host
+        self.network = SimHost(network, host)
+        self.clock = clock
+        self.random = random
+        self.under_way = UnderWay(loop)
+        self.is_alive = True
+        self._loop = loop
+        self._tasks: dict[asyncio.Task[Any], None] = {}
+        self._context = copy_context()
+        self._context.run(_current.set, self)
+
+    def spawn(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+        """Run something in this process."""
+        return self._loop.create_task(work, context=self._context.copy())
+
+    def cut(self, *, silently: bool = False) -> list[Call]:
+        """Nothing gets out of the process any more. Gives the calls that were under way."""
+        if not self.is_alive:
+            return []
+        self.is_alive = False
+        self.network.cut(silently=silently)
+        return self.under_way.cut()
+
+    async def kill(self) -> None:
+        """End it, as by SIGKILL: returns when nothing of it is left."""
+        self.cut()
+        await self.bury()
+
+    async def bury(self) -> None:
+        """End every task of a process that has been cut."""
+        me = asyncio.current_task()
+        for _ in range(MAX_CANCELS):
+            left = [task for task in self._tasks if task is not me]
+            if not left:
+                return
+            for task in left:
+                task.cancel()
+            for _ in range(TURNS_A_CANCEL):
+                await asyncio.sleep(0)
+        raise Undead(
+            f"{self.name} was killed, and goes on: " + "; ".join(where(task) for task in self._tasks)
+        )
+
+    def own(self, task: asyncio.Task[Any]) -> None:
+        """A task has begun in this process."""
+        self._tasks[task] = None
+        task.add_done_callback(self._tasks.pop)
+        if not self.is_alive:
+            task.cancel()
+
+
+def own_task(task: asyncio.Task[Any], context: Context | None) -> None:
+    """To be told of every new task: it belongs to the process in whose context it is."""
+    process = _current.get() if context is None else context.get(_current)
+    if process is not None:
+        process.own(task)
+
+
+def where(task: asyncio.Task[Any]) -> str:
+    """What a task is and where it waits, the same in every run."""
+    frames: list[str] = []
+    waiting: Any = task.get_coro()
+    while waiting is not None and len(frames) < 12:
+        frame = getattr(waiting, "cr_frame", None) or getattr(waiting, "gi_frame", None)
+        if frame is None:
+            break
+        code = frame.f_code
+        name = (
+            code.co_filename.replace("\\", "/").rpartition("/barnabas/")[2].rpartition("/site-packages/")[2]
+        )
+        frames.append(f"{code.co_qualname} ({name}:{frame.f_lineno})")
+        waiting = getattr(waiting, "cr_await", None) or getattr(waiting, "gi_yieldfrom", None)
+    return " > ".join(frames) or "a task that has not begun"

@@ -1,0 +1,210 @@
+"""What a seed decides before anything happens: topics and their settings, clients and rates, the faults.
+
+Topics live fast: segments of seconds, indexes of a few entries, retention and compaction every few seconds,
+so that a minute sees what otherwise takes weeks. Rates are such that a simulated minute costs about a second.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from barnabas.core.random import SeededRandom
+from barnabas.records.compression import Codec
+from barnabas.sim.chance import between, happens, log_between, pick, stream
+from barnabas.sim.history import TopicFacts
+
+FOREVER = str((1 << 63) - 1)
+
+# The kinds of faults, and the mean time between two of them in seconds: the shortest and the longest drawn.
+FAULTS = {
+    "process-crash": (5.0, 60.0),
+    "process-crash-in-write": (4.0, 40.0),
+    "power-loss": (8.0, 60.0),
+    "power-loss-in-write": (6.0, 60.0),
+    "restart": (10.0, 60.0),
+    "slow-disk": (8.0, 40.0),
+    "disk-full": (10.0, 60.0),
+    "disk-error": (6.0, 60.0),
+    "connection-dropped": (2.0, 20.0),
+    "connection-half-open": (5.0, 40.0),
+    "network-delay": (5.0, 40.0),
+    "network-held": (8.0, 40.0),
+    "clock-jump": (4.0, 40.0),
+}
+
+
+class TopicPlan(NamedTuple):
+    """A topic to be made."""
+
+    name: str
+    partitions: int
+    configs: dict[str, str]
+
+    @property
+    def is_compacted(self) -> bool:
+        return "compact" in self.configs["cleanup.policy"]
+
+    @property
+    def facts(self) -> TopicFacts:
+        """What its settings promise."""
+        has = self.configs
+        is_deleted = "delete" in has["cleanup.policy"]
+        return TopicFacts(
+            partitions=self.partitions,
+            flush_every_message=has.get("flush.messages") == "1",
+            flush_ms=_number(has.get("flush.ms")),
+            is_compacted=self.is_compacted,
+            delete_retention_ms=int(has.get("delete.retention.ms", 86_400_000)),
+            min_compaction_lag_ms=int(has.get("min.compaction.lag.ms", 0)),
+            max_compaction_lag_ms=_number(has.get("max.compaction.lag.ms")),
+            retention_ms=_number(has.get("retention.ms")) if is_deleted else None,
+            retention_bytes=_number(has.get("retention.bytes")) if is_deleted else None,
+            has_append_time=has.get("message.timestamp.type") == "LogAppendTime",
+        )
+
+
+class ProducerPlan(NamedTuple):
+    """A producer's settings and how much it sends."""
+
+    name: str
+    topic: str
+    records_per_second: float
+    value_bytes: int  # at most
+    keys: int  # how many different ones; 0: none
+    codec: Codec
+    acks: int
+    is_idempotent: bool
+    linger_ms: float
+    batch_bytes: int
+    max_in_flight: int
+
+
+class Scenario(NamedTuple):
+    """What a seed has drawn. `seconds`: how long there are faults, and clients at work."""
+
+    seed: int
+    seconds: float
+    broker: dict[str, str]
+    drift: float  # of the broker's wall clock
+    topics: tuple[TopicPlan, ...]
+    producers: tuple[ProducerPlan, ...]
+    readers: int
+    observers: int
+    client_kill_s: float  # mean time between two deaths of clients
+    faults: dict[str, float]  # the mean time in seconds between two faults, by kind
+
+
+def draw_scenario(seed: int, seconds: float | None = None) -> Scenario:
+    """The scenario of a seed, `seconds` long, or as long as it likes."""
+    random = stream(seed, "scenario")
+    length_s = between(random, 60, 90)
+    topics = tuple(_topic(random, number) for number in range(2 + random.below(3)))
+    return Scenario(
+        seed,
+        length_s if seconds is None else seconds,
+        _broker(random),
+        pick(random, (0.0, 0.0, 1e-4, -1e-4, 0.02, -0.02)),
+        topics,
+        _producers(random, topics),
+        readers=1 + random.below(3),
+        observers=1 + random.below(2),
+        client_kill_s=log_between(random, 10, 200),
+        faults=_faults(random),
+    )
+
+
+def _broker(random: SeededRandom) -> dict[str, str]:
+    return {
+        "auto.create.topics.enable": "false",
+        "log.flush.offset.checkpoint.interval.ms": _ms(random, 1_000, 20_000),
+        "log.retention.check.interval.ms": _ms(random, 500, 10_000),
+        "log.cleaner.backoff.ms": _ms(random, 100, 3_000),
+        "log.cleaner.dedupe.buffer.size": "1048576",
+        "log.cleaner.io.buffer.size": str(pick(random, (1_024, 16_384, 524_288))),
+        "connections.max.idle.ms": str(pick(random, (10_000, 60_000, 600_000))),
+    }
+
+
+def _topic(random: SeededRandom, number: int) -> TopicPlan:
+    policy = pick(random, ("delete", "delete", "delete", "compact", "compact,delete"))
+    configs = {
+        "cleanup.policy": policy,
+        "segment.ms": _ms(random, 1_000, 20_000),
+        "segment.index.bytes": str(pick(random, (96, 240, 10_485_760))),
+        "index.interval.bytes": str(pick(random, (0, 100, 1_000, 4_096))),
+        "file.delete.delay.ms": _ms(random, 100, 5_000),
+        # the broker's clock jumps, and clients send what time they believe it to be
+        "message.timestamp.after.max.ms": FOREVER,
+        "retention.ms": "-1",
+    }
+    if happens(random, 0.4):
+        configs["flush.messages"] = "1"
+    if happens(random, 0.3):
+        configs["flush.ms"] = _ms(random, 500, 5_000)
+    if happens(random, 0.25):
+        configs["message.timestamp.type"] = "LogAppendTime"
+    if happens(random, 0.2):
+        configs["compression.type"] = pick(random, ("gzip", "snappy", "lz4", "zstd", "uncompressed"))
+    if "delete" in policy and happens(random, 0.5):
+        configs["retention.ms"] = _ms(random, 5_000, 60_000)
+    if "delete" in policy and happens(random, 0.25):
+        configs["retention.bytes"] = str(int(log_between(random, 1_000, 50_000)))
+    if "compact" in policy:
+        configs |= _compaction(random)
+    name = f"{policy.replace(',', '-')}-{number}"
+    return TopicPlan(name, 1 + random.below(2), configs)
+
+
+def _compaction(random: SeededRandom) -> dict[str, str]:
+    configs = {
+        "delete.retention.ms": pick(random, ("0", _ms(random, 500, 5_000), _ms(random, 5_000, 60_000))),
+        "min.cleanable.dirty.ratio": pick(random, ("0.0", "0.01", "0.2", "0.5")),
+    }
+    if happens(random, 0.3):
+        configs["min.compaction.lag.ms"] = _ms(random, 500, 10_000)
+    if happens(random, 0.3):
+        configs["max.compaction.lag.ms"] = _ms(random, 10_000, 30_000)
+    return configs
+
+
+def _producers(random: SeededRandom, topics: tuple[TopicPlan, ...]) -> tuple[ProducerPlan, ...]:
+    total_per_second = log_between(random, 4, 40)
+    count = max(len(topics), 2 + random.below(3))
+    return tuple(
+        _producer(random, f"producer-{number}", topics[number % len(topics)], total_per_second / count)
+        for number in range(count)
+    )
+
+
+def _producer(random: SeededRandom, name: str, topic: TopicPlan, per_second: float) -> ProducerPlan:
+    is_idempotent = happens(random, 0.8)
+    return ProducerPlan(
+        name,
+        topic.name,
+        records_per_second=per_second,
+        value_bytes=int(log_between(random, 20, 2_000)),
+        keys=1 + random.below(12) if topic.is_compacted or happens(random, 0.5) else 0,
+        codec=pick(random, (Codec.NONE, Codec.NONE, Codec.GZIP, Codec.SNAPPY, Codec.LZ4, Codec.ZSTD)),
+        acks=-1 if is_idempotent or happens(random, 0.5) else 1,
+        is_idempotent=is_idempotent,
+        linger_ms=pick(random, (0.0, 5.0, 50.0, 300.0)),
+        batch_bytes=pick(random, (200, 2_000, 16_384)),
+        max_in_flight=1 + random.below(5),
+    )
+
+
+def _faults(random: SeededRandom) -> dict[str, float]:
+    """Few seeds have none, some have one kind alone, most have many."""
+    share = pick(random, (0.0, 0.1, 0.3, 0.6, 0.6, 1.0, 1.0, 1.0))
+    pace = pick(random, (1.0, 1.0, 2.0))
+    kinds = [kind for kind in FAULTS if happens(random, share)]
+    return {kind: pace * log_between(random, *FAULTS[kind]) for kind in kinds}
+
+
+def _ms(random: SeededRandom, least: int, most: int) -> str:
+    return str(int(log_between(random, least, most)))
+
+
+def _number(text: str | None) -> int | None:
+    """A limit, None where there is none."""
+    return None if text is None or text in ("-1", FOREVER) else int(text)
