@@ -351,8 +351,13 @@ class MemoryDisk:
         """How many bytes can be written from `position` of `node` before the disk is full."""
         if self.capacity_bytes is None:
             return 1 << 62
-        used = sum(len(file.content.written) for file in self._tree.files())
-        return max(0, self.capacity_bytes - used) + max(0, len(node.content.written) - position)
+        in_place = max(0, len(node.content.written) - position)
+        return max(0, self.capacity_bytes - self.used_bytes) + in_place
+
+    @property
+    def used_bytes(self) -> int:
+        """How much room the files take."""
+        return sum(len(file.content.written) for file in self._tree.files())
 
     # Names
 

@@ -60,6 +60,28 @@ class Drive:
     def trace(self, what: str) -> None:
         self._trace("disk", what)
 
+    # Faults
+
+    def leave_free(self, free_bytes: int | None) -> None:
+        """Let it be full but for so many bytes, or as large as ever."""
+        if free_bytes is None:
+            self.files.capacity_bytes = None
+        else:
+            self.has_failed = True
+            self.files.capacity_bytes = self.files.used_bytes + free_bytes
+
+    def fail(self, operation: str, error: int, path_glob: str, after: int, times: int) -> None:
+        """Let calls fail."""
+        self.has_failed = True
+        self.files.fail(operation, error, path_glob=path_glob, after=after, times=times)
+
+    def heal(self) -> None:
+        """It is as good as new, and nothing more is planned."""
+        self.files.heal()
+        self.leave_free(None)
+        self.slow = 0.0
+        self._crash_in = None
+
     # Crashes
 
     def crash_at(self, mutations: int, on_crash: Callable[[], None]) -> None:

@@ -87,10 +87,6 @@ class Machine:
         self._outage_s = outage_s
         self._loop.call_soon(self._settle, calls, kind)
 
-    def crash_at(self, mutations: int, kind: Kind, outage_s: float) -> None:
-        """The same, in the middle of the so-manieth change on the drive from now on."""
-        self.drive.crash_at(mutations, lambda: self.crash(kind, outage_s))
-
     def restart(self, outage_s: float) -> None:
         """Stop the node cleanly, and start it again that much later."""
         self._outage_s = outage_s

@@ -122,6 +122,10 @@ class Wire(NamedTuple):
     def is_over(self) -> bool:
         return self.caller_end.is_closed and self.callee_end.is_closed
 
+    @property
+    def is_cut(self) -> bool:
+        return self.going.is_cut
+
     def drop(self) -> None:
         """Reset at both ends."""
         self.going.drop()
