@@ -1,4 +1,4 @@
-"""`cleaner-offset-checkpoint`: up to where logs were compacted, in Kafka's format, never more than is true."""
+"""`cleaner-offset-checkpoint`: up to where logs were compacted, in Kafka's format, never beyond the truth."""
 
 from __future__ import annotations
 
