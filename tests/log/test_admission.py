@@ -10,7 +10,7 @@ import pytest
 from barnabas.core.clock import ManualClock
 from barnabas.core.errors import BarnabasError, CorruptMessage, InvalidRecord
 from barnabas.core.memory_disk import MemoryDisk
-from barnabas.log.config import LogConfig
+from barnabas.log.config import NEVER_MS, LogConfig
 from barnabas.log.partition import PartitionLog
 from barnabas.log.producers import Origin
 from barnabas.records.batch import (
@@ -51,6 +51,17 @@ def timed(*timestamps: int, codec: Codec = Codec.NONE) -> bytearray:
 
 
 # --- what is let in
+
+
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.GZIP])
+def test_no_time_is_too_late_where_there_is_no_bound(codec: Codec) -> None:
+    async def scenario() -> None:
+        config = LogConfig(timestamp_after_max_ms=NEVER_MS, timestamp_before_max_ms=NEVER_MS)
+        log = await fresh_log(config)
+        await log.append_as_leader(timed(START_MS + 1000 * HOUR_MS, codec=codec), 0)
+        assert log.end_offset == 1
+
+    asyncio.run(scenario())
 
 
 @pytest.mark.parametrize("codec", list(Codec))

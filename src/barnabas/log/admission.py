@@ -12,7 +12,7 @@ from barnabas.core.workers import Workers
 from barnabas.log.config import LogConfig
 from barnabas.records import kernel
 from barnabas.records.batch import ATTRIBUTES_AT, CODEC_MASK, HEADER_BYTES, BatchHeader
-from barnabas.records.validate import RecordPolicy, validate_batch
+from barnabas.records.validate import MAX_TIMESTAMP, RecordPolicy, validate_batch
 
 Writable = bytearray | memoryview
 
@@ -29,7 +29,7 @@ def admit_batch(
         leader_epoch,
         config.is_compacted,
         now_ms - config.timestamp_before_max_ms,
-        now_ms + config.timestamp_after_max_ms,
+        min(now_ms + config.timestamp_after_max_ms, MAX_TIMESTAMP),
     )
 
 
@@ -68,7 +68,7 @@ def _policy(config: LogConfig, now_ms: int) -> RecordPolicy:
     return RecordPolicy(
         require_keys=config.is_compacted,
         earliest_ms=now_ms - config.timestamp_before_max_ms,
-        latest_ms=now_ms + config.timestamp_after_max_ms,
+        latest_ms=min(now_ms + config.timestamp_after_max_ms, MAX_TIMESTAMP),
     )
 
 
