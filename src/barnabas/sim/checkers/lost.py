@@ -43,7 +43,7 @@ from barnabas.sim.history import (
 NAME = "lost"
 FLUSH_SLACK_S = 3.0
 DISK_TROUBLE_S = 30.0  # how long a disk fault may be felt
-DISK_FAULTS = ("disk", "slow", "enospc", "eio", "sync")
+DISK_FAULTS = ("slow-disk", "disk-full", "disk-error")
 
 
 class _Known(NamedTuple):
@@ -108,11 +108,7 @@ class _Partition:
         self._earliest_above = self._acked_before_by_offset()
         self._crashes = [event.at for event in view.history.of(Crash)]
         self._starts = [event.at for event in view.history.of(Started)]
-        self._disk_faults = [
-            event.at
-            for event in view.history.of(Fault)
-            if any(event.kind.startswith(kind) for kind in DISK_FAULTS)
-        ]
+        self._disk_faults = [event.at for event in view.history.of(Fault) if event.kind in DISK_FAULTS]
 
     def check(self) -> list[Violation]:
         violations = []

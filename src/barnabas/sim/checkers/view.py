@@ -33,6 +33,7 @@ from barnabas.sim.history import (
 )
 
 Place = tuple[str, int]  # topic, partition
+CLOCK_FAULT = "clock-jump"
 
 
 class Sighting(NamedTuple):
@@ -100,7 +101,7 @@ class View:
     def _sort_rare(self, event: object) -> None:
         if isinstance(event, Crash) and event.kind == "power":
             self.power_losses.append(event.at)
-        elif isinstance(event, Fault) and event.kind == "clock":
+        elif isinstance(event, Fault) and event.kind == CLOCK_FAULT:
             self.clock_jumps.append(event.at)
         elif isinstance(event, TopicDeleting):
             self._unstable.add(event.topic)

@@ -67,8 +67,8 @@ class _Line:
                 if bound is not None and bound.offset > question.offset:
                     text = (
                         f"{place[0]}-{place[1]}: the {what} is {question.offset} to {question.who}, who "
-                        f"asked at {question.asked_at:.3f} s, but was at least {bound.offset} at {bound.at:.3f} s: "
-                        f"{bound.why}; no power was lost since {bound.since:.3f} s"
+                        f"asked at {question.asked_at:.3f} s, but was at least {bound.offset} at "
+                        f"{bound.at:.3f} s: {bound.why}; no power was lost since {bound.since:.3f} s"
                     )
                     violations.append(Violation(NAME, question.at, text))
         return violations

@@ -1,0 +1,98 @@
+"""Clients that ask: where partitions begin and end, what stands at a time, where an epoch ended."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from barnabas.client.admin import Admin
+from barnabas.client.errors import BrokerNotReachable, broker_error, wire_error_of
+from barnabas.client.offsets import EARLIEST, LATEST
+from barnabas.protocol.messages.offset_for_leader_epoch import (
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopic,
+)
+from barnabas.sim.chance import pick
+from barnabas.sim.history import EpochLookedUp, OffsetSeen, TimeLookedUp
+from barnabas.sim.scenario import TopicPlan
+from barnabas.sim.workload.client import CLIENT, Client
+
+NEAR_MS = 3
+TOPIC_TIMEOUT_S = 4.0
+
+
+async def run_asker(client: Client, topics: Sequence[TopicPlan], pause_s: float) -> None:
+    """Ask one thing after another until asked to stop."""
+    async with Admin(*client.seams, CLIENT) as admin:
+        asker = _Asker(client, admin, topics)
+        while not client.stopping.is_set():
+            question = pick(client.random, (asker.ends, asker.ends, asker.starts, asker.time, asker.epoch))
+            await client.go_on(f"asking for {question.__name__}", question)
+            await client.pause(pause_s)
+
+
+class _Asker:
+    def __init__(self, client: Client, admin: Admin, topics: Sequence[TopicPlan]) -> None:
+        self._client, self._admin, self._topics = client, admin, topics
+
+    async def ends(self) -> None:
+        await self._offsets("end", LATEST)
+
+    async def starts(self) -> None:
+        await self._offsets("start", EARLIEST)
+
+    async def _offsets(self, kind: str, at: int) -> None:
+        client, topic = self._client, pick(self._client.random, self._topics)
+        asked_at = client.now
+        wanted = {(topic.name, each): at for each in range(topic.partitions)}
+        for place, found in (await self._admin.list_offsets(wanted)).items():
+            client.history.add(OffsetSeen(client.now, asked_at, client.name, *place, kind, found.offset))
+
+    async def time(self) -> None:
+        """A time at or near that of some record, or of none yet."""
+        client, topic = self._client, pick(self._client.random, self._topics)
+        known = client.seen.timestamps.get(topic.name) or [client.clock.wall_ms()]
+        time_ms = max(0, pick(client.random, known) + client.random.below(2 * NEAR_MS) - NEAR_MS)
+        asked_at = client.now
+        wanted = {(topic.name, each): time_ms for each in range(topic.partitions)}
+        for place, found in (await self._admin.list_offsets(wanted)).items():
+            client.history.add(TimeLookedUp(client.now, asked_at, client.name, *place, time_ms, *found))
+
+    async def epoch(self) -> None:
+        """An epoch that was seen, or the next one."""
+        client, topic = self._client, pick(self._client.random, self._topics)
+        asked_epoch = client.random.below(client.seen.leader_epoch + 2)
+        partition = client.random.below(topic.partitions)
+        request = OffsetForLeaderEpochRequest(
+            replica_id=-2,
+            topics=[
+                OffsetForLeaderTopic(
+                    topic=topic.name,
+                    partitions=[OffsetForLeaderPartition(partition=partition, leader_epoch=asked_epoch)],
+                )
+            ],
+        )
+        cluster = self._admin.cluster
+        await cluster.topic(topic.name, TOPIC_TIMEOUT_S)
+        leader = cluster.leader(topic.name, partition)
+        if leader is None:
+            cluster.refresh_soon()
+            raise BrokerNotReachable(f"nobody leads {topic.name}-{partition}")
+        asked_at = client.now
+        response = await cluster.ask(request, OffsetForLeaderEpochResponse, node_id=leader.node_id)
+        answer = response.topics[0].partitions[0]
+        if answer.error_code:
+            raise broker_error(wire_error_of(answer.error_code), f"no epoch of {topic.name}-{partition}")
+        client.history.add(
+            EpochLookedUp(
+                client.now,
+                asked_at,
+                client.name,
+                topic.name,
+                partition,
+                asked_epoch,
+                answer.leader_epoch,
+                answer.end_offset,
+            )
+        )

@@ -1,0 +1,85 @@
+"""What is done after the faults: the last sends, which must all go well, and a read of all there is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from barnabas.client.admin import Admin
+from barnabas.client.consumer import Consumer
+from barnabas.client.producer import ProducerConfig
+from barnabas.sim.history import FinalRead, Kept, TopicsListed
+from barnabas.sim.scenario import TopicPlan
+from barnabas.sim.workload.client import CLIENT, Client, kept
+from barnabas.sim.workload.reading import POLL_MS, make_consumer
+from barnabas.sim.workload.sending import Sender, make_value
+
+TRIES = 5
+ROUNDS = 3  # of last sends, so that segments roll between them
+READ_S = 30.0
+FETCH_BYTES = 1 << 20
+
+
+async def send_last(client: Client, topics: Sequence[TopicPlan], rounds_apart_s: float) -> None:
+    """Some records for every partition."""
+    sender = Sender(client, ProducerConfig(client=CLIENT))
+    async with sender.producer:
+        for number in range(ROUNDS):
+            for topic in topics:
+                for partition in range(topic.partitions):
+                    key = b"last-%d" % number
+                    await sender.send(topic.name, partition, key, make_value(client, 50))
+            await sender.producer.flush()
+            await client.clock.sleep(rounds_apart_s)
+
+
+async def read_everything(client: Client, topics: Sequence[TopicPlan]) -> None:
+    """One read of each partition from its start to its end, and the list of topics."""
+    await _tried(client, "listing topics", _Lister(client))
+    for topic in topics:
+        for partition in range(topic.partitions):
+            await _tried(client, f"reading {topic.name}-{partition}", _Final(client, topic.name, partition))
+
+
+class _Lister:
+    def __init__(self, client: Client) -> None:
+        self._client = client
+
+    async def __call__(self) -> None:
+        client = self._client
+        async with Admin(*client.seams, CLIENT) as admin:
+            asked_at = client.now
+            topics = await admin.describe_topics()
+            client.history.add(TopicsListed(client.now, asked_at, tuple(sorted(topics))))
+
+
+class _Final:
+    def __init__(self, client: Client, topic: str, partition: int) -> None:
+        self._client, self._place = client, (topic, partition)
+
+    async def __call__(self) -> None:
+        client, place = self._client, self._place
+        async with make_consumer(client, FETCH_BYTES) as consumer:
+            asked_at = client.now
+            (start,) = (await consumer.beginning_offsets(place)).values()
+            (end,) = (await consumer.end_offsets(place)).values()
+            records = await self._read(consumer, start, end)
+            if records is not None:
+                client.history.add(FinalRead(client.now, asked_at, *place, start, end, tuple(records)))
+
+    async def _read(self, consumer: Consumer, start: int, end: int) -> list[Kept] | None:
+        """All from start to end; None where it takes too long."""
+        consumer.assign([self._place])
+        consumer.seek(self._place, start)
+        records: list[Kept] = []
+        deadline = self._client.now + READ_S
+        while await consumer.position(self._place) < end:
+            if self._client.now > deadline:
+                return None
+            records += [kept(record) for record in await consumer.poll(POLL_MS)]
+        return records
+
+
+async def _tried(client: Client, doing: str, step: _Lister | _Final) -> None:
+    for _ in range(TRIES):
+        if await client.go_on(doing, step):
+            return

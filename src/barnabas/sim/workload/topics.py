@@ -1,0 +1,71 @@
+"""Clients that make and delete topics.
+
+An answer that is lost on the way leaves open whether it was done; so a creation is asked for until the topic
+is there, and a deletion until it is gone. From the moment a deletion is asked for nothing is promised of the
+topic.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+
+from barnabas.client.admin import Admin, NewTopic
+from barnabas.client.errors import TopicExists, UnknownTopic
+from barnabas.client.producer import ProducerConfig
+from barnabas.sim.chance import between, happens
+from barnabas.sim.history import TopicDeleted, TopicDeleting, TopicFacts, TopicMade
+from barnabas.sim.scenario import TopicPlan
+from barnabas.sim.workload.client import CLIENT, Client
+from barnabas.sim.workload.sending import MAX_BLOCK_MS, Sender, make_value
+
+CHURN_DELIVERY_MS = 6_000
+PAUSE_S = 8.0
+RECORDS = 5
+CHURN_CONFIGS = {"file.delete.delay.ms": "1000", "message.timestamp.after.max.ms": str((1 << 63) - 1)}
+
+
+async def make_topics(client: Client, topics: Sequence[TopicPlan]) -> None:
+    """Make these, however long it takes."""
+    async with Admin(*client.seams, CLIENT) as admin:
+        for topic in topics:
+            await _make(client, admin, NewTopic(topic.name, topic.partitions, 1, topic.configs), topic.facts)
+
+
+async def _make(client: Client, admin: Admin, topic: NewTopic, facts: TopicFacts) -> None:
+    async def create() -> None:
+        with suppress(TopicExists):  # an earlier try did it
+            await admin.create_topics([topic])
+
+    while not await client.go_on(f"making {topic.name}", create):
+        pass
+    client.history.add(TopicMade(client.now, topic.name, facts))
+
+
+async def _delete(client: Client, admin: Admin, name: str) -> None:
+    client.history.add(TopicDeleting(client.now, name))
+
+    async def delete() -> None:
+        with suppress(UnknownTopic):
+            await admin.delete_topics([name])
+
+    while not await client.go_on(f"deleting {name}", delete):
+        pass
+    client.history.add(TopicDeleted(client.now, name))
+
+
+async def run_churn(client: Client) -> None:
+    """Make a topic, use it, delete it, now and then under a name that was used before."""
+    config = ProducerConfig(max_block_ms=MAX_BLOCK_MS, delivery_timeout_ms=CHURN_DELIVERY_MS, client=CLIENT)
+    sender = Sender(client, config)
+    made = 0
+    async with Admin(*client.seams, CLIENT) as admin, sender.producer:
+        while not client.stopping.is_set():
+            made += made == 0 or not happens(client.random, 0.3)
+            name = f"{client.name}.{made}"
+            await _make(client, admin, NewTopic(name, 1, 1, CHURN_CONFIGS), TopicFacts())
+            for _ in range(client.random.below(RECORDS)):
+                await sender.send(name, 0, None, make_value(client, 100))
+            await client.clock.sleep(between(client.random, 0.0, PAUSE_S))
+            await _delete(client, admin, name)
+            await client.pause(PAUSE_S)
