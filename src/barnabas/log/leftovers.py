@@ -2,9 +2,10 @@
 
 - `.deleted` files were on their way out: removed. So are `.cleaned` ones, which a compaction had not
   finished, and temporary files.
-- `.swap` files are a finished compaction's result on its way in: the segments they replace go, if they are
-  still there, and the swap is completed; unless a `.cleaned` file at or below their offset shows that the
-  set was incomplete, in which case the originals stay.
+- `.swap` files are a finished compaction's result on its way in: the segments they replace go, as far as can
+  be told from the batches, and the swap is completed (the order of its steps, and why a tail of the originals
+  may stay, is in `compaction/swap.py`); unless a `.cleaned` file at or below their offset shows that the set
+  was incomplete, in which case the originals stay.
 - A segment before the start of the log was on its way out too, but its new name was lost: removed.
 - An index without a segment is of no use to anyone.
 """
@@ -57,12 +58,16 @@ async def _clear(disk: Disk, path: str, listed: list[str]) -> None:
     incomplete_from = min(
         (base for name in listed if (base := _base(name, names.CLEANED)) is not None), default=None
     )
-    swaps = set()
+    swapped = {name: base for name in listed if (base := _base(name, names.SWAP)) is not None}
+    swaps = {base for base in swapped.values() if incomplete_from is None or base < incomplete_from}
+    undone = [name for name, base in swapped.items() if base not in swaps]
+    for name in undone:
+        await disk.remove(f"{path}/{name}")
+    if undone:
+        # without the `.cleaned` file, what a crash leaves of these would be taken for a whole set
+        await disk.sync_dir(path)
     for name in listed:
-        base = _base(name, names.SWAP)
-        if base is not None and (incomplete_from is None or base < incomplete_from):
-            swaps.add(base)
-        elif base is not None or name.endswith((names.DELETED, names.CLEANED, TEMPORARY)):
+        if name.endswith((names.DELETED, names.CLEANED, TEMPORARY)):
             await disk.remove(f"{path}/{name}")
     if swaps:
         await _complete_swap(disk, path, listed, swaps)
@@ -83,8 +88,10 @@ async def _complete_swap(disk: Disk, path: str, listed: list[str], swaps: set[in
     logs = [base for base in swaps if _swapped(base, names.LOG) in listed]
     if logs:
         start_offset = min(logs)
+        # the files of the first original go even where nothing was kept
         end_offset = max(
             [await _next_offset(disk, f"{path}/{_swapped(base, names.LOG)}", base) for base in logs]
+            + [start_offset + 1]
         )
         logger.warning("completing the compaction of %s from offset %d to %d", path, start_offset, end_offset)
         for name in listed:

@@ -85,6 +85,13 @@ class CompletedTransaction(NamedTuple):
     last_stable_offset: int  # of the log, once this one is decided
 
 
+class LastBatches(NamedTuple):
+    """What of the log compaction must leave for the producers' state to be read back from it."""
+
+    offsets: array[int]  # the last offset of each producer's last batch of records, ascending
+    epochs: dict[int, int]  # of the producers that have none in their current epoch: only a marker tells it
+
+
 class _Producer:
     """The mutable state of one producer id. Its window is ordered by offset, oldest first."""
 
@@ -338,6 +345,12 @@ class ProducerStates:
                 producer.coordinator_epoch,
                 producer.txn_first_offset,
             )
+
+    def last_batches(self) -> LastBatches:
+        """The last batch of each producer, as compaction asks for it."""
+        offsets = sorted(one.window[-_STRIDE + 1] for one in self._producers.values() if one.window)
+        epochs = {id_: one.epoch for id_, one in self._producers.items() if not one.window}
+        return LastBatches(array("q", offsets), epochs)
 
     def clear(self, map_end_offset: int) -> None:
         """Forget everything; the log is truncated, or read again from `map_end_offset`."""

@@ -257,6 +257,15 @@ async def _newest(log: PartitionLog) -> TimestampOffset:
             newest = max(newest, segment.max_timestamp)
         elif segment.max_timestamp >= 0:
             newest = max(newest, await _newest_from(segment, start_offset))
+    if newest < 0:
+        return NOTHING
+    found = await _search(log, newest)
+    if found != NOTHING:
+        return found
+    # a batch that a compaction emptied keeps its timestamp
+    newest = NO_TIMESTAMP
+    for segment in log.segments[log.floor_segment(start_offset) :]:
+        newest = max(newest, await _newest_from(segment, start_offset))
     return NOTHING if newest < 0 else await _search(log, newest)
 
 
@@ -267,9 +276,9 @@ async def _newest_from(segment: Segment, start_offset: int) -> int:
     position = scan.position
     while headers := await scan.run():
         for header in headers:
-            if header.base_offset >= start_offset:
+            if header.base_offset >= start_offset and header.record_count:
                 newest = max(newest, header.max_timestamp)
-            elif header.last_offset >= start_offset:
+            elif header.last_offset >= start_offset and header.record_count:
                 records = await _records(segment, Located(position, header))
                 newest = max(newest, *(one.timestamp for one in records if one.offset >= start_offset), -1)
             position += header.size_bytes

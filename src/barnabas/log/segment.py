@@ -45,6 +45,7 @@ class Segment:
     __slots__ = (
         "_directory",
         "_disk",
+        "_ending",
         "_file",
         "_index_interval_bytes",
         "_indexed",
@@ -73,9 +74,11 @@ class Segment:
         index_bytes: int,
         created_ms: int,
         roll_jitter_ms: int = 0,
+        ending: str = "",
     ) -> None:
         self._disk = disk
         self._directory = directory
+        self._ending = ending
         self._file: File | None = None
         self._indexed = False
         self._preparing: asyncio.Lock | None = None
@@ -94,7 +97,7 @@ class Segment:
         self.aborted = TransactionIndex(disk, self.path(names.TXN_INDEX), base_offset)
 
     def path(self, suffix: str) -> str:
-        return f"{self._directory}/{names.offset_name(self.base_offset)}{suffix}"
+        return f"{self._directory}/{names.offset_name(self.base_offset)}{suffix}{self._ending}"
 
     def describe(self) -> str:
         return self._disk.describe(self.path(names.LOG))
@@ -376,17 +379,21 @@ class Segment:
 
     async def doom(self) -> list[str]:
         """Rename the files to `.deleted`; returns their new paths. Readers of the open file go on."""
-        file = await self.file()
+        return [await self.doom_batches(), *await self.doom_indexes()]
+
+    async def doom_batches(self) -> str:
+        """The first half of `doom`: without its batches, a segment is none."""
+        path = self.path(names.LOG) + names.DELETED
+        await (await self.file()).rename(path)
+        return path
+
+    async def doom_indexes(self) -> list[str]:
         doomed = []
-        for suffix in (names.LOG, names.INDEX, names.TIME_INDEX, names.TXN_INDEX):
+        for suffix in (names.INDEX, names.TIME_INDEX, names.TXN_INDEX):
             path = self.path(suffix)
-            if suffix == names.LOG:
-                await file.rename(path + names.DELETED)
-            elif await self._disk.size_of(path) is None:
-                continue
-            else:
+            if await self._disk.size_of(path) is not None:
                 await self._disk.rename(path, path + names.DELETED)
-            doomed.append(path + names.DELETED)
+                doomed.append(path + names.DELETED)
         return doomed
 
     @property

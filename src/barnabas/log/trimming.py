@@ -181,7 +181,8 @@ async def segment_facts(log: PartitionLog) -> list[SegmentFacts]:
         await segment.ready()
         next_offset = log.bases[index + 1] if index + 1 < len(log.segments) else log.end_offset
         modified_ms = 0
-        if segment.max_timestamp < 0 and segment.size_bytes:
+        # a compaction may have left nothing of a segment but its age
+        if segment.max_timestamp < 0 and (segment.size_bytes or segment is not log.active):
             modified_ms = await log.home.disk.modified_ms(segment.path(names.LOG))
         facts.append(
             SegmentFacts(

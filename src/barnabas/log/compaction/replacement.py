@@ -1,0 +1,109 @@
+"""A segment that a compaction writes: its files end in `.cleaned` until they are whole and durable.
+
+Nobody reads them. Where something fails they are removed, and a start removes whatever a crash left of them,
+so that nothing here needs to be undone in any order.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+
+from barnabas.core.disk import Buffer, File
+from barnabas.core.errors import StorageError
+from barnabas.log import names
+from barnabas.log.partition import PartitionLog
+from barnabas.log.segment import Segment
+from barnabas.log.txn_index import AbortedTransaction
+from barnabas.records import kernel
+
+logger = logging.getLogger("barnabas.log")
+
+SUFFIXES = (names.LOG, names.INDEX, names.TIME_INDEX, names.TXN_INDEX)
+
+
+class Replacement:
+    """What will stand in the place of a group of segments, from the base offset of the first of them on."""
+
+    def __init__(self, log: PartitionLog, base_offset: int) -> None:
+        self._disk = log.home.disk
+        self._path = log.path
+        self._file: File | None = None
+        self._segment = Segment(
+            log.home.disk,
+            log.path,
+            base_offset,
+            index_interval_bytes=log.config.index_interval_bytes,
+            index_bytes=log.config.segment_index_bytes,
+            created_ms=0,
+            ending=names.CLEANED,
+        )
+        self.base_offset = base_offset
+        self.next_offset = base_offset  # after its last batch
+
+    @property
+    def size_bytes(self) -> int:
+        return self._segment.size_bytes
+
+    async def create(self) -> None:
+        """Begin with nothing, whatever an earlier attempt left under these names."""
+        for suffix in SUFFIXES:
+            await self._disk.remove(self._segment.path(suffix))
+        await self._segment.create()
+        self._file = self._segment.opened_file
+
+    async def append(self, data: Buffer) -> None:
+        """Add batches that stay, in their order."""
+        assert self._file is not None
+        headers, consumed, problem = kernel.scan(data, 0, len(data), False)
+        if consumed != len(data):
+            raise self._segment.corrupt(self.size_bytes, problem or "a batch to be written is cut short")
+        await self._file.append(data)
+        segment = self._segment
+        segment.count(headers)
+        self.next_offset = headers[-1].next_offset
+        if segment.offsets.wants_write:
+            await segment.offsets.write()
+        if segment.times.wants_write:
+            await segment.times.write()
+
+    async def note_aborted(self, transaction: AbortedTransaction) -> None:
+        """Keep an aborted transaction in the index; they come in the order of their markers."""
+        await self._segment.aborted.append(transaction)
+
+    async def finish(self, modified_ms: int) -> None:
+        """Make everything durable, names included; the segment is as old as what it is made from."""
+        segment = self._segment
+        assert self._file is not None
+        segment.times.add(segment.max_timestamp, segment.max_timestamp_offset)
+        await segment.offsets.seal()
+        await segment.times.seal()
+        await self._file.sync()
+        await segment.offsets.sync()
+        await segment.times.sync()
+        await segment.aborted.sync()
+        segment.close()
+        await self._disk.set_modified_ms(segment.path(names.LOG), modified_ms)
+        await self._disk.sync_dir(self._path)
+
+    async def files(self) -> Sequence[str]:
+        """The suffixes of its files, the batches' first: not every segment has aborted transactions."""
+        sizes = [(suffix, await self._disk.size_of(self._segment.path(suffix))) for suffix in SUFFIXES]
+        return [suffix for suffix, size in sizes if size is not None]
+
+    async def discard(self) -> None:
+        """Remove the files, as far as that is possible: the next attempt, or a start, removes the rest."""
+        self._segment.close()
+        for suffix in SUFFIXES:
+            try:
+                await self._disk.remove(self._segment.path(suffix))
+            except StorageError as error:
+                logger.warning("%s", error)
+
+
+async def remove_cleaned(log: PartitionLog) -> None:
+    """Remove what an attempt left that failed twice: after a crash it would make a later swap, which has
+    nothing to do with it, look incomplete."""
+    for name in await log.home.disk.listdir(log.path):
+        if name.endswith(names.CLEANED):
+            await log.home.disk.remove(f"{log.path}/{name}")

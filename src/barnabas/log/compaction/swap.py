@@ -1,0 +1,143 @@
+"""Putting a compacted segment into the place of those it was made from: a crash leaves one or the other.
+
+The steps, each durable before the next begins:
+
+1. The new files are whole, as `.cleaned` (see `replacement`).
+2. They are renamed `.swap`. As long as one of them is still `.cleaned` a start undoes this; from here on it
+   carries it through (see `leftovers`).
+3. The originals go, renamed `.deleted`.
+4. The new batches get their name, then their indexes do: what has its name while the batches have not would
+   be taken for an original's.
+
+A start that finds `.swap` files removes the originals up to where the new batches end. Originals beyond that,
+of which nothing was kept, it cannot tell from other segments. So these go one after another, the lowest
+first, their batches before their indexes: whatever is left of a group is its tail, and whatever supersedes a
+record, or decides upon it, stands behind it. A tail with the new segment before it says nothing that the
+whole group did not say.
+
+All this takes the log's turn. Readers do not notice: what they hold of an original they read to its end, and
+look-ups start over. If step 2 fails it is undone, and the log is as it was; a failure after that leaves the
+files in doubt, and the log takes no more changes until it is opened anew. Reading goes on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from barnabas.log import names
+from barnabas.log.compaction.replacement import Replacement
+from barnabas.log.compaction.throttle import GivenUp
+from barnabas.log.partition import Doomed, PartitionLog, new_segment
+from barnabas.log.segment import Segment
+
+
+class Stand:
+    """The segments that a round of cleaning goes by: those below its first uncleanable offset."""
+
+    def __init__(self, log: PartitionLog, end_offset: int) -> None:
+        count = sum(base_offset < end_offset for base_offset in log.bases)
+        self._log = log
+        self._end_offset = end_offset
+        self._sizes = [segment.size_bytes for segment in log.segments[:count]]
+        self.segments = log.segments[:count]
+
+    def require(self) -> None:
+        """GivenUp where the log has not exactly these any more: what was learnt of them may not hold."""
+        log, count = self._log, len(self.segments)
+        found = log.segments[:count]
+        if (
+            len(log.segments) <= count
+            or any(a is not b for a, b in zip(found, self.segments, strict=True))
+            or [segment.size_bytes for segment in found] != self._sizes
+            or log.recovery_point < self._end_offset
+        ):
+            raise GivenUp(f"{log.path} was cut at one of its ends meanwhile")
+
+    def replace(self, originals: Sequence[Segment], segment: Segment, size_bytes: int) -> None:
+        first = self.segments.index(originals[0])
+        self.segments[first : first + len(originals)] = [segment]
+        self._sizes[first : first + len(originals)] = [size_bytes]
+
+
+async def swap_in(
+    log: PartitionLog, stand: Stand, originals: Sequence[Segment], replacement: Replacement
+) -> None:
+    """Let the replacement, finished, take the originals' place; GivenUp where they are not there any more."""
+    async with log.turn:
+        log.require_sound()
+        stand.require()
+        suffixes = await replacement.files()
+        await _announce(log, replacement.base_offset, suffixes)
+        log.side.names_changed()
+        with log.reshaping():
+            paths = await _take_out(log, originals, replacement)
+            await _rename(log, replacement.base_offset, suffixes[:1], names.SWAP, "")
+            await _rename(log, replacement.base_offset, suffixes[1:], names.SWAP, "")
+            segment = new_segment(log.home, log.path, log.config, replacement.base_offset)
+            await segment.file()
+            _publish(log, originals, segment, paths)
+        stand.replace(originals, segment, segment.size_bytes)
+
+
+async def _announce(log: PartitionLog, base_offset: int, suffixes: Sequence[str]) -> None:
+    """Step 2."""
+    try:
+        await _rename(log, base_offset, suffixes, names.CLEANED, names.SWAP)
+    except BaseException:
+        try:
+            # as long as there is a `.cleaned` file these are known to be incomplete
+            for suffix in suffixes:
+                await log.home.disk.remove(_path(log, base_offset, suffix + names.SWAP))
+            await log.home.disk.sync_dir(log.path)
+        except BaseException as error:
+            log.fail(error)  # a start would carry the swap through, whatever becomes of the log until then
+            raise
+        raise
+
+
+async def _take_out(
+    log: PartitionLog, originals: Sequence[Segment], replacement: Replacement
+) -> list[tuple[str, ...]]:
+    """Step 3; returns the new paths of each original's files."""
+    disk = log.home.disk
+    paths: list[list[str]] = []
+    for number, segment in enumerate(originals):
+        if number and originals[number - 1].base_offset >= replacement.next_offset:
+            await disk.sync_dir(log.path)
+        paths.append([await segment.doom_batches()])
+    if originals[-1].base_offset >= replacement.next_offset:
+        await disk.sync_dir(log.path)
+    for segment, gone in zip(originals, paths, strict=True):
+        gone += await segment.doom_indexes()
+        snapshot = log.side.snapshot_path(segment.base_offset)
+        # the state at the start of a segment goes with it, but for the newest, from which a start begins
+        is_needed = segment.base_offset in (replacement.base_offset, log.side.snapshot_offset)
+        if not is_needed and await disk.size_of(snapshot) is not None:
+            await disk.rename(snapshot, snapshot + names.DELETED)
+            gone.append(snapshot + names.DELETED)
+    await disk.sync_dir(log.path)
+    return [tuple(gone) for gone in paths]
+
+
+def _publish(
+    log: PartitionLog, originals: Sequence[Segment], segment: Segment, paths: Sequence[tuple[str, ...]]
+) -> None:
+    first = log.segments.index(originals[0])
+    log.segments = [*log.segments[:first], segment, *log.segments[first + len(originals) :]]
+    log.bases = [one.base_offset for one in log.segments]
+    due_ms = log.home.clock.wall_ms() + log.config.file_delete_delay_ms
+    log.doomed += [Doomed(due_ms, one, gone) for one, gone in zip(originals, paths, strict=True)]
+
+
+async def _rename(
+    log: PartitionLog, base_offset: int, suffixes: Sequence[str], ending: str, new_ending: str
+) -> None:
+    """Give the files with these suffixes that have one ending another; durable on return."""
+    for suffix in suffixes:
+        path = _path(log, base_offset, suffix)
+        await log.home.disk.rename(path + ending, path + new_ending)
+    await log.home.disk.sync_dir(log.path)
+
+
+def _path(log: PartitionLog, base_offset: int, suffix: str) -> str:
+    return f"{log.path}/{names.offset_name(base_offset)}{suffix}"
