@@ -66,6 +66,10 @@ class Machine:
     def is_up(self) -> bool:
         return self._process is not None and self._process.is_alive
 
+    def processes(self) -> list[Process]:
+        """The broker's, if there is one."""
+        return [self._process] if self._process else []
+
     async def run(self) -> None:
         """Keep a broker running, until cancelled."""
         try:
@@ -155,8 +159,7 @@ class Machine:
             self._broken(f"an error of a disk that has none: {error}")
 
 
-def broker_settings(**settings: str) -> dict[str, str]:
-    """The settings of the simulated broker, by Kafka's names with underscores for dots."""
+def broker_settings(settings: Mapping[str, str]) -> dict[str, str]:
+    """The settings of the simulated broker: where it is, and the rest."""
     listeners = f"PLAINTEXT://{HOST}:{PORT},CONTROLLER://{HOST}:{PORT + 1000}"
-    dotted = {name.replace("_", "."): value for name, value in settings.items()}
-    return {"log.dirs": "memory", "listeners": listeners, **dotted}
+    return {"log.dirs": "memory", "listeners": listeners, **settings}

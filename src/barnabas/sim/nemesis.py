@@ -24,17 +24,19 @@ MUTATIONS = 150  # within how many changes on the drive a crash in the middle of
 # A clock is set by seconds to hours, and never further away than that: a day away, producers are forgotten.
 MAX_AWAY_MS = 12 * 3_600_000
 # What fails, the more often the more it stands here
-FAILING = ("sync",) * 4 + ("append",) * 4 + ("read",) * 3
-FAILING += ("sync_dir", "rename", "truncate", "write_at", "open", "create", "remove", "list", "mkdir")
+FAILING = (
+    ("sync",) * 4
+    + ("append",) * 4
+    + ("read",) * 3
+    + ("sync_dir", "rename", "truncate", "write_at", "open", "create", "remove", "list", "mkdir")
+)
 WHERE = ("*", "*", "*.log", "*.index", "*.timeindex", "*.snapshot", "*checkpoint*", "__cluster_metadata*")
 
 
 class Nemesis:
     """Does what the scenario has drawn to a machine and its network."""
 
-    def __init__(
-        self, scenario: Scenario, machine: Machine, network: SimNetwork, history: History
-    ) -> None:
+    def __init__(self, scenario: Scenario, machine: Machine, network: SimNetwork, history: History) -> None:
         self._scenario = scenario
         self._machine = machine
         self._network = network
@@ -44,7 +46,9 @@ class Nemesis:
     async def run(self) -> None:
         """Return when the faults have ended and all is healed."""
         loop = asyncio.get_running_loop()
-        tasks = [loop.create_task(self._repeat(kind, mean_s)) for kind, mean_s in self._scenario.faults.items()]
+        tasks = [
+            loop.create_task(self._repeat(kind, mean_s)) for kind, mean_s in self._scenario.faults.items()
+        ]
         ending = loop.create_task(asyncio.sleep(self._scenario.seconds))
         done, _ = await asyncio.wait((ending, *tasks), return_when=asyncio.FIRST_COMPLETED)
         for task in (ending, *tasks):

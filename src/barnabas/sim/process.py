@@ -86,9 +86,14 @@ class Process:
     def own(self, task: asyncio.Task[Any]) -> None:
         """A task has begun in this process."""
         self._tasks[task] = None
-        task.add_done_callback(self._tasks.pop)
+        task.add_done_callback(self._ended)
         if not self.is_alive:
             task.cancel()
+
+    def _ended(self, task: asyncio.Task[Any]) -> None:
+        del self._tasks[task]
+        if not self.is_alive and not task.cancelled():
+            task.exception()  # nobody is left who could look at it
 
 
 def own_task(task: asyncio.Task[Any], context: Context | None) -> None:

@@ -119,7 +119,7 @@ def _broker(random: SeededRandom) -> dict[str, str]:
         "log.flush.offset.checkpoint.interval.ms": _ms(random, 1_000, 20_000),
         "log.retention.check.interval.ms": _ms(random, 500, 10_000),
         "log.cleaner.backoff.ms": _ms(random, 100, 3_000),
-        "log.cleaner.dedupe.buffer.size": "1048576",
+        "log.cleaner.dedupe.buffer.size": "1048577",
         "log.cleaner.io.buffer.size": str(pick(random, (1_024, 16_384, 524_288))),
         "connections.max.idle.ms": str(pick(random, (10_000, 60_000, 600_000))),
     }

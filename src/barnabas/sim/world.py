@@ -1,0 +1,266 @@
+"""A simulation from beginning to end: everything is built from the seed, run, ended, and judged.
+
+What is a violation, besides what the checkers find in the history: an error that nobody expected (in a task,
+in the log, out of the node), a process that cannot be killed, and time that runs out, or stands still, before
+the workload is done. The collector of garbage is off meanwhile: finalisers that run at its whim would make
+two runs of a seed differ.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+from barnabas.core.errors import BarnabasError
+from barnabas.core.random import SeededRandom
+from barnabas.sim.chance import stream
+from barnabas.sim.checkers import check_all
+from barnabas.sim.checkers.violation import Violation
+from barnabas.sim.clock import SimClock
+from barnabas.sim.history import Acked, Event, Fault, History, Read
+from barnabas.sim.loop import Stalled, VirtualLoop
+from barnabas.sim.machine import HOST, PORT, Machine, broker_settings
+from barnabas.sim.nemesis import Nemesis
+from barnabas.sim.network import SimNetwork
+from barnabas.sim.process import Process, own_task, where
+from barnabas.sim.scenario import Scenario, draw_scenario
+from barnabas.sim.trace import Trace
+from barnabas.sim.workload import run_workload
+
+# how long the workload may take after the faults have ended, before it counts as hanging
+PATIENCE_S = 600.0
+MAX_HANGING = 20
+
+Workload = Callable[["World"], Awaitable[None]]
+Check = Callable[[History], list[Violation]]
+
+
+class Stats(NamedTuple):
+    """Some numbers about a simulation."""
+
+    simulated_seconds: float
+    faults: Counter[str]
+    records_acknowledged: int
+    records_read: int
+
+
+class Outcome(NamedTuple):
+    """What a simulation came to."""
+
+    seed: int
+    trace_hash: str
+    violations: list[Violation]
+    stats: Stats
+    history: History
+
+
+class World:
+    """What the clients of a simulation may know, and what it is made of."""
+
+    def __init__(
+        self, loop: VirtualLoop, scenario: Scenario, on_line: Callable[[str], None] | None = None
+    ) -> None:
+        seed = scenario.seed
+        self.scenario = scenario
+        self.bootstrap = f"{HOST}:{PORT}"
+        self.clock = SimClock(loop)
+        self.random: SeededRandom = stream(seed, "workload")
+        self.faults_ended = asyncio.Event()
+        self.trace = Trace(loop, on_line)
+        self.history = History(self._observe)
+        self.violations: list[Violation] = []
+        self._is_broken = asyncio.Event()
+        self._loop = loop
+        self._network = SimNetwork(stream(seed, "network"), self.trace)
+        self._processes: list[Process] = []
+        self.machine = Machine(
+            loop,
+            self._network,
+            SimClock(loop, drift=scenario.drift),
+            seed=seed,
+            settings=broker_settings(scenario.broker),
+            history=self.history,
+            trace=self.trace,
+            broken=self.broken,
+        )
+
+    def process(self, name: str) -> Process:
+        """A new process of a client, on a machine of its own."""
+        random = stream(self.scenario.seed, f"client {name} {len(self._processes)}")
+        process = Process(self._loop, self._network, name, self.clock, random)
+        self._processes.append(process)
+        return process
+
+    def broken(self, what: str) -> None:
+        """Something has happened that never should, whatever the faults: the run is over."""
+        self.trace("world", what)
+        self.violations.append(Violation("world", self._loop.time(), what))
+        self._is_broken.set()
+
+    async def run(self, workload: Workload) -> None:
+        """Everything, until the workload is done or cannot be."""
+        broker = self._loop.create_task(self.machine.run())
+        nemesis = self._loop.create_task(self._strike())
+        working = self._loop.create_task(_as_coroutine(workload(self)))
+        ended = asyncio.gather(nemesis, working)
+        limit_s = self.scenario.seconds + PATIENCE_S
+        breaking = self._loop.create_task(_as_coroutine(self._is_broken.wait()))
+        await asyncio.wait((broker, ended, breaking), timeout=limit_s, return_when=asyncio.FIRST_COMPLETED)
+        for task in (broker, nemesis, working):
+            if task.done() and (error := task.exception()) is not None:
+                self._failed(error)
+        if not self.violations and not working.done():
+            self.broken(f"not done after {limit_s:.0f} s; what waits: {hanging(self._loop)}")
+        for task in (working, nemesis, broker, breaking):
+            task.cancel()
+        await asyncio.gather(working, nemesis, broker, breaking, ended, return_exceptions=True)
+        for process in [*self._processes, *self.machine.processes()]:
+            await process.kill()
+
+    async def _strike(self) -> None:
+        await Nemesis(self.scenario, self.machine, self._network, self.history).run()
+        self.faults_ended.set()
+
+    def _failed(self, error: BaseException) -> None:
+        self.broken(f"{type(error).__name__}: {error} ({_origin(error)})")
+
+    def _observe(self, event: Event) -> None:
+        self.trace("event", repr(event))
+
+    def stats(self) -> Stats:
+        history = self.history
+        return Stats(
+            self._loop.time(),
+            Counter(fault.kind for fault in history.of(Fault)),
+            sum(1 for _ in history.of(Acked)),
+            sum(1 for _ in history.of(Read)),
+        )
+
+    # What nobody caught
+
+    def on_unhandled(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        """The loop's exception handler."""
+        error = context.get("exception")
+        said = f"{type(error).__name__}: {error} ({_origin(error)})" if error else ""
+        of = context.get("future") or context.get("task")
+        if isinstance(of, asyncio.Task):
+            said += f" of {getattr(of.get_coro(), '__qualname__', '?')}"
+        self.broken(f"{context.get('message')} {said}")
+
+
+class _LogToTrace(logging.Handler):
+    """What production code logs is part of the trace; an error that it did not expect is a violation."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(logging.WARNING)
+        self._world = world
+
+    def emit(self, record: logging.LogRecord) -> None:
+        said = record.getMessage()
+        self._world.trace("log", f"{record.name} {record.levelname} {said}")
+        error = record.exc_info[1] if record.exc_info else None
+        if error is not None and not isinstance(error, BarnabasError):
+            self._world.broken(f"{said}: {type(error).__name__}: {error} ({_origin(error)})")
+
+
+def simulate(
+    seed: int,
+    *,
+    seconds: float | None = None,
+    on_line: Callable[[str], None] | None = None,
+    workload: Workload | None = None,
+    check: Check | None = None,
+) -> Outcome:
+    """Run a seed. Tests may give a scenario's clients and the judgement of what they saw themselves."""
+    scenario = draw_scenario(seed, seconds)
+    return simulate_scenario(scenario, workload or run_workload, check or check_all, on_line=on_line)
+
+
+def simulate_scenario(
+    scenario: Scenario, workload: Workload, check: Check, *, on_line: Callable[[str], None] | None = None
+) -> Outcome:
+    """Run a scenario, however it was drawn."""
+    with _no_collector():
+        loop = VirtualLoop()
+        loop.on_task = own_task
+        try:
+            asyncio.set_event_loop(loop)
+            world = World(loop, scenario, on_line)
+            loop.set_exception_handler(world.on_unhandled)
+            with _logging_to(world):
+                _run(loop, world, workload)
+        finally:
+            asyncio.set_event_loop(None)
+            loop.close()
+    violations = world.violations or check(world.history)
+    return Outcome(scenario.seed, world.trace.hash, violations, world.stats(), world.history)
+
+
+def _run(loop: VirtualLoop, world: World, workload: Workload) -> None:
+    running = loop.create_task(world.run(workload))
+    try:
+        loop.run_until_complete(running)
+    except Stalled as stalled:
+        world.broken(f"{stalled}; what waits: {hanging(loop)}")
+    except Exception as error:  # noqa: BLE001 - a violation, whatever it is
+        world._failed(error)
+    left = [task for task in asyncio.all_tasks(loop) if not task.done()]
+    for task in sorted(left, key=hash):
+        task.cancel()
+    if left:
+        loop.run_until_complete(asyncio.gather(*left, return_exceptions=True))
+    loop.run_until_complete(loop.shutdown_asyncgens())
+    gc.collect()  # now, whatever was forgotten with an error in it says so
+
+
+def hanging(loop: asyncio.AbstractEventLoop) -> str:
+    """Where the tasks of a loop wait, oldest first."""
+    tasks = sorted(asyncio.all_tasks(loop), key=hash)
+    said = "; ".join(where(task) for task in tasks[:MAX_HANGING])
+    return said + (f"; and {len(tasks) - MAX_HANGING} more" if len(tasks) > MAX_HANGING else "")
+
+
+def _origin(error: BaseException | None) -> str:
+    """Where an error was raised."""
+    trace = error.__traceback__ if error is not None else None
+    at = "nowhere"
+    while trace is not None:
+        code = trace.tb_frame.f_code
+        at = f"{code.co_name}, {code.co_filename.rpartition('/')[2]}:{trace.tb_lineno}"
+        trace = trace.tb_next
+    return at
+
+
+async def _as_coroutine(work: Awaitable[object]) -> None:
+    await work
+
+
+@contextmanager
+def _no_collector() -> Iterator[None]:
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
+@contextmanager
+def _logging_to(world: World) -> Iterator[None]:
+    logger, handler = logging.getLogger("barnabas"), _LogToTrace(world)
+    before = logger.propagate, logger.level
+    logger.addHandler(handler)
+    logger.propagate = False
+    logger.setLevel(logging.WARNING)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        logger.propagate = before[0]
+        logger.setLevel(before[1])
