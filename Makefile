@@ -11,7 +11,7 @@ READY := $(VENV)/.kernel
 
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
-.PHONY: help test lint types layers unit pure demo bench fuzz wheel format clean
+.PHONY: help test lint types layers unit pure demo sim bench fuzz wheel format clean
 # a step that fails leaves no half-made stamp behind
 .DELETE_ON_ERROR:
 # one step after another, so that the last lines on the screen are those of the step that failed
@@ -46,6 +46,9 @@ pure: $(READY)  ## the quick tests of records and log once more, on the pure-Pyt
 
 demo: $(READY)  ## a broker at work: start, produce, consume, kill -9, carry on
 	@$(PY) examples/broker.py
+
+sim: $(READY)  ## many seeds of the simulator on all cores; SEEDS=2000 FIRST=1 ARGS="--seconds 60"
+	@$(BIN)/barnabas sim --seeds $(or $(SEEDS),200) --first $(or $(FIRST),1) $(ARGS)
 
 bench: $(READY)  ## measure; ARGS="--small", "--json" or "--write" (to docs/benchmarks.md)
 	@$(PY) -m bench $(ARGS)

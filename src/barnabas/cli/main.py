@@ -12,6 +12,7 @@ from importlib import import_module
 # command -> its module, and what it does in a line
 COMMANDS = {
     "serve": ("barnabas.cli.serve", "run a node: a broker and controller, a cluster of one"),
+    "sim": ("barnabas.cli.sim", "a broker and its clients in virtual time, under faults, from a seed"),
 }
 
 

@@ -1,0 +1,201 @@
+"""`barnabas sim`: the broker and its clients in virtual time, under faults, from a seed.
+
+One seed (`--seed N`) prints its trace hash, which is the same wherever and whenever it runs; `--trace` prints
+everything that happens on the way. Many (`--seeds N`) run on all cores. Exit status: 0 where every promise
+was kept, 1 where one was broken, with the command that replays it, 2 for a wrong command line.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import secrets
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+from barnabas.sim.many import Summary, Total, run_many, total
+from barnabas.sim.world import Outcome, simulate
+
+_EXAMPLES = """examples:
+  barnabas sim                      a fresh seed
+  barnabas sim --seed 7             that one, the same every time
+  barnabas sim --seed 7 --trace     and all that happens on the way
+  barnabas sim --seeds 200          1 to 200, on all cores
+"""
+_FRESH_SEEDS = 1 << 31
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run the seeds that were asked for; the exit status."""
+    options = _parser().parse_args(arguments)
+    if options.seeds is not None:
+        return _many(options)
+    seed = secrets.randbelow(_FRESH_SEEDS) if options.seed is None else options.seed
+    return _one(seed, options)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="barnabas sim",
+        description="Run a broker and its clients in virtual time, under faults, from a seed.",
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument("--seed", type=_natural, metavar="N", help="one seed (default: a fresh one)")
+    which.add_argument("--seeds", type=_natural, metavar="N", help="that many seeds, on all cores")
+    parser.add_argument(
+        "--first", type=_natural, default=1, metavar="N", help="the first of many (default: 1)"
+    )
+    parser.add_argument("--jobs", type=_natural, metavar="N", help="how many at a time (default: all cores)")
+    parser.add_argument(
+        "--seconds",
+        type=float,
+        metavar="S",
+        help="simulated seconds under faults; else the seed decides",
+    )
+    parser.add_argument("--trace", action="store_true", help="print everything that happens (one seed)")
+    parser.add_argument("--json", action="store_true", help="the result for machines")
+    return parser
+
+
+def _natural(text: str) -> int:
+    number = int(text)
+    if number < 0:
+        raise argparse.ArgumentTypeError(f"{text} is negative")
+    return number
+
+
+def replay_command(seed: int, seconds: float | None) -> str:
+    """What runs a seed again, exactly."""
+    command = f"barnabas sim --seed {seed}"
+    return command if seconds is None else f"{command} --seconds {seconds:g}"
+
+
+def _one(seed: int, options: argparse.Namespace) -> int:
+    began = time.perf_counter()
+    outcome = simulate(seed, seconds=options.seconds, on_line=_print_line if options.trace else None)
+    real_seconds = time.perf_counter() - began
+    if options.json:
+        sys.stdout.write(json.dumps(_as_json(outcome, real_seconds)) + "\n")
+    else:
+        _tell(outcome, real_seconds, options.seconds)
+    return 1 if outcome.violations else 0
+
+
+def _print_line(line: str) -> None:
+    sys.stdout.write(line + "\n")
+
+
+def _as_json(outcome: Outcome, real_seconds: float) -> dict[str, object]:
+    stats = outcome.stats
+    return {
+        "seed": outcome.seed,
+        "trace_hash": outcome.trace_hash,
+        "violations": [str(violation) for violation in outcome.violations],
+        "simulated_seconds": stats.simulated_seconds,
+        "real_seconds": real_seconds,
+        "faults": dict(stats.faults),
+        "records_acknowledged": stats.records_acknowledged,
+        "records_read": stats.records_read,
+    }
+
+
+def _tell(outcome: Outcome, real_seconds: float, seconds: float | None) -> None:
+    stats, write = outcome.stats, sys.stdout.write
+    faults = ", ".join(f"{count} {kind}" for kind, count in sorted(stats.faults.items())) or "none"
+    write(
+        f"seed {outcome.seed}: {stats.simulated_seconds:.0f} simulated seconds in {real_seconds:.1f}, "
+        f"{stats.records_acknowledged:,} records acknowledged, {stats.records_read:,} read\n"
+        f"faults: {faults}\n"
+    )
+    for violation in outcome.violations:
+        write(f"VIOLATION: {violation}\n")
+    if outcome.violations:
+        write(f"replay: {replay_command(outcome.seed, seconds)} --trace\n")
+    write(f"trace hash: {outcome.trace_hash}\n")
+
+
+def _many(options: argparse.Namespace) -> int:
+    jobs = options.jobs or os.cpu_count() or 1
+    seeds = range(options.first, options.first + options.seeds)
+    screen = Console(stderr=True, highlight=False)
+    began = time.perf_counter()
+    summaries: list[Summary] = []
+    try:
+        with closing(run_many(seeds, jobs=jobs, seconds=options.seconds)) as running:
+            summaries.extend(_watched(running, len(seeds), screen, options.seconds))
+    except KeyboardInterrupt:
+        screen.print("[yellow]stopped; this is what has been run")
+    result, minutes = total(summaries), (time.perf_counter() - began) / 60
+    if options.json:
+        sys.stdout.write(json.dumps(_total_as_json(result, minutes, options)) + "\n")
+    else:
+        # a file or a pipe has no width to keep to
+        Console(width=None if sys.stdout.isatty() else 160).print(_table(result, minutes, options.first))
+    return 1 if result.violated else 0
+
+
+def _watched(
+    running: Iterator[Summary], count: int, screen: Console, seconds: float | None
+) -> Iterator[Summary]:
+    """Pass the summaries on, with a progress bar, and a word about each violation as it comes."""
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[violated]} violated"),
+        TimeRemainingColumn(),
+    )
+    violated = 0
+    with Progress(*columns, console=screen) as progress:
+        task = progress.add_task("seeds", total=count, violated=0)
+        for summary in running:
+            if summary.violations:
+                violated += 1
+                progress.console.print(f"[red]seed {summary.seed}[/]: {escape(summary.violations[0])}")
+                progress.console.print(f"  {replay_command(summary.seed, seconds)}")
+            progress.update(task, advance=1, violated=violated)
+            yield summary
+
+
+def _table(result: Total, minutes: float, first: int) -> Table:
+    table = Table(title=f"{result.seeds:,} seeds from {first}", show_header=False)
+    table.add_row("violated", f"[{'red' if result.violated else 'green'}]{len(result.violated):,}")
+    table.add_row("seeds a minute", f"{result.seeds / minutes:,.0f}" if minutes else "-")
+    table.add_row("simulated hours", f"{result.simulated_seconds / 3600:,.1f}")
+    table.add_row("simulated seconds a second", f"{result.simulated_seconds / (60 * minutes):,.0f}")
+    table.add_row("records acknowledged", f"{result.records_acknowledged:,}")
+    table.add_row("records read", f"{result.records_read:,}")
+    table.add_section()
+    for kind, number in sorted(result.faults.items()):
+        table.add_row(f"faults: {kind}", f"{number:,}")
+    return table
+
+
+def _total_as_json(result: Total, minutes: float, options: argparse.Namespace) -> dict[str, object]:
+    return {
+        "seeds": result.seeds,
+        "first": options.first,
+        "minutes": minutes,
+        "simulated_seconds": result.simulated_seconds,
+        "faults": dict(result.faults),
+        "records_acknowledged": result.records_acknowledged,
+        "records_read": result.records_read,
+        "violated": [
+            {
+                "seed": one.seed,
+                "violations": list(one.violations),
+                "replay": replay_command(one.seed, options.seconds),
+            }
+            for one in result.violated
+        ],
+    }

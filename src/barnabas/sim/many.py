@@ -1,0 +1,99 @@
+"""Many seeds on all cores: each runs by itself in a worker process, and what comes back is a few numbers.
+
+A seed needs nothing of another, so the order in which they end means nothing, and a violation is replayed by
+its seed alone.
+"""
+
+from __future__ import annotations
+
+import gc
+import time
+from collections import Counter
+from collections.abc import Generator, Iterable
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from itertools import islice
+from multiprocessing import get_context
+from typing import NamedTuple
+
+from barnabas.sim.world import simulate
+
+# a worker is handed the next seed before it has ended the last one, so that it never waits
+QUEUED_A_WORKER = 2
+
+
+class Summary(NamedTuple):
+    """What one seed came to."""
+
+    seed: int
+    trace_hash: str
+    violations: tuple[str, ...]
+    simulated_seconds: float
+    real_seconds: float
+    faults: dict[str, int]
+    records_acknowledged: int
+    records_read: int
+
+
+class Total(NamedTuple):
+    """What many seeds came to."""
+
+    seeds: int
+    violated: tuple[Summary, ...]
+    simulated_seconds: float
+    faults: Counter[str]
+    records_acknowledged: int
+    records_read: int
+
+
+def summarise(seed: int, seconds: float | None = None) -> Summary:
+    """Run one seed."""
+    began = time.perf_counter()
+    outcome = simulate(seed, seconds=seconds)
+    return Summary(
+        seed,
+        outcome.trace_hash,
+        tuple(map(str, outcome.violations)),
+        outcome.stats.simulated_seconds,
+        time.perf_counter() - began,
+        dict(outcome.stats.faults),
+        outcome.stats.records_acknowledged,
+        outcome.stats.records_read,
+    )
+
+
+def run_many(
+    seeds: Iterable[int], *, jobs: int, seconds: float | None = None
+) -> Generator[Summary, None, None]:
+    """The summaries of the seeds as they end. Closing the iterator lets those under way end, and no more."""
+    waiting = iter(seeds)
+    # a forked child would inherit the parent's progress bar and its threads
+    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn"), initializer=gc.freeze) as pool:
+        running: set[Future[Summary]] = set()
+        try:
+            while True:
+                room = jobs * QUEUED_A_WORKER - len(running)
+                running |= {pool.submit(summarise, seed, seconds) for seed in islice(waiting, room)}
+                if not running:
+                    return
+                ended, running = wait(running, return_when=FIRST_COMPLETED)
+                for future in ended:
+                    yield future.result()
+        finally:
+            for future in running:
+                future.cancel()
+
+
+def total(summaries: Iterable[Summary]) -> Total:
+    """Add them up."""
+    every = list(summaries)
+    faults: Counter[str] = Counter()
+    for one in every:
+        faults.update(one.faults)
+    return Total(
+        len(every),
+        tuple(sorted((one for one in every if one.violations), key=lambda one: one.seed)),
+        sum(one.simulated_seconds for one in every),
+        faults,
+        sum(one.records_acknowledged for one in every),
+        sum(one.records_read for one in every),
+    )

@@ -1,0 +1,99 @@
+"""`barnabas sim` as people run it: the same hash everywhere, and an exit status that tells."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from barnabas.cli import sim
+from barnabas.cli.main import main
+from barnabas.sim import world
+from barnabas.sim.checkers.violation import Violation
+
+SECONDS = "10"
+
+
+def run(*arguments: str, hash_seed: str = "0") -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "barnabas", "sim", *arguments],
+        env={**os.environ, "PYTHONHASHSEED": hash_seed},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+def hash_line(output: str) -> str:
+    (line,) = [line for line in output.splitlines() if line.startswith("trace hash: ")]
+    return line
+
+
+def test_a_seed_has_one_trace_in_any_process() -> None:
+    lines = set()
+    for hash_seed in ("0", "12345", "random"):
+        ended = run("--seed", "7", "--seconds", SECONDS, hash_seed=hash_seed)
+        assert ended.returncode == 0, ended.stdout + ended.stderr
+        lines.add(hash_line(ended.stdout))
+    assert len(lines) == 1
+    assert len(lines.pop().removeprefix("trace hash: ")) >= 32
+
+
+def test_another_seed_has_another_trace(capsys: pytest.CaptureFixture[str]) -> None:
+    hashes = set()
+    for seed in ("1", "2"):
+        assert main(["sim", "--seed", seed, "--seconds", SECONDS]) == 0
+        hashes.add(hash_line(capsys.readouterr().out))
+    assert len(hashes) == 2
+
+
+def test_the_trace_tells_what_happens_and_changes_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["sim", "--seed", "3", "--seconds", SECONDS]) == 0
+    quiet = capsys.readouterr().out
+    assert main(["sim", "--seed", "3", "--seconds", SECONDS, "--trace"]) == 0
+    loud = capsys.readouterr().out
+    assert hash_line(quiet) == hash_line(loud)
+    assert len(loud.splitlines()) > 1000
+
+
+@pytest.fixture
+def broken(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A simulation in which a promise is broken."""
+    honest = world.simulate
+
+    def simulate(seed: int, **options: object) -> world.Outcome:
+        outcome = honest(seed, seconds=1.0)
+        return outcome._replace(violations=[Violation("test", 1.5, "offset 5 of orders-0 is [gone]")])
+
+    monkeypatch.setattr(sim, "simulate", simulate)
+
+
+@pytest.mark.usefixtures("broken")
+def test_a_violation_is_said_with_the_command_that_replays_it(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["sim", "--seed", "5", "--seconds", "1"]) == 1
+    output = capsys.readouterr().out
+    assert "VIOLATION" in output
+    assert "offset 5 of orders-0 is [gone]" in output
+    assert "replay: barnabas sim --seed 5 --seconds 1 --trace" in output
+
+
+def test_many_seeds_on_all_cores() -> None:
+    ended = run("--seeds", "4", "--first", "11", "--seconds", "2", "--jobs", "2", "--json")
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    result = json.loads(ended.stdout)
+    assert (result["seeds"], result["violated"]) == (4, [])
+    assert result["simulated_seconds"] > 8
+    table = run("--seeds", "2", "--seconds", "2", "--jobs", "2")
+    assert table.returncode == 0
+    assert "simulated hours" in table.stdout
+
+
+def test_a_wrong_command_line_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["sim", "--seed", "-3"])
+    assert ended.value.code == 2
+    assert "negative" in capsys.readouterr().err
