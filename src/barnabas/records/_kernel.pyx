@@ -101,6 +101,8 @@ cdef struct RecordView:
     int32_t value_size
     int32_t header_count
     const uint8_t *headers
+    # the key's length and all behind it: what does not depend on the batch
+    const uint8_t *tail
 
 
 cdef struct HeaderView:
@@ -306,3 +308,4 @@ include "_records.pxi"
 include "_decode.pxi"
 include "_encode.pxi"
 include "_hashes.pxi"
+include "_compact.pxi"

@@ -3,8 +3,8 @@
 A record stays if it lies beyond what the map has seen, or if no later offset is known for its key and it is
 no tombstone whose time is over; a record without a key that the map has passed goes. A batch that loses
 nothing stays byte for byte. Another is rebuilt at the same offsets and sequences, so that producers and
-readers find their places; where tombstones stay, the time at which they may go (KIP-534) is set once, in place
-of the base timestamp.
+readers find their places; where tombstones stay, the time at which they may go (KIP-534) is set once, in
+place of the base timestamp.
 """
 
 from __future__ import annotations

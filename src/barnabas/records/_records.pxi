@@ -46,6 +46,7 @@ cdef inline int read_record(const uint8_t **cursor, const uint8_t *end, RecordVi
     at += 1
     if read_varlong(&at, stop, &out.timestamp_delta) or read_varint(&at, stop, &out.offset_delta):
         return BAD_VARINT
+    out.tail = at
     if read_varint(&at, stop, &out.key_size):
         return BAD_VARINT
     out.key = at

@@ -28,8 +28,10 @@ if PURE_REASON is None:
 if TYPE_CHECKING or PURE_REASON is None:
     from barnabas.records._kernel import (
         NAME,
+        BatchFilter,
         ColumnDecoder,
         ColumnEncoder,
+        OffsetMap,
         admit,
         append_record,
         assign,
@@ -67,10 +69,6 @@ else:
         murmur2,
         partition_column,
     )
-
-if TYPE_CHECKING:
-    from barnabas.records._kernel import BatchFilter, OffsetMap
-else:
     from barnabas.records._pure_compact import BatchFilter, OffsetMap
 
 __all__ = [
