@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from barnabas.controller.topics import TopicPolicy
 from barnabas.core.settings.broker_settings import BrokerSettings
 from barnabas.core.settings.topic import log_config_properties, topic_defaults, validate_topic_overrides
-from barnabas.log.config import LogConfig, known_settings
+from barnabas.log.config import CleanerSettings, LogConfig, known_settings
 from barnabas.metadata.image import ClusterImage
 
 if TYPE_CHECKING:
@@ -43,6 +43,17 @@ class CurrentSettings:
         image = self._image
         self.broker = self._static.with_dynamic(image.broker_config(self._name), image.broker_config())
         self._topics.clear()
+
+    def cleaner(self) -> CleanerSettings:
+        """How logs are compacted."""
+        settings = self.broker
+        return CleanerSettings(
+            backoff_ms=max(1, settings.integer("log.cleaner.backoff.ms")),
+            dedupe_buffer_bytes=settings.integer("log.cleaner.dedupe.buffer.size"),
+            io_buffer_bytes=settings.integer("log.cleaner.io.buffer.size"),
+            load_factor=settings.double("log.cleaner.io.buffer.load.factor"),
+            max_bytes_per_second=settings.double("log.cleaner.io.max.bytes.per.second"),
+        )
 
     def of_topic(self, name: str) -> TopicSettings:
         overrides = self._image.topic_config(name)

@@ -219,7 +219,8 @@ class Node:
         for connection, door in waiting:
             self._connections.accept(connection, door)
         self._run(self._connections.close_idle())
-        self._run(keep_house(self._logs, self._clock, _intervals(self.settings)))
+        cleaner = settings.cleaner if self.settings.boolean("log.cleaner.enable") else None
+        self._run(keep_house(self._logs, self._clock, _intervals(self.settings), cleaner))
 
     def _run(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)

@@ -71,7 +71,9 @@ class LogDirectory:
         self._config = config
         # the settings of partitions that are opened without any, as those are that nobody has touched
         self.config_of: Callable[[str], LogConfig] = lambda topic: config
-        # has a partition let go of by whoever compacts it, before its files are taken away
+        # the log that is being compacted, whose segments retention leaves alone meanwhile; and what has it
+        # let go of, before its files are taken away
+        self.being_cleaned: PartitionLog | None = None
         self.stop_cleaning: Callable[[TopicPartition], Awaitable[None]] = _nobody_cleans
         self._is_clean = False
         self._is_closed = False
@@ -399,7 +401,8 @@ class LogDirectory:
         count = 0
         for log in list(self._logs.values()):
             try:
-                count += await trimming.apply_retention(log)
+                if log is not self.being_cleaned:
+                    count += await trimming.apply_retention(log)
                 log.expire_producers()
             except StorageError as error:
                 logger.error("cannot apply retention to %s: %s", log.path, error)

@@ -1,9 +1,9 @@
 """What a log directory does by itself as time goes by, at Kafka's intervals.
 
 Flushes what is due (sealed segments, `flush.ms`), removes what was deleted a while ago, writes checkpoints,
-lets go of what retention no longer covers, and after an unclean stop recovers the partitions that nobody has
-touched. A failure of one round is logged and the next one comes; the log concerned has already refused
-further appends if it must.
+lets go of what retention no longer covers, compacts what is dirty, and after an unclean stop recovers the
+partitions that nobody has touched. A failure of one round is logged and the next one comes; the log concerned
+has already refused further appends if it must.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 from barnabas.core.clock import Clock
 from barnabas.core.errors import StorageError
+from barnabas.log.config import CleanerSettings
 from barnabas.log.directory import LogDirectory
 
 logger = logging.getLogger("barnabas.log")
@@ -30,16 +31,43 @@ class Intervals:
     retention_ms: int = 300_000  # log.retention.check.interval.ms
 
 
-async def keep_house(directory: LogDirectory, clock: Clock, intervals: Intervals | None = None) -> None:
-    """Run until cancelled."""
+async def keep_house(
+    directory: LogDirectory,
+    clock: Clock,
+    intervals: Intervals | None = None,
+    cleaner: Callable[[], CleanerSettings] | None = None,
+) -> None:
+    """Run until cancelled. `cleaner` says how logs are compacted, as it is now; None where they are not."""
     every = intervals or Intervals()
-    async with asyncio.TaskGroup() as tasks:
-        tasks.create_task(_repeat(clock, every.flush_ms, directory.flush_due))
-        tasks.create_task(_repeat(clock, every.sweep_ms, directory.sweep))
-        tasks.create_task(_repeat(clock, every.checkpoint_ms, directory.checkpoint))
-        tasks.create_task(_repeat(clock, every.retention_ms, directory.apply_retention))
-        if not directory.was_clean:
-            tasks.create_task(directory.recover_untouched())
+    works = [
+        _repeat(clock, every.flush_ms, directory.flush_due),
+        _repeat(clock, every.sweep_ms, directory.sweep),
+        _repeat(clock, every.checkpoint_ms, directory.checkpoint),
+        _repeat(clock, every.retention_ms, directory.apply_retention),
+    ]
+    if cleaner is not None:
+        works.append(_compact(directory, clock, cleaner))
+    if not directory.was_clean:
+        works.append(directory.recover_untouched())
+    # no TaskGroup: it cancels in the order of a set, which is another one in every run
+    tasks = [asyncio.ensure_future(work) for work in works]
+    try:
+        await asyncio.gather(*tasks)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def _compact(directory: LogDirectory, clock: Clock, settings: Callable[[], CleanerSettings]) -> None:
+    """What compacts is loaded when there is first a topic for it, and not while the node starts."""
+    while True:
+        await clock.sleep(settings().backoff_ms / 1000)
+        if await directory.compacted():
+            break
+    from barnabas.log.compaction.cleaner import Cleaner
+
+    await Cleaner(directory, clock, settings).run()
 
 
 async def _repeat(clock: Clock, interval_ms: int, action: Callable[[], Awaitable[object]]) -> None:

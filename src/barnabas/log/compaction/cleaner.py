@@ -1,0 +1,218 @@
+"""The background cleaner of a log directory: compacts one log after another, the filthiest first.
+
+A round looks at every compacted log, opened or not, compacts the one of which most is dirty, and looks again;
+when nothing is due it sleeps for `log.cleaner.backoff.ms`. Up to where a log was compacted goes into
+`cleaner-offset-checkpoint` once the compacted segments are in place: a crash in between costs a second pass.
+
+- Whatever takes a partition's files away, or ends the node, has the compaction under way given up first. That
+  happens between two portions: its unfinished files count for nothing, and a swap that has begun is ended.
+- A log that cannot be compacted is left alone until the node starts anew, and does not keep the others from
+  being compacted. A full disk is no such case: it is tried again in a later round.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import NamedTuple
+
+from barnabas.core.clock import Clock
+from barnabas.core.disk import DiskFull, TooManyOpenFiles
+from barnabas.core.errors import BarnabasError, InvariantViolation
+from barnabas.log import trimming
+from barnabas.log.checkpoints import TopicPartition
+from barnabas.log.compaction.cleaning import CleanerIo, clean
+from barnabas.log.compaction.plan import Cleanable, filthiest, is_due
+from barnabas.log.compaction.survey import survey
+from barnabas.log.compaction.throttle import GivenUp, Throttle
+from barnabas.log.config import CleanerSettings, LogConfig
+from barnabas.log.directory import LogDirectory
+from barnabas.log.partition import PartitionLog
+from barnabas.records.kernel import OffsetMap
+
+logger = logging.getLogger("barnabas.cleaner")
+
+HASH_KEY_BYTES = 16
+# what one map can be, as in Kafka
+MAX_MAP_BYTES = 2**31 - 1
+
+
+class _Due(NamedTuple):
+    key: TopicPartition
+    log: PartitionLog
+    cleanable: Cleanable
+
+
+class Cleaner:
+    """Compacts the logs of a directory. `settings` are asked for at every step: they may change."""
+
+    def __init__(
+        self, directory: LogDirectory, clock: Clock, settings: Callable[[], CleanerSettings]
+    ) -> None:
+        self._directory = directory
+        self._clock = clock
+        self._settings = settings
+        self._throttle = Throttle(clock, lambda: settings().max_bytes_per_second)
+        self._under_way: tuple[TopicPartition, asyncio.Task[None]] | None = None
+        # what this round does not try again
+        self._put_off: dict[TopicPartition, None] = {}
+        # what was found to fail: no longer so for another log of that name
+        self._uncleanable: dict[TopicPartition, PartitionLog] = {}
+        # what nobody has opened, and is not worth opening under these settings
+        self._left_closed: dict[TopicPartition, LogConfig] = {}
+        directory.stop_cleaning = self.let_go
+
+    async def run(self) -> None:
+        """Until cancelled; then it ends when what it was doing has been given up, or ended."""
+        while True:
+            await self.clean_all()
+            await self._clock.sleep(self._settings().backoff_ms / 1000)
+
+    async def clean_all(self) -> int:
+        """Compact whatever is due; returns how many compactions that took."""
+        self._put_off.clear()
+        count = 0
+        while (due := await self._filthiest()) is not None:
+            await self._clean(due)
+            count += 1
+        return count
+
+    async def let_go(self, key: TopicPartition) -> None:
+        """Return when that partition is not being compacted any more."""
+        if self._under_way is not None and self._under_way[0] == key:
+            self._throttle.give_up("the partition is taken away")
+            await asyncio.wait((self._under_way[1],))
+
+    # ---- what is due -------------------------------------------------------------------------------------
+
+    async def _filthiest(self) -> _Due | None:
+        candidates = []
+        for key in await self._directory.compacted():
+            if key not in self._put_off and (due := await self._look_at(key)) is not None:
+                candidates.append((due, due.cleanable))
+            await asyncio.sleep(0)  # there may be thousands of them
+        return filthiest(candidates)
+
+    async def _look_at(self, key: TopicPartition) -> _Due | None:
+        log = self._directory.opened(*key) or await self._open_if_dirty(key)
+        if log is None or log.failure is not None or self._uncleanable.get(key) is log:
+            return None
+        try:
+            cleanable = await survey(log)
+            if cleanable.is_checkpoint_stale:
+                await self._reset_checkpoint(log, cleanable.first_dirty_offset)
+        except BarnabasError as error:
+            self._failed(key, log, error)
+            return None
+        return _Due(key, log, cleanable) if is_due(cleanable, log.config.min_cleanable_dirty_ratio) else None
+
+    async def _reset_checkpoint(self, log: PartitionLog, offset: int) -> None:
+        if "delete" not in log.config.cleanup_policy:  # or retention comes by often, and it is no news
+            logger.info(
+                "%s was compacted up to offset %s, which is not in the log; all from %d on counts as dirty",
+                log.path,
+                log.cleaned_offset,
+                offset,
+            )
+        log.cleaned_offset = offset
+        await self._directory.checkpoint_cleaned()
+
+    async def _open_if_dirty(self, key: TopicPartition) -> PartitionLog | None:
+        """A log that nobody has touched, if a look at its files says that it may have to be compacted."""
+        try:
+            config = self._directory.config_of(key[0])
+            if self._left_closed.get(key) is config:
+                return None
+            self._left_closed[key] = config
+            if not await self._directory.may_be_dirty(*key):
+                return None
+            return await self._directory.partition(*key)
+        except InvariantViolation:
+            raise
+        except BarnabasError as error:  # of the disk, or of settings that a log cannot have
+            logger.error("cannot open %s-%d to compact it: %s", *key, error)
+            return None
+
+    # ---- one compaction ----------------------------------------------------------------------------------
+
+    async def _clean(self, due: _Due) -> None:
+        """Compact a log, and note it; whatever keeps it from being compacted does not concern the others."""
+        if self._directory.opened(*due.key) is not due.log:
+            return  # it was taken away meanwhile
+        self._throttle.begin()
+        task = asyncio.get_running_loop().create_task(self._clean_and_note(due))
+        self._under_way, self._directory.being_cleaned = (due.key, task), due.log
+        try:
+            await self._ended(task)
+        except GivenUp as reason:
+            logger.info("the compaction of %s is given up: %s", due.log.path, reason)
+            self._put_off[due.key] = None
+        except Exception as error:  # noqa: BLE001 - one log in a bad state must not end compaction for all
+            self._failed(due.key, due.log, error)
+        finally:
+            self._under_way = self._directory.being_cleaned = None
+
+    async def _ended(self, task: asyncio.Task[None]) -> None:
+        """Wait for a compaction. Who cancels this has it given up, and waits until it has been."""
+        try:
+            await asyncio.shield(task)
+        except asyncio.CancelledError:
+            self._throttle.give_up("the node stops")
+            while not task.done():
+                try:
+                    await asyncio.wait((task,))
+                except asyncio.CancelledError:
+                    continue
+            raise
+
+    async def _clean_and_note(self, due: _Due) -> None:
+        _, log, cleanable = due
+        settings = self._settings()
+
+        async def may_go_on(size_bytes: int) -> None:
+            if not log.config.is_compacted:
+                self._throttle.give_up("its topic is not compacted any more")
+            await self._throttle(size_bytes)
+
+        # a new one each time: memory that was never written to costs nothing, and none is kept in between
+        map_bytes = min(settings.dedupe_buffer_bytes, MAX_MAP_BYTES)
+        offsets = OffsetMap(map_bytes, log.home.random.bytes(HASH_KEY_BYTES))
+        io = CleanerIo(settings.io_buffer_bytes, settings.load_factor, may_go_on)
+        began = self._clock.monotonic()
+        cleaned = await clean(log, cleanable, offsets, io=io)
+        if cleaned.end_offset <= cleanable.first_dirty_offset:
+            self._put_off[due.key] = None  # or this round would not end
+        log.cleaned_offset = cleaned.end_offset
+        stats = cleaned.stats
+        logger.info(
+            "compacted %s up to offset %d, %.1f s: %d of %d records, %d of %d bytes, %d of %d segments stay",
+            log.path,
+            cleaned.end_offset,
+            self._clock.monotonic() - began,
+            stats.records_kept,
+            stats.records_read,
+            stats.bytes_written,
+            stats.bytes_read,
+            stats.segments_after,
+            stats.segments_before,
+        )
+        await self._directory.checkpoint_cleaned()
+        await trimming.apply_retention(log)  # which has kept off meanwhile
+
+    def _failed(self, key: TopicPartition, log: PartitionLog, error: Exception) -> None:
+        if log.ended is not None:
+            self._put_off[key] = None  # it was closed or taken away, which is not its fault
+        elif isinstance(error, InvariantViolation):
+            raise error
+        elif isinstance(error, (DiskFull, TooManyOpenFiles)):
+            logger.warning("cannot compact %s; it is tried again in the next round: %s", log.path, error)
+            self._put_off[key] = None
+        else:
+            self._uncleanable[key] = log
+            logger.error(
+                "cannot compact %s: %s; it is left as it is, and grows, until the node starts anew",
+                log.path,
+                error,
+                exc_info=None if isinstance(error, BarnabasError) else error,
+            )
