@@ -21,7 +21,7 @@ from barnabas.records.batch import CODEC_MASK, HEADER_BYTES
 from barnabas.records.builder import build_batch
 from barnabas.records.columnar import Encoder, decode
 from barnabas.records.control import ControlType, build_end_transaction, parse_end_transaction
-from barnabas.records.reader import read_records
+from barnabas.records.reader import read_records, records_section
 from barnabas.records.record import Record
 from barnabas.records.validate import RecordPolicy, validate_batch
 from tests.support.batches import renew_crc
@@ -113,6 +113,17 @@ def _hash_keys(batch: bytearray) -> None:
         kernel.key_hashes(batch, HEADER_BYTES, header.size_bytes, header, bytes(16))
 
 
+def _compact(batch: bytearray) -> None:
+    offsets = kernel.OffsetMap(2400, bytes(16))
+    keep = kernel.BatchFilter(offsets, b"", 3, NOW_MS, 1)
+    _, header, _ = offsets.note(batch, 0, len(batch), 0, 90)
+    keep.run(batch, 0, len(batch))
+    if header is not None:
+        section = records_section(batch, 0, header)
+        offsets.note_section(*section, header, 0, 90)
+        keep.batch(batch, 0, header, *section, wants_horizon=header.is_control)
+
+
 READERS: tuple[Callable[[bytearray], object], ...] = (
     lambda batch: kernel.scan(batch, 0, len(batch), True),
     lambda batch: kernel.scan(batch, 0, len(batch), False),
@@ -122,6 +133,7 @@ READERS: tuple[Callable[[bytearray], object], ...] = (
     lambda batch: list(read_records(batch, control=True)),
     _decode_and_encode,
     _hash_keys,
+    _compact,
     parse_end_transaction,
 )
 

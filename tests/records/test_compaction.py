@@ -7,6 +7,8 @@ import importlib
 import os
 import struct
 import sys
+import threading
+import time
 from array import array
 from collections.abc import Callable
 from typing import Any
@@ -378,6 +380,41 @@ def test_keys_are_hashed_by_siphash_as_published(kernel: Any) -> None:
     batch = build_batch([Record(0, 0, bytes(range(size)), None) for size in published])
     entries = kernel.key_hashes(batch, HEADER_BYTES, len(batch), BatchHeader.parse(batch), HASH_KEY)
     assert [entries[at : at + 16].hex() for at in range(0, len(entries), 24)] == list(published.values())
+
+
+@needs_c
+@pytest.mark.parametrize("kind", ["note", "run"])
+def test_others_go_on_meanwhile_but_may_not_touch_what_is_in_use(kind: str) -> None:
+    """The compiled passes let the GIL go, so another thread comes to its turn, and is told to keep away."""
+    log = bytes(build_batch([Record(0, 0, b"%d" % number, bytes(90)) for number in range(160)])) * 800
+    offsets = c.OffsetMap(24_000, HASH_KEY)
+    keep = c.BatchFilter(offsets, b"", -1, 0, 0)
+    is_over = threading.Event()
+
+    def work() -> None:
+        while not is_over.is_set():
+            if kind == "note":
+                offsets.note(log, 0, len(log), 0, 900)
+            else:
+                keep.run(log, 0, len(log))
+                keep.take()
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    calls = {"an offset map is for one thread at a time": lambda: offsets.get(b"1")}
+    if kind == "run":
+        calls["a filter is for one thread at a time"] = keep.take
+    refusals: set[str] = set()
+    deadline = time.monotonic() + 60
+    while refusals != set(calls) and time.monotonic() < deadline:
+        for call in calls.values():
+            try:
+                call()
+            except RuntimeError as error:
+                refusals.add(str(error))
+    is_over.set()
+    thread.join()
+    assert refusals == set(calls)
 
 
 # ---- bytes that are not as they should be -----------------------------------------------------------------
