@@ -20,33 +20,14 @@ NAME = "duplicates"
 
 def check(history: History) -> list[Violation]:
     view = View(history)
-    violations: list[Violation] = []
-    for place, sightings in view.sightings.items():
-        violations += _in_one_log(view, place)
-        violations += _over_time(view, place, sightings)
-    return violations
+    return [
+        violation
+        for place, sightings in view.sightings.items()
+        for violation in _repeated(view, place, sightings)
+    ]
 
 
-def _in_one_log(view: View, place: Place) -> list[Violation]:
-    final = view.finals.get(place)
-    if final is None:
-        return []
-    first: dict[str, int] = {}
-    violations = []
-    for record in final.records:
-        if not _is_numbered(view, record.mark):
-            continue
-        if record.mark in first:
-            what = (
-                f"{_name(place)} holds {record.mark!r} of an idempotent producer twice, at offsets "
-                f"{first[record.mark]} and {record.offset}"
-            )
-            violations.append(Violation(NAME, final.at, what))
-        first.setdefault(record.mark, record.offset)
-    return violations
-
-
-def _over_time(view: View, place: Place, sightings: list[Sighting]) -> list[Violation]:
+def _repeated(view: View, place: Place, sightings: list[Sighting]) -> list[Violation]:
     by_mark: dict[str, dict[int, list[Sighting]]] = {}
     for sighting in sightings:
         record = sighting.record
@@ -66,7 +47,7 @@ def _clash(view: View, place: Place, mark: str, seen: list[Sighting]) -> list[Vi
                 continue
             if not view.has_power_loss(min(earlier.since, later.since), max(earlier.until, later.until)):
                 what = (
-                    f"{_name(place)}: {mark!r} of an idempotent producer was read at offset "
+                    f"{place[0]}-{place[1]}: {mark!r} of an idempotent producer was read at offset "
                     f"{earlier.record.offset} by {earlier.who} at {earlier.until:.3f} s and at offset "
                     f"{later.record.offset} by {later.who}, with no power loss between"
                 )
@@ -77,7 +58,3 @@ def _clash(view: View, place: Place, mark: str, seen: list[Sighting]) -> list[Vi
 def _is_numbered(view: View, mark: str) -> bool:
     sent = view.sent.get(mark)
     return sent is not None and sent.is_idempotent
-
-
-def _name(place: Place) -> str:
-    return f"{place[0]}-{place[1]}"

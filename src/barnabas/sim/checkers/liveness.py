@@ -2,7 +2,7 @@
 
 In virtual time from the end of the faults:
 
-- the broker serves again: it started after its last crash, and after CALM_S there is no further one;
+- the broker serves again: it started after its last crash, and after CALM_S it neither crashes nor starts;
 - within SETTLE_S every send of before is acknowledged or has failed (but those of killed clients);
 - every record that is handed over after CALM_S is acknowledged, within ACK_S;
 - every reader that begins after CALM_S reaches the end;
@@ -52,15 +52,17 @@ def check(history: History) -> list[Violation]:
 
 
 def _broker(history: History, calm_at: float) -> list[Violation]:
-    crashes = list(history.of(Crash))
-    if not crashes:
-        return []
-    last = crashes[-1]
-    if last.at > calm_at + CALM_S:
-        return [Violation(NAME, last.at, f"the broker crashes although the faults ended at {calm_at:.3f} s")]
-    if not any(started.at >= last.at for started in history.of(Started)):
-        return [Violation(NAME, last.at, "the broker never started again after this crash")]
-    return []
+    violations = []
+    for event in history.events:
+        if isinstance(event, (Crash, Started)) and event.at > calm_at + CALM_S:
+            what = "crashes" if isinstance(event, Crash) else "starts again"
+            text = f"the broker {what} although the faults ended at {calm_at:.3f} s"
+            return [Violation(NAME, event.at, text)]
+    crashes, starts = list(history.of(Crash)), list(history.of(Started))
+    if crashes and (not starts or starts[-1].at < crashes[-1].at):
+        what = "the broker never started again after this crash"
+        violations.append(Violation(NAME, crashes[-1].at, what))
+    return violations
 
 
 def _sends(history: History, view: View, calm_at: float) -> list[Violation]:

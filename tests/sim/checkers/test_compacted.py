@@ -1,0 +1,75 @@
+"""A compacted topic that does not end with the latest value, or keeps a tombstone from who is owed it."""
+
+from __future__ import annotations
+
+from barnabas.sim.checkers.compacted import check
+from barnabas.sim.history import TopicFacts
+from tests.sim.checkers.story import Story, only
+
+FACTS = TopicFacts(is_compacted=True, delete_retention_ms=5_000)
+
+
+def _two_values() -> Story:
+    return Story(FACTS).written(1, "a/0", 0, key=b"k").written(2, "a/1", 1, key=b"k")
+
+
+def _deleted() -> Story:
+    return Story(FACTS).written(1, "a/0", 0, key=b"k").written(2, "a/1", 1, key=b"k", is_tombstone=True)
+
+
+def test_the_latest_value() -> None:
+    assert _two_values().final(9, {0: "a/0", 1: "a/1"}).judged(check) == []
+    assert _two_values().final(9, {1: "a/1"}).judged(check) == []
+
+
+def test_an_older_value_at_the_end() -> None:
+    violation = only(_two_values().final(9, {0: "a/0"}, end=2).judged(check))
+    assert violation.at == 9
+    assert "key b'k' ends with 'a/0' at offset 0" in violation.what
+    assert "its latest value is 'a/1' at offset 1, acknowledged at 2.100 s" in violation.what
+
+
+def test_no_value_at_all() -> None:
+    assert "key b'k' is missing" in only(_two_values().final(9, {}, end=2).judged(check)).what
+
+
+def test_a_later_value_is_as_good() -> None:
+    story = _two_values().sent(3, "a/2", key=b"k").failed(4, "a/2")
+    assert story.final(9, {2: "a/2"}).judged(check) == []
+
+
+def test_a_session_from_the_start_to_the_end() -> None:
+    story = _two_values().began(4, "s").reads(5, "s", {0: "a/0"}).ended(6, "s", 2)
+    assert "as read by s from 4.000 s" in only(story.judged(check)).what
+    partial = _two_values().began(4, "s", 1).reads(5, "s", {1: "a/1"}).ended(6, "s", 2)
+    assert partial.judged(check) == []
+
+
+def test_what_came_while_it_read_need_not_be_seen() -> None:
+    story = Story(FACTS).written(1, "a/0", 0, key=b"k").began(1.5, "s").written(2, "a/1", 1, key=b"k")
+    assert story.reads(5, "s", {0: "a/0"}).ended(6, "s", 1).judged(check) == []
+
+
+def test_a_power_loss_excuses() -> None:
+    assert _two_values().power_lost(3).final(9, {0: "a/0"}).judged(check) == []
+
+
+def test_tombstone_and_key_may_be_gone() -> None:
+    assert _deleted().final(9, {}, end=2).judged(check) == []
+
+
+def test_a_tombstone_is_owed_to_a_fast_reader() -> None:
+    fast = _deleted().began(4, "s").reads(5, "s", {0: "a/0"}).ended(8.9, "s", 2)
+    assert "tombstone, which is owed to it, is 'a/1' at offset 1" in only(fast.judged(check)).what
+
+
+def test_a_tombstone_is_not_owed_to_a_slow_reader_or_when_the_clock_jumps() -> None:
+    slow = _deleted().began(4, "s").reads(5, "s", {0: "a/0"}).ended(9.5, "s", 2)
+    assert slow.judged(check) == []
+    jumped = _deleted().began(4, "s").reads(5, "s", {0: "a/0"}).clock_jumped(6).ended(7, "s", 2)
+    assert jumped.judged(check) == []
+
+
+def test_a_tombstone_in_doubt_may_have_taken_the_key() -> None:
+    story = _two_values().sent(3, "a/2", key=b"k", is_tombstone=True).failed(4, "a/2")
+    assert story.final(9, {}, end=3).judged(check) == []

@@ -1,0 +1,40 @@
+"""A second copy of an idempotent producer's record is found."""
+
+from __future__ import annotations
+
+from barnabas.sim.checkers.duplicates import check
+from tests.sim.checkers.story import Story, only
+
+
+def test_each_once() -> None:
+    assert (
+        Story().written(1, "a/0", 0).written(1, "a/1", 1).final(9, {0: "a/0", 1: "a/1"}).judged(check) == []
+    )
+
+
+def test_twice_in_the_log() -> None:
+    story = Story().written(1, "a/0", 0).final(9, {0: "a/0", 1: "a/0"})
+    violation = only(story.judged(check))
+    assert violation.at == 9
+    assert "t-0: 'a/0' of an idempotent producer was read at offset 0 by the last read" in violation.what
+    assert "and at offset 1 by the last read" in violation.what
+
+
+def test_twice_in_the_log_although_power_was_lost() -> None:
+    story = Story().sent(1, "a/0").power_lost(2).acked(3, "a/0", 1).final(9, {0: "a/0", 1: "a/0"})
+    assert "at offset 1" in only(story.judged(check)).what
+
+
+def test_a_plain_producer_may_repeat_itself() -> None:
+    story = Story().sent(1, "a/0", is_idempotent=False).final(9, {0: "a/0", 1: "a/0"})
+    assert story.judged(check) == []
+
+
+def test_read_at_two_offsets_at_different_times() -> None:
+    def story() -> Story:
+        return Story().sent(1, "a/0").began(1, "s").reads(2, "s", {0: "a/0"})
+
+    found = only(story().began(3, "u").reads(4, "u", {1: "a/0"}).judged(check))
+    assert found.at == 4
+    assert "read at offset 0 by reader at 2.000 s and at offset 1" in found.what
+    assert story().power_lost(2.5).began(3, "u").reads(4, "u", {1: "a/0"}).judged(check) == []

@@ -1,0 +1,28 @@
+"""Records that overtook others of the same producer are found."""
+
+from __future__ import annotations
+
+from barnabas.sim.checkers.order import check
+from tests.sim.checkers.story import Story, only
+
+
+def test_in_order_with_others_between_and_one_missing() -> None:
+    story = Story().sent(1, "a/0").sent(2, "a/1").sent(3, "a/2").sent(1, "b/0")
+    assert story.final(9, {0: "a/0", 1: "b/0", 2: "a/2"}).judged(check) == []
+
+
+def test_overtaken_in_the_log() -> None:
+    story = Story().sent(1, "a/0").sent(2, "a/1").final(9, {4: "a/1", 5: "a/0"})
+    violation = only(story.judged(check))
+    assert violation.at == 9
+    assert "'a/0', handed over at 1.000 s, stands at offset 5, behind 'a/1' at 4" in violation.what
+
+
+def test_overtaken_as_a_reader_saw_it() -> None:
+    story = Story().sent(1, "a/0").sent(2, "a/1").began(3, "s").reads(4, "s", {4: "a/1", 5: "a/0"})
+    assert "as read by s" in only(story.judged(check)).what
+
+
+def test_a_plain_producer_promises_no_order() -> None:
+    story = Story().sent(1, "a/0", is_idempotent=False).sent(2, "a/1", is_idempotent=False)
+    assert story.final(9, {4: "a/1", 5: "a/0"}).judged(check) == []
