@@ -1,9 +1,9 @@
 """The disk of a simulated machine, as one process sees it: the one in memory, where everything takes time.
 
 A call takes effect at its end, so that others come in between; a read gives the bytes as they were when it
-began or when it ended. When the process dies, what was under way has happened, or has not, or in part; when
-the power fails, what was not synced may be lost besides. The files belong to the machine (`Drive`); a process
-has its own door to them (`SimDisk`), which its death shuts.
+began or when it ended, and often takes no time at all. When the process dies, what was under way has
+happened, or has not, or in part; when the power fails, what was not synced may be lost besides. The files
+belong to the machine (`Drive`); a process has its own door to them (`SimDisk`), which its death shuts.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 from zlib import crc32
 
-from barnabas.core.disk import Buffer
-from barnabas.core.errors import StorageError
+from barnabas.core.disk import Buffer, HandleClosed
+from barnabas.core.errors import BarnabasError
 from barnabas.core.faults import TornWrite
 from barnabas.core.memory_disk import MemoryDisk, MemoryFile
 from barnabas.core.random import SeededRandom
@@ -31,6 +31,7 @@ SYNC_S = (0.5e-3, 10e-3)
 NAMES_S = (10e-6, 100e-6)
 SLOW_S = (0.1, 5.0)
 TORN, TORN_BYTES = 0.7, 16384
+CACHED = 0.7
 
 
 class Drive:
@@ -53,6 +54,10 @@ class Drive:
         if self.slow and happens(self._random, self.slow):
             return log_between(self._random, *SLOW_S)
         return between(self._random, least, most)
+
+    def is_cached(self) -> bool:
+        """Whether a read finds all it wants in the page cache, and so takes no time."""
+        return happens(self._random, CACHED) and not self.slow
 
     def reads_late(self) -> bool:
         return bool(self._random.below(2))
@@ -110,7 +115,7 @@ class Drive:
                 call.tear(self._random.uniform())
             elif fate:
                 call.finish()
-        except StorageError as error:
+        except BarnabasError as error:
             self.trace(f"under way at the crash: {error}")
 
     def _before(self, operation: str, path: str) -> None:
@@ -132,13 +137,14 @@ class Drive:
 
 
 class SimFile:
-    """A handle of one process on a file."""
+    """A handle of one process on a file. As with descriptors, what is under way outlives `close`."""
 
-    __slots__ = ("_disk", "_file")
+    __slots__ = ("_disk", "_file", "_is_closed")
 
     def __init__(self, disk: SimDisk, file: MemoryFile) -> None:
         self._disk = disk
         self._file = file
+        self._is_closed = False
 
     @property
     def path(self) -> str:
@@ -158,7 +164,7 @@ class SimFile:
             self._disk.drive.trace(f"append {self.path} {len(head)} {crc32(head):08x}")
             _now(self._file.append(head))
 
-        await self._disk.call(APPEND_S, finish, finish)
+        await self._call("append", APPEND_S, finish, finish)
 
     async def write_at(self, position: int, data: Buffer) -> None:
         def finish(part: float = 1.0) -> None:
@@ -166,21 +172,25 @@ class SimFile:
             self._disk.drive.trace(f"write {self.path} {position} {len(head)} {crc32(head):08x}")
             _now(self._file.write_at(position, head))
 
-        await self._disk.call(APPEND_S, finish, finish)
+        await self._call("write_at", APPEND_S, finish, finish)
 
     async def read(self, position: int, size: int) -> bytes:
+        drive = self._disk.drive
+        self._disk.check()
         early = _now(self._file.read(position, size))
-        is_late = self._disk.drive.reads_late()
+        if drive.is_cached():
+            return early
+        is_late = drive.reads_late()
         return await self._disk.call(READ_S, lambda: self._file.reread(position, size) if is_late else early)
 
     async def truncate(self, size: int) -> None:
-        await self._disk.call(NAMES_S, lambda: _now(self._file.truncate(size)))
+        await self._call("truncate", NAMES_S, lambda: _now(self._file.truncate(size)))
 
     async def sync(self) -> None:
-        await self._disk.call(SYNC_S, lambda: _now(self._file.sync()))
+        await self._call("sync", SYNC_S, lambda: _now(self._file.sync()))
 
     async def rename(self, path: str) -> None:
-        await self._disk.call(NAMES_S, lambda: _now(self._file.rename(path)))
+        await self._call("rename", NAMES_S, lambda: _now(self._file.rename(path)))
 
     def pin(self) -> None:
         self._file.pin()
@@ -189,7 +199,23 @@ class SimFile:
         self._file.unpin()
 
     def close(self) -> None:
+        self._is_closed = True
         self._file.close()
+
+    async def _call(
+        self,
+        operation: str,
+        seconds: tuple[float, float],
+        finish: Callable[[], None],
+        tear: Callable[[float], object] | None = None,
+    ) -> None:
+        if self._is_closed:
+            raise HandleClosed(f"cannot {operation} {self._disk.describe(self.path)}: the handle is closed")
+        self._file.calls += 1
+        try:
+            await self._disk.call(seconds, finish, tear)
+        finally:
+            self._file.calls -= 1
 
 
 class SimDisk:
@@ -207,6 +233,10 @@ class SimDisk:
         tear: Callable[[float], object] | None = None,
     ) -> T:
         return await self._under_way.call(self.drive.seconds(*seconds), finish, tear)
+
+    def check(self) -> None:
+        """Nobody reads for a process that is dead."""
+        self._under_way.check()
 
     def describe(self, path: str) -> str:
         return self._files.describe(path)

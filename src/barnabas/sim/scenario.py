@@ -168,7 +168,7 @@ def _compaction(random: SeededRandom) -> dict[str, str]:
 
 
 def _producers(random: SeededRandom, topics: tuple[TopicPlan, ...]) -> tuple[ProducerPlan, ...]:
-    total_per_second = log_between(random, 4, 40)
+    total_per_second = log_between(random, 3, 16)
     count = max(len(topics), 2 + random.below(3))
     return tuple(
         _producer(random, f"producer-{number}", topics[number % len(topics)], total_per_second / count)
