@@ -367,6 +367,26 @@ def test_a_log_that_was_cut_is_read_from_there() -> None:
     consuming(work, brokers=2, batches=3)
 
 
+def test_without_a_reset_policy_a_cut_is_told_before_anything_below_it_is_given() -> None:
+    async def work(cluster: FakeCluster, consumer: Consumer) -> None:
+        consumer.assign([("t", 0), ("t", 1)])
+        for partition in (("t", 0), ("t", 1)):
+            consumer.seek(partition, 0)
+        assert len(await read(consumer, 60)) == 60
+        del cluster.partition("t", 0).batches[1:]
+        write(cluster, 1, 7)
+        await asyncio.sleep(1)
+        with pytest.raises(OffsetOutOfRange, match="t-0 was cut at 10, below the position 30"):
+            for _ in range(20):
+                for record in await consumer.poll(1000):
+                    assert record.partition == 1
+                write(cluster, 0, 8)  # there is always something to be given
+                write(cluster, 1, 8)
+                await asyncio.sleep(1)  # and it has come
+
+    consuming(work, ConsumerConfig(reset=Reset.NONE), partitions=2, batches=3)
+
+
 def test_a_broker_that_is_restarted_has_forgotten_the_session() -> None:
     async def work(cluster: FakeCluster, consumer: Consumer) -> None:
         consumer.assign([("t", 0)])

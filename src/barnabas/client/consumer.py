@@ -181,6 +181,8 @@ class Consumer:
         self._check_open()
         deadline = self._clock.monotonic() + timeout_ms / 1000
         while True:
+            if self._failures:  # before anything else is given out: a cut log's position has moved back
+                raise self._failures.pop(0)
             taken = take()
             self._pump()
             if taken:
