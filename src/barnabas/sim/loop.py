@@ -54,6 +54,7 @@ class _Timers:
             self.now += TURN_S
             self._busy_turns += 1
             if self._busy_turns > MAX_BUSY_TURNS:
+                self._busy_turns = 0
                 raise Stalled(f"busy for {MAX_BUSY_TURNS} turns, in which nothing was waited for")
         return []
 

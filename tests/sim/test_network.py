@@ -1,0 +1,143 @@
+"""The simulated network: latency, order, silence, resets, and machines without power."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from barnabas.core.network import CannotConnect, Connection, ConnectionLost
+from barnabas.sim.network import Wire
+from barnabas.sim.process import Process
+from tests.sim.stage import Stage, on_stage
+
+
+async def connected(stage: Stage, client: Process, server: Process) -> tuple[Connection, Connection, Wire]:
+    accepted: asyncio.Future[Connection] = stage.loop.create_future()
+    await server.network.listen("", 9092, accepted.set_result)
+    connection = await client.network.connect(server.name, 9092)
+    return connection, await accepted, stage.network.wires()[-1]
+
+
+def test_bytes_arrive_later_and_in_their_order() -> None:
+    async def scene(stage: Stage) -> None:
+        client, server, _ = await connected(stage, stage.process("c"), stage.process("s"))
+        stage.network.delay_s = 2.0
+        began = stage.loop.time()
+        for number in range(50):
+            await client.write([b"%02d" % number])
+            client.flush()
+            await asyncio.sleep(0.001)
+        received = b""
+        while len(received) < 100:
+            received += await server.read(1000)
+        assert received == b"".join(b"%02d" % number for number in range(50))
+        assert 0.5 < stage.loop.time() - began < 2.1
+
+    on_stage(scene)
+
+
+def test_a_dead_process_is_told_of_at_once_and_calls_to_it_are_refused() -> None:
+    async def scene(stage: Stage) -> None:
+        c, s = stage.process("c"), stage.process("s")
+        client, server, _ = await connected(stage, c, s)
+        await server.write([b"said before"])
+        server.flush()
+        await s.kill()
+        assert await client.read(99) == b"said before"
+        with pytest.raises(ConnectionLost):
+            await client.read(99)
+        with pytest.raises(CannotConnect):
+            await c.network.connect("s", 9092)
+        with pytest.raises(ConnectionLost):
+            await server.read(1)
+
+    on_stage(scene)
+
+
+def test_a_machine_without_power_falls_silent_and_resets_when_it_is_back() -> None:
+    async def scene(stage: Stage) -> None:
+        c, s = stage.process("c"), stage.process("s")
+        client, _, _ = await connected(stage, c, s)
+        s.cut(silently=True)
+        stage.network.go_dark("s")
+        await client.write([b"anybody there?"])
+        reading = asyncio.create_task(client.read(99))
+        calling = asyncio.create_task(c.network.connect("s", 9092))
+        await asyncio.sleep(100)
+        assert not reading.done()
+        assert not calling.done()
+        stage.network.light("s")
+        with pytest.raises(ConnectionLost):
+            await reading
+        with pytest.raises(CannotConnect):
+            await calling
+
+    on_stage(scene)
+
+
+def test_an_idle_client_hears_of_the_power_loss_when_it_next_writes() -> None:
+    async def scene(stage: Stage) -> None:
+        s = stage.process("s")
+        client, _, _ = await connected(stage, stage.process("c"), s)
+        s.cut(silently=True)
+        stage.network.go_dark("s")
+        await asyncio.sleep(1)
+        stage.network.light("s")
+        reading = asyncio.create_task(client.read(99))
+        await asyncio.sleep(100)
+        assert not reading.done()
+        await client.write([b"hello again"])
+        with pytest.raises(ConnectionLost):
+            await reading
+
+    on_stage(scene)
+
+
+@pytest.mark.parametrize("told", ["client", "server"])
+def test_half_open(told: str) -> None:
+    async def scene(stage: Stage) -> None:
+        client, server, wire = await connected(stage, stage.process("c"), stage.process("s"))
+        wire.cut()
+        one, other, pipe = (client, server, wire.coming) if told == "client" else (server, client, wire.going)
+        pipe.drop()
+        with pytest.raises(ConnectionLost):
+            await one.read(1)
+        one.abort()
+        reading = asyncio.create_task(other.read(1))
+        await other.write([b"into the void"])
+        await asyncio.sleep(100)
+        assert not reading.done()
+        with pytest.raises(TimeoutError):  # the window is full some time, and never opens
+            async with asyncio.timeout(10):
+                await other.write([bytes(4 << 20)])
+        other.abort()
+        with pytest.raises(ConnectionLost):
+            await reading
+
+    on_stage(scene)
+
+
+def test_whoever_listens_accepts_in_its_own_name() -> None:
+    async def scene(stage: Stage) -> None:
+        c, s = stage.process("c"), stage.process("s")
+        serving: list[asyncio.Task[bytes]] = []
+        await s.network.listen(
+            "", 9092, lambda connection: serving.append(asyncio.create_task(connection.read(1)))
+        )
+        await s.spawn(_listen_again(s, serving))
+        await c.spawn(c.network.connect("s", 9093))
+        await asyncio.sleep(1)
+        await c.kill()
+        (task,) = serving
+        assert not task.cancelled()
+        await s.kill()
+        assert task.done()
+
+    on_stage(scene)
+
+
+async def _listen_again(server: Process, serving: list[asyncio.Task[bytes]]) -> None:
+    await server.network.listen(
+        "", 9093, lambda connection: serving.append(asyncio.create_task(connection.read(1)))
+    )
