@@ -342,7 +342,7 @@ NOT_NEEDED = (
     *("confluent_kafka", "aiokafka", "kafka", "pytest", "hypothesis", "pyspark", "google", "crc32c"),
     *("importlib.metadata", "email", "zipfile", "tempfile", "multiprocessing", "http", "difflib"),
     *("barnabas.client", "barnabas.testing", "barnabas.records._pure", "barnabas.core.memory_disk"),
-    *("barnabas.core.memory_network", "barnabas.broker.handlers.fetch"),
+    *("barnabas.core.memory_network", "barnabas.broker.handlers.fetch", "barnabas.log.compaction"),
     *("barnabas.broker.handlers.describe_configs", "barnabas.broker.handlers.list_offsets"),
 )
 

@@ -205,7 +205,7 @@ class Cleaner:
             self._put_off[key] = None  # it was closed or taken away, which is not its fault
         elif isinstance(error, InvariantViolation):
             raise error
-        elif isinstance(error, (DiskFull, TooManyOpenFiles)):
+        elif isinstance(error, (DiskFull, TooManyOpenFiles, MemoryError)):
             logger.warning("cannot compact %s; it is tried again in the next round: %s", log.path, error)
             self._put_off[key] = None
         else:
