@@ -1,4 +1,4 @@
-"""Compaction in plain Python: the twin of _compact.pxi, and the plain statement of what stays.
+"""Compaction in plain Python: twin of _offset_map.pxi and _compact.pxi, and what stays, said plainly.
 
 A record stays if it lies beyond what the map has seen, or if no later offset is known for its key and it is
 no tombstone whose time is over; a record without a key that the map has passed goes. A batch that loses
