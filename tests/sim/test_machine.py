@@ -1,0 +1,151 @@
+"""The broker's machine: crashes at any time and in any write, restarts, failing disks; what is acked stays."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+
+import pytest
+
+from barnabas.client.consumer import Consumer, ConsumerConfig, Reset
+from barnabas.client.producer import Producer
+from barnabas.sim.history import Crash, Started
+from barnabas.sim.machine import HOST, PORT, Machine
+from barnabas.sim.process import Process
+from tests.sim.stage import Stage, on_stage
+
+BOOTSTRAP = f"{HOST}:{PORT}"
+
+
+async def send(process: Process, count: int) -> list[int]:
+    """The offsets of so many records, each acknowledged before the next."""
+    offsets = []
+    async with Producer(process.network, process.clock, process.random, BOOTSTRAP) as producer:
+        for number in range(count):
+            written = await producer.send("t", b"%d" % number, partition=0)
+            offsets.append((await written).offset)
+            await process.clock.sleep(0.1)
+    return offsets
+
+
+async def read(process: Process, count: int) -> list[int]:
+    config = ConsumerConfig(reset=Reset.EARLIEST)
+    async with Consumer(process.network, process.clock, process.random, BOOTSTRAP, config) as consumer:
+        consumer.assign([("t", 0)])
+        numbers: list[int] = []
+        while len(numbers) < count:
+            numbers += [int(record.value or b"") for record in await consumer.poll(10_000)]
+        return numbers
+
+
+async def with_broker(stage: Stage, machine: Machine, work: list[asyncio.Task[None]]) -> None:
+    """Run a machine until the work is done."""
+    running = stage.loop.create_task(machine.run())
+    await asyncio.gather(*work)
+    running.cancel()
+    await asyncio.wait((running,))
+    for process in machine.processes():
+        await process.kill()
+
+
+def test_it_serves_crashes_and_comes_back_with_everything() -> None:
+    async def scene(stage: Stage) -> None:
+        machine, process = stage.machine(), stage.process("client")
+
+        async def story() -> None:
+            sending = process.spawn(send(process, 120))
+            for number in range(6):
+                await asyncio.sleep(2)
+                stage.trace("test", "crash")
+                if number % 2:
+                    machine.crash("process", 0.5)
+                else:
+                    machine.drive.crash_at(1 + number, lambda: machine.crash("process", 0.5))
+            assert await sending == list(range(120))
+            assert await process.spawn(read(process, 120)) == list(range(120))
+
+        await with_broker(stage, machine, [stage.loop.create_task(story())])
+        await process.kill()
+        assert len(list(stage.history.of(Crash))) == 6
+        assert len(list(stage.history.of(Started))) == 7
+        assert not stage.broken
+
+    on_stage(scene)
+
+
+def test_with_every_message_flushed_a_power_loss_takes_nothing() -> None:
+    async def scene(stage: Stage) -> None:
+        machine = stage.machine(log_flush_interval_messages="1")
+        process = stage.process("client")
+
+        async def story() -> None:
+            sending = process.spawn(send(process, 100))
+            for number in range(4):
+                await asyncio.sleep(3)
+                machine.drive.crash_at(1 + 2 * number, lambda: machine.crash("power", 1))
+            assert await sending == list(range(100))
+            assert await process.spawn(read(process, 100)) == list(range(100))
+
+        await with_broker(stage, machine, [stage.loop.create_task(story())])
+        await process.kill()
+        assert [crash.kind for crash in stage.history.of(Crash)] == ["power"] * 4
+        assert not stage.broken
+
+    on_stage(scene)
+
+
+def test_a_clean_stop_is_started_again_and_needs_no_recovery() -> None:
+    async def scene(stage: Stage) -> None:
+        machine, process = stage.machine(), stage.process("client")
+
+        async def story() -> None:
+            sending = process.spawn(send(process, 50))
+            await asyncio.sleep(3)
+            machine.restart(0.5)
+            assert await sending == list(range(50))
+
+        await with_broker(stage, machine, [stage.loop.create_task(story())])
+        await process.kill()
+        assert any(".kafka_cleanshutdown" in line for line in stage.lines)
+        assert len(list(stage.history.of(Started))) == 2
+        assert not stage.broken
+
+    on_stage(scene)
+
+
+@pytest.mark.parametrize("operation", ["sync", "append", "create"])
+def test_a_failing_disk_ends_the_node_and_a_new_one_goes_on(operation: str) -> None:
+    async def scene(stage: Stage) -> None:
+        machine = stage.machine(log_flush_interval_messages="1")
+        process = stage.process("client")
+
+        async def story() -> None:
+            sending = process.spawn(send(process, 60))
+            await asyncio.sleep(3)
+            machine.drive.fail(operation, errno.EIO, "*", 0, 1)
+            if operation == "create":
+                machine.crash("process", 0.1)
+            assert await sending == list(range(60))
+            assert await process.spawn(read(process, 60)) == list(range(60))
+
+        await with_broker(stage, machine, [stage.loop.create_task(story())])
+        await process.kill()
+        assert not stage.broken
+
+    on_stage(scene)
+
+
+def test_an_error_of_a_good_disk_is_not_believed() -> None:
+    async def scene(stage: Stage) -> None:
+        machine = stage.machine()
+
+        async def story() -> None:
+            await asyncio.sleep(3)
+            machine.drive.files.fail("create", errno.EIO)
+            machine.crash("process", 0.1)
+            await asyncio.sleep(3)
+
+        await with_broker(stage, machine, [stage.loop.create_task(story())])
+        assert stage.broken[0].startswith("an error of a disk that has none: cannot create")
+
+    on_stage(scene)
