@@ -1,4 +1,4 @@
-"""The broker's machine: crashes at any time and in any write, restarts, failing disks; what is acked stays."""
+"""The broker's machine: crashes at any time and in any write, restarts, failing disks; acks are kept."""
 
 from __future__ import annotations
 

@@ -1,0 +1,191 @@
+"""A simulation as a whole: it ends, it replays, and whatever never should happen is a violation."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import subprocess
+import sys
+
+import pytest
+
+from barnabas.sim import world as worlds
+from barnabas.sim.history import FaultsEnded, Finished, History
+from barnabas.sim.scenario import FAULTS, draw_scenario
+from barnabas.sim.world import Outcome, World, simulate, simulate_scenario
+from tests.sim import tiny
+
+SECONDS = 10.0
+# a replay in another process: seed and seconds from the command line
+REPLAY = """
+import sys
+from barnabas.sim.world import simulate
+outcome = simulate(int(sys.argv[1]), seconds=float(sys.argv[2]))
+print(outcome.trace_hash, len(outcome.history), outcome.violations)
+"""
+
+
+def judge_nothing(history: History) -> list[worlds.Violation]:
+    return []
+
+
+def run_tiny(seed: int) -> Outcome:
+    return simulate(seed, seconds=SECONDS, workload=tiny.run, check=judge_nothing)
+
+
+def test_all_faults_at_once_and_the_workload_is_done() -> None:
+    scenario = draw_scenario(3, 60)._replace(faults=dict.fromkeys(FAULTS, 6.0))
+    outcome = simulate_scenario(scenario, tiny.run, judge_nothing)
+    assert outcome.violations == []
+    (ended,) = outcome.history.of(FaultsEnded)
+    (finished,) = outcome.history.of(Finished)
+    assert 60 <= ended.at <= finished.at < 60 + worlds.PATIENCE_S
+    assert outcome.stats.faults.keys() == FAULTS.keys()
+    assert outcome.stats.records_acknowledged > 20
+    assert outcome.stats.simulated_seconds >= finished.at
+
+
+def test_a_seed_without_faults() -> None:
+    scenario = draw_scenario(3, SECONDS)._replace(faults={})
+    outcome = simulate_scenario(scenario, tiny.run, judge_nothing)
+    assert outcome.violations == []
+    assert not outcome.stats.faults
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_a_seed_goes_the_same_way_twice(seed: int) -> None:
+    one, other = run_tiny(seed), run_tiny(seed)
+    assert one.trace_hash == other.trace_hash
+    assert one.history.events == other.history.events
+    assert one.trace_hash != run_tiny(seed + 100).trace_hash
+
+
+def test_a_seed_goes_the_same_way_in_another_process_with_another_order_of_sets() -> None:
+    seed = 17
+    said = [
+        subprocess.run(
+            [sys.executable, "-c", REPLAY, str(seed), str(SECONDS)],
+            env={**os.environ, "PYTHONHASHSEED": hash_seed},
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=120,
+        ).stdout
+        for hash_seed in ("1", "4242")
+    ]
+    assert said[0] == said[1]
+    assert len(said[0].split()[0]) == 32
+
+
+def test_every_line_of_the_trace_can_be_had() -> None:
+    lines: list[str] = []
+    outcome = simulate(1, seconds=3, workload=tiny.run, check=judge_nothing, on_line=lines.append)
+    times = [float(line.split()[0]) for line in lines]
+    assert times == sorted(times)
+    assert {line.split()[1] for line in lines} >= {"net", "disk", "event", "log"}
+    assert outcome.trace_hash == simulate(1, seconds=3, workload=tiny.run, check=judge_nothing).trace_hash
+
+
+async def _raises(world: World) -> None:
+    await asyncio.sleep(1)
+    raise KeyError("a fault of the workload's own")
+
+
+async def _hangs(world: World) -> None:
+    await world.process("client").spawn(_waits_for_ever())
+
+
+async def _waits_for_ever() -> None:
+    await asyncio.Event().wait()
+
+
+async def _forgets_an_error(world: World) -> None:
+    process = world.process("client")
+
+    async def fails() -> None:
+        raise ValueError("nobody looks at this")
+
+    process.spawn(fails())
+    await asyncio.sleep(1)
+
+
+async def _logs_an_error(world: World) -> None:
+    try:
+        raise ValueError("which nobody had expected")
+    except ValueError as error:
+        logging.getLogger("barnabas.test").error("caught", exc_info=error)
+    await asyncio.sleep(1)
+
+
+async def _cannot_be_killed(world: World) -> None:
+    ends = asyncio.Event()
+    asyncio.get_running_loop().call_later(100, ends.set)
+
+    async def immortal() -> None:
+        while not ends.is_set():
+            try:
+                await ends.wait()
+            except asyncio.CancelledError:
+                continue
+
+    world.process("client").spawn(immortal())
+    await asyncio.sleep(1)
+
+
+@pytest.mark.parametrize(
+    ("workload", "what"),
+    [
+        (_raises, 'KeyError: "a fault of the workload\'s own"'),
+        (_hangs, "not done after 605 s; what waits: .*_waits_for_ever"),
+        (_forgets_an_error, "nobody looks at this"),
+        (_logs_an_error, "caught: ValueError: which nobody had expected"),
+        (_cannot_be_killed, "client was killed, and goes on: .*immortal"),
+    ],
+)
+def test_what_never_should_happen_is_a_violation(workload: worlds.Workload, what: str) -> None:
+    scenario = draw_scenario(1, 5)._replace(faults={})
+    outcome = simulate_scenario(scenario, workload, judge_nothing)
+    assert outcome.violations
+    with pytest.raises(AssertionError, match=what):
+        raise AssertionError(str(outcome.violations[0]))
+    assert simulate_scenario(scenario, workload, judge_nothing).trace_hash == outcome.trace_hash
+
+
+def test_a_deadlock_of_everything_is_a_violation(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def nothing(self: World, workload: worlds.Workload) -> None:
+        await _waits_for_ever()
+
+    monkeypatch.setattr(World, "run", nothing)
+    outcome = simulate_scenario(draw_scenario(1, 5), _hangs, judge_nothing)
+    assert "nothing will ever happen again" in outcome.violations[0].what
+    assert "_waits_for_ever" in outcome.violations[0].what
+
+
+def test_scenarios_differ_and_replay() -> None:
+    scenarios = [draw_scenario(seed) for seed in range(200)]
+    assert scenarios[:20] == [draw_scenario(seed) for seed in range(20)]
+    assert all(60 <= scenario.seconds <= 90 for scenario in scenarios)
+    assert draw_scenario(5, 7.0) == draw_scenario(5)._replace(seconds=7.0)
+    kinds = {kind for scenario in scenarios for kind in scenario.faults}
+    assert kinds == FAULTS.keys()
+    assert any(not scenario.faults for scenario in scenarios)
+    policies = {topic.configs["cleanup.policy"] for scenario in scenarios for topic in scenario.topics}
+    assert policies == {"delete", "compact", "compact,delete"}
+    for scenario in scenarios:
+        names = {topic.name: topic for topic in scenario.topics}
+        assert len(names) == len(scenario.topics)
+        for producer in scenario.producers:
+            assert not names[producer.topic].is_compacted or producer.keys
+
+
+def test_what_settings_promise() -> None:
+    for seed in range(100):
+        for topic in draw_scenario(seed).topics:
+            facts, configs = topic.facts, topic.configs
+            assert facts.flush_every_message is (configs.get("flush.messages") == "1")
+            assert facts.is_trimmed is (
+                "delete" in configs["cleanup.policy"]
+                and (configs["retention.ms"] != "-1" or "retention.bytes" in configs)
+            )
+            assert facts.has_append_time is (configs.get("message.timestamp.type") == "LogAppendTime")
