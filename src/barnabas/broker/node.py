@@ -230,8 +230,6 @@ class Node:
     def _ended(self, task: asyncio.Task[None]) -> None:
         if not task.cancelled() and (error := task.exception()) is not None:
             logger.error("what runs in the background ended by an unexpected error", exc_info=error)
-            while isinstance(error, BaseExceptionGroup):  # which says no more than that there was one
-                error = error.exceptions[0]
             self.fail(error)
 
     @property

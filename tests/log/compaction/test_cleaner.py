@@ -136,6 +136,19 @@ def test_a_map_that_is_too_small_takes_several_passes() -> None:
     run(scenario, Bench(dirty, dedupe_buffer_bytes=24 * 8, load_factor=0.9))
 
 
+def test_settings_that_allow_nothing_are_taken_for_the_least_that_works() -> None:
+    async def scenario(bench: Bench) -> None:
+        log = await bench.log(rounds=4)
+        task = asyncio.create_task(bench.cleaner.clean_all())
+        while not task.done():
+            await settle()
+            bench.clock.advance(3600)
+        assert await task == 1
+        assert await offsets_in(log) == list(range(30, 40))
+
+    run(scenario, Bench(io_buffer_bytes=0, load_factor=2.0, max_bytes_per_second=0.0))
+
+
 def test_max_compaction_lag_makes_a_log_due_that_is_hardly_dirty() -> None:
     async def scenario(bench: Bench) -> None:
         config = LogConfig(

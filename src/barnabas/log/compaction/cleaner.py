@@ -36,6 +36,10 @@ logger = logging.getLogger("barnabas.cleaner")
 HASH_KEY_BYTES = 16
 # what one map can be, as in Kafka
 MAX_MAP_BYTES = 2**31 - 1
+# what settings may ask for, and would never get anywhere with
+MIN_IO_BYTES = 4096
+MAX_LOAD_FACTOR = 0.99
+MIN_BYTES_PER_SECOND = 1.0
 
 
 class _Due(NamedTuple):
@@ -53,7 +57,7 @@ class Cleaner:
         self._directory = directory
         self._clock = clock
         self._settings = settings
-        self._throttle = Throttle(clock, lambda: settings().max_bytes_per_second)
+        self._throttle = Throttle(clock, lambda: max(settings().max_bytes_per_second, MIN_BYTES_PER_SECOND))
         self._under_way: tuple[TopicPartition, asyncio.Task[None]] | None = None
         # what this round does not try again
         self._put_off: dict[TopicPartition, None] = {}
@@ -164,6 +168,9 @@ class Cleaner:
                     await asyncio.wait((task,))
                 except asyncio.CancelledError:
                     continue
+            error = None if task.cancelled() else task.exception()
+            if error is not None and not isinstance(error, GivenUp):
+                logger.error("a compaction ended by an error while the node stopped: %s", error)
             raise
 
     async def _clean_and_note(self, due: _Due) -> None:
@@ -178,7 +185,9 @@ class Cleaner:
         # a new one each time: memory that was never written to costs nothing, and none is kept in between
         map_bytes = min(settings.dedupe_buffer_bytes, MAX_MAP_BYTES)
         offsets = OffsetMap(map_bytes, log.home.random.bytes(HASH_KEY_BYTES))
-        io = CleanerIo(settings.io_buffer_bytes, settings.load_factor, may_go_on)
+        io = CleanerIo(
+            max(settings.io_buffer_bytes, MIN_IO_BYTES), min(settings.load_factor, MAX_LOAD_FACTOR), may_go_on
+        )
         began = self._clock.monotonic()
         cleaned = await clean(log, cleanable, offsets, io=io)
         if cleaned.end_offset <= cleanable.first_dirty_offset:

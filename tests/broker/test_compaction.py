@@ -1,0 +1,130 @@
+"""Compaction in a whole node: whose settings it goes by, and what it never touches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from barnabas.broker import node
+from barnabas.broker.current_settings import CurrentSettings
+from barnabas.log.config import CleanerSettings
+from barnabas.log.partition import PartitionLog
+from barnabas.metadata.names import CLUSTER_METADATA
+from barnabas.protocol.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from barnabas.testing import Broker
+from tests.support.logs import batch, read_all
+from tests.support.raw_client import RawClient, wait_until
+
+EVERY_TOPIC = {
+    "log.cleanup.policy": "compact",
+    "log.cleaner.backoff.ms": "5",
+    "log.cleaner.min.cleanable.ratio": "0.1",
+    "log.cleaner.delete.retention.ms": "7",
+    "log.cleaner.min.compaction.lag.ms": "0",
+    "log.cleaner.max.compaction.lag.ms": "12345678",
+}
+
+
+def create(broker: Broker, name: str, **settings: str) -> PartitionLog:
+    configs = [
+        CreatableTopicConfig(name=key.replace("_", "."), value=value) for key, value in settings.items()
+    ]
+    topic = CreatableTopic(name=name, num_partitions=1, replication_factor=1, assignments=[], configs=configs)
+    with RawClient(broker.port) as client:
+        answer = client.ask(CreateTopicsRequest(topics=[topic]), 7, CreateTopicsResponse)
+    assert [one.error_code for one in answer.topics] == [0]
+    return log_of(broker, name)
+
+
+def log_of(broker: Broker, name: str) -> PartitionLog:
+    async def opened() -> PartitionLog:
+        replicas = broker.node._replicas
+        topic = replicas.topic(name, b"", by_id=False)
+        return (await replicas.leader(topic, 0)).log
+
+    return broker.run(opened())
+
+
+def fill(broker: Broker, log: PartitionLog, rounds: int = 4) -> None:
+    async def append() -> None:
+        for _ in range(rounds):
+            await log.append_as_leader(batch(10), 0)
+            await log.roll()
+            log.advance_high_watermark(log.end_offset)
+
+    broker.run(append())
+
+
+def offsets(broker: Broker, log: PartitionLog) -> list[int]:
+    return [record.offset for record in broker.run(read_all(log))]
+
+
+def test_topics_have_the_brokers_settings_and_the_metadata_is_never_compacted(
+    make_broker: Callable[..., Broker],
+) -> None:
+    broker = make_broker(settings=EVERY_TOPIC)
+    log = create(broker, "t")
+    own = create(broker, "own", delete_retention_ms="9", cleanup_policy="delete")
+    config = log.config
+    assert config.is_compacted
+    assert (config.min_cleanable_dirty_ratio, config.delete_retention_ms) == (0.1, 7)
+    assert (config.min_compaction_lag_ms, config.max_compaction_lag_ms) == (0, 12345678)
+    assert (own.config.delete_retention_ms, own.config.is_compacted) == (9, False)
+    fill(broker, own)
+    fill(broker, log)
+    wait_until(lambda: log.cleaned_offset == 40, "it is compacted")
+    assert offsets(broker, log) == list(range(30, 40))
+    assert len(offsets(broker, own)) == 40
+    assert broker.run(broker.node._logs.compacted()) == [("t", 0)]
+    metadata = broker.node._logs.opened(CLUSTER_METADATA, 0)
+    assert metadata is not None
+    assert metadata.cleaned_offset is None
+
+
+@pytest.mark.parametrize("is_enabled", [True, False])
+def test_it_can_be_switched_off(
+    make_broker: Callable[..., Broker], monkeypatch: pytest.MonkeyPatch, is_enabled: bool
+) -> None:
+    asked_for = []
+
+    async def housekeeping(
+        directory: object, clock: object, intervals: object, cleaner: Callable[[], CleanerSettings] | None
+    ) -> None:
+        asked_for.append(cleaner is not None)
+
+    monkeypatch.setattr(node, "keep_house", housekeeping)
+    make_broker(settings={"log.cleaner.enable": str(is_enabled).lower()})
+    assert asked_for == [is_enabled]
+
+
+def test_the_settings_reach_the_cleaner_as_they_are_now(make_broker: Callable[..., Broker]) -> None:
+    broker = make_broker(
+        settings={
+            "log.cleaner.backoff.ms": "0",
+            "log.cleaner.dedupe.buffer.size": "2000000",
+            "log.cleaner.io.buffer.size": "1000",
+            "log.cleaner.io.buffer.load.factor": "0.5",
+            "log.cleaner.io.max.bytes.per.second": "1e6",
+        }
+    )
+    settings = CurrentSettings(1, broker.node._quorum.image, broker.node.settings)
+    assert settings.cleaner() == (1, 2_000_000, 1000, 0.5, 1e6)  # the loop is not to spin
+
+
+@pytest.mark.parametrize("how", ["stop", "kill"])
+def test_a_node_ends_in_the_middle_of_a_compaction(make_broker: Callable[..., Broker], how: str) -> None:
+    slow = {**EVERY_TOPIC, "log.cleaner.io.max.bytes.per.second": "1"}  # it would take half an hour
+    broker = make_broker(settings=slow)
+    log = create(broker, "t")
+    fill(broker, log)
+    wait_until(lambda: broker.node._logs.being_cleaned is log, "a compaction")
+    getattr(broker, how)()
+    broker.start()
+    assert broker.node._logs.was_clean is (how == "stop")
+    assert len(offsets(broker, log_of(broker, "t"))) == 40
