@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import Awaitable, Callable
 
 import pytest
 
 from barnabas.core.clock import ManualClock
+from barnabas.core.disk import DiskFailed
 from barnabas.core.memory_disk import MemoryDisk
 from barnabas.log import housekeeping
 from barnabas.log.config import LogConfig
@@ -119,3 +121,25 @@ def test_what_has_begun_is_carried_through_when_housekeeping_is_cancelled() -> N
         assert ended == [True]
 
     asyncio.run(scenario())
+
+
+def test_what_fails_while_it_is_carried_through_is_told_of_once(caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario() -> None:
+        begun, may_end = asyncio.Event(), asyncio.Event()
+
+        async def action() -> None:
+            begun.set()
+            await may_end.wait()
+            raise DiskFailed("the disk is gone")
+
+        task = asyncio.ensure_future(housekeeping._carried_through(action))
+        await begun.wait()
+        task.cancel()
+        await asyncio.sleep(0)
+        may_end.set()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(scenario())
+    gc.collect()
+    assert [record.name for record in caplog.records] == ["barnabas.log"]

@@ -86,4 +86,6 @@ async def _carried_through(action: Callable[[], Awaitable[object]]) -> None:
         await asyncio.shield(task)
     except asyncio.CancelledError:
         await asyncio.wait((task,))
+        if not task.cancelled() and (error := task.exception()) is not None:
+            logger.error("housekeeping was to stop, and could not end what it had begun: %s", error)
         raise

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import gc
 import logging
 from collections.abc import Awaitable, Callable
 
 import pytest
 
 from barnabas.core.clock import ManualClock
+from barnabas.core.disk import DiskFailed
 from barnabas.core.memory_disk import MemoryDisk
 from barnabas.log import names, trimming
 from barnabas.log.checkpoints import write_offset_checkpoint
@@ -314,6 +316,34 @@ def test_it_stops_at_once_in_the_middle_and_leaves_the_log_as_it_was() -> None:
         assert await offsets_in(await bench.log()) == list(range(30, 40))
 
     run(scenario)
+
+
+def test_a_compaction_that_fails_while_it_is_stopped_is_told_of_once(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scenario(bench: Bench) -> None:
+        has_begun, may_fail = asyncio.Event(), asyncio.Event()
+
+        async def fails(*_: object, **__: object) -> None:
+            has_begun.set()
+            await may_fail.wait()
+            raise DiskFailed("the disk is gone")
+
+        monkeypatch.setattr(cleaner_module, "clean", fails)
+        await bench.log(rounds=4)
+        task = asyncio.create_task(bench.cleaner.clean_all())
+        await has_begun.wait()
+        task.cancel()
+        await asyncio.sleep(0)
+        may_fail.set()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    run(scenario)
+    gc.collect()
+    assert [record.name for record in caplog.records if record.levelno >= logging.WARNING] == [
+        "barnabas.cleaner"
+    ]
 
 
 def test_a_partition_that_is_deleted_does_not_wait_for_its_compaction() -> None:

@@ -83,7 +83,9 @@ class Cleaner:
         return count
 
     async def let_go(self, key: TopicPartition) -> None:
-        """Return when that partition is not being compacted any more."""
+        """Return when that partition is not being compacted any more: it is going to be gone."""
+        self._uncleanable.pop(key, None)
+        self._left_closed.pop(key, None)
         if self._under_way is not None and self._under_way[0] == key:
             self._throttle.give_up("the partition is taken away")
             await asyncio.wait((self._under_way[1],))
