@@ -161,8 +161,10 @@ def _watched(
         for summary in running:
             if summary.violations:
                 violated += 1
-                progress.console.print(f"[red]seed {summary.seed}[/]: {escape(summary.violations[0])}")
-                progress.console.print(f"  {replay_command(summary.seed, seconds)}")
+                progress.console.print(
+                    f"[red]seed {summary.seed}[/]: {escape(summary.violations[0])}", soft_wrap=True
+                )
+                progress.console.print(f"  {replay_command(summary.seed, seconds)}", soft_wrap=True)
             progress.update(task, advance=1, violated=violated)
             yield summary
 
