@@ -294,10 +294,10 @@ class LogDirectory:
             if keep is not None and await self._owner(key) == keep:
                 return
             log = self._logs.pop(key, None)
+            await self.stop_cleaning(key)
             if log is not None:
                 self._to_flush.discard(log)
                 self._left_open.add(key)
-                await self.stop_cleaning(key)
                 await log.retire(PartitionDeleted(f"{log.path} was deleted"))
             name = names.marked_directory(*key, kind, self._random.uuid())
             await self._disk.rename(names.partition_directory(*key), name)
