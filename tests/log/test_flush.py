@@ -187,6 +187,19 @@ def test_flush_ms_bounds_how_long_a_batch_may_wait() -> None:
     asyncio.run(scenario())
 
 
+def test_a_wall_clock_that_is_set_back_does_not_put_a_flush_off() -> None:
+    async def scenario() -> None:
+        setup = Setup(LogConfig(flush_ms=1000))
+        log = await setup.open()
+        await log.append_as_leader(batch(2), 0)
+        setup.clock.jump_ms(-3_600_000)
+        setup.clock.advance(1)
+        await setup.directory.flush_due()
+        assert log.recovery_point == 2
+
+    asyncio.run(scenario())
+
+
 def test_a_sealed_segment_is_flushed_without_the_active_one() -> None:
     async def scenario() -> None:
         setup = Setup()

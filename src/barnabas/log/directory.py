@@ -381,12 +381,12 @@ class LogDirectory:
 
     async def flush_due(self) -> None:
         """Flush sealed segments, and what has waited for `flush.ms`."""
-        now_ms = self._clock.wall_ms()
+        now = self._clock.monotonic()
         rolled = set(self._to_flush)
         self._to_flush.clear()
         for log in list(self._logs.values()):
             try:
-                if now_ms - log.last_flush_ms >= log.config.flush_ms:
+                if (now - log.flushed_at) * 1000 >= log.config.flush_ms:
                     await log.flush()
                 elif log in rolled:
                     await log.flush(log.active.base_offset)

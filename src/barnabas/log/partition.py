@@ -128,10 +128,10 @@ class PartitionLog:
         "ended",
         "epochs",
         "failure",
+        "flushed_at",
         "high_watermark",
         "home",
         "is_dirty",
-        "last_flush_ms",
         "path",
         "producers",
         "read_ends",
@@ -177,7 +177,7 @@ class PartitionLog:
         self._latest_epoch = -1 if latest is None else latest
         self.producers = producers
         self.side = SideFiles(home.disk, path, epochs, snapshot_offset, is_dirty=is_dirty)
-        self.last_flush_ms = home.clock.wall_ms()
+        self.flushed_at = home.clock.monotonic()  # a wall clock that is set back would put flushes off
         self.turn = Turn()
         # why it takes no more changes; and why it is not even there to be read any more
         self.failure: StorageError | None = None
@@ -493,7 +493,7 @@ class PartitionLog:
         # a segment cut or sealed meanwhile is not synced as a whole: the next round will see to it
         if shape == self.shape and active is self.active:
             self.recovery_point = max(self.recovery_point, end_offset)
-            self.last_flush_ms = self.home.clock.wall_ms()
+            self.flushed_at = self.home.clock.monotonic()
 
     def expire_producers(self) -> None:
         """Forget producers that have been silent for `producer.id.expiration.ms`."""
