@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from barnabas.client.admin import Admin
 from barnabas.client.consumer import Consumer
 from barnabas.client.producer import ProducerConfig
-from barnabas.sim.history import FinalRead, Kept, TopicsListed
+from barnabas.sim.history import FinalRead, Kept, TopicDeleting, TopicMade, TopicsListed
 from barnabas.sim.scenario import TopicPlan
 from barnabas.sim.workload.client import CLIENT, Client, kept
 from barnabas.sim.workload.reading import POLL_MS, make_consumer
@@ -32,12 +32,15 @@ async def send_last(client: Client, topics: Sequence[TopicPlan], rounds_apart_s:
             await client.clock.sleep(rounds_apart_s)
 
 
-async def read_everything(client: Client, topics: Sequence[TopicPlan]) -> None:
+async def read_everything(client: Client) -> None:
     """One read of each partition from its start to its end, and the list of topics."""
     await _tried(client, "listing topics", _Lister(client))
-    for topic in topics:
-        for partition in range(topic.partitions):
-            await _tried(client, f"reading {topic.name}-{partition}", _Final(client, topic.name, partition))
+    deleted = {event.topic for event in client.history.of(TopicDeleting)}
+    made = {event.topic: event.facts.partitions for event in client.history.of(TopicMade)}
+    for topic, partitions in made.items():
+        if topic not in deleted:
+            for partition in range(partitions):
+                await _tried(client, f"reading {topic}-{partition}", _Final(client, topic, partition))
 
 
 class _Lister:

@@ -20,7 +20,8 @@ from barnabas.sim.workload.client import CLIENT, Client, kept
 POLL_MS = 1_000
 ROTATE_S = 12.0
 PATIENCE_S = 15.0
-PARTITION_MAX_BYTES = (500, 10_000, 1 << 20)
+PARTITION_MAX_BYTES = (2_000, 50_000, 1 << 20)
+A_RECORD_S = 0.02  # rest after each record read again, so that a long log is not read all the time
 
 
 def make_consumer(client: Client, partition_max_bytes: int) -> Consumer:
@@ -40,6 +41,7 @@ class Sessions:
     def __init__(self, client: Client, consumer: Consumer, number: int) -> None:
         self._client, self._consumer = client, consumer
         self._number = number
+        self.records = 0
         self.positions: dict[TopicPartition, int] = {}
 
     def begin(self, starts: Mapping[TopicPartition, int]) -> None:
@@ -54,6 +56,7 @@ class Sessions:
     async def poll(self, timeout_ms: int) -> None:
         """Take what there is, and note it."""
         records = await self._consumer.poll(timeout_ms)
+        self.records += len(records)
         for record in records:
             self._note(record)
         for place in dict.fromkeys(TopicPartition(record.topic, record.partition) for record in records):
@@ -97,8 +100,9 @@ async def run_reader(client: Client, topic: TopicPlan, *, is_tailing: bool) -> N
         if is_tailing:
             await client.go_on("tailing", reader.tail)
         else:
+            before = reader.records
             await client.go_on("reading from the start", reader.read_all)
-            await client.pause(pause_s)
+            await client.pause(pause_s + A_RECORD_S * (reader.records - before))
 
 
 class _Reader:
@@ -109,6 +113,7 @@ class _Reader:
         self._places = [TopicPartition(topic.name, each) for each in range(topic.partitions)]
         self._positions: dict[TopicPartition, int] = {}
         self._sessions = 0
+        self.records = 0
 
     async def read_all(self) -> None:
         """One way from the start to the end."""
@@ -121,6 +126,7 @@ class _Reader:
                 await sessions.read_to(ends, PATIENCE_S)
             finally:
                 sessions.end(ends)
+                self.records += sessions.records
 
     async def tail(self) -> None:
         """Stay at the end for a while; the next time goes on from here, if nothing goes wrong."""

@@ -64,7 +64,7 @@ class _Workload:
         await self._settle()
         await asyncio.sleep(max(0.0, ended_at + CALM_S - self._now))
         await self._alone("last", partial(send_last, topics=topics, rounds_apart_s=ROUNDS_APART_S))
-        await self._alone("judge", partial(read_everything, topics=topics))
+        await self._alone("judge", read_everything)
         world.history.add(Finished(self._now))
 
     @property
