@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextvars import ContextVar
 
 import pytest
 
@@ -134,5 +135,40 @@ def test_closed_connections_leave_nothing_behind() -> None:
         _.abort()
         assert not network.link("a", "b").pipes
         assert not network.link("b", "a").pipes
+
+    asyncio.run(scenario())
+
+
+def test_a_writer_that_cannot_hear_that_its_reader_left_waits() -> None:
+    async def scenario() -> None:
+        network = MemoryNetwork()
+        client, server = await pair(network)
+        network.partition(["a"], ["b"])
+        server.close()
+        writing = asyncio.create_task(client.write([bytes(4 * 1024 * 1024)]))
+        await turns()
+        assert not writing.done()
+        network.heal()
+        with pytest.raises(ConnectionLost):
+            await writing
+
+    asyncio.run(scenario())
+
+
+def test_who_listens_accepts_in_its_own_context() -> None:
+    name: ContextVar[str] = ContextVar("name")
+
+    async def scenario() -> None:
+        network = MemoryNetwork()
+        accepted_by: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+
+        async def listen() -> None:
+            name.set("server")
+            await network.host("b").listen("", 9092, lambda _: accepted_by.set_result(name.get()))
+
+        await asyncio.create_task(listen())
+        name.set("client")
+        await network.host("a").connect("b", 9092)
+        assert await accepted_by == "server"
 
     asyncio.run(scenario())

@@ -149,3 +149,24 @@ def test_an_error_of_a_good_disk_is_not_believed() -> None:
         assert stage.broken[0].startswith("an error of a disk that has none: cannot create")
 
     on_stage(scene)
+
+
+def test_the_power_may_fail_while_the_process_is_down() -> None:
+    async def scene(stage: Stage) -> None:
+        machine = stage.machine()
+
+        async def story() -> None:
+            await asyncio.sleep(3)
+            machine.crash("process", 2.0)
+            for after_s in (0.5, 1.5, 0.0, 0.0):  # in between, and at the moment of the next start
+                await asyncio.sleep(after_s)
+                machine.crash("power", 2.0)
+            await asyncio.sleep(10)
+            assert machine.is_up
+
+        await with_broker(stage, machine, [stage.loop.create_task(story())])
+        assert not stage.broken
+        assert stage.history.events[-1].at < 12
+        assert isinstance(stage.history.events[-1], Started)
+
+    on_stage(scene)

@@ -97,6 +97,8 @@ class Machine:
         self._stop.set()
 
     def _settle(self, calls: list[Call], kind: Kind) -> None:
+        if self._process is not None:
+            calls += self._process.cut(silently=kind == "power")  # one that has just been started
         self.drive.crash(calls, power=kind == "power")
         self._over.set()
 
