@@ -1,0 +1,218 @@
+"""Every checker is shown to work: production code with a deliberate bug, run seed by seed until it is caught.
+
+    python -m tests.sim.bugs --table              every bug, its first seed that catches it, as a table
+    python -m tests.sim.bugs --bug tail-not-cut   one of them, and what the checkers say
+    python -m tests.sim.bugs --pin                choose the seeds of tests/sim/test_bugs.py anew
+    python -m tests.sim.bugs --replay tail-not-cut --seed 3 [--seconds S] [--trace]
+
+A bug counts as caught by a seed that is clean without it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from collections.abc import Iterable, Iterator
+from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from multiprocessing import get_context
+from pathlib import Path
+from typing import NamedTuple
+
+from rich.console import Console
+from rich.progress import Progress
+from rich.table import Table
+
+from barnabas.sim.world import Outcome, simulate
+from tests.sim import bugs_compaction, bugs_disk, bugs_state
+from tests.sim.bugs_switch import BUGS, Bug, switched_on
+
+__all__ = ["BUGS", "Pin", "bugs_compaction", "bugs_disk", "bugs_state", "pins", "run"]
+
+PINS = Path(__file__).with_name("bugs_pins.json")
+SEEDS = 100
+# how long a pinned run may be shortened to, in simulated seconds; None: as long as the seed likes
+LENGTHS_S = (5.0, 10.0, 20.0, 40.0, None)
+# how many seeds that catch a bug are tried for a pin, which costs what its run and that without the bug cost
+PIN_CHOICES = 12
+
+
+class Pin(NamedTuple):
+    """A seed, and how long, that catches a bug."""
+
+    bug: str
+    seed: int
+    seconds: float | None
+    checkers: tuple[str, ...]
+
+
+class Caught(NamedTuple):
+    bug: str
+    seed: int | None  # None: by none of them
+    seeds: int  # how many were run
+    checkers: tuple[str, ...]
+    said: str
+    took_s: float
+
+
+def pins() -> list[Pin]:
+    """The seeds that the tests run."""
+    return [
+        Pin(name, one["seed"], one["seconds"], tuple(one["checkers"]))
+        for name, one in json.loads(PINS.read_text()).items()
+    ]
+
+
+def run(bug: Bug | None, seed: int, seconds: float | None = None) -> Outcome:
+    """A seed, with a bug or without."""
+    with switched_on(bug):
+        return simulate(seed, seconds=seconds)
+
+
+def checkers_of(outcome: Outcome) -> tuple[str, ...]:
+    """Who said something, in the order in which it came up."""
+    return tuple(dict.fromkeys(violation.checker for violation in outcome.violations))
+
+
+def catch(bug: Bug, seed: int, seconds: float | None) -> tuple[tuple[str, ...], str]:
+    """Who catches a bug with a seed, and the first thing said; nobody where it is not clean without it."""
+    outcome = run(bug, seed, seconds)
+    found = checkers_of(outcome)
+    if not found or run(None, seed, seconds).violations:
+        return (), ""
+    return found, str(outcome.violations[0])
+
+
+def hunt(name: str, seeds: Iterable[int], seconds: float | None = None) -> Caught:
+    """Try one seed after another."""
+    began, count = time.perf_counter(), 0
+    for seed in seeds:
+        count += 1
+        found, said = catch(BUGS[name], seed, seconds)
+        if found:
+            return Caught(name, seed, count, found, said, time.perf_counter() - began)
+    return Caught(name, None, count, (), "", time.perf_counter() - began)
+
+
+def choose_pin(name: str, most: int) -> Pin | None:
+    """The cheapest of the first seeds that catch a bug by a checker that is expected to."""
+    bug, best, best_s, tried = BUGS[name], None, 0.0, 0
+    for seconds in LENGTHS_S:
+        for seed in range(1, most + 1):
+            began = time.perf_counter()
+            found, _ = catch(bug, seed, seconds)
+            took_s = time.perf_counter() - began
+            if not set(found) & set(bug.checkers):
+                continue
+            tried += 1
+            if best is None or took_s < best_s:
+                best, best_s = Pin(name, seed, seconds, found), took_s
+            if tried >= PIN_CHOICES:
+                break
+        if best is not None:
+            return best
+    return None
+
+
+def _each(
+    work: object, arguments: Iterable[tuple[object, ...]], jobs: int
+) -> Iterator[Future[object]]:  # pragma: no cover - by hand
+    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
+        futures = [pool.submit(work, *each) for each in arguments]  # type: ignore[arg-type]
+        yield from as_completed(futures)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.sim.bugs", description=__doc__.split("\n")[0])
+    parser.add_argument("--bug", metavar="NAME", action="append", choices=list(BUGS))
+    parser.add_argument("--seeds", metavar="N", type=int, default=SEEDS, help="at most so many a bug")
+    parser.add_argument("--first", metavar="N", type=int, default=1)
+    parser.add_argument("--seconds", metavar="S", type=float)
+    parser.add_argument("--jobs", metavar="N", type=int, default=2)
+    parser.add_argument("--table", action="store_true", help="as markdown")
+    parser.add_argument("--pin", action="store_true", help=f"rewrite {PINS.name}")
+    parser.add_argument("--replay", metavar="NAME", choices=list(BUGS))
+    parser.add_argument("--seed", metavar="N", type=int, default=1)
+    parser.add_argument("--trace", action="store_true")
+    args = parser.parse_args(arguments)
+    if args.replay:
+        return _replay(args.replay, args.seed, args.seconds, args.trace)
+    names = args.bug or list(BUGS)
+    if args.pin:
+        return _pin(names, args.seeds, args.jobs)
+    seeds = range(args.first, args.first + args.seeds)
+    work = [(name, seeds, args.seconds) for name in names]
+    caught: dict[str, Caught] = {}
+    with Progress(console=Console(stderr=True)) as progress:
+        bar = progress.add_task("bugs", total=len(work))
+        for future in _each(hunt, work, args.jobs):
+            one = future.result()
+            assert isinstance(one, Caught)
+            caught[one.bug] = one
+            found = "not caught" if one.seed is None else f"seed {one.seed}: {one.said}"
+            progress.console.print(f"{one.bug}: {found}", markup=False, highlight=False)
+            progress.advance(bar)
+    ordered = [caught[name] for name in names]
+    if args.table:
+        print(markdown(ordered))
+    else:
+        Console().print(_table(ordered))
+    return 0 if all(one.seed is not None for one in ordered) else 1
+
+
+def _table(caught: Iterable[Caught]) -> Table:
+    table = Table("bug", "what is wrong", "caught by", "after seeds", "replay")
+    for one in caught:
+        by = ", ".join(one.checkers) or "[red]nobody[/red]"
+        table.add_row(one.bug, BUGS[one.bug].what, by, str(one.seeds), _command(one))
+    return table
+
+
+def markdown(caught: Iterable[Caught]) -> str:
+    """The table for the documents."""
+    lines = ["| bug | what is wrong | caught by | after seeds |", "|---|---|---|---|"]
+    for one in caught:
+        by = ", ".join(one.checkers) or "nobody"
+        lines.append(f"| `{one.bug}` | {BUGS[one.bug].what} | {by} | {one.seeds} |")
+    return "\n".join(lines)
+
+
+def _command(one: Caught) -> str:
+    return "" if one.seed is None else f"python -m tests.sim.bugs --replay {one.bug} --seed {one.seed}"
+
+
+def _pin(names: list[str], most: int, jobs: int) -> int:
+    found = {pin.bug: pin for pin in pins()} if PINS.exists() else {}
+    console = Console(stderr=True)
+    for future in _each(choose_pin, [(name, most) for name in names], jobs):
+        pin = future.result()
+        if isinstance(pin, Pin):
+            found[pin.bug] = pin
+            console.print(str(pin), markup=False, highlight=False)
+    ordered = [found[name] for name in BUGS if name in found]
+    PINS.write_text(
+        json.dumps(
+            {
+                pin.bug: {"seed": pin.seed, "seconds": pin.seconds, "checkers": pin.checkers}
+                for pin in ordered
+            },
+            indent=2,
+        )
+        + "\n"
+    )
+    missing = [name for name in names if name not in found]
+    console.print(f"no seed for: {', '.join(missing)}" if missing else "all are pinned")
+    return 1 if missing else 0
+
+
+def _replay(name: str, seed: int, seconds: float | None, trace: bool) -> int:
+    with switched_on(BUGS[name]):
+        outcome = simulate(seed, seconds=seconds, on_line=print if trace else None)
+    for violation in outcome.violations:
+        print(violation)
+    print(f"trace hash: {outcome.trace_hash}")
+    return 1 if outcome.violations else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,178 @@
+"""Bugs in what is remembered of producers, in the high watermark, and in how requests are answered."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from typing import Any, TypeVar
+
+from barnabas.broker.connections import Connections, Session
+from barnabas.broker.purgatory import Marks
+from barnabas.broker.replica import Replica
+from barnabas.broker.requests import answer
+from barnabas.core.disk import Disk
+from barnabas.core.errors import BarnabasError, StorageError
+from barnabas.log import directory, names, producers, reading, recovery, snapshots
+from barnabas.log.partition import PartitionLog
+from barnabas.log.producers import ProducerStates
+from barnabas.log.snapshots import CorruptSnapshot
+from barnabas.protocol.frames import SCRATCH_BYTES, FrameReader
+from tests.sim.bugs_switch import Patch, bug
+
+T = TypeVar("T")
+
+# ---- producers -------------------------------------------------------------------------------------------
+
+
+@bug("only the last batch of a producer is remembered, not the last five", "duplicates")
+def duplicate_window_of_one(patch: Patch) -> None:
+    patch(producers, "BATCHES_KEPT", 1)
+
+
+@bug("what is known of producers is lost at a start", "duplicates")
+def producers_lost(patch: Patch) -> None:
+    open_partition = directory.open_partition
+
+    async def forget(*args: Any, **kwargs: Any) -> PartitionLog:
+        log = await open_partition(*args, **kwargs)
+        log.producers = ProducerStates(log.end_offset)
+        return log
+
+    patch(directory, "open_partition", forget)
+
+
+@bug("the newest snapshot of the producers is believed, even one beyond the end of the log", "lost", "order")
+def snapshot_beyond_the_end(patch: Patch) -> None:
+    load_producers = recovery.load_producers
+
+    async def believe(disk: Disk, path: str, segments: Any, end_offset: int) -> tuple[ProducerStates, int]:
+        listed = [names.parse_offset(name, names.SNAPSHOT) for name in await disk.listdir(path)]
+        newest = max((offset for offset in listed if offset is not None), default=0)
+        entries = None
+        if newest > end_offset:
+            try:
+                file = f"{path}/{names.offset_name(newest)}{names.SNAPSHOT}"
+                entries = await snapshots.read_snapshot(disk, file)
+            except CorruptSnapshot:
+                pass
+        found, snapshot_offset = await load_producers(disk, path, segments, end_offset)
+        if entries is not None:
+            found.load(entries, end_offset)
+        return found, snapshot_offset
+
+    patch(recovery, "load_producers", believe)
+
+
+@bug("the producers are as the newest snapshot has them, whatever came after it", "duplicates")
+def snapshot_not_caught_up(patch: Patch) -> None:
+    async def nothing(*args: Any) -> list[Any]:
+        return []
+
+    patch(recovery, "replay", nothing)
+
+
+@bug("any sequence is taken, also one that leaves a gap or goes back", "duplicates", "order")
+def sequence_gap_accepted(patch: Patch) -> None:
+    patch(producers, "_check_sequence", lambda producer, header: None)
+
+
+# ---- the high watermark ----------------------------------------------------------------------------------
+
+
+@bug("after a start the high watermark is what the last checkpoint says", "watermark")
+def high_watermark_forgotten(patch: Patch) -> None:
+    def lead(self: Replica, image: Any, min_in_sync: int) -> None:
+        self.leader_epoch = image.leader_epoch
+        self.in_sync_count = len(image.isr)
+        self.min_in_sync = min(min_in_sync, len(image.replicas))
+        self.log.begin_epoch(image.leader_epoch, self.log.end_offset)
+
+    patch(Replica, "lead", lead)
+
+
+@bug("the high watermark is one beyond the end of the log", "liveness", "watermark")
+def high_watermark_beyond_the_end(patch: Patch) -> None:
+    def advance(self: PartitionLog, offset: int) -> bool:
+        if offset < self.high_watermark:
+            return False
+        self.high_watermark = offset + 1
+        self.producers.on_high_watermark(offset)
+        return True
+
+    patch(PartitionLog, "advance_high_watermark", advance)
+
+
+# ---- reading ---------------------------------------------------------------------------------------------
+
+
+@bug("a look-up goes on when segments are taken away or replaced in the middle of it", "readers", "liveness")
+def torn_reads(patch: Patch) -> None:
+    async def disturbed(log: PartitionLog, look: Callable[[], Awaitable[T]]) -> T:
+        if log.ended is not None:
+            raise log.ended
+        return await look()
+
+    patch(reading, "_undisturbed", disturbed)
+
+
+@bug("new data wakes no reader that waits for it", "liveness")
+def lost_wakeup(patch: Patch) -> None:
+    moved = Marks.moved
+
+    def asleep(self: Marks, high_watermark: int, new_bytes: int) -> None:
+        polls, self.polls = self.polls, {}
+        moved(self, high_watermark, new_bytes)
+        self.polls = polls
+
+    patch(Marks, "moved", asleep)
+
+
+@bug("a reader is woken only by a second append", "liveness")
+def wakeup_one_late(patch: Patch) -> None:
+    moved = Marks.moved
+    late: dict[Marks, int] = {}
+
+    def moved_late(self: Marks, high_watermark: int, new_bytes: int) -> None:
+        moved(self, high_watermark, late.pop(self, 0))
+        late[self] = new_bytes
+
+    patch(Marks, "moved", moved_late)
+
+
+@bug("requests of a connection are answered as they are done, not in their order", "world", "liveness")
+def responses_out_of_order(patch: Patch) -> None:
+    async def answer_one(session: Session, services: Any, frame: memoryview) -> None:
+        connection = session.connection
+        with suppress(BarnabasError):
+            response = await answer(frame, session.door, connection.peer.host, services)
+            if response is not None:
+                await connection.write(response)
+                connection.flush()
+
+    async def answer_all(self: Connections, session: Session) -> None:
+        reader = FrameReader(memoryview(bytearray(SCRATCH_BYTES)), self._limits.max_request_bytes)
+        tasks: list[asyncio.Task[None]] = []
+        try:
+            while count := await session.connection.readinto(reader.buffer()):
+                session.last_active = self._clock.monotonic()
+                for frame in reader.received(count):
+                    work = answer_one(session, self._services, memoryview(bytearray(frame)))
+                    tasks.append(asyncio.get_running_loop().create_task(work))
+        finally:
+            for task in tasks:
+                task.cancel()
+
+    patch(Connections, "_answer_all", answer_all)
+
+
+# ---- failures --------------------------------------------------------------------------------------------
+
+
+@bug("a log that failed takes no more appends, and nobody starts the node anew", "liveness")
+def failed_for_ever(patch: Patch) -> None:
+    def fail(self: PartitionLog, error: BaseException) -> None:
+        is_told = isinstance(error, StorageError)
+        self.failure = error if is_told else StorageError(f"a change of {self.path} was interrupted")
+
+    patch(PartitionLog, "fail", fail)
