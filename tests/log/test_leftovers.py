@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from barnabas.core.memory_disk import MemoryDisk
+from barnabas.core.random import SeededRandom
 from barnabas.log.config import LogConfig
 from barnabas.log.leftovers import tidy
 from tests.support.log_fixtures import contents, put, said
@@ -177,16 +178,40 @@ def test_a_swap_before_an_unfinished_segment_is_completed() -> None:
     asyncio.run(scenario())
 
 
-@pytest.mark.parametrize("bases", [(0,), (0, 20)])
-def test_a_swap_interrupted_anywhere_ends_with_the_same_files(bases: tuple[int, ...]) -> None:
-    """By a crash of the process or of the power, before any operation."""
+def test_a_swap_of_which_nothing_is_left_takes_the_place_of_the_first_original() -> None:
+    """With all its files: aborted transactions of which no marker is left would make others look aborted."""
+
+    async def scenario() -> None:
+        disk = await compacted({}, tuple(name(0, f"{suffix}.swap") for suffix in SUFFIXES[:3]))
+        assert await tidy(disk, "t-0") == [0, 10, 20, 30]
+        assert name(0, ".txnindex") not in await disk.listdir("t-0")
+        for suffix in SUFFIXES[:3]:
+            assert await contents(disk, f"t-0/{name(0, suffix)}") == b""
+            assert await contents(disk, f"t-0/{name(10, suffix)}") != b""
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize(
+    ("bases", "cleaned"), [((0,), ()), ((0, 20), ()), ((0,), (".txnindex",)), ((20,), (".log", ".index"))]
+)
+def test_a_swap_interrupted_anywhere_ends_with_the_same_files(
+    bases: tuple[int, ...], cleaned: tuple[str, ...]
+) -> None:
+    """By a crash of the process or of the power, before any operation. Some of its files may not have been
+    renamed yet: then it is undone."""
 
     class Died(BaseException):
         pass
 
     async def scenario() -> None:
+        random = SeededRandom(1)
         whole = await compacted(dict.fromkeys(bases, ".swap"))
-        await whole.remove(f"t-0/{name(bases[-1], '.txnindex.swap')}")  # it has no aborted ones left
+        for suffix in cleaned:
+            path = f"t-0/{name(bases[0], suffix)}"
+            await whole.rename(path + ".swap", path + ".cleaned")
+        if not cleaned:
+            await whole.remove(f"t-0/{name(bases[-1], '.txnindex.swap')}")  # it has no aborted ones left
         await whole.sync_dir("")
         await whole.sync_dir("t-0")
         for path in await whole.listdir("t-0"):
@@ -196,8 +221,9 @@ def test_a_swap_interrupted_anywhere_ends_with_the_same_files(bases: tuple[int, 
         await tidy(expected, "t-0")
         count = expected.operations - count
         after = {one: await contents(expected, f"t-0/{one}") for one in await expected.listdir("t-0")}
+        assert bool(cleaned) == (name(10, ".log") in after and name(30, ".log") in after)
         for stop in range(count):
-            for power in (False, True):
+            for power in (False, *[True] * 8):
                 disk, left = whole.fork(), stop
 
                 def die(operation: str, path: str) -> None:
@@ -211,12 +237,12 @@ def test_a_swap_interrupted_anywhere_ends_with_the_same_files(bases: tuple[int, 
                     await tidy(disk, "t-0")
                 disk.before = None
                 if power:
-                    disk.crash_power()
+                    disk.crash_power(random)
                 else:
                     disk.crash_process()
                 await tidy(disk, "t-0")
                 assert {one: await contents(disk, f"t-0/{one}") for one in await disk.listdir("t-0")} == after
-        assert count > 10
+        assert count >= (6 if cleaned else 10)
 
     asyncio.run(scenario())
 

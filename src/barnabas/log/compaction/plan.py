@@ -131,7 +131,7 @@ def group_segments(
     that alone is larger is a group of its own.
     """
     cleaned = [segment for segment in segments if segment.base_offset < end_offset]
-    next_bases = [segment.base_offset for segment in cleaned[1:]] + [first_uncleanable_offset]
+    next_bases = [*(segment.base_offset for segment in cleaned), first_uncleanable_offset][1:]
     groups: list[list[int]] = []
     sizes = (0, 0, 0)
     limits = (segment_bytes, index_bytes, index_bytes)

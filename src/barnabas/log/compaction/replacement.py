@@ -46,9 +46,7 @@ class Replacement:
         return self._segment.size_bytes
 
     async def create(self) -> None:
-        """Begin with nothing, whatever an earlier attempt left under these names."""
-        for suffix in SUFFIXES:
-            await self._disk.remove(self._segment.path(suffix))
+        """Begin with nothing; nothing of an earlier attempt may be there (see `remove_cleaned`)."""
         await self._segment.create()
         self._file = self._segment.opened_file
 
