@@ -644,6 +644,27 @@ def test_files_that_vanished_are_reported(caplog: pytest.LogCaptureFixture) -> N
     ]
 
 
+def test_nothing_is_missed_that_had_been_deleted(caplog: pytest.LogCaptureFixture) -> None:
+    """All is deleted, durably, and the empty segment that the log was to go on in is lost with the power."""
+
+    async def scenario() -> None:
+        setup = Setup()
+        log = await setup.open()
+        await log.append_as_leader(batch(5), 0)
+        await log.flush()
+        log.advance_high_watermark(5)
+        await trimming.delete_records(log, 5)
+        await setup.directory.checkpoint()
+        for name in await setup.memory.listdir("t-0"):
+            await setup.memory.remove(f"t-0/{name}")
+        log = await setup.crash()
+        assert (log.start_offset, log.end_offset) == (5, 5)
+
+    with caplog.at_level(logging.ERROR, "barnabas.log"):
+        asyncio.run(scenario())
+    assert said(caplog) == []
+
+
 def test_offsets_beyond_what_a_segment_can_hold_are_not_taken_for_its_own() -> None:
     async def scenario() -> None:
         setup = Setup()

@@ -72,7 +72,7 @@ async def open_partition(
         recovery = _Recovery(home, path, config, segments, epochs, recovery_point, unsynced)
         end_offset = await recovery.run()
         producers, snapshot_offset = recovery.producers, recovery.snapshot_offset
-    if end_offset < (recovery_point or 0):
+    if max(end_offset, start_offset) < (recovery_point or 0):  # what is before the start may well be gone
         logger.error(
             "%s ends at offset %d, but everything below %d had been synced: data was lost on the way",
             path,
