@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from contextvars import ContextVar
 from typing import Any
 
-from barnabas.core.disk import Buffer, Disk, File
+from barnabas.core.disk import Buffer, Disk, File, HandleClosed
+from barnabas.core.errors import StorageError
 from barnabas.log import checkpoints, directory, leftovers, names, recovery, trimming
 from barnabas.log.checkpoints import TopicPartition
 from barnabas.log.directory import LogDirectory
@@ -35,7 +37,8 @@ class _WriteBehind:
     async def _write(self, data: bytes, before: Sequence[asyncio.Task[None]]) -> None:
         if before:
             await asyncio.wait(before)
-        await self._file.append(data)
+        with suppress(StorageError, HandleClosed):  # nobody is left to be told
+            await self._file.append(data)
 
 
 @bug("an append is answered when its write has begun, not when it is done", "lost")
@@ -65,7 +68,8 @@ def ack_before_sync(patch: Patch) -> None:
 
     async def in_the_background(self: PartitionLog, up_to: int | None) -> None:
         is_appending.set(False)
-        await asyncio.wait((asyncio.ensure_future(flush(self, up_to)),))
+        with suppress(StorageError, HandleClosed):
+            await flush(self, up_to)
 
     async def flush_later(self: PartitionLog, up_to: int | None = None) -> None:
         if is_appending.get():

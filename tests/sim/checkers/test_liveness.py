@@ -93,3 +93,13 @@ def test_compaction_that_is_due() -> None:
     assert story().final(ENDED + 60, {1: "a/1"}).add(done).judged(check) == []
     jumped = story().clock_jumped(50).final(ENDED + 60, {0: "a/0", 1: "a/1"}).add(done)
     assert jumped.judged(check) == []
+
+
+def test_a_reader_at_the_end_is_given_what_comes_at_once() -> None:
+    def given(at: float) -> Story:
+        story = _story().began(LATER, "s").written(LATER + 1, "a/0", 0).reads(at, "s", {0: "a/0"})
+        return _done(story.ended(LATER + 9, "s", 1))
+
+    assert given(LATER + 1.2).judged(check) == []
+    violation = only(given(LATER + 3).judged(check))
+    assert "s was given 'a/0', acknowledged at 132.100 s, only at 134.000 s" in violation.what

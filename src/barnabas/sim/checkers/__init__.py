@@ -16,6 +16,7 @@ from barnabas.sim.checkers import (
     offsets,
     order,
     readers,
+    retention,
     watermark,
 )
 from barnabas.sim.checkers.violation import Violation
@@ -25,7 +26,18 @@ __all__ = ["CHECKERS", "Violation", "check_all"]
 
 CHECKERS: dict[str, Callable[[History], list[Violation]]] = {
     module.NAME: module.check
-    for module in (lost, duplicates, order, offsets, watermark, lookups, readers, compacted, liveness)
+    for module in (
+        lost,
+        duplicates,
+        order,
+        offsets,
+        watermark,
+        lookups,
+        readers,
+        retention,
+        compacted,
+        liveness,
+    )
 }
 
 

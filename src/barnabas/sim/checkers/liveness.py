@@ -5,7 +5,8 @@ In virtual time from the end of the faults:
 - the broker serves again: it started after its last crash, and after CALM_S it neither crashes nor starts;
 - within SETTLE_S every send of before is acknowledged or has failed (but those of killed clients);
 - every record that is handed over after CALM_S is acknowledged, within ACK_S;
-- every reader that begins after CALM_S reaches the end;
+- every reader that begins after CALM_S reaches the end, and is given what is acknowledged meanwhile within
+  PROMPT_S, however long its fetches may wait;
 - within FINISH_S all partitions of the topics that are still there have been read to their end, and the
   workload is done.
 
@@ -16,7 +17,7 @@ clock from the records' timestamps, so a clock that jumped in between is an excu
 
 from __future__ import annotations
 
-from barnabas.sim.checkers.view import Place, View
+from barnabas.sim.checkers.view import Place, Session, View
 from barnabas.sim.checkers.violation import Violation
 from barnabas.sim.history import (
     ClientKilled,
@@ -33,6 +34,7 @@ NAME = "liveness"
 CALM_S = 30.0
 SETTLE_S = 90.0
 ACK_S = 30.0
+PROMPT_S = 1.0
 FINISH_S = 240.0
 COMPACTION_SLACK_S = 45.0
 
@@ -105,7 +107,22 @@ def _readers(view: View, calm_at: float) -> list[Violation]:
                 f"after the faults, came to {session.position} and not to the end"
             )
             violations.append(Violation(NAME, session.last_at, what))
+        violations += _prompt(view, session)
     return violations
+
+
+def _prompt(view: View, session: Session) -> list[Violation]:
+    """Whether a reader gets what comes while it waits."""
+    began = session.began
+    read_at = {read.record.offset: read.at for read in session.reads}
+    for acked in view.acks[began.topic, began.partition]:
+        if acked.at >= began.at and read_at.get(acked.offset, acked.at) > acked.at + PROMPT_S:
+            what = (
+                f"{began.session} was given {acked.mark!r}, acknowledged at {acked.at:.3f} s, only at "
+                f"{read_at[acked.offset]:.3f} s"
+            )
+            return [Violation(NAME, read_at[acked.offset], what)]
+    return []
 
 
 def _end(history: History, view: View, calm_at: float) -> list[Violation]:

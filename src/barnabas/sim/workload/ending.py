@@ -1,4 +1,5 @@
-"""What is done after the faults: the last sends, which must all go well, and a read of all there is."""
+"""What is done after the faults: the last sends, which must all go well, readers who wait for them at the end
+of every partition, and a read of all there is."""
 
 from __future__ import annotations
 
@@ -6,16 +7,18 @@ from collections.abc import Sequence
 
 from barnabas.client.admin import Admin
 from barnabas.client.consumer import Consumer
+from barnabas.client.metadata import TopicPartition
 from barnabas.client.producer import ProducerConfig
 from barnabas.sim.history import FinalRead, Kept, TopicDeleting, TopicMade, TopicsListed
 from barnabas.sim.scenario import TopicPlan
 from barnabas.sim.workload.client import CLIENT, Client, kept
-from barnabas.sim.workload.reading import POLL_MS, make_consumer
+from barnabas.sim.workload.reading import POLL_MS, Sessions, make_consumer
 from barnabas.sim.workload.sending import Sender, make_value
 
 TRIES = 5
 ROUNDS = 3  # of last sends, so that segments roll between them
 READ_S = 30.0
+WAIT_MS = 3_000  # what a fetch may wait for data: long enough for it to be seen whether it is woken
 FETCH_BYTES = 1 << 20
 
 
@@ -30,6 +33,19 @@ async def send_last(client: Client, topics: Sequence[TopicPlan], rounds_apart_s:
                     await sender.send(topic.name, partition, key, make_value(client, 50))
             await sender.producer.flush()
             await client.clock.sleep(rounds_apart_s)
+
+
+async def follow_last(client: Client, topics: Sequence[TopicPlan]) -> None:
+    """Stay at the end of every partition until asked to stop."""
+    places = [TopicPartition(topic.name, each) for topic in topics for each in range(topic.partitions)]
+    async with make_consumer(client, FETCH_BYTES, WAIT_MS) as consumer:
+        sessions = Sessions(client, consumer, 0)
+        sessions.begin(await consumer.end_offsets(*places))
+        while not client.stopping.is_set():
+            await sessions.poll(POLL_MS)
+        ends = await consumer.end_offsets(*places)
+        await sessions.read_to(ends, READ_S)
+        sessions.end(ends)
 
 
 async def read_everything(client: Client) -> None:

@@ -24,9 +24,10 @@ PARTITION_MAX_BYTES = (2_000, 50_000, 1 << 20)
 A_RECORD_S = 0.02  # rest after each record read again, so that a long log is not read all the time
 
 
-def make_consumer(client: Client, partition_max_bytes: int) -> Consumer:
+def make_consumer(client: Client, partition_max_bytes: int, fetch_max_wait_ms: int = 500) -> Consumer:
     config = ConsumerConfig(
         reset=Reset.NONE,
+        fetch_max_wait_ms=fetch_max_wait_ms,
         partition_max_bytes=partition_max_bytes,
         max_poll_records=1_000_000,
         default_timeout_ms=8_000,

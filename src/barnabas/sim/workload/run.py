@@ -16,7 +16,7 @@ from barnabas.sim.chance import between
 from barnabas.sim.history import ClientKilled, Finished, Settled
 from barnabas.sim.workload.asking import run_asker
 from barnabas.sim.workload.client import Client, Process, Seen, World
-from barnabas.sim.workload.ending import read_everything, send_last
+from barnabas.sim.workload.ending import follow_last, read_everything, send_last
 from barnabas.sim.workload.reading import run_reader
 from barnabas.sim.workload.sending import run_sender
 from barnabas.sim.workload.topics import make_topics, run_churn
@@ -63,7 +63,11 @@ class _Workload:
         killing.cancel()
         await self._settle()
         await asyncio.sleep(max(0.0, ended_at + CALM_S - self._now))
+        self._stopping.clear()
+        self._start("follower", partial(follow_last, topics=topics))
         await self._alone("last", partial(send_last, topics=topics, rounds_apart_s=ROUNDS_APART_S))
+        self._stopping.set()
+        await self._end("follower")
         await self._alone("judge", read_everything)
         world.history.add(Finished(self._now))
 
@@ -97,6 +101,9 @@ class _Workload:
 
     async def _alone(self, role: str, work: Work) -> None:
         self._start(role, work)
+        await self._end(role)
+
+    async def _end(self, role: str) -> None:
         running = self._running.pop(role)
         await running.task
         await running.process.kill()
