@@ -22,6 +22,7 @@ from barnabas.log import reading, trimming
 from barnabas.log.checkpoints import write_offset_checkpoint
 from barnabas.log.config import LogConfig
 from barnabas.log.directory import PartitionDeleted
+from barnabas.log.partition import PartitionLog
 from tests.support.log_fixtures import WatchedDisk, contents, from_producer, path_of, put, said
 from tests.support.logs import START_MS, batch, open_directory, read_all, values
 
@@ -354,6 +355,29 @@ def test_a_deleted_partition_is_renamed_at_once_and_removed_after_the_delay() ->
         assert renamed not in await disk.listdir("")
 
     asyncio.run(scenario())
+
+
+def test_a_partition_that_is_deleted_under_retention_is_no_error(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scenario() -> None:
+        directory = await open_directory(MemoryDisk())
+        deleted, kept = await directory.partition("t", 0), await directory.partition("u", 0)
+        seen = []
+
+        async def meanwhile(log: PartitionLog) -> int:
+            seen.append(log)
+            if log is deleted:
+                await directory.delete_partition("t", 0)
+                await log.append_as_leader(batch(1), 0)
+            return 0
+
+        monkeypatch.setattr(trimming, "apply_retention", meanwhile)
+        await directory.apply_retention()
+        assert seen == [deleted, kept]
+
+    asyncio.run(scenario())
+    assert said(caplog) == []
 
 
 def test_a_partition_made_anew_begins_anew_whatever_crashes() -> None:

@@ -405,7 +405,8 @@ class LogDirectory:
                     count += await trimming.apply_retention(log)
                 log.expire_producers()
             except StorageError as error:
-                logger.error("cannot apply retention to %s: %s", log.path, error)
+                if log.ended is None:  # else it was closed or deleted meanwhile
+                    logger.error("cannot apply retention to %s: %s", log.path, error)
         await self.sweep()
         return count
 
