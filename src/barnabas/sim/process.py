@@ -96,6 +96,11 @@ class Process:
             task.exception()  # nobody is left who could look at it
 
 
+def current_process() -> Process | None:
+    """Whose code is running now; None: the simulator's own."""
+    return _current.get()
+
+
 def own_task(task: asyncio.Task[Any], context: Context | None) -> None:
     """To be told of every new task: it belongs to the process in whose context it is."""
     process = _current.get() if context is None else context.get(_current)

@@ -27,7 +27,7 @@ from barnabas.sim.loop import Stalled, VirtualLoop
 from barnabas.sim.machine import HOST, PORT, Machine, broker_settings
 from barnabas.sim.nemesis import Nemesis
 from barnabas.sim.network import SimNetwork
-from barnabas.sim.process import Process, own_task, where
+from barnabas.sim.process import Process, current_process, own_task, where
 from barnabas.sim.scenario import Scenario, draw_scenario
 from barnabas.sim.trace import Trace
 from barnabas.sim.workload import run_workload
@@ -154,18 +154,24 @@ class World:
 
 
 class _LogToTrace(logging.Handler):
-    """What production code logs is part of the trace; an error that it did not expect is a violation."""
+    """What production code logs is part of the trace. A violation is an exception that it did not expect, and
+    any error of the broker's whose disk has always been good."""
 
     def __init__(self, world: World) -> None:
         super().__init__(logging.WARNING)
         self._world = world
 
     def emit(self, record: logging.LogRecord) -> None:
-        said = record.getMessage()
-        self._world.trace("log", f"{record.name} {record.levelname} {said}")
+        process = current_process()
+        if process is not None and not process.is_alive:
+            return  # the dead do not log
+        world, said = self._world, record.getMessage()
+        world.trace("log", f"{record.name} {record.levelname} {said}")
         error = record.exc_info[1] if record.exc_info else None
         if error is not None and not isinstance(error, BarnabasError):
-            self._world.broken(f"{said}: {type(error).__name__}: {error} ({_origin(error)})")
+            world.broken(f"{said}: {type(error).__name__}: {error} ({_origin(error)})")
+        elif record.levelno >= logging.ERROR and not world.machine.drive.has_failed:
+            world.broken(f"{record.name} says, with a good disk: {said}")
 
 
 def simulate(
