@@ -404,6 +404,10 @@ class World:
             assert entry.last_sequence == (window[-1].last_sequence if window else -1)
             assert entry.last_offset == (window[-1].last_offset if window else -1)
             assert (entry.txn_first_offset >= 0) == self.log.is_open(entry.producer_id)
+            last = self.states.last_batches()
+            assert (entry.last_offset in last.offsets) == bool(window)
+            assert last.epochs.get(entry.producer_id) == (None if window else entry.epoch)
+            assert list(last.offsets) == sorted(last.offsets)
             for known in window:
                 duplicate = check(self.states, known)
                 assert duplicate is not None

@@ -97,6 +97,21 @@ class TestGroups:
 
         asyncio.run(scenario())
 
+    def test_retention_goes_by_the_age_of_an_empty_segment(self) -> None:
+        async def scenario() -> None:
+            both = frozenset({"compact", "delete"})
+            life = Life(config=replace(COMPACTED, segment_bytes=90, cleanup_policy=both, retention_ms=60_000))
+            await written(one(b"a"), one(b"a"), life=life)
+            await life.clean()
+            assert [segment.size_bytes > 0 for segment in life.log.segments] == [False, True, False]
+            life.clock.advance(60)
+            assert await trimming.apply_retention(life.log) == 0
+            life.clock.advance(1)
+            assert await trimming.apply_retention(life.log) == 2
+            assert life.log.start_offset == 2
+
+        asyncio.run(scenario())
+
     def test_snapshots_of_merged_segments_go(self) -> None:
         async def scenario() -> None:
             life = Life()
@@ -153,6 +168,30 @@ class TestTombstones:
             await life.clean(slots=4)
             assert await offsets(life) == [1, 2, 3, 4]
             await life.check(is_clean_below=5)
+
+        asyncio.run(scenario())
+
+    def test_nor_where_the_map_is_full_in_the_middle_of_their_batch(self) -> None:
+        async def scenario() -> None:
+            life = Life()
+            await life.open()
+            await life.put([(b"a", b"1"), (b"b", b"2")])
+            await life.put([(b"c", b"3"), (b"d", b"4"), (b"a", None)])
+            await life.log.roll()
+            cleaned = await life.clean(slots=4)
+            assert cleaned is not None
+            assert (cleaned.end_offset, await offsets(life)) == (2, [0, 1, 2, 3, 4])
+            life.clock.advance(10)
+            cleaned = await life.clean(slots=4)
+            assert cleaned is not None
+            assert (cleaned.end_offset, await offsets(life)) == (5, [1, 2, 3, 4])
+            # a batch that alone has more keys than the map is taken in by halves
+            await life.put([(b"k%d" % number, b"") for number in range(7)])
+            await life.log.roll()
+            cleaned = await life.clean(slots=4)
+            assert cleaned is not None
+            assert cleaned.end_offset == 8
+            await life.check(is_clean_below=8)
 
         asyncio.run(scenario())
 

@@ -87,14 +87,16 @@ async def clean(
     mapping = Mapping(log, cleanable, offsets, io)
     try:
         await mapping.run(list(stand.segments))
+        seen_end = await _seen_end(stand.segments, cleanable.first_dirty_offset, offsets.latest_offset)
         groups = group_segments(
             facts[: len(stand.segments)],
-            end_offset=offsets.latest_offset + 1,
+            end_offset=seen_end,
             first_uncleanable_offset=cleanable.first_uncleanable_offset,
             segment_bytes=log.config.segment_bytes,
             index_bytes=log.config.segment_index_bytes,
         )
-        walk = _Round(log, cleanable.first_uncleanable_offset, offsets, io, now_ms, TransactionWalk())
+        end_offset = cleanable.first_uncleanable_offset
+        walk = _Round(log, end_offset, seen_end, offsets, io, now_ms, TransactionWalk())
         done = [await _clean_group(walk, stand, group) for group in groups]
     except BarnabasError:
         stand.require()  # files that were taken away are nobody's fault
@@ -107,7 +109,19 @@ async def clean(
     )
     for counts in done:
         stats = stats._replace(**{name: getattr(stats, name) + count for name, count in counts.items()})
-    return Cleaned(max(offsets.latest_offset + 1, cleanable.first_dirty_offset), stats)
+    return Cleaned(max(seen_end, cleanable.first_dirty_offset), stats)
+
+
+async def _seen_end(segments: Sequence[Segment], first_dirty_offset: int, latest_offset: int) -> int:
+    """Up to where the map has seen the log: where it got full in the middle of a batch, up to that batch,
+    unless the round would come to nothing then."""
+    for segment in reversed(segments):
+        if segment.base_offset <= latest_offset:
+            located = await segment.locate(latest_offset + 1)
+            if located is not None and first_dirty_offset < located.header.base_offset <= latest_offset:
+                return located.header.base_offset
+            break
+    return latest_offset + 1
 
 
 class _Round(NamedTuple):
@@ -115,6 +129,7 @@ class _Round(NamedTuple):
 
     log: PartitionLog
     end_offset: int
+    seen_end: int
     offsets: OffsetMap
     io: CleanerIo
     now_ms: int
@@ -152,7 +167,7 @@ class _Group:
     def __init__(self, walk: _Round, replacement: Replacement) -> None:
         log, self._io, self._now_ms = walk.log, walk.io, walk.now_ms
         self._log = log
-        self._latest_offset = walk.offsets.latest_offset
+        self._seen_end = walk.seen_end
         self._transactions = walk.transactions
         self._producers = log.producers.last_batches()
         self._aborted: list[AbortedTransaction] = []
@@ -181,10 +196,10 @@ class _Group:
 
     async def _unseen_from(self, segment: Segment) -> int:
         """Where the first batch stands of which the map has seen nothing."""
-        located = await segment.locate(self._latest_offset + 1)
+        located = await segment.locate(self._seen_end)
         if located is None:
             return segment.size_bytes
-        is_seen = located.header.base_offset <= self._latest_offset
+        is_seen = located.header.base_offset < self._seen_end
         return located.position + (located.header.size_bytes if is_seen else 0)
 
     async def _write(self, data: memoryview) -> None:

@@ -6,6 +6,7 @@ so that nothing here needs to be undone in any order.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Sequence
 
@@ -18,6 +19,9 @@ from barnabas.log.txn_index import AbortedTransaction
 from barnabas.records import kernel
 
 logger = logging.getLogger("barnabas.log")
+
+# batches may be as small as a record: the loop has its turn in between
+COUNTED_AT_ONCE = 256
 
 SUFFIXES = (names.LOG, names.INDEX, names.TIME_INDEX, names.TXN_INDEX)
 
@@ -58,7 +62,9 @@ class Replacement:
             raise self._segment.corrupt(self.size_bytes, problem or "a batch to be written is cut short")
         await self._file.append(data)
         segment = self._segment
-        segment.count(headers)
+        for first in range(0, len(headers), COUNTED_AT_ONCE):
+            segment.count(headers[first : first + COUNTED_AT_ONCE])
+            await asyncio.sleep(0)
         self.next_offset = headers[-1].next_offset
         if segment.offsets.wants_write:
             await segment.offsets.write()
