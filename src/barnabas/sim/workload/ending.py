@@ -38,14 +38,18 @@ async def send_last(client: Client, topics: Sequence[TopicPlan], rounds_apart_s:
 async def follow_last(client: Client, topics: Sequence[TopicPlan]) -> None:
     """Stay at the end of every partition until asked to stop."""
     places = [TopicPartition(topic.name, each) for topic in topics for each in range(topic.partitions)]
-    async with make_consumer(client, FETCH_BYTES, WAIT_MS) as consumer:
-        sessions = Sessions(client, consumer, 0)
-        sessions.begin(await consumer.end_offsets(*places))
-        while not client.stopping.is_set():
-            await sessions.poll(POLL_MS)
-        ends = await consumer.end_offsets(*places)
-        await sessions.read_to(ends, READ_S)
-        sessions.end(ends)
+
+    async def follow() -> None:
+        async with make_consumer(client, FETCH_BYTES, WAIT_MS) as consumer:
+            sessions = Sessions(client, consumer, 0)
+            sessions.begin(await consumer.end_offsets(*places))
+            while not client.stopping.is_set():
+                await sessions.poll(POLL_MS)
+            ends = await consumer.end_offsets(*places)
+            await sessions.read_to(ends, READ_S)
+            sessions.end(ends)
+
+    await client.go_on("following the end", follow)
 
 
 async def read_everything(client: Client) -> None:
