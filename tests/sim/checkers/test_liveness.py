@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
-from barnabas.sim.checkers.liveness import ACK_S, CALM_S, FINISH_S, SETTLE_S, check
+from barnabas.sim.checkers.liveness import (
+    ACK_S,
+    CALM_S,
+    FINISH_S,
+    SETTLE_S,
+    UNDISTURBED_SLACK_S,
+    check,
+)
 from barnabas.sim.history import (
     ClientKilled,
     Crash,
@@ -17,6 +24,7 @@ from tests.sim.checkers.story import TOPIC, Story, only
 
 ENDED = 100.0
 LATER = ENDED + CALM_S + 1
+PASS_S = 5 + UNDISTURBED_SLACK_S  # within which a max.compaction.lag.ms of 5,000 is acted upon
 
 
 def _story(facts: TopicFacts | None = None) -> Story:
@@ -78,6 +86,22 @@ def test_a_partition_that_cannot_be_read_and_work_that_is_never_done() -> None:
     assert found == ["t-0 could not be read to its end", "the clients' work was done never"]
     story = _story().add(Settled(ENDED + 1)).final(ENDED + 60, {}).add(Finished(ENDED + FINISH_S + 1))
     assert "only at" in only(story.judged(check)).what
+
+
+def test_a_tombstone_whose_time_is_over_goes_with_the_next_pass() -> None:
+    facts = TopicFacts(is_compacted=True, max_compaction_lag_ms=5_000, delete_retention_ms=2_000)
+
+    def left(deleted_at: float, written_at: float) -> list[str]:
+        story = Story(facts).add(Started(0), FaultsEnded(ENDED), Settled(ENDED + 5))
+        story.written(deleted_at, "a/0", 0, key=b"k", is_tombstone=True)
+        story.written(written_at, "a/1", 1, key=b"l")
+        story.final(ENDED + 60, {0: "a/0", 1: "a/1"}).add(Finished(ENDED + 61))
+        return [violation.what for violation in story.judged(check)]
+
+    (what,) = left(10, 10 + PASS_S + 3)
+    assert "still holds the tombstone at offset 0 of key b'k', known since 10.100 s" in what
+    assert left(10, 10 + PASS_S + 1) == []  # perhaps cleaned before the tombstone's time was over
+    assert left(10, ENDED + 60 - PASS_S + 1) == []  # perhaps not cleaned yet
 
 
 def test_compaction_that_is_due() -> None:

@@ -11,8 +11,9 @@ In virtual time from the end of the faults:
   workload is done.
 
 Compaction of what is due happens: on a topic with max.compaction.lag.ms, what was superseded by a record
-older than that plus COMPACTION_SLACK_S is gone from the last read. The lag is counted by the broker's wall
-clock from the records' timestamps, so a clock that jumped in between is an excuse.
+older than that plus COMPACTION_SLACK_S is gone from the last read. A tombstone goes with the first pass that
+comes when it has been through one and delete.retention.ms is over since. The lag is counted by the broker's
+wall clock from the records' timestamps, so a clock that jumped in between is an excuse.
 """
 
 from __future__ import annotations
@@ -22,7 +23,9 @@ from barnabas.sim.checkers.violation import Violation
 from barnabas.sim.history import (
     ClientKilled,
     Crash,
+    Fault,
     FaultsEnded,
+    FinalRead,
     Finished,
     History,
     Sent,
@@ -37,6 +40,7 @@ ACK_S = 30.0
 PROMPT_S = 1.0
 FINISH_S = 240.0
 COMPACTION_SLACK_S = 45.0
+UNDISTURBED_SLACK_S = 12.0  # the same where there was no fault at all
 
 
 def check(history: History) -> list[Violation]:
@@ -142,20 +146,47 @@ def _compaction(view: View, place: Place) -> list[Violation]:
     final, facts = view.finals.get(place), view.topics[place[0]]
     if final is None or not facts.is_compacted or facts.max_compaction_lag_ms is None:
         return []
-    due_at = final.asked_at - facts.max_compaction_lag_ms / 1000 - COMPACTION_SLACK_S
-    if due_at <= 0 or view.has_clock_jump(0.0, final.at):
+    if view.has_clock_jump(0.0, final.at):
         return []
-    known = view.known_since(place)
+    pass_s = facts.max_compaction_lag_ms / 1000 + _slack_s(view.history)
+    left = _superseded(view, place, final, pass_s) or _tombstone(view, place, final, pass_s)
+    if left is None:
+        return []
+    what = f"{place[0]}-{place[1]} still holds {left}; max.compaction.lag.ms={facts.max_compaction_lag_ms}"
+    return [Violation(NAME, final.at, what)]
+
+
+def _slack_s(history: History) -> float:
+    is_disturbed = any(isinstance(event, (Crash, Fault)) for event in history.events)
+    return COMPACTION_SLACK_S if is_disturbed else UNDISTURBED_SLACK_S
+
+
+def _superseded(view: View, place: Place, final: FinalRead, pass_s: float) -> str | None:
+    """A record that a pass should have taken, which is over when `pass_s` have gone."""
+    known, due_at = view.known_since(place), final.asked_at - pass_s
     later: dict[bytes | None, int] = {}
     for record in reversed(final.records):
         by = later.get(record.key)
-        if by is not None and known[by] < due_at:
-            what = (
-                f"{place[0]}-{place[1]} still holds offset {record.offset} of key {record.key!r}, superseded "
-                f"by offset {by} since {known[by]:.3f} s; "
-                f"max.compaction.lag.ms={facts.max_compaction_lag_ms}"
+        if by is not None:
+            return (
+                f"offset {record.offset} of key {record.key!r}, superseded by offset {by} since "
+                f"{known[by]:.3f} s"
             )
-            return [Violation(NAME, final.at, what)]
         if known[record.offset] < due_at:
             later[record.key] = record.offset
-    return []
+    return None
+
+
+def _tombstone(view: View, place: Place, final: FinalRead, pass_s: float) -> str | None:
+    """A tombstone that a second pass should have taken: over something that came when its time was over."""
+    known = view.known_since(place)
+    last_due_at = max((at for at in known.values() if at < final.asked_at - pass_s), default=0.0)
+    stays_s = pass_s + view.topics[place[0]].delete_retention_ms / 1000
+    for record in final.records:
+        since = known[record.offset]
+        if record.value is None and since + stays_s < last_due_at:
+            return (
+                f"the tombstone at offset {record.offset} of key {record.key!r}, known since {since:.3f} s, "
+                f"although what came at {last_due_at:.3f} s was compacted when its time was over"
+            )
+    return None
