@@ -83,8 +83,8 @@ def ack_before_sync(patch: Patch) -> None:
 
 @bug("flush.ms counts from now, and so is never over", "lost")
 def flush_ms_ignored(patch: Patch) -> None:
-    always_now = property(lambda log: log.home.clock.wall_ms(), lambda log, value: None)
-    patch(PartitionLog, "last_flush_ms", always_now)
+    always_now = property(lambda log: log.home.clock.monotonic(), lambda log, value: None)
+    patch(PartitionLog, "flushed_at", always_now)
 
 
 @bug("the recovery point in the checkpoint is the end of the log, synced or not", "lost", "liveness")
