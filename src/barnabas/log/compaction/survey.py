@@ -32,7 +32,7 @@ async def segment_facts(log: PartitionLog) -> list[SegmentFacts]:
     for segment in log.segments:
         await segment.ready()
         largest_ms = segment.max_timestamp
-        if largest_ms < 0 and segment.size_bytes:
+        if largest_ms < 0 and segment is not log.active:
             largest_ms = await log.home.disk.modified_ms(segment.path(names.LOG))
         if wants_first and segment.first_timestamp is None and segment.size_bytes:
             await segment.learn_first_timestamp()
