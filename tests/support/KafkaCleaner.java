@@ -4,7 +4,8 @@
  * Each line of the standard input is a command (JSON), each line of the standard output its answer: one JVM
  * serves many workloads. `clean` opens a partition's directory as a node does after a clean stop, runs the
  * Cleaner once, from the offset that is given to the one that LogCleanerManager finds, and closes the log.
- * What is left is what Kafka leaves; with `sweep`, also the files are gone that it removes after a while.
+ * What is left is what Kafka leaves; with `sweep`, also the files are gone that it removes after a while. With
+ * `only_open` nothing is cleaned, and with `after_crash` the log is recovered as after one.
  */
 
 import java.io.*;
@@ -57,13 +58,15 @@ public class KafkaCleaner {
         try {
             log.updateHighWatermark(command.hasNonNull("high_watermark")
                 ? command.get("high_watermark").asLong() : log.logEndOffset());
+            answer.put("segments", log.numberOfSegments());
+            answer.put("log_end_offset", log.logEndOffset());
+            if (command.path("only_open").asBoolean()) return;
             LogToClean toClean = plan(log, command);
             answer.put("first_dirty_offset", toClean.firstDirtyOffset());
             answer.put("first_uncleanable_offset", toClean.firstUncleanableOffset());
             answer.put("clean_bytes", toClean.cleanBytes());
             answer.put("cleanable_bytes", toClean.cleanableBytes());
             if (toClean.firstUncleanableOffset() > toClean.firstDirtyOffset()) run(toClean, command, answer);
-            answer.put("segments", log.numberOfSegments());
         } finally {
             if (command.path("sweep").asBoolean(true)) later.run();
             else later.tasks.clear();
@@ -78,7 +81,7 @@ public class KafkaCleaner {
         return UnifiedLog.create(new File(command.get("directory").asText()), new LogConfig(settings),
             command.path("log_start_offset").asLong(0), command.path("recovery_point").asLong(Long.MAX_VALUE),
             later, stats, clock, 900_000, new ProducerStateManagerConfig(producerExpirationMs, false), 600_000,
-            new LogDirFailureChannel(1), true, Optional.empty());
+            new LogDirFailureChannel(1), !command.path("after_crash").asBoolean(), Optional.empty());
     }
 
     /** From the cleaner's checkpoint, or the start, to the first offset that cannot be cleaned now. */

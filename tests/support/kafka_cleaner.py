@@ -29,6 +29,7 @@ class Cleaned(NamedTuple):
     clean_bytes: int
     cleanable_bytes: int
     segments: int
+    log_end_offset: int
     end_offset: int | None = None
     records_read: int = 0
     records_kept: int = 0
@@ -101,6 +102,11 @@ class KafkaCleaner:
             "sweep": sweep,
         }
         return Cleaned(**self._ask(command))
+
+    def recover(self, directory: Path, *, now_ms: int, config: Mapping[str, str]) -> None:
+        """Open a partition's directory as after a crash, all of it flushed before, and close it."""
+        command = {"directory": str(directory), "now_ms": now_ms, "config": dict(config)}
+        self._ask(command | {"only_open": True, "after_crash": True})
 
     def _ask(self, command: dict[str, Any]) -> dict[str, Any]:
         assert self._process is not None
