@@ -28,7 +28,7 @@ from bench.report import Section, as_json, page, tables
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "benchmarks.md"
 ALONE = ("kernel", "log")
-SIDE_BY_SIDE = ("produce", "consume", "latency", "startup", "scale", "pressure")
+SIDE_BY_SIDE = ("produce", "consume", "latency", "startup", "scale", "pressure", "compaction")
 MODULES = ALONE + SIDE_BY_SIDE
 SYSTEMS = ("barnabas", "kafka")
 CLIENTS = ("confluent", "java")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 import struct
 
-API_VERSIONS, FETCH = 18, 1
+API_VERSIONS, FETCH, PRODUCE = 18, 1, 0
 DEADLINE_S = 30.0
 
 
@@ -34,6 +34,16 @@ class Wire:
         if error or aborted > 0:
             raise ConnectionError(f"fetch from {offset} of {topic!r} failed with error {error}")
         return len(response) - (4 + 4 + len(name) + 4 + 4 + 22 + 4)
+
+    def produce(self, topic: bytes, batch: bytes | bytearray) -> None:
+        """One batch for partition 0, acknowledged by the leader (version 3)."""
+        name = struct.pack(f">h{len(topic)}s", len(topic), topic)
+        asked = struct.pack(">hhii", -1, 1, 30_000, 1) + name + struct.pack(">iii", 1, 0, len(batch))
+        response = self._call(PRODUCE, 3, asked + batch)
+        # topics, the name, partitions, index
+        (error,) = struct.unpack_from(">h", response, 4 + len(name) + 4 + 4)
+        if error:
+            raise ConnectionError(f"produce to {topic!r} failed with error {error}")
 
     def _call(self, api: int, version: int, body: bytes) -> bytes:
         """One round trip; the response without its header."""
