@@ -23,6 +23,7 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
+from barnabas.sim.scenario import draw_scenario
 from barnabas.sim.world import Outcome, simulate
 from tests.sim import bugs_compaction, bugs_disk, bugs_state
 from tests.sim.bugs_switch import BUGS, Bug, switched_on
@@ -31,6 +32,7 @@ __all__ = ["BUGS", "Pin", "bugs_compaction", "bugs_disk", "bugs_state", "pins", 
 
 PINS = Path(__file__).with_name("bugs_pins.json")
 SEEDS = 100
+SAID = 250  # characters of what is said
 # how long a pinned run may be shortened to, in simulated seconds; None: as long as the seed likes
 LENGTHS_S = (5.0, 10.0, 20.0, 40.0, None)
 # how many seeds that catch a bug are tried for a pin, which costs what its run and that without the bug cost
@@ -76,6 +78,8 @@ def checkers_of(outcome: Outcome) -> tuple[str, ...]:
 
 def catch(bug: Bug, seed: int, seconds: float | None) -> tuple[tuple[str, ...], str]:
     """Who catches a bug with a seed, and the first thing said; nobody where it is not clean without it."""
+    if not bug.may_show(draw_scenario(seed, seconds)):
+        return (), ""
     outcome = run(bug, seed, seconds)
     found = checkers_of(outcome)
     if not found or run(None, seed, seconds).violations:
@@ -149,7 +153,7 @@ def main(arguments: list[str] | None = None) -> int:
             one = future.result()
             assert isinstance(one, Caught)
             caught[one.bug] = one
-            found = "not caught" if one.seed is None else f"seed {one.seed}: {one.said}"
+            found = "not caught" if one.seed is None else f"seed {one.seed}: {one.said[:SAID]}"
             progress.console.print(f"{one.bug}: {found}", markup=False, highlight=False)
             progress.advance(bar)
     ordered = [caught[name] for name in names]
@@ -164,7 +168,7 @@ def _table(caught: Iterable[Caught]) -> Table:
     table = Table("bug", "what is wrong", "caught by", "after seeds", "replay")
     for one in caught:
         by = ", ".join(one.checkers) or "[red]nobody[/red]"
-        table.add_row(one.bug, BUGS[one.bug].what, by, str(one.seeds), _command(one))
+        table.add_row(one.bug, BUGS[one.bug].what, by, str(one.seeds), _arguments(one))
     return table
 
 
@@ -177,8 +181,8 @@ def markdown(caught: Iterable[Caught]) -> str:
     return "\n".join(lines)
 
 
-def _command(one: Caught) -> str:
-    return "" if one.seed is None else f"python -m tests.sim.bugs --replay {one.bug} --seed {one.seed}"
+def _arguments(one: Caught) -> str:
+    return "" if one.seed is None else f"--replay {one.bug} --seed {one.seed}"
 
 
 def _pin(names: list[str], most: int, jobs: int) -> int:

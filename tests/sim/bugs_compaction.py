@@ -14,7 +14,7 @@ from barnabas.log.compaction.replacement import Replacement
 from barnabas.log.partition import PartitionLog
 from barnabas.log.side_files import SideFiles
 from barnabas.records import _pure_compact, kernel
-from tests.sim.bugs_switch import Patch, bug
+from tests.sim.bugs_switch import Patch, bug, compaction, power_losses, prompt_compaction, starts
 
 # The compiled kernel cannot be patched from outside; its twin says the same.
 
@@ -27,7 +27,12 @@ def _use_twin(patch: Patch, offset_map: type[_pure_compact.OffsetMap], batch_fil
 # ---- what stays ------------------------------------------------------------------------------------------
 
 
-@bug("the map notes the offset after the latest: the latest goes, too", "lost", "compacted")
+@bug(
+    "the map notes the offset after the latest: the latest goes, too",
+    "lost",
+    "compacted",
+    needs=(compaction,),
+)
 def map_off_by_one(patch: Patch) -> None:
     class OffsetMap(_pure_compact.OffsetMap):
         def get(self, key: bytes) -> int:
@@ -37,7 +42,7 @@ def map_off_by_one(patch: Patch) -> None:
     _use_twin(patch, OffsetMap, _pure_compact.BatchFilter)
 
 
-@bug("the value before the latest stays in the latest one's place", "compacted", "lost")
+@bug("the value before the latest stays in the latest one's place", "compacted", "lost", needs=(compaction,))
 def superseded_kept(patch: Patch) -> None:
     class OffsetMap(_pure_compact.OffsetMap):
         def __init__(self, memory_bytes: int, hash_key: bytes) -> None:
@@ -60,7 +65,7 @@ def superseded_kept(patch: Patch) -> None:
     _use_twin(patch, OffsetMap, BatchFilter)
 
 
-@bug("keys are told apart by two bits of their hash", "lost", "compacted")
+@bug("keys are told apart by two bits of their hash", "lost", "compacted", needs=(compaction,))
 def keys_confused(patch: Patch) -> None:
     class OffsetMap(_pure_compact.OffsetMap):
         def _hash(self, key: bytes) -> bytes:
@@ -69,7 +74,12 @@ def keys_confused(patch: Patch) -> None:
     _use_twin(patch, OffsetMap, _pure_compact.BatchFilter)
 
 
-@bug("delete.retention.ms counts for nothing: a tombstone goes with the second pass", "lost", "compacted")
+@bug(
+    "delete.retention.ms counts for nothing: a tombstone goes with the second pass",
+    "lost",
+    "compacted",
+    needs=(compaction,),
+)
 def tombstone_dropped_early(patch: Patch) -> None:
     batch_filter = cleaning.BatchFilter
 
@@ -79,7 +89,11 @@ def tombstone_dropped_early(patch: Patch) -> None:
     patch(cleaning, "BatchFilter", without_retention)
 
 
-@bug("a tombstone's time begins anew with every pass, so that it never goes", "liveness")
+@bug(
+    "a tombstone's time begins anew with every pass, so that it never goes",
+    "liveness",
+    needs=(prompt_compaction,),
+)
 def tombstone_for_ever(patch: Patch) -> None:
     class BatchFilter(_pure_compact.BatchFilter):
         def _stays(self, section: memoryview, record: Any, header: Any) -> bool:
@@ -88,7 +102,7 @@ def tombstone_for_ever(patch: Patch) -> None:
     _use_twin(patch, _pure_compact.OffsetMap, BatchFilter)
 
 
-@bug("a tombstone goes with the first pass, with what it deletes", "lost", "compacted")
+@bug("a tombstone goes with the first pass, with what it deletes", "lost", "compacted", needs=(compaction,))
 def tombstone_not_kept(patch: Patch) -> None:
     class BatchFilter(_pure_compact.BatchFilter):
         def _stays(self, section: memoryview, record: Any, header: Any) -> bool:
@@ -99,7 +113,11 @@ def tombstone_not_kept(patch: Patch) -> None:
     _use_twin(patch, _pure_compact.OffsetMap, BatchFilter)
 
 
-@bug("neither a producer's last batch nor a snapshot tells of it after a compaction", "duplicates")
+@bug(
+    "neither a producer's last batch nor a snapshot tells of it after a compaction",
+    "duplicates",
+    needs=(starts, compaction),
+)
 def producers_compacted_away(patch: Patch) -> None:
     batch_filter = cleaning.BatchFilter
 
@@ -113,7 +131,7 @@ def producers_compacted_away(patch: Patch) -> None:
     patch(SideFiles, "write_snapshot", no_snapshot)
 
 
-@bug("what stays is numbered anew, without gaps", "offsets")
+@bug("what stays is numbered anew, without gaps", "offsets", needs=(compaction,))
 def offsets_renumbered(patch: Patch) -> None:
     append = Replacement.append
 
@@ -131,7 +149,7 @@ def offsets_renumbered(patch: Patch) -> None:
 # ---- the swap --------------------------------------------------------------------------------------------
 
 
-@bug("the originals go before the new segment is announced as theirs", "lost")
+@bug("the originals go before the new segment is announced as theirs", "lost", needs=(starts, compaction))
 def swap_not_announced(patch: Patch) -> None:
     rename = swap._rename
 
@@ -147,7 +165,12 @@ def swap_not_announced(patch: Patch) -> None:
     patch(swap, "_rename", from_cleaned)
 
 
-@bug("the names of a swap are not synced, and neither is what is in the new segment", "lost", "liveness")
+@bug(
+    "the names of a swap are not synced, and neither is what is in the new segment",
+    "lost",
+    "liveness",
+    needs=(power_losses, compaction),
+)
 def swap_not_durable(patch: Patch) -> None:
     async def rename(
         log: PartitionLog, base_offset: int, suffixes: Sequence[str], ending: str, new_ending: str
@@ -167,7 +190,7 @@ def swap_not_durable(patch: Patch) -> None:
     patch(Replacement, "finish", finish)
 
 
-@bug("nothing is ever compacted", "liveness")
+@bug("nothing is ever compacted", "liveness", needs=(prompt_compaction,))
 def compaction_never_runs(patch: Patch) -> None:
     async def nothing(self: Cleaner) -> int:
         return 0

@@ -19,7 +19,17 @@ from barnabas.log.recovery import _Recovery
 from barnabas.log.segment import Segment
 from barnabas.log.sparse_index import CorruptIndex, TimeIndex
 from barnabas.records.batch import BatchHeader
-from tests.sim.bugs_switch import Patch, bug
+from tests.sim.bugs_switch import (
+    Patch,
+    bug,
+    clean_stops,
+    compaction,
+    flushed_in_time,
+    flushed_messages,
+    power_losses,
+    retention,
+    starts,
+)
 
 # ---- what an acknowledgement means -----------------------------------------------------------------------
 
@@ -41,7 +51,9 @@ class _WriteBehind:
             await self._file.append(data)
 
 
-@bug("an append is answered when its write has begun, not when it is done", "lost")
+@bug(
+    "an append is answered when its write has begun, not when it is done", "lost", "liveness", needs=(starts,)
+)
 def ack_before_write(patch: Patch) -> None:
     writes: dict[Segment, list[asyncio.Task[None]]] = {}
     appendable = Segment.appendable
@@ -54,7 +66,9 @@ def ack_before_write(patch: Patch) -> None:
     patch(Segment, "appendable", write_behind)
 
 
-@bug("flush.messages=1: the sync is begun, and not waited for", "lost")
+@bug(
+    "flush.messages=1: the sync is begun, and not waited for", "lost", needs=(power_losses, flushed_messages)
+)
 def ack_before_sync(patch: Patch) -> None:
     is_appending: ContextVar[bool] = ContextVar("is_appending", default=False)
     append, flush = PartitionLog.append_as_leader, PartitionLog.flush
@@ -81,13 +95,18 @@ def ack_before_sync(patch: Patch) -> None:
     patch(PartitionLog, "flush", flush_later)
 
 
-@bug("flush.ms counts from now, and so is never over", "lost")
+@bug("flush.ms counts from now, and so is never over", "lost", needs=(power_losses, flushed_in_time))
 def flush_ms_ignored(patch: Patch) -> None:
     always_now = property(lambda log: log.home.clock.monotonic(), lambda log, value: None)
     patch(PartitionLog, "flushed_at", always_now)
 
 
-@bug("the recovery point in the checkpoint is the end of the log, synced or not", "lost", "liveness")
+@bug(
+    "the recovery point in the checkpoint is the end of the log, synced or not",
+    "lost",
+    "liveness",
+    needs=(power_losses,),
+)
 def recovery_point_before_sync(patch: Patch) -> None:
     writing: ContextVar[LogDirectory] = ContextVar("writing")
     write_offsets, write_checkpoint = LogDirectory._write_offsets, checkpoints.write_offset_checkpoint
@@ -105,7 +124,7 @@ def recovery_point_before_sync(patch: Patch) -> None:
     patch(checkpoints, "write_offset_checkpoint", write_ends)
 
 
-@bug("a new topic is confirmed before the metadata is synced", "lost")
+@bug("a new topic is confirmed before the metadata is synced", "lost", "world", needs=(power_losses,))
 def metadata_before_sync(patch: Patch) -> None:
     flush = PartitionLog.flush
 
@@ -119,7 +138,12 @@ def metadata_before_sync(patch: Patch) -> None:
 # ---- starting --------------------------------------------------------------------------------------------
 
 
-@bug("the mark of a clean stop is left standing: the next crash is not recovered from", "lost", "liveness")
+@bug(
+    "the mark of a clean stop is left standing: the next crash is not recovered from",
+    "lost",
+    "liveness",
+    needs=(clean_stops,),
+)
 def clean_mark_left(patch: Patch) -> None:
     async def leave_it(disk: Disk) -> None:
         pass
@@ -127,7 +151,14 @@ def clean_mark_left(patch: Patch) -> None:
     patch(checkpoints, "remove_clean_shutdown", leave_it)
 
 
-@bug("a torn batch is left in place, and appended behind", "liveness", "lost", "readers")
+@bug(
+    "a torn batch is left in place, and appended behind",
+    "liveness",
+    "lost",
+    "readers",
+    "world",
+    needs=(starts,),
+)
 def tail_not_cut(patch: Patch) -> None:
     async def leave_it(self: _Recovery, segment: Segment, position: int, problem: str) -> None:
         segment.size_bytes = (await segment.file()).size
@@ -135,7 +166,11 @@ def tail_not_cut(patch: Patch) -> None:
     patch(_Recovery, "_cut", leave_it)
 
 
-@bug("after a crash the indexes are taken as they are, and as empty where they are not there", "lookups")
+@bug(
+    "after a crash the indexes are taken as they are, and as empty where they are not there",
+    "lookups",
+    needs=(starts,),
+)
 def index_not_rebuilt(patch: Patch) -> None:
     async def load_indexes(self: Segment) -> None:
         await self.file()
@@ -164,7 +199,7 @@ def time_index_off_by_one(patch: Patch) -> None:
     patch(TimeIndex, "floor", next_entry)
 
 
-@bug("the leader epochs are forgotten at a start", "lookups")
+@bug("the leader epochs are forgotten at a start", "lookups", needs=(starts,))
 def epochs_lost(patch: Patch) -> None:
     async def forget(disk: Disk, path: str, *, is_expected: bool) -> tuple[LeaderEpochs, bool]:
         return LeaderEpochs(), True
@@ -172,7 +207,13 @@ def epochs_lost(patch: Patch) -> None:
     patch(recovery, "_read_epochs", forget)
 
 
-@bug("after a start the log goes on with its last offset, not with the one after it", "offsets", "readers")
+@bug(
+    "after a start the log goes on with its last offset, not with the one after it",
+    "offsets",
+    "readers",
+    "world",
+    needs=(starts,),
+)
 def offset_given_twice(patch: Patch) -> None:
     open_partition = directory.open_partition
 
@@ -188,7 +229,12 @@ def offset_given_twice(patch: Patch) -> None:
 # ---- retention -------------------------------------------------------------------------------------------
 
 
-@bug("retention takes segments away and leaves the start of the log where it was", "lost", "readers")
+@bug(
+    "retention takes segments away and leaves the start of the log where it was",
+    "lost",
+    "liveness",
+    needs=(retention,),
+)
 def start_offset_not_raised(patch: Patch) -> None:
     async def leave_it(log: PartitionLog, offset: int) -> None:
         pass
@@ -196,7 +242,7 @@ def start_offset_not_raised(patch: Patch) -> None:
     patch(trimming, "_raise_start_offset", leave_it)
 
 
-@bug("retention goes by the first record of a segment, not by its newest", "retention")
+@bug("retention goes by the first record of a segment, not by its newest", "retention", needs=(retention,))
 def retention_too_early(patch: Patch) -> None:
     segment_facts = trimming.segment_facts
 
@@ -214,22 +260,14 @@ def retention_too_early(patch: Patch) -> None:
     patch(trimming, "segment_facts", first_timestamps)
 
 
-@bug("what retention takes away is emptied at once, whoever reads it", "readers", "liveness", "world")
-def retention_under_a_reader(patch: Patch) -> None:
-    doom = Segment.doom_batches
-
-    async def doom_and_empty(self: Segment) -> str:
-        path = await doom(self)
-        await (await self.file()).truncate(0)
-        return path
-
-    patch(Segment, "doom_batches", doom_and_empty)
-
-
 # ---- a compaction's files at a start ---------------------------------------------------------------------
 
 
-@bug("a swap that a crash interrupted is not completed at the start: its files are removed", "lost")
+@bug(
+    "a swap that a crash interrupted is not completed at the start: its files are removed",
+    "lost",
+    needs=(starts, compaction),
+)
 def swap_not_completed(patch: Patch) -> None:
     async def remove(disk: Disk, path: str, listed: list[str], swaps: set[int]) -> None:
         for name in listed:
@@ -239,7 +277,12 @@ def swap_not_completed(patch: Patch) -> None:
     patch(leftovers, "_complete_swap", remove)
 
 
-@bug("a start takes `.cleaned` files, finished or not, for the result of a compaction", "lost", "compacted")
+@bug(
+    "a start takes `.cleaned` files, finished or not, for the result of a compaction",
+    "lost",
+    "compacted",
+    needs=(starts, compaction),
+)
 def cleaned_believed(patch: Patch) -> None:
     clear = leftovers._clear
 

@@ -8,6 +8,7 @@ from contextlib import suppress
 from typing import Any, TypeVar
 
 from barnabas.broker.connections import Connections, Session
+from barnabas.broker.handlers import fetch
 from barnabas.broker.purgatory import Marks
 from barnabas.broker.replica import Replica
 from barnabas.broker.requests import answer
@@ -18,19 +19,19 @@ from barnabas.log.partition import PartitionLog
 from barnabas.log.producers import ProducerStates
 from barnabas.log.snapshots import CorruptSnapshot
 from barnabas.protocol.frames import SCRATCH_BYTES, FrameReader
-from tests.sim.bugs_switch import Patch, bug
+from tests.sim.bugs_switch import Patch, bug, disk_errors, power_losses, retries, starts
 
 T = TypeVar("T")
 
 # ---- producers -------------------------------------------------------------------------------------------
 
 
-@bug("only the last batch of a producer is remembered, not the last five", "duplicates")
+@bug("only the last batch of a producer is remembered, not the last five", "duplicates", needs=(retries,))
 def duplicate_window_of_one(patch: Patch) -> None:
     patch(producers, "BATCHES_KEPT", 1)
 
 
-@bug("what is known of producers is lost at a start", "duplicates")
+@bug("what is known of producers is lost at a start", "duplicates", needs=(starts,))
 def producers_lost(patch: Patch) -> None:
     open_partition = directory.open_partition
 
@@ -42,7 +43,12 @@ def producers_lost(patch: Patch) -> None:
     patch(directory, "open_partition", forget)
 
 
-@bug("the newest snapshot of the producers is believed, even one beyond the end of the log", "lost", "order")
+@bug(
+    "the newest snapshot of the producers is believed, even one beyond the end of the log",
+    "lost",
+    "order",
+    needs=(power_losses,),
+)
 def snapshot_beyond_the_end(patch: Patch) -> None:
     load_producers = recovery.load_producers
 
@@ -64,7 +70,9 @@ def snapshot_beyond_the_end(patch: Patch) -> None:
     patch(recovery, "load_producers", believe)
 
 
-@bug("the producers are as the newest snapshot has them, whatever came after it", "duplicates")
+@bug(
+    "the producers are as the newest snapshot has them, whatever came after it", "duplicates", needs=(starts,)
+)
 def snapshot_not_caught_up(patch: Patch) -> None:
     async def nothing(*args: Any) -> list[Any]:
         return []
@@ -72,7 +80,9 @@ def snapshot_not_caught_up(patch: Patch) -> None:
     patch(recovery, "replay", nothing)
 
 
-@bug("any sequence is taken, also one that leaves a gap or goes back", "duplicates", "order")
+@bug(
+    "any sequence is taken, also one that leaves a gap or goes back", "duplicates", "order", needs=(retries,)
+)
 def sequence_gap_accepted(patch: Patch) -> None:
     patch(producers, "_check_sequence", lambda producer, header: None)
 
@@ -80,7 +90,7 @@ def sequence_gap_accepted(patch: Patch) -> None:
 # ---- the high watermark ----------------------------------------------------------------------------------
 
 
-@bug("after a start the high watermark is what the last checkpoint says", "watermark")
+@bug("after a start the high watermark is what the last checkpoint says", "watermark", needs=(starts,))
 def high_watermark_forgotten(patch: Patch) -> None:
     def lead(self: Replica, image: Any, min_in_sync: int) -> None:
         self.leader_epoch = image.leader_epoch
@@ -128,16 +138,9 @@ def lost_wakeup(patch: Patch) -> None:
     patch(Marks, "moved", asleep)
 
 
-@bug("a reader is woken only by a second append", "liveness")
-def wakeup_one_late(patch: Patch) -> None:
-    moved = Marks.moved
-    late: dict[Marks, int] = {}
-
-    def moved_late(self: Marks, high_watermark: int, new_bytes: int) -> None:
-        moved(self, high_watermark, late.pop(self, 0))
-        late[self] = new_bytes
-
-    patch(Marks, "moved", moved_late)
+@bug("what comes between a reader's look and its waiting does not wake it", "liveness")
+def wakeup_race(patch: Patch) -> None:
+    patch(fetch, "_have_moved", lambda replicas, results: False)
 
 
 @bug("requests of a connection are answered as they are done, not in their order", "world", "liveness")
@@ -169,7 +172,11 @@ def responses_out_of_order(patch: Patch) -> None:
 # ---- failures --------------------------------------------------------------------------------------------
 
 
-@bug("a log that failed takes no more appends, and nobody starts the node anew", "liveness")
+@bug(
+    "a log that failed takes no more appends, and nobody starts the node anew",
+    "liveness",
+    needs=(disk_errors,),
+)
 def failed_for_ever(patch: Patch) -> None:
     def fail(self: PartitionLog, error: BaseException) -> None:
         is_told = isinstance(error, StorageError)

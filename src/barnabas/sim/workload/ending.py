@@ -13,7 +13,7 @@ from barnabas.sim.history import FinalRead, Kept, TopicDeleting, TopicMade, Topi
 from barnabas.sim.scenario import TopicPlan
 from barnabas.sim.workload.client import CLIENT, Client, kept
 from barnabas.sim.workload.reading import POLL_MS, Sessions, make_consumer
-from barnabas.sim.workload.sending import Sender, make_value
+from barnabas.sim.workload.sending import DELIVERY_TIMEOUT_MS, MAX_BLOCK_MS, Sender, make_value
 
 TRIES = 5
 ROUNDS = 3  # of last sends, so that segments roll between them
@@ -24,7 +24,8 @@ FETCH_BYTES = 1 << 20
 
 async def send_last(client: Client, topics: Sequence[TopicPlan], rounds_apart_s: float) -> None:
     """Some records for every partition."""
-    sender = Sender(client, ProducerConfig(client=CLIENT))
+    config = ProducerConfig(max_block_ms=MAX_BLOCK_MS, delivery_timeout_ms=DELIVERY_TIMEOUT_MS, client=CLIENT)
+    sender = Sender(client, config)
     async with sender.producer:
         for number in range(ROUNDS):
             for topic in topics:
