@@ -339,6 +339,26 @@ class TestBeside:
 
         asyncio.run(scenario())
 
+    def test_a_log_whose_dirty_part_went_before_the_round_began_is_left_alone(self) -> None:
+        async def scenario() -> None:
+            life = Life()
+            disk = WatchedDisk(life.disk)
+            life.disk = disk  # type: ignore[assignment]
+            await written(one(b"a", b"1"), one(b"a", b"2"), life=life)
+            gate = disk.gate("sync", "*.log")
+            cleaning = run_clean(life)
+            await gate.reached.wait()
+            await trimming.delete_records(life.log, 2)
+            retention = asyncio.get_running_loop().create_task(trimming.apply_retention(life.log))
+            gate.open()
+            with pytest.raises(GivenUp, match="t-0 was cut"):
+                await cleaning
+            await retention
+            assert life.log.failure is None
+            assert await offsets(life) == []
+
+        asyncio.run(scenario())
+
     def test_a_round_that_is_given_up_leaves_nothing(self) -> None:
         async def scenario() -> None:
             life = Life()

@@ -46,7 +46,8 @@ class Stand:
         log, count = self._log, len(self.segments)
         found = log.segments[:count]
         if (
-            len(log.segments) <= count
+            not self.segments
+            or len(log.segments) <= count
             or any(a is not b for a, b in zip(found, self.segments, strict=True))
             or [segment.size_bytes for segment in found] != self._sizes
             or log.recovery_point < self._end_offset
