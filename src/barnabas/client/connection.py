@@ -9,6 +9,7 @@ then fails with ConnectionLost, and nobody knows whether the broker did it.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
 from typing import Any, NamedTuple, TypeVar
 
@@ -22,6 +23,8 @@ from barnabas.protocol.frames import BadFrame, FrameReader
 from barnabas.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from barnabas.protocol.schema import EVERY_VERSION, Message
 from barnabas.protocol.wire import MalformedMessage
+
+logger = logging.getLogger("barnabas.client")
 
 SOFTWARE_NAME = "barnabas"
 MAX_RESPONSE_BYTES = 0x7FFFFFFF
@@ -167,7 +170,10 @@ class BrokerConnection:
                     if not one.answer.done():
                         one.answer.set_result(message)
             raise ConnectionLost(f"{self.peer} closed the connection")
-        except (ConnectionLost, OutOfStep, BadFrame, MalformedMessage) as error:
+        except ConnectionLost as error:
+            self._fail(error)
+        except (OutOfStep, BadFrame, MalformedMessage) as error:
+            logger.error("%s does not speak as it should, and is left: %s", self.peer, error)
             self._fail(error)
 
     def _check_deadlines(self) -> None:

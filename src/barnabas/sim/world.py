@@ -154,8 +154,8 @@ class World:
 
 
 class _LogToTrace(logging.Handler):
-    """What production code logs is part of the trace. A violation is an exception that it did not expect, and
-    any error of the broker's whose disk has always been good."""
+    """What production code logs is part of the trace. A violation is an exception that it did not expect, any
+    error of a client's, and any of the broker's whose disk has always been good."""
 
     def __init__(self, world: World) -> None:
         super().__init__(logging.WARNING)
@@ -170,6 +170,8 @@ class _LogToTrace(logging.Handler):
         error = record.exc_info[1] if record.exc_info else None
         if error is not None and not isinstance(error, BarnabasError):
             world.broken(f"{said}: {type(error).__name__}: {error} ({_origin(error)})")
+        elif record.levelno >= logging.ERROR and record.name == "barnabas.client":
+            world.broken(f"a client says: {said}")
         elif record.levelno >= logging.ERROR and not world.machine.drive.has_failed:
             world.broken(f"{record.name} says, with a good disk: {said}")
 

@@ -64,8 +64,8 @@ class Story:
         """Handed over then, and acknowledged a tenth of a second later."""
         return self.sent(at, mark, key=key, is_tombstone=is_tombstone).acked(at + 0.1, mark, offset)
 
-    def failed(self, at: float, mark: str) -> Story:
-        return self.add(Failed(at, mark, "TimedOut"))
+    def failed(self, at: float, mark: str, error: str = "TimedOut") -> Story:
+        return self.add(Failed(at, mark, error))
 
     def began(self, at: float, session: str, start_offset: int = 0) -> Story:
         return self.add(SessionBegan(at, session, "reader", TOPIC, 0, start_offset))

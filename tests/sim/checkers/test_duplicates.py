@@ -38,3 +38,14 @@ def test_read_at_two_offsets_at_different_times() -> None:
     assert found.at == 4
     assert "read at offset 0 by reader at 2.000 s and at offset 1" in found.what
     assert story().power_lost(2.5).began(3, "u").reads(4, "u", {1: "a/0"}).judged(check) == []
+
+
+def test_a_number_that_is_not_remembered() -> None:
+    refused = "BrokerError: cannot write to t-0: OUT_OF_ORDER_SEQUENCE_NUMBER"
+    story = Story().written(1, "a/0", 0).sent(2, "a/1").failed(3, "a/1", refused)
+    violation = only(story.judged(check))
+    assert violation.at == 3
+    assert "'a/1' for t was refused, with no power loss before" in violation.what
+    lost = Story().written(1, "a/0", 0).power_lost(1.5).sent(2, "a/1").failed(3, "a/1", refused)
+    assert lost.judged(check) == []
+    assert Story().sent(2, "a/1").failed(3, "a/1").judged(check) == []

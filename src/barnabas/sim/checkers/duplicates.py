@@ -6,6 +6,9 @@ number did, too, and the second is recognised; if it did not, there is only the 
 log at any one time there is never a second copy, power losses or not. Readers who see the log at different
 times may see a record at two offsets only if a power loss between took the first.
 
+Nor is a record refused because of its number, unless a power loss took what came before it: a producer gives
+up with OUT_OF_ORDER_SEQUENCE_NUMBER only if nothing else explains that its numbers are not remembered.
+
 Producers without idempotence promise nothing here.
 """
 
@@ -16,15 +19,30 @@ from barnabas.sim.checkers.violation import Violation
 from barnabas.sim.history import History
 
 NAME = "duplicates"
+REFUSED = "OUT_OF_ORDER_SEQUENCE_NUMBER"
 
 
 def check(history: History) -> list[Violation]:
     view = View(history)
-    return [
-        violation
-        for place, sightings in view.sightings.items()
-        for violation in _repeated(view, place, sightings)
-    ]
+    violations = _refused(view)
+    for place, sightings in view.sightings.items():
+        violations += _repeated(view, place, sightings)
+    return violations
+
+
+def _refused(view: View) -> list[Violation]:
+    """Records that the broker did not take although nothing can have been lost before them."""
+    began: dict[str, float] = {}
+    violations = []
+    for sent in view.sent.values():
+        began_at = began.setdefault(sent.producer, sent.at)
+        failed = view.failed.get(sent.mark)
+        if failed is None or sent.topic not in view.topics or REFUSED not in failed.error:
+            continue
+        if not view.has_power_loss(began_at, failed.at):
+            what = f"{sent.mark!r} for {sent.topic} was refused, with no power loss before: {failed.error}"
+            violations.append(Violation(NAME, failed.at, what))
+    return violations
 
 
 def _repeated(view: View, place: Place, sightings: list[Sighting]) -> list[Violation]:

@@ -37,8 +37,9 @@ async def send_last(client: Client, topics: Sequence[TopicPlan], rounds_apart_s:
 
 
 async def follow_last(client: Client, topics: Sequence[TopicPlan]) -> None:
-    """Stay at the end of every partition until asked to stop."""
-    places = [TopicPartition(topic.name, each) for topic in topics for each in range(topic.partitions)]
+    """Stay at the end of every partition, from which nothing may be taken, until asked to stop."""
+    kept_topics = [topic for topic in topics if not topic.facts.is_trimmed]
+    places = [TopicPartition(topic.name, each) for topic in kept_topics for each in range(topic.partitions)]
 
     async def follow() -> None:
         async with make_consumer(client, FETCH_BYTES, WAIT_MS) as consumer:
@@ -50,7 +51,8 @@ async def follow_last(client: Client, topics: Sequence[TopicPlan]) -> None:
             await sessions.read_to(ends, READ_S)
             sessions.end(ends)
 
-    await client.go_on("following the end", follow)
+    if places:
+        await client.go_on("following the end", follow)
 
 
 async def read_everything(client: Client) -> None:
