@@ -7,10 +7,12 @@ and the directory opened on it: what is there holds against the model, and a sec
 from __future__ import annotations
 
 import asyncio
+import errno
 from collections.abc import Callable
 
 import pytest
 
+from barnabas.core.errors import StorageError
 from barnabas.core.memory_disk import MemoryDisk
 from barnabas.core.random import SeededRandom
 from tests.log.compaction.life import Life, Story
@@ -134,5 +136,34 @@ def test_crashes_where_little_is_kept_of_a_group(keep: int) -> None:
         assert cleaned.stats.segments_before > cleaned.stats.segments_after > 1
         assert explorer.count > 100
         await life.check(is_clean_below=life.log.cleaned_offset or 0)
+
+    asyncio.run(scenario())
+
+
+def test_crashes_while_a_swap_is_withdrawn() -> None:
+    """The new files cannot be made durable under the names that announce them, so these are taken back. The
+    newest record is superseded by an older one: the time index of the one segment would not do for the other.
+    """
+
+    async def scenario() -> None:
+        life = Life()
+        await life.open()
+        await life.put([(b"a", b"1")])
+        life.clock.advance(100)
+        await life.put([(b"a", b"2")])
+        life.clock.jump_ms(-50_000)
+        await life.put([(b"a", b"3")])
+        await life.log.roll()
+        await life.log.flush()
+        explorer = Explorer(life, 1)
+        # the first sync is of the finished files, the second of their new names
+        life.disk.fail("sync_dir", errno.EIO, path_glob="t-0", after=1, times=1)
+        life.disk.before = explorer.crash_here
+        with pytest.raises(StorageError):
+            await life.clean()
+        life.disk.before = None
+        assert life.log.failure is None
+        await life.check()
+        await life.check_names()
 
     asyncio.run(scenario())

@@ -86,14 +86,23 @@ async def _announce(log: PartitionLog, base_offset: int, suffixes: Sequence[str]
         await _rename(log, base_offset, suffixes, names.CLEANED, names.SWAP)
     except BaseException:
         try:
-            # as long as there is a `.cleaned` file these are known to be incomplete
-            for suffix in suffixes:
-                await log.home.disk.remove(_path(log, base_offset, suffix + names.SWAP))
-            await log.home.disk.sync_dir(log.path)
+            await _withdraw(log, base_offset, suffixes)
         except BaseException as error:
             log.fail(error)  # a start would carry the swap through, whatever becomes of the log until then
             raise
         raise
+
+
+async def _withdraw(log: PartitionLog, base_offset: int, suffixes: Sequence[str]) -> None:
+    """Undo step 2, however far it got. As long as one file is `.cleaned` the others count for nothing; a
+    crash that found some of them `.swap` and none `.cleaned` would give the originals other indexes."""
+    disk, batches = log.home.disk, _path(log, base_offset, names.LOG)
+    if await disk.size_of(batches + names.SWAP) is not None:
+        await disk.rename(batches + names.SWAP, batches + names.CLEANED)
+        await disk.sync_dir(log.path)
+    for suffix in suffixes[1:]:
+        await disk.remove(_path(log, base_offset, suffix + names.SWAP))
+    await disk.sync_dir(log.path)
 
 
 async def _take_out(
