@@ -73,3 +73,12 @@ def test_a_tombstone_is_not_owed_to_a_slow_reader_or_when_the_clock_jumps() -> N
 def test_a_tombstone_in_doubt_may_have_taken_the_key() -> None:
     story = _two_values().sent(3, "a/2", key=b"k", is_tombstone=True).failed(4, "a/2")
     assert story.final(9, {}, end=3).judged(check) == []
+
+
+def test_what_is_beyond_the_end_of_a_session_may_have_taken_the_latest_before_it() -> None:
+    beyond = _two_values().began(4, "s").written(4.5, "a/2", 2, key=b"k").ended(5, "s", 2)
+    assert beyond.judged(check) == []
+    in_doubt = _two_values().sent(3, "a/2", key=b"k").failed(4, "a/2").began(4, "s").ended(5, "s", 2)
+    assert in_doubt.judged(check) == []
+    later = _two_values().began(4, "s").ended(5, "s", 2).written(6, "a/2", 2, key=b"k")
+    assert "key b'k' is missing" in only(later.judged(check)).what

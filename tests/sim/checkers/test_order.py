@@ -26,3 +26,20 @@ def test_overtaken_as_a_reader_saw_it() -> None:
 def test_a_plain_producer_promises_no_order() -> None:
     story = Story().sent(1, "a/0", is_idempotent=False).sent(2, "a/1", is_idempotent=False)
     assert story.final(9, {4: "a/1", 5: "a/0"}).judged(check) == []
+
+
+def test_a_power_loss_while_both_were_open_excuses() -> None:
+    def story(power_lost_at: float) -> Story:
+        told = (
+            Story()
+            .sent(1, "a/0")
+            .sent(2, "a/1")
+            .power_lost(power_lost_at)
+            .acked(4, "a/1", 4)
+            .acked(5, "a/0", 5)
+        )
+        return told.final(9, {4: "a/1", 5: "a/0"})
+
+    assert story(3).judged(check) == []
+    assert len(story(0.5).judged(check)) == 1
+    assert len(story(4.5).judged(check)) == 1

@@ -10,6 +10,9 @@ the start to the end within delete.retention.ms: what it saw was still there whe
 time began to run only afterwards. The time is the broker's wall clock: a jump during the session excuses it.
 A tombstone that was sent but not acknowledged may have been written, so it may excuse that a key is missing.
 
+A session stops where the end was when it began. A compaction in its middle may have taken the record for the
+sake of one beyond that: where there may be such a one, a session is owed nothing of the key.
+
 What is superseded need not be gone. A power loss from the sending of the record to the session's end excuses.
 """
 
@@ -38,7 +41,8 @@ class _Walk(NamedTuple):
 def check(history: History) -> list[Violation]:
     view = View(history)
     acks = {place: _acks_by_key(view, place) for place in view.places() if view.topics[place[0]].is_compacted}
-    tombstones = _tombstones(view)
+    by_key = _sent_by_key(view)
+    offsets = _offsets(view)
     violations = []
     for walk in _walks(view):
         last: dict[bytes | None, Kept] = {record.key: record for record in walk.records}
@@ -46,7 +50,11 @@ def check(history: History) -> list[Violation]:
             latest = _latest(acked, walk)
             if latest is None or view.has_power_loss(view.sent[latest.mark].at, walk.ended_at):
                 continue
-            wrong = _judge(view, walk, latest, last.get(key), tombstones.get((walk.place[0], key), []))
+            sent = by_key[walk.place[0], key]
+            if any(each.at <= walk.ended_at and _is_beyond(offsets, each, walk) for each in sent):
+                continue
+            tombstones = [each for each in sent if each.value is None]
+            wrong = _judge(view, walk, latest, last.get(key), tombstones)
             if wrong is not None:
                 where = f"{walk.place[0]}-{walk.place[1]} as read by {walk.who} from {walk.began_at:.3f} s"
                 violations.append(Violation(NAME, walk.ended_at, f"{where}: key {key!r} {wrong}"))
@@ -77,12 +85,24 @@ def _acks_by_key(view: View, place: Place) -> dict[bytes | None, list[Acked]]:
     return found
 
 
-def _tombstones(view: View) -> dict[tuple[str, bytes | None], list[Sent]]:
+def _sent_by_key(view: View) -> dict[tuple[str, bytes | None], list[Sent]]:
     found: dict[tuple[str, bytes | None], list[Sent]] = {}
     for sent in view.sent.values():
-        if sent.value is None:
-            found.setdefault((sent.topic, sent.key), []).append(sent)
+        found.setdefault((sent.topic, sent.key), []).append(sent)
     return found
+
+
+def _offsets(view: View) -> dict[str, int]:
+    """Where each record was last seen, by mark."""
+    found = {acked.mark: acked.offset for acks in view.acks.values() for acked in acks}
+    for sightings in view.sightings.values():
+        found.update({sighting.record.mark: sighting.record.offset for sighting in sightings})
+    return found
+
+
+def _is_beyond(offsets: dict[str, int], sent: Sent, walk: _Walk) -> bool:
+    """Whether it may stand where the walk did not come to."""
+    return offsets.get(sent.mark, walk.end_offset) >= walk.end_offset
 
 
 def _latest(acked: list[Acked], walk: _Walk) -> Acked | None:

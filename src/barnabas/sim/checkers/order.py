@@ -1,9 +1,12 @@
 """Records of one idempotent producer stand in a partition in the order in which they were handed over.
 
 Whatever is sent again, and whatever is given up on the way: a later record may stand there without an earlier
-one (which failed), never before it. This holds in every reader's session and in the last read of all. After a
-power loss the log is an earlier state of itself, in which the same holds, and what is sent again
-comes before what is new.
+one (which failed), never before it. This holds in every reader's session and in the last read of all.
+
+A power loss may take everything that the broker knew of a producer, and then it takes whatever number comes
+next. Of two batches that are open at that moment the first may have been refused already, so that it waits
+for a new epoch, while the second is still sent under its number, since nobody knows whether it was written.
+So a record that was handed over before a power loss may stand behind one that was acknowledged after it.
 
 Producers without idempotence may have several batches on their way, one of which is sent again later than the
 next: they promise no order.
@@ -41,7 +44,8 @@ def _in_order(view: View, where: str, at: float, records: Iterable[Kept]) -> lis
         if sent is None or not sent.is_idempotent:
             continue
         before = last.get(sent.producer)
-        if before is not None and before[0].number > sent.number:
+        is_behind = before is not None and before[0].number > sent.number
+        if before is not None and is_behind and not _is_excused(view, sent, before[0]):
             what = (
                 f"{where}: {record.mark!r}, handed over at {sent.at:.3f} s, stands at offset {record.offset}"
                 f", behind {before[0].mark!r} at {before[1]}, handed over at {before[0].at:.3f} s"
@@ -49,3 +53,8 @@ def _in_order(view: View, where: str, at: float, records: Iterable[Kept]) -> lis
             return [Violation(NAME, at, what)]
         last[sent.producer] = (sent, record.offset)
     return []
+
+
+def _is_excused(view: View, sent: Sent, overtaking: Sent) -> bool:
+    acked = view.acked.get(overtaking.mark)
+    return view.has_power_loss(sent.at, float("inf") if acked is None else acked.at)
