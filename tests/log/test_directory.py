@@ -18,6 +18,7 @@ from barnabas.core.memory_disk import MemoryDisk
 from barnabas.core.os_disk import OsDisk
 from barnabas.core.random import SeededRandom
 from barnabas.core.workers import InlineWorkers
+from barnabas.log import directory as directory_module
 from barnabas.log import reading, trimming
 from barnabas.log.checkpoints import write_offset_checkpoint
 from barnabas.log.config import LogConfig
@@ -353,6 +354,28 @@ def test_a_deleted_partition_is_renamed_at_once_and_removed_after_the_delay() ->
         clock.advance(0.001)
         await directory.apply_retention()
         assert renamed not in await disk.listdir("")
+
+    asyncio.run(scenario())
+
+
+def test_a_partition_that_is_deleted_before_retention_opens_it_does_not_come_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def scenario() -> None:
+        disk = MemoryDisk()
+        directory = await open_directory(disk)
+        await (await directory.partition("t", 0)).append_as_leader(batch(1), 0)
+        await directory.close()
+        directory = await open_directory(disk)
+
+        async def deleted_meanwhile(*_: object) -> bool:
+            await directory.delete_partition("t", 0)
+            return True
+
+        monkeypatch.setattr(directory_module, "may_be_due", deleted_meanwhile)
+        await directory.apply_retention()
+        assert directory.partitions == []
+        assert await disk.listdir("t-0") == []
 
     asyncio.run(scenario())
 

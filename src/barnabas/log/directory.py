@@ -201,15 +201,26 @@ class LogDirectory:
         if log is not None and topic_id in (None, log.topic_id):
             return log
         async with self._turns.setdefault(key, Turn()):
-            if self._is_closed:
-                raise LogClosed(f"{self._disk.describe('')} was closed")
-            log = self._logs.get(key)
-            if log is None:
-                log = self._logs[key] = await self._open(key, topic_id, config or self.config_of(topic))
-                self._known[key] = None
-            elif topic_id not in (None, log.topic_id):
-                log.topic_id = await self._topic_id(log.path, topic_id, is_new=False)
-            return log
+            return await self._touch(key, topic_id, config)
+
+    async def existing(self, topic: str, partition: int) -> PartitionLog | None:
+        """A partition's log, opened if need be; None where there is no such partition, or not any more."""
+        key = (topic, partition)
+        async with self._turns.setdefault(key, Turn()):
+            return await self._touch(key, None, None) if key in self._known else None
+
+    async def _touch(
+        self, key: TopicPartition, topic_id: UUID | None, config: LogConfig | None
+    ) -> PartitionLog:
+        if self._is_closed:
+            raise LogClosed(f"{self._disk.describe('')} was closed")
+        log = self._logs.get(key)
+        if log is None:
+            log = self._logs[key] = await self._open(key, topic_id, config or self.config_of(key[0]))
+            self._known[key] = None
+        elif topic_id not in (None, log.topic_id):
+            log.topic_id = await self._topic_id(log.path, topic_id, is_new=False)
+        return log
 
     async def _open(self, key: TopicPartition, topic_id: UUID | None, config: LogConfig) -> PartitionLog:
         path = names.partition_directory(*key)
@@ -269,7 +280,7 @@ class LogDirectory:
             key = (topic, partition)
             if not self._is_clean and key in self._known and key not in self._turns:
                 try:
-                    await self.partition(topic, partition)
+                    await self.existing(topic, partition)
                 except InvariantViolation:
                     raise
                 except BarnabasError as error:  # of the disk, or of settings that a log cannot have
@@ -416,7 +427,7 @@ class LogDirectory:
             try:
                 path, config = names.partition_directory(topic, partition), self.config_of(topic)
                 if await may_be_due(self._disk, path, config, self._clock.wall_ms()):
-                    await self.partition(topic, partition)
+                    await self.existing(topic, partition)
             except InvariantViolation:
                 raise
             except BarnabasError as error:  # of the disk, or of settings that a log cannot have

@@ -362,6 +362,25 @@ def test_a_partition_that_is_deleted_does_not_wait_for_its_compaction() -> None:
     run(scenario)
 
 
+def test_a_partition_that_is_deleted_before_it_is_opened_does_not_come_back() -> None:
+    async def scenario(bench: Bench) -> None:
+        await bench.log(rounds=4)
+        await bench.reopen()
+        may_be_dirty = bench.directory.may_be_dirty
+
+        async def deleted_meanwhile(topic: str, partition: int) -> bool:
+            is_dirty = await may_be_dirty(topic, partition)
+            await bench.directory.delete_partition(topic, partition)
+            return is_dirty
+
+        bench.directory.may_be_dirty = deleted_meanwhile  # type: ignore[method-assign]
+        assert await bench.cleaner.clean_all() == 0
+        assert bench.directory.partitions == []
+        assert await bench.disk.listdir("t-0") == []
+
+    run(scenario)
+
+
 def test_a_topic_that_is_not_compacted_any_more_is_given_up(caplog: pytest.LogCaptureFixture) -> None:
     async def scenario(bench: Bench) -> None:
         log = await bench.log(rounds=4)

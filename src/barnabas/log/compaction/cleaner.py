@@ -133,7 +133,7 @@ class Cleaner:
             self._left_closed[key] = config
             if not await self._directory.may_be_dirty(*key):
                 return None
-            return await self._directory.partition(*key)
+            return await self._directory.existing(*key)
         except InvariantViolation:
             raise
         except BarnabasError as error:  # of the disk, or of settings that a log cannot have
