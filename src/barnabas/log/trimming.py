@@ -56,13 +56,14 @@ async def truncate_fully_and_start_at(log: PartitionLog, offset: int) -> None:
 
 
 async def _lower_marks(log: PartitionLog, base_offset: int, offset: int) -> None:
-    """What will be written above the cut is neither synced nor replicated, whatever was noted before.
-    Recovery looks at whole segments, so nothing is lost by lowering its mark to the start of one."""
+    """What will be written above the cut is neither synced nor replicated nor compacted, whatever was noted
+    before. Recovery and compaction look at whole segments, so nothing is lost by lowering their marks to the
+    start of one; where nothing stands at `offset`, the log will end before it."""
     cleaned_offset = log.cleaned_offset or 0
-    if log.recovery_point > base_offset or log.high_watermark > offset or cleaned_offset > offset:
+    if log.recovery_point > base_offset or log.high_watermark > offset or cleaned_offset > base_offset:
         log.recovery_point = min(log.recovery_point, base_offset)
         log.high_watermark = min(log.high_watermark, offset)
-        _lower_cleaned(log, offset)
+        _lower_cleaned(log, base_offset)
         await log.home.persist()
 
 

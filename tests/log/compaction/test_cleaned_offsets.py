@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
@@ -11,6 +12,8 @@ from barnabas.core.random import SeededRandom
 from barnabas.log import names, trimming
 from barnabas.log.config import LogConfig
 from barnabas.log.partition import PartitionLog
+from tests.log.compaction.life import COMPACTED as COMPACTED_LIFE
+from tests.log.compaction.life import Life
 from tests.support.log_fixtures import contents
 from tests.support.logs import batch, open_directory
 
@@ -69,13 +72,28 @@ def test_it_is_lowered_durably_before_the_cut(cut: int) -> None:
             await trimming.truncate_to(log, cut)
         else:
             await trimming.truncate_fully_and_start_at(log, 0)
-        expected = min(30, cut - cut % 10)  # the cut falls on the start of a batch
+        expected = max(0, cut - 1) // 10 * 10  # where the segment begins that is the last then
         assert log.cleaned_offset == expected
         await filled(log, 5)  # so that nobody could tell any more
         await log.flush()
         disk.crash_power(SeededRandom(1))
         directory = await open_directory(disk, COMPACTED)
         assert (await directory.partition("t", 0)).cleaned_offset == expected
+
+    asyncio.run(scenario())
+
+
+def test_it_is_no_higher_than_the_end_of_a_log_that_is_cut_where_compaction_left_nothing() -> None:
+    async def scenario() -> None:
+        life = Life(config=replace(COMPACTED_LIFE, segment_bytes=90))
+        await life.open()
+        for key in (b"a", b"b", b"b", b"b", b"c"):
+            await life.put([(key, b"v")])
+            await life.log.roll()
+        await life.clean()
+        assert [segment.size_bytes > 0 for segment in life.log.segments[:4]] == [True, False, False, True]
+        await trimming.truncate_to(life.log, 3)
+        assert (life.log.end_offset, life.log.cleaned_offset) == (2, 2)
 
     asyncio.run(scenario())
 
