@@ -470,6 +470,16 @@ class _FailingDisk(MemoryDisk):
         super().begin(operation, path)
 
 
+@pytest.mark.parametrize("buffer_bytes", [0, 1])
+def test_a_buffer_of_nothing_loses_nothing(buffer_bytes: int) -> None:
+    async def scenario() -> None:
+        life = await written(one(b"a"), one(b"b"), one(b"a"))
+        await life.clean(buffer_bytes=buffer_bytes)
+        assert await offsets(life) == [1, 2]
+
+    asyncio.run(scenario())
+
+
 def test_batches_larger_than_the_buffer() -> None:
     async def scenario() -> None:
         life = Life(config=replace(COMPACTED, segment_bytes=2000))

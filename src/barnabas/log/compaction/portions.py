@@ -56,7 +56,7 @@ class Portions:
 
     @property
     def _portion_bytes(self) -> int:
-        size = self._io.buffer_bytes
+        size = max(self._io.buffer_bytes, HEADER_BYTES)  # nothing at all would look like the end
         return size if kernel.PURE_REASON is None else min(size, _PURE_BYTES)
 
     async def read(self) -> bytes:
