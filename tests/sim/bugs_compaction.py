@@ -131,7 +131,7 @@ def producers_compacted_away(patch: Patch) -> None:
     patch(SideFiles, "write_snapshot", no_snapshot)
 
 
-@bug("what stays is numbered anew, without gaps", "offsets", needs=(compaction,))
+@bug("what stays is numbered anew, without gaps", "offsets", "duplicates", needs=(compaction,))
 def offsets_renumbered(patch: Patch) -> None:
     append = Replacement.append
 

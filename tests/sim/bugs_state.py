@@ -90,7 +90,13 @@ def sequence_gap_accepted(patch: Patch) -> None:
 # ---- the high watermark ----------------------------------------------------------------------------------
 
 
-@bug("after a start the high watermark is what the last checkpoint says", "watermark", needs=(starts,))
+@bug(
+    "after a start the high watermark is what the last checkpoint says",
+    "watermark",
+    "readers",
+    "compacted",
+    needs=(starts,),
+)
 def high_watermark_forgotten(patch: Patch) -> None:
     def lead(self: Replica, image: Any, min_in_sync: int) -> None:
         self.leader_epoch = image.leader_epoch
