@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 
@@ -11,7 +12,7 @@ import pytest
 
 from barnabas.cli import sim
 from barnabas.cli.main import main
-from barnabas.sim import world
+from barnabas.sim import many, world
 from barnabas.sim.checkers.violation import Violation
 
 SECONDS = "10"
@@ -92,8 +93,55 @@ def test_many_seeds_on_all_cores() -> None:
     assert "simulated hours" in table.stdout
 
 
-def test_a_wrong_command_line_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--seed", "-3"], "'-3' is no number from 0 on"),
+        (["--seed", "x"], "'x' is no number from 0 on"),
+        (["--seeds", "0"], "at least 1"),
+        (["--seeds", "2", "--jobs", "0"], "at least 1"),
+        (["--seed", "1", "--seconds", "-1"], "'-1' is no time in seconds"),
+        (["--seed", "1", "--seconds", "nan"], "'nan' is no time in seconds"),
+        (["--seed", "1", "--seconds", "inf"], "'inf' is no time in seconds"),
+        (["--seeds", "2", "--trace"], "--trace is for one seed"),
+    ],
+)
+def test_a_wrong_command_line_is_said(
+    arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     with pytest.raises(SystemExit) as ended:
-        main(["sim", "--seed", "-3"])
+        main(["sim", *arguments])
     assert ended.value.code == 2
-    assert "negative" in capsys.readouterr().err
+    assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("seconds", [None, 1.0, 0.1, 12.3456789, 1e-7])
+def test_the_command_that_replays_has_the_very_same_seconds(seconds: float | None) -> None:
+    _, command, *arguments = sim.replay_command(5, seconds).split()
+    options = sim._parser().parse_args(arguments)
+    assert (command, options.seed, options.seconds) == ("sim", 5, seconds)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there is no SIGPIPE")
+def test_who_has_seen_enough_of_a_trace_is_told_nothing_more() -> None:
+    with subprocess.Popen(
+        [sys.executable, "-m", "barnabas", "sim", "--seed", "1", "--seconds", "5", "--trace"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as running:
+        assert running.stdout is not None
+        assert running.stderr is not None
+        assert running.stdout.readline()
+        running.stdout.close()
+        assert running.stderr.read() == b""
+    assert running.returncode == -signal.SIGPIPE
+
+
+def test_a_seed_that_cannot_be_run_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(seed: int, **options: object) -> world.Outcome:
+        raise ZeroDivisionError("in a checker")
+
+    monkeypatch.setattr(many, "simulate", fail)
+    summary = many.summarise(17)
+    assert summary.seed == 17
+    assert summary.violations == ("the simulation itself failed: ZeroDivisionError: in a checker",)

@@ -1,20 +1,24 @@
 """`barnabas sim`: the broker and its clients in virtual time, under faults, from a seed.
 
-One seed (`--seed N`) prints its trace hash, which is the same wherever and whenever it runs; `--trace` prints
+One seed (`--seed N`) prints its trace hash, which is the same in every run of the same code; `--trace` prints
 everything that happens on the way. Many (`--seeds N`) run on all cores. Exit status: 0 where every promise
-was kept, 1 where one was broken, with the command that replays it, 2 for a wrong command line.
+was kept, 1 where one was broken, with the command that replays it, 2 for a wrong command line, 130 where many
+were stopped before all had run.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import secrets
+import signal
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import closing
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import closing, contextmanager
 
 from rich.console import Console
 from rich.markup import escape
@@ -31,15 +35,34 @@ _EXAMPLES = """examples:
   barnabas sim --seeds 200          1 to 200, on all cores
 """
 _FRESH_SEEDS = 1 << 31
+_INTERRUPTED = 130
 
 
 def main(arguments: Sequence[str]) -> int:
     """Run the seeds that were asked for; the exit status."""
-    options = _parser().parse_args(arguments)
+    parser = _parser()
+    options = parser.parse_args(arguments)
     if options.seeds is not None:
+        if options.trace:
+            parser.error("--trace is for one seed")
         return _many(options)
     seed = secrets.randbelow(_FRESH_SEEDS) if options.seed is None else options.seed
-    return _one(seed, options)
+    with _ended_by("SIGINT", "SIGPIPE"):
+        return _one(seed, options)
+
+
+@contextmanager
+def _ended_by(*names: str) -> Iterator[None]:
+    """Let these signals end the process at once: an error in the middle of a simulation would tell of
+    everything that was under way in it."""
+    numbers = [getattr(signal, name) for name in names if hasattr(signal, name)]
+    before = [(number, signal.signal(number, signal.SIG_DFL)) for number in numbers]
+    try:
+        yield
+        sys.stdout.flush()
+    finally:
+        for number, handler in before:
+            signal.signal(number, handler)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -51,14 +74,14 @@ def _parser() -> argparse.ArgumentParser:
     )
     which = parser.add_mutually_exclusive_group()
     which.add_argument("--seed", type=_natural, metavar="N", help="one seed (default: a fresh one)")
-    which.add_argument("--seeds", type=_natural, metavar="N", help="that many seeds, on all cores")
+    which.add_argument("--seeds", type=_positive, metavar="N", help="that many seeds, on all cores")
     parser.add_argument(
         "--first", type=_natural, default=1, metavar="N", help="the first of many (default: 1)"
     )
-    parser.add_argument("--jobs", type=_natural, metavar="N", help="how many at a time (default: all cores)")
+    parser.add_argument("--jobs", type=_positive, metavar="N", help="how many at a time (default: all cores)")
     parser.add_argument(
         "--seconds",
-        type=float,
+        type=_seconds,
         metavar="S",
         help="simulated seconds under faults; else the seed decides",
     )
@@ -68,16 +91,32 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _natural(text: str) -> int:
-    number = int(text)
-    if number < 0:
-        raise argparse.ArgumentTypeError(f"{text} is negative")
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text!r} is no number from 0 on")
+    return int(text)
+
+
+def _positive(text: str) -> int:
+    number = _natural(text)
+    if number == 0:
+        raise argparse.ArgumentTypeError("at least 1")
     return number
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = math.nan
+    if not 0 <= seconds < math.inf:
+        raise argparse.ArgumentTypeError(f"{text!r} is no time in seconds")
+    return seconds
 
 
 def replay_command(seed: int, seconds: float | None) -> str:
     """What runs a seed again, exactly."""
     command = f"barnabas sim --seed {seed}"
-    return command if seconds is None else f"{command} --seconds {seconds:g}"
+    return command if seconds is None else f"{command} --seconds {repr(seconds).removesuffix('.0')}"
 
 
 def _one(seed: int, options: argparse.Namespace) -> int:
@@ -85,7 +124,7 @@ def _one(seed: int, options: argparse.Namespace) -> int:
     outcome = simulate(seed, seconds=options.seconds, on_line=_print_line if options.trace else None)
     real_seconds = time.perf_counter() - began
     if options.json:
-        sys.stdout.write(json.dumps(_as_json(outcome, real_seconds)) + "\n")
+        sys.stdout.write(json.dumps(_as_json(outcome, real_seconds, options.seconds)) + "\n")
     else:
         _tell(outcome, real_seconds, options.seconds)
     return 1 if outcome.violations else 0
@@ -95,7 +134,7 @@ def _print_line(line: str) -> None:
     sys.stdout.write(line + "\n")
 
 
-def _as_json(outcome: Outcome, real_seconds: float) -> dict[str, object]:
+def _as_json(outcome: Outcome, real_seconds: float, seconds: float | None) -> dict[str, object]:
     stats = outcome.stats
     return {
         "seed": outcome.seed,
@@ -106,6 +145,7 @@ def _as_json(outcome: Outcome, real_seconds: float) -> dict[str, object]:
         "faults": dict(stats.faults),
         "records_acknowledged": stats.records_acknowledged,
         "records_read": stats.records_read,
+        "replay": replay_command(outcome.seed, seconds),
     }
 
 
@@ -130,18 +170,23 @@ def _many(options: argparse.Namespace) -> int:
     screen = Console(stderr=True, highlight=False)
     began = time.perf_counter()
     summaries: list[Summary] = []
+    status = 0
     try:
         with closing(run_many(seeds, jobs=jobs, seconds=options.seconds)) as running:
             summaries.extend(_watched(running, len(seeds), screen, options.seconds))
     except KeyboardInterrupt:
         screen.print("[yellow]stopped; this is what has been run")
+        status = _INTERRUPTED
+    except BrokenProcessPool:
+        screen.print("[red]a worker process was killed; this is what has been run")
+        status = 1
     result, minutes = total(summaries), (time.perf_counter() - began) / 60
     if options.json:
         sys.stdout.write(json.dumps(_total_as_json(result, minutes, options)) + "\n")
     else:
         # a file or a pipe has no width to keep to
         Console(width=None if sys.stdout.isatty() else 160).print(_table(result, minutes, options.first))
-    return 1 if result.violated else 0
+    return 1 if result.violated else status
 
 
 def _watched(

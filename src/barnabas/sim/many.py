@@ -7,6 +7,7 @@ its seed alone.
 from __future__ import annotations
 
 import gc
+import signal
 import time
 from collections import Counter
 from collections.abc import Generator, Iterable
@@ -48,7 +49,11 @@ class Total(NamedTuple):
 def summarise(seed: int, seconds: float | None = None) -> Summary:
     """Run one seed."""
     began = time.perf_counter()
-    outcome = simulate(seed, seconds=seconds)
+    try:
+        outcome = simulate(seed, seconds=seconds)
+    except Exception as error:  # noqa: BLE001 - whatever it is, which seed it was matters most
+        failure = f"the simulation itself failed: {type(error).__name__}: {error}"
+        return Summary(seed, "", (failure,), 0.0, time.perf_counter() - began, {}, 0, 0)
     return Summary(
         seed,
         outcome.trace_hash,
@@ -61,13 +66,19 @@ def summarise(seed: int, seconds: float | None = None) -> Summary:
     )
 
 
+def _begin() -> None:
+    """What a worker does first. Whoever interrupts means the parent, which lets the workers end."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    gc.freeze()
+
+
 def run_many(
     seeds: Iterable[int], *, jobs: int, seconds: float | None = None
 ) -> Generator[Summary, None, None]:
     """The summaries of the seeds as they end. Closing the iterator lets those under way end, and no more."""
     waiting = iter(seeds)
     # a forked child would inherit the parent's progress bar and its threads
-    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn"), initializer=gc.freeze) as pool:
+    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn"), initializer=_begin) as pool:
         running: set[Future[Summary]] = set()
         try:
             while True:
