@@ -14,14 +14,23 @@ from barnabas.core.errors import StorageError
 from barnabas.core.memory_disk import MemoryDisk
 from barnabas.core.random import SeededRandom
 from barnabas.log import reading, trimming
-from barnabas.log.compaction.cleaning import Cleaned
+from barnabas.log.compaction.cleaning import Cleaned, CleanerIo, clean
+from barnabas.log.compaction.survey import survey
 from barnabas.log.compaction.throttle import GivenUp
 from barnabas.log.partition import Bound
 from barnabas.log.segment import CorruptSegment
 from barnabas.records.batch import BatchHeader
+from barnabas.records.kernel import OffsetMap
 from tests.log.compaction.life import COMPACTED, RETENTION_MS, Entry, Life, Story, find_batches
 from tests.support.log_fixtures import WatchedDisk, damage, path_of
 from tests.support.logs import batch, read_bytes
+
+
+async def _unhurried(size_bytes: int) -> None:
+    pass
+
+
+UNHURRIED = CleanerIo(4096, 0.9, _unhurried)
 
 
 async def written(*batches: list[Entry], life: Life | None = None) -> Life:
@@ -356,6 +365,29 @@ class TestBeside:
             await retention
             assert life.log.failure is None
             assert await offsets(life) == []
+
+        asyncio.run(scenario())
+
+    @pytest.mark.parametrize("cut", [1, 3])
+    def test_a_log_that_was_cut_since_the_plan_is_left_alone(self, cut: int) -> None:
+        """As much came again as had been there: what counted as compacted has not been, and the round would
+        set the time of a tombstone whose value stays; or it would end in the middle of a segment."""
+
+        async def scenario() -> None:
+            life = Life(config=replace(COMPACTED, segment_bytes=2000))
+            await written(one(b"a", b"old"), one(b"b"), one(b"c"), one(b"c"), life=life)
+            life.log.cleaned_offset = 2
+            cleanable = await survey(life.log)
+            await trimming.truncate_to(life.log, cut)
+            await life.put(one(b"a", None))
+            for key in (b"x", b"y", b"z"):
+                await life.put(one(key))
+            await life.log.roll()
+            count = life.log.end_offset
+            with pytest.raises(GivenUp, match="since its compaction was planned"):
+                await clean(life.log, cleanable, OffsetMap(1 << 10, bytes(16)), io=UNHURRIED)
+            assert await offsets(life) == list(range(count))
+            assert all(batch.header.delete_horizon_ms is None for batch in await find_batches(life.log))
 
         asyncio.run(scenario())
 

@@ -27,6 +27,7 @@ from barnabas.log.compaction.portions import JUDGED_AT_ONCE, CleanerIo, Portions
 from barnabas.log.compaction.replacement import Replacement, remove_cleaned
 from barnabas.log.compaction.survey import segment_facts
 from barnabas.log.compaction.swap import Stand, swap_in
+from barnabas.log.compaction.throttle import GivenUp
 from barnabas.log.compaction.transactions import TransactionWalk
 from barnabas.log.partition import PartitionLog
 from barnabas.log.segment import Segment
@@ -84,6 +85,7 @@ async def clean(
         facts = await segment_facts(log)
         stand = Stand(log, cleanable.first_uncleanable_offset)
         stand.require()
+        _require_current(log, cleanable)
     mapping = Mapping(log, cleanable, offsets, io)
     try:
         await mapping.run(list(stand.segments))
@@ -110,6 +112,18 @@ async def clean(
     for counts in done:
         stats = stats._replace(**{name: getattr(stats, name) + count for name, count in counts.items()})
     return Cleaned(max(seen_end, cleanable.first_dirty_offset), stats)
+
+
+def _require_current(log: PartitionLog, cleanable: Cleanable) -> None:
+    """GivenUp where the log was cut since the plan was made, however much has been appended since then: what
+    would not be mapped has not been compacted, or what would be replaced is not decided."""
+    end_offset = cleanable.first_uncleanable_offset
+    if (
+        cleanable.first_dirty_offset > max(log.cleaned_offset or 0, log.start_offset)
+        or end_offset > log.last_stable_offset
+        or end_offset not in log.bases
+    ):
+        raise GivenUp(f"{log.path} was cut since its compaction was planned")
 
 
 async def _seen_end(segments: Sequence[Segment], first_dirty_offset: int, latest_offset: int) -> int:
