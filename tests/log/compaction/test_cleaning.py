@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import errno
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
@@ -14,11 +16,13 @@ from barnabas.core.errors import StorageError
 from barnabas.core.memory_disk import MemoryDisk
 from barnabas.core.random import SeededRandom
 from barnabas.log import reading, trimming
+from barnabas.log.compaction import replacement
 from barnabas.log.compaction.cleaning import Cleaned, CleanerIo, clean
 from barnabas.log.compaction.survey import survey
 from barnabas.log.compaction.throttle import GivenUp
 from barnabas.log.partition import Bound
 from barnabas.log.segment import CorruptSegment
+from barnabas.records import kernel
 from barnabas.records.batch import BatchHeader
 from barnabas.records.kernel import OffsetMap
 from tests.log.compaction.life import COMPACTED, RETENTION_MS, Entry, Life, Story, find_batches
@@ -388,6 +392,37 @@ class TestBeside:
                 await clean(life.log, cleanable, OffsetMap(1 << 10, bytes(16)), io=UNHURRIED)
             assert await offsets(life) == list(range(count))
             assert all(batch.header.delete_horizon_ms is None for batch in await find_batches(life.log))
+
+        asyncio.run(scenario())
+
+    def test_the_loop_has_its_turn_however_many_batches_are_written_at_once(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """What is counted of them on the loop is a few kilobytes at a time."""
+        counted: list[int] = []
+
+        def watched(call: Callable[..., object]) -> Callable[..., object]:
+            def counting(data: bytes, position: int, end: int, *more: object) -> object:
+                counted.append(end - position)
+                return call(data, position, end, *more)
+
+            return counting
+
+        async def scenario() -> None:
+            life = Life(config=replace(COMPACTED, segment_bytes=1 << 20, index_interval_bytes=4096))
+            await life.open()
+            for number in range(1000):
+                await life.put(one(b"k%d" % number))
+            await life.put(one(b"large", bytes(50_000)))
+            await life.log.roll()
+            size = life.log.segments[0].size_bytes
+            calls = {name: watched(getattr(kernel, name)) for name in ("scan", "scan_headers")}
+            monkeypatch.setattr(replacement, "kernel", SimpleNamespace(**calls))
+            cleaned = await life.clean(buffer_bytes=1 << 20)
+            assert cleaned is not None
+            assert cleaned.stats.bytes_written == size > 120_000
+            assert max(counted) <= 32 << 10
+            assert len(await offsets(life)) == 1001
 
         asyncio.run(scenario())
 

@@ -20,8 +20,8 @@ from barnabas.records import kernel
 
 logger = logging.getLogger("barnabas.log")
 
-# batches may be as small as a record: the loop has its turn in between
-COUNTED_AT_ONCE = 256
+# batches may be as small as a record, thousands of them in a buffer: the loop has its turn in between
+COUNTED_AT_ONCE_BYTES = 16 << 10
 
 SUFFIXES = (names.LOG, names.INDEX, names.TIME_INDEX, names.TXN_INDEX)
 
@@ -57,19 +57,27 @@ class Replacement:
     async def append(self, data: Buffer) -> None:
         """Add batches that stay, in their order."""
         assert self._file is not None
-        headers, consumed, problem = kernel.scan(data, 0, len(data), False)
-        if consumed != len(data):
-            raise self._segment.corrupt(self.size_bytes, problem or "a batch to be written is cut short")
         await self._file.append(data)
-        segment = self._segment
-        for first in range(0, len(headers), COUNTED_AT_ONCE):
-            segment.count(headers[first : first + COUNTED_AT_ONCE])
+        position = 0
+        while position < len(data):
+            position = self._count(data, position)
             await asyncio.sleep(0)
-        self.next_offset = headers[-1].next_offset
+        segment = self._segment
         if segment.offsets.wants_write:
             await segment.offsets.write()
         if segment.times.wants_write:
             await segment.times.write()
+
+    def _count(self, data: Buffer, position: int) -> int:
+        """Take in some of the batches that were written; returns where the next one stands."""
+        found = kernel.scan_headers(data, position, min(position + COUNTED_AT_ONCE_BYTES, len(data)))
+        headers = [header for header, _ in found]
+        end = position + sum(header.size_bytes for header in headers)
+        if not headers or end > len(data):
+            raise self._segment.corrupt(self.size_bytes, "what was to be written is no whole batch")
+        self._segment.count(headers)
+        self.next_offset = headers[-1].next_offset
+        return end
 
     async def note_aborted(self, transaction: AbortedTransaction) -> None:
         """Keep an aborted transaction in the index; they come in the order of their markers."""
