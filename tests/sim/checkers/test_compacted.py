@@ -82,3 +82,18 @@ def test_what_is_beyond_the_end_of_a_session_may_have_taken_the_latest_before_it
     assert in_doubt.judged(check) == []
     later = _two_values().began(4, "s").ended(5, "s", 2).written(6, "a/2", 2, key=b"k")
     assert "key b'k' is missing" in only(later.judged(check)).what
+
+
+def test_what_is_in_doubt_excuses_nothing_that_its_producer_sent_later() -> None:
+    for is_tombstone in (True, False):
+        story = Story(FACTS).sent(1, "a/0", key=b"k", is_tombstone=is_tombstone).failed(2, "a/0")
+        story.written(3, "a/1", 0, key=b"k").final(9, {}, end=1)
+        assert "key b'k' is missing" in only(story.judged(check)).what
+
+
+def test_a_session_from_the_middle_is_owed_what_comes_from_there_on() -> None:
+    story = _two_values().written(3, "a/2", 2, key=b"l")
+    assert story.began(4, "s", 2).reads(5, "s", {2: "a/2"}).ended(6, "s", 3).judged(check) == []
+    story = _two_values().written(3, "a/2", 2, key=b"l")
+    story.began(4, "s", 1).reads(5, "s", {2: "a/2"}).ended(6, "s", 3)
+    assert "key b'k' is missing" in only(story.judged(check)).what

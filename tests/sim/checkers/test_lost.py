@@ -140,6 +140,19 @@ def test_a_tombstone_that_failed_may_have_been_written() -> None:
     assert story.failed(3, "a/1").final(9, {}).judged(check) == []
 
 
+def test_a_tombstone_in_doubt_takes_nothing_that_its_producer_sent_later() -> None:
+    story = Story(COMPACTED).sent(1, "a/0", key=b"k", is_tombstone=True).failed(2, "a/0")
+    story.written(3, "a/1", 0, key=b"k").final(9, {}, end=1)
+    assert "'a/1'" in only(story.judged(check)).what
+    of_another = Story(COMPACTED).sent(1, "b/0", key=b"k", is_tombstone=True).failed(2, "b/0")
+    assert of_another.written(3, "a/1", 0, key=b"k").final(9, {}, end=1).judged(check) == []
+
+
+def test_what_was_acknowledged_without_an_offset_is_not_taken_by_a_retention_that_took_nothing() -> None:
+    story = Story(TopicFacts(retention_ms=1)).sent(1, "a/0").acked(2, "a/0", -1)
+    assert "'a/0'" in only(story.final(9, {}).judged(check)).what
+
+
 def test_topics_that_were_made_are_there_and_deleted_ones_are_not() -> None:
     story = Story().add(TopicMade(1, "u", TopicFacts()), TopicDeleting(2, "u"), TopicDeleted(3, "u"))
     assert story.add(TopicsListed(9, 8, ("t",))).judged(check) == []

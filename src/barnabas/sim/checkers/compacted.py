@@ -1,14 +1,15 @@
 """Whoever reads a compacted partition from its start to its end knows the latest value of every key.
 
-Judged is every session that began at the start and reached an end, and the last read of all. For each key,
-take the latest record that was acknowledged before the session began. Then what the session saw last of that
-key is that record or a later one.
+Judged is every session that reached an end, and the last read of all. For each key, take the latest record
+that was acknowledged before the session began. Unless that stands before where the session began (retention
+may have taken it), what the session saw last of that key is that record or a later one.
 
 Where it is a tombstone it may have been removed, and with it everything before; then the session sees nothing
 of the key. But a session that saw an older value is owed the tombstone (or something later) if it got from
 the start to the end within delete.retention.ms: what it saw was still there when it began, so the tombstone's
 time began to run only afterwards. The time is the broker's wall clock: a jump during the session excuses it.
-A tombstone that was sent but not acknowledged may have been written, so it may excuse that a key is missing.
+A tombstone that was sent but not acknowledged may have been written, so it may excuse that a key is missing;
+not so one that an idempotent producer was given before that latest record.
 
 A session stops where the end was when it began. A compaction in its middle may have taken the record for the
 sake of one beyond that: where there may be such a one, a session is owed nothing of the key.
@@ -28,12 +29,13 @@ NAME = "compacted"
 
 
 class _Walk(NamedTuple):
-    """A way from the start to the end."""
+    """A way to the end."""
 
     who: str
     place: Place
     began_at: float
     ended_at: float
+    start_offset: int
     end_offset: int
     records: list[Kept]
 
@@ -50,10 +52,14 @@ def check(history: History) -> list[Violation]:
             latest = _latest(acked, walk)
             if latest is None or view.has_power_loss(view.sent[latest.mark].at, walk.ended_at):
                 continue
-            sent = by_key[walk.place[0], key]
-            if any(each.at <= walk.ended_at and _is_beyond(offsets, each, walk) for each in sent):
+            later = [
+                each
+                for each in by_key[walk.place[0], key]
+                if each.at <= walk.ended_at and not view.is_before(each, view.sent[latest.mark])
+            ]
+            if any(_is_beyond(offsets, each, walk) for each in later):
                 continue
-            tombstones = [each for each in sent if each.value is None]
+            tombstones = [each for each in later if each.value is None]
             wrong = _judge(view, walk, latest, last.get(key), tombstones)
             if wrong is not None:
                 where = f"{walk.place[0]}-{walk.place[1]} as read by {walk.who} from {walk.began_at:.3f} s"
@@ -68,13 +74,14 @@ def _walks(view: View) -> list[_Walk]:
         facts = view.topics.get(began.topic)
         if facts is None or not facts.is_compacted or ended is None:
             continue
-        if ended.is_at_end and began.start_offset == 0:
+        if ended.is_at_end:
             place, records = (began.topic, began.partition), [read.record for read in session.reads]
-            found.append(_Walk(began.session, place, began.at, ended.at, ended.position, records))
+            offsets = began.start_offset, ended.position
+            found.append(_Walk(began.session, place, began.at, ended.at, *offsets, records))
     for place, final in view.finals.items():
-        if place[0] in view.topics and view.topics[place[0]].is_compacted and final.start_offset == 0:
-            records = list(final.records)
-            found.append(_Walk("the last read", place, final.asked_at, final.at, final.end_offset, records))
+        if place[0] in view.topics and view.topics[place[0]].is_compacted:
+            records, offsets = list(final.records), (final.start_offset, final.end_offset)
+            found.append(_Walk("the last read", place, final.asked_at, final.at, *offsets, records))
     return found
 
 
@@ -106,8 +113,9 @@ def _is_beyond(offsets: dict[str, int], sent: Sent, walk: _Walk) -> bool:
 
 
 def _latest(acked: list[Acked], walk: _Walk) -> Acked | None:
-    """The last one that was certainly there when the walk began."""
-    return next((each for each in reversed(acked) if each.at <= walk.began_at), None)
+    """The last one that was certainly there when the walk began, if that is where it came by."""
+    latest = next((each for each in reversed(acked) if each.at <= walk.began_at), None)
+    return None if latest is None or latest.offset < walk.start_offset else latest
 
 
 def _judge(view: View, walk: _Walk, latest: Acked, seen: Kept | None, tombstones: list[Sent]) -> str | None:
@@ -115,7 +123,7 @@ def _judge(view: View, walk: _Walk, latest: Acked, seen: Kept | None, tombstones
         return None
     is_deleted = view.sent[latest.mark].value is None
     promised = f"{latest.mark!r} at offset {latest.offset}, acknowledged at {latest.at:.3f} s"
-    may_be_gone = is_deleted or any(_may_follow(view, each, latest, walk) for each in tombstones)
+    may_be_gone = is_deleted or any(_may_follow(view, each, latest) for each in tombstones)
     if seen is None:
         return None if may_be_gone else f"is missing; its latest value is {promised}"
     took_ms = (walk.ended_at - walk.began_at) * 1000
@@ -126,8 +134,6 @@ def _judge(view: View, walk: _Walk, latest: Acked, seen: Kept | None, tombstones
     return f"ends with {seen.mark!r} at offset {seen.offset}; its latest {what} is {promised}"
 
 
-def _may_follow(view: View, tombstone: Sent, latest: Acked, walk: _Walk) -> bool:
+def _may_follow(view: View, tombstone: Sent, latest: Acked) -> bool:
     acked = view.acked.get(tombstone.mark)
-    if acked is not None and acked.offset >= 0:
-        return acked.offset > latest.offset and tombstone.at <= walk.ended_at
-    return tombstone.at <= walk.ended_at
+    return acked is None or acked.offset < 0 or acked.offset > latest.offset

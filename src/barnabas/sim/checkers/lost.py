@@ -13,8 +13,9 @@ was handed over, or a session that read it began); but not
 
 Not lost is what retention took (the topic has one, and the offset is below the log's start), and on a
 compacted topic what is superseded: a later record of the same key survives, or has itself been superseded, or
-was a tombstone whose time is over. A later record that a power loss took supersedes nothing: what it replaced
-was to be kept until it was itself safe.
+was a tombstone whose time is over; so, too, where a tombstone that was sent later may have been written and
+be gone again, seen by nobody. A later record that a power loss took supersedes nothing: what it replaced was
+to be kept until it was itself safe.
 
 A topic whose creation was confirmed is there; one whose deletion was confirmed is not. Where nothing may be
 taken away, the log begins at 0.
@@ -33,6 +34,7 @@ from barnabas.sim.history import (
     Fault,
     FinalRead,
     History,
+    Sent,
     Started,
     TopicDeleted,
     TopicFacts,
@@ -135,7 +137,7 @@ class _Partition:
         return f"{self._name} offset {known.offset}, {known.mark!r}, {how},"
 
     def _is_trimmed(self, known: _Known) -> bool:
-        return self._facts.is_trimmed and known.offset < self._final.start_offset
+        return self._facts.is_trimmed and self._final.start_offset > max(known.offset, 0)
 
     # What a power loss may have taken
 
@@ -197,11 +199,13 @@ class _Partition:
         by_key: dict[bytes | None, list[_Known]] = {}
         for known in self._known.values():
             by_key.setdefault(known.key, []).append(known)
-        ended = self._tombstones_in_doubt()
+        in_doubt = self._tombstones_in_doubt()
         found: set[str] = set()
         for key, records in by_key.items():
-            is_covered = key in ended
+            is_covered = False
             for known in sorted(records, key=lambda each: -each.offset):
+                sent = self._view.sent[known.mark]
+                is_covered |= not all(self._view.is_before(each, sent) for each in in_doubt.get(key, ()))
                 if known.mark in self._surviving:
                     is_covered = True
                 elif is_covered or (known.is_tombstone and self._is_over(known)):
@@ -216,16 +220,13 @@ class _Partition:
             return True
         return (self._final.at - sent.at) * 1000 >= self._facts.delete_retention_ms
 
-    def _tombstones_in_doubt(self) -> set[bytes | None]:
-        """Keys with a tombstone that may have been written, seen by nobody and removed again."""
-        return {
-            sent.key
-            for sent in self._view.sent.values()
-            if sent.value is None
-            and sent.topic == self._place[0]
-            and sent.mark not in self._known
-            and sent.mark not in self._surviving
-        }
+    def _tombstones_in_doubt(self) -> dict[bytes | None, list[Sent]]:
+        """Tombstones that may have been written, seen by nobody and removed again, by key."""
+        found: dict[bytes | None, list[Sent]] = {}
+        for sent in self._view.sent.values():
+            if sent.value is None and sent.topic == self._place[0] and sent.mark not in self._known:
+                found.setdefault(sent.key, []).append(sent)
+        return found
 
 
 def _known(view: View, place: Place) -> dict[str, _Known]:

@@ -125,6 +125,10 @@ class View:
     def has_clock_jump(self, since: float, until: float) -> bool:
         return _has_between(self.clock_jumps, since, until)
 
+    def is_before(self, one: Sent, other: Sent) -> bool:
+        """Whether one stands before the other wherever both stand: an idempotent producer's do in order."""
+        return one.is_idempotent and one.producer == other.producer and one.number < other.number
+
     def places(self) -> list[Place]:
         """The partitions of which something is promised."""
         return [(topic, each) for topic, facts in self.topics.items() for each in range(facts.partitions)]
