@@ -366,6 +366,23 @@ def test_a_new_start_survives_a_power_failure() -> None:
     asyncio.run(scenario())
 
 
+def test_nobody_is_told_of_a_new_start_before_it_is_durable() -> None:
+    async def scenario() -> None:
+        setup = Setup()
+        log = await setup.open()
+        await three_segments(log)
+        told: list[int] = []
+        setup.disk.before = lambda operation, path: told.append(log.start_offset)
+        assert await trimming.delete_records(log, 9) == 9
+        setup.disk.before = None
+        assert told
+        assert set(told) == {0}
+        setup.disk.crash_process()
+        assert (await setup.open()).start_offset == 9
+
+    asyncio.run(scenario())
+
+
 def test_a_start_that_cannot_be_kept_is_not_moved_and_no_file_goes() -> None:
     async def scenario() -> None:
         setup = Setup(LogConfig(retention_bytes=0))

@@ -380,9 +380,10 @@ class LogDirectory:
         for key, log in self._logs.items():
             self._recovery_points[key] = log.recovery_point
             # as long as a deleted segment could come back, the start must be known apart from it
-            is_told = bool(log.bases) and log.start_offset <= log.bases[0] and not log.side.names_dirty
-            if log.start_offset and not is_told:
-                self._start_offsets[key] = log.start_offset
+            start_offset = max(log.start_offset, log.start_to_be)
+            is_told = bool(log.bases) and start_offset <= log.bases[0] and not log.side.names_dirty
+            if start_offset and not is_told:
+                self._start_offsets[key] = start_offset
             else:
                 self._start_offsets.pop(key, None)
         await checkpoints.write_offset_checkpoint(self._disk, names.LOG_START_CHECKPOINT, self._start_offsets)

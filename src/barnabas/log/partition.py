@@ -140,6 +140,7 @@ class PartitionLog:
         "shape",
         "side",
         "start_offset",
+        "start_to_be",
         "topic_id",
         "turn",
     )
@@ -167,6 +168,7 @@ class PartitionLog:
         self.segments = segments
         self.bases = [segment.base_offset for segment in segments]
         self.start_offset = start_offset
+        self.start_to_be = 0  # where it is to start, while that is being made durable
         self.end_offset = end_offset
         self.high_watermark = start_offset
         self.recovery_point = recovery_point

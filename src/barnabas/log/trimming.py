@@ -137,12 +137,13 @@ async def delete_records(log: PartitionLog, up_to: int) -> int:
 async def _raise_start_offset(log: PartitionLog, offset: int) -> None:
     if offset <= log.start_offset:
         return
-    before, log.start_offset = log.start_offset, offset
+    # nobody is told of a start that might not last, and no file may go on its word
+    log.start_to_be = offset
     try:
         await log.home.persist()
-    except BaseException:
-        log.start_offset = before  # no file may go on the word of a start that might not last
-        raise
+        log.start_offset = offset
+    finally:
+        log.start_to_be = 0
     log.is_dirty = True
     if log.epochs.truncate_from_start(offset):
         log.epochs_changed()
