@@ -38,3 +38,13 @@ def test_a_drift_of_the_clock_a_jump_and_a_power_loss_excuse() -> None:
 def test_by_size_anything_may_go() -> None:
     facts = TopicFacts(retention_ms=10_000, retention_bytes=1)
     assert Story(facts).written(1, "a/0", 0).add(_start(2, 1)).judged(check) == []
+
+
+def test_what_compaction_may_have_taken_makes_a_segment_no_younger() -> None:
+    facts = FACTS._replace(is_compacted=True)
+    superseded = Story(facts).written(5, "a/0", 0, key=b"k").written(6, "a/1", 1, key=b"k")
+    assert superseded.add(_start(12, 1)).judged(check) == []
+    tombstone = Story(facts).written(5, "a/0", 0, key=b"k", is_tombstone=True).add(_start(12, 1))
+    assert tombstone.judged(check) == []
+    latest = Story(facts).written(5, "a/0", 0, key=b"k").written(6, "a/1", 1, key=b"l").add(_start(12, 1))
+    assert "'a/0'" in only(latest.judged(check)).what

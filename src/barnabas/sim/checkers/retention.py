@@ -4,7 +4,8 @@ Where a topic has a retention.ms, and no retention.bytes, a segment goes when it
 that, so nothing goes that is younger. Judged is every start offset that anybody was told: what is known to
 have been written below it was older by then, by the broker's wall clock, which is that of the records but for
 a drift of at most MAX_DRIFT. A clock that was ever set before excuses; so does a power loss since the record
-was handed over, which may have given its offset to another.
+was handed over, which may have given its offset to another. On a compacted topic a segment is as old as what
+compaction left in it: tombstones, and what a later record of the key may have superseded, say nothing.
 
 What retention ought to have taken need not be gone.
 """
@@ -15,7 +16,7 @@ from collections.abc import Iterator
 
 from barnabas.sim.checkers.view import Place, View
 from barnabas.sim.checkers.violation import Violation
-from barnabas.sim.history import Acked, FinalRead, History, OffsetSeen
+from barnabas.sim.history import Acked, FinalRead, History, OffsetSeen, Sent
 
 NAME = "retention"
 MAX_DRIFT = 0.02
@@ -61,6 +62,22 @@ def _too_young(view: View, place: Place, at: float, start_offset: int, acks: lis
             break
         sent_at = view.sent[acked.mark].at
         is_young = at * (1 + MAX_DRIFT) - sent_at < retention_ms / 1000
-        if is_young and not view.has_power_loss(sent_at, at):
+        if is_young and not view.has_power_loss(sent_at, at) and not _may_be_compacted(view, acked, at):
             return acked
     return None
+
+
+def _may_be_compacted(view: View, acked: Acked, at: float) -> bool:
+    sent = view.sent[acked.mark]
+    if not view.topics[acked.topic].is_compacted:
+        return False
+    return sent.value is None or any(
+        other.key == sent.key and other.at <= at and _may_follow(view, other, acked)
+        for other in view.sent.values()
+        if other.topic == sent.topic and other is not sent
+    )
+
+
+def _may_follow(view: View, other: Sent, acked: Acked) -> bool:
+    later = view.acked.get(other.mark)
+    return later is None or later.offset < 0 or later.offset > acked.offset
