@@ -85,7 +85,11 @@ async def _carried_through(action: Callable[[], Awaitable[object]]) -> None:
     try:
         await asyncio.shield(task)
     except asyncio.CancelledError:
+        task.add_done_callback(_tell_failure)  # even if whoever cancels this does not wait, after all
         await asyncio.wait((task,))
-        if not task.cancelled() and (error := task.exception()) is not None:
-            logger.error("housekeeping was to stop, and could not end what it had begun: %s", error)
         raise
+
+
+def _tell_failure(task: asyncio.Future[object]) -> None:
+    if not task.cancelled() and (error := task.exception()) is not None:
+        logger.error("housekeeping was to stop, and could not end what it had begun: %s", error)
