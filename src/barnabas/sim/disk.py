@@ -9,6 +9,7 @@ belong to the machine (`Drive`); a process has its own door to them (`SimDisk`),
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
+from fnmatch import fnmatchcase
 from typing import Any, TypeVar
 from zlib import crc32
 
@@ -45,6 +46,7 @@ class Drive:
         self._random = random
         self._trace = trace
         self._crash_in: int | None = None
+        self._crash_where = "*"
         self._on_crash: Callable[[], None] | None = None
 
     # Time
@@ -89,9 +91,13 @@ class Drive:
 
     # Crashes
 
-    def crash_at(self, mutations: int, on_crash: Callable[[], None]) -> None:
-        """Crash in the middle of the so-manieth change of a file or name from now on."""
+    def crash_at(self, mutations: int, on_crash: Callable[[], None], path_glob: str = "*") -> None:
+        """Crash in the middle of the so-manieth change of such a file or name from now on; one that waits for
+        certain files goes on waiting."""
+        if self._crash_in is not None and self._crash_where != "*":
+            return
         self._crash_in = mutations
+        self._crash_where = path_glob
         self._on_crash = on_crash
 
     def crash(self, calls: list[Call], *, power: bool) -> None:
@@ -122,7 +128,7 @@ class Drive:
         is_write = operation in ("append", "write_at")
         if not is_write:
             self.trace(f"{operation} {path}")
-        if self._crash_in is None:
+        if self._crash_in is None or not fnmatchcase(path, self._crash_where):
             return
         self._crash_in -= 1
         if self._crash_in > 0:

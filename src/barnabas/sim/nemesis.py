@@ -21,6 +21,10 @@ from barnabas.sim.scenario import Scenario
 OUTAGE_S = (0.1, 8.0)
 FREE_BYTES = 65_536
 MUTATIONS = 150  # within how many changes on the drive a crash in the middle of one comes
+# or of files that seldom change, and then as part of something larger
+RARE, RARE_MUTATIONS = 0.4, 15
+RARE_FILES = ("*.snapshot*", "*checkpoint*")
+COMPACTED_FILES = ("*.cleaned", "*.cleaned", "*.swap", "*.swap")
 # A clock is set by seconds to hours, and never further away than that: a day away, producers are forgotten.
 MAX_AWAY_MS = 12 * 3_600_000
 # What fails, the more often the more it stands here
@@ -115,13 +119,17 @@ class Nemesis:
 
     def _crash_in_write(self, random: SeededRandom, name: str, kind: Kind) -> None:
         outage_s = log_between(random, *OUTAGE_S)
-        mutations = int(log_between(random, 1, MUTATIONS))
+        where, most = "*", MUTATIONS
+        if happens(random, RARE):
+            has_compacted = any(topic.is_compacted for topic in self._scenario.topics)
+            where, most = pick(random, RARE_FILES + COMPACTED_FILES * has_compacted), RARE_MUTATIONS
+        mutations = int(log_between(random, 1, most))
 
         def crash() -> None:
             self._note(name, f"for {outage_s:.3f} s")
             self._machine.crash(kind, outage_s)
 
-        self._machine.drive.crash_at(mutations, crash)
+        self._machine.drive.crash_at(mutations, crash, where)
 
     async def _restart(self, random: SeededRandom) -> None:
         if self._machine.is_up:
