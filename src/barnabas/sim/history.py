@@ -18,6 +18,7 @@ WHOLE_BYTES = 48
 HEAD_BYTES = 24
 NO_OFFSET = -1
 NO_PARTITION = -1
+LARGEST_TIME = -3
 
 
 def digest(value: bytes | None) -> bytes | None:
@@ -195,7 +196,7 @@ class OffsetSeen(NamedTuple):
 
 
 class TimeLookedUp(NamedTuple):
-    """The first record of that time or later; NO_OFFSET: there is none."""
+    """The first record of that time or later, or of the largest time (LARGEST_TIME); NO_OFFSET: none."""
 
     at: float
     asked_at: float

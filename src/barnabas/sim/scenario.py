@@ -120,8 +120,12 @@ def _broker(random: SeededRandom) -> dict[str, str]:
         "log.retention.check.interval.ms": _ms(random, 500, 10_000),
         "log.cleaner.backoff.ms": _ms(random, 100, 3_000),
         "log.cleaner.dedupe.buffer.size": "1048577",
+        # of the least memory there can be, so little that a map has room for a few keys only
+        "log.cleaner.io.buffer.load.factor": pick(random, ("0.9", "0.9", "0.0001", "0.0002")),
+        "log.cleaner.io.max.bytes.per.second": pick(random, ("1e308", "1e308", "300000")),
         "log.cleaner.io.buffer.size": str(pick(random, (1_024, 16_384, 524_288))),
         "connections.max.idle.ms": str(pick(random, (10_000, 60_000, 600_000))),
+        "max.incremental.fetch.session.cache.slots": str(pick(random, (0, 1, 3, 1_000, 1_000))),
     }
 
 
@@ -145,6 +149,8 @@ def _topic(random: SeededRandom, number: int) -> TopicPlan:
         configs["message.timestamp.type"] = "LogAppendTime"
     if happens(random, 0.2):
         configs["compression.type"] = pick(random, ("gzip", "snappy", "lz4", "zstd", "uncompressed"))
+    if happens(random, 0.15):
+        configs["max.message.bytes"] = str(pick(random, (3_000, 30_000)))
     if "delete" in policy and happens(random, 0.5):
         configs["retention.ms"] = _ms(random, 5_000, 60_000)
     if "delete" in policy and happens(random, 0.25):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from barnabas.sim.checkers.lookups import check
-from barnabas.sim.history import EpochLookedUp, TimeLookedUp
+from barnabas.sim.history import LARGEST_TIME, EpochLookedUp, TimeLookedUp
 from tests.sim.checkers.story import TOPIC, Story, only
 
 
@@ -43,6 +43,14 @@ def test_an_answer_of_the_wrong_time() -> None:
 def test_what_came_while_it_was_asked_may_be_missed() -> None:
     assert _asked(250, -1, -1, asked_at=3) == []
     assert _asked(250, -1, -1, asked_at=3.6) != []
+
+
+def test_the_largest_time() -> None:
+    assert _asked(LARGEST_TIME, 2, 300) == []
+    assert _asked(LARGEST_TIME, -1, -1) == []
+    assert "told to be 200, at offset 3, but offset 2 is of time 300" in _asked(LARGEST_TIME, 3, 200)[0]
+    assert "what stands there is of time 100" in _asked(LARGEST_TIME, 0, 300)[0]
+    assert "told to be at offset 7, but offset 2" in _asked(LARGEST_TIME, 7, 300)[0]
 
 
 def _epochs(asked: int, epoch: int, end_offset: int) -> list[str]:

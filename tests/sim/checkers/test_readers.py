@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from barnabas.sim.checkers.readers import check
-from barnabas.sim.history import Kept, Polled, Read, TopicFacts
+from barnabas.sim.history import Kept, Polled, Read, TopicDeleted, TopicDeleting, TopicFacts, TopicMade
 from tests.sim.checkers.story import TOPIC, Story, only
 
 
@@ -85,3 +85,14 @@ def test_a_power_loss_may_put_something_else_where_the_reader_has_been() -> None
     assert story.judged(check) == []
     known = _written().began(4, "s").reads(5, "s", {0: "a/0", 2: "a/2"}).power_lost(6).final(9, ALL)
     assert "offset 1" in only(known.judged(check)).what
+
+
+def test_what_was_deleted_with_its_topic() -> None:
+    def story(began_at: float) -> Story:
+        story = Story().written(1, "a/0", 0).add(TopicDeleting(2, TOPIC), TopicDeleted(3, TOPIC))
+        story.add(TopicMade(4, TOPIC, TopicFacts()))
+        return story.began(began_at, "s").reads(6, "s", {0: "a/0"})
+
+    assert story(2.9).judged(check) == []
+    what = only(story(5).judged(check)).what
+    assert "given 'a/0', acknowledged at 1.100 s, although t was deleted at 3.000 s" in what

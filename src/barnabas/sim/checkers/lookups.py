@@ -5,7 +5,9 @@ nothing ever took them away. Others may have come, or gone, while the question w
 
 By time (ListOffsets): the answer is the first record whose timestamp is at least the one asked for. So no
 certain record of such a time stands before the answer, or at all where the answer is that there is none; the
-record at the answer has the timestamp that was told, and it is not before the one asked for.
+record at the answer has the timestamp that was told, and it is not before the one asked for. Where the
+largest timestamp was asked for, no certain record has a larger one than was told; that there is none is told,
+as by Kafka, where the record that has it is written but not visible yet.
 
 By epoch (OffsetForLeaderEpoch): answered is the largest epoch up to the one asked for, and where it ends,
 which is where the next larger one begins. So certain records of epochs up to the asked one stand before that
@@ -20,7 +22,7 @@ from typing import NamedTuple
 
 from barnabas.sim.checkers.view import Place, View
 from barnabas.sim.checkers.violation import Violation
-from barnabas.sim.history import NO_OFFSET, EpochLookedUp, History, Kept, TimeLookedUp
+from barnabas.sim.history import LARGEST_TIME, NO_OFFSET, EpochLookedUp, History, Kept, TimeLookedUp
 
 NAME = "lookups"
 UNKNOWN_EPOCH = -1
@@ -57,8 +59,24 @@ def _certain(view: View, place: Place) -> list[_Certain]:
 
 def _judge(event: TimeLookedUp | EpochLookedUp, certain: list[_Certain]) -> str | None:
     if isinstance(event, TimeLookedUp):
-        return _by_time(event, certain)
+        if event.timestamp_ms != LARGEST_TIME:
+            return _by_time(event, certain)
+        if event.offset == NO_OFFSET:
+            return None
+        as_asked = event._replace(timestamp_ms=event.found_timestamp_ms)
+        return _largest(event, certain) or _by_time(as_asked, certain)
     return _by_epoch(event, (record for since, record in certain if since <= event.asked_at))
+
+
+def _largest(event: TimeLookedUp, certain: list[_Certain]) -> str | None:
+    for since, record in certain:
+        if since <= event.asked_at and record.timestamp_ms > event.found_timestamp_ms:
+            return (
+                f"the largest time is told to be {event.found_timestamp_ms}, at offset {event.offset}, but "
+                f"offset {record.offset} is of time {record.timestamp_ms} and known to be there since "
+                f"{since:.3f} s"
+            )
+    return None
 
 
 def _by_time(event: TimeLookedUp, certain: list[_Certain]) -> str | None:

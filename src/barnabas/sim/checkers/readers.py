@@ -2,6 +2,8 @@
 
 - Nobody reads what was never sent: key, value, timestamp (unless the topic has the broker's) and topic are
   those of the record that was handed over, and it was handed over before.
+- Nobody reads what was deleted with its topic: what was acknowledged before a deletion was confirmed, by a
+  session that began after that.
 - Within one session offsets only go up, from where the session began.
 - A session that has passed an offset has seen the record there. Certain are records that the last read found:
   nothing took them away at any time. Without a power loss since the session began, all of them below its
@@ -16,7 +18,7 @@ from __future__ import annotations
 
 from barnabas.sim.checkers.view import Session, View
 from barnabas.sim.checkers.violation import Violation
-from barnabas.sim.history import NO_PARTITION, History, Read
+from barnabas.sim.history import NO_PARTITION, History, Read, TopicDeleted
 
 NAME = "readers"
 
@@ -25,9 +27,13 @@ def check(history: History) -> list[Violation]:
     view = View(history)
     violations: list[Violation] = []
     certain = {place: sorted(view.known_since(place).items()) for place in view.places()}
+    deleted: dict[str, list[float]] = {}
+    for event in history.of(TopicDeleted):
+        deleted.setdefault(event.topic, []).append(event.at)
     for session in view.sessions.values():
         violations += _only_what_was_sent(view, session.reads)
         violations += _only_upwards(session)
+        violations += _nothing_deleted(view, session, deleted.get(session.began.topic, []))
         place = (session.began.topic, session.began.partition)
         violations += _nothing_skipped(view, session, certain.get(place, []))
     for final in view.finals.values():
@@ -78,6 +84,20 @@ def _only_upwards(session: Session) -> list[Violation]:
             )
             return [Violation(NAME, read.at, what)]
         before = read.record.offset
+    return []
+
+
+def _nothing_deleted(view: View, session: Session, deleted: list[float]) -> list[Violation]:
+    """`deleted`: when deletions of its topic were confirmed."""
+    gone_at = max((at for at in deleted if at < session.began.at), default=0.0)
+    for read in session.reads:
+        acked = view.acked.get(read.record.mark)
+        if acked is not None and acked.at < gone_at:
+            what = (
+                f"{session.began.session} was given {acked.mark!r}, acknowledged at {acked.at:.3f} s, "
+                f"although {read.topic} was deleted at {gone_at:.3f} s"
+            )
+            return [Violation(NAME, read.at, what)]
     return []
 
 

@@ -13,12 +13,13 @@ from barnabas.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
 )
-from barnabas.sim.chance import pick
-from barnabas.sim.history import EpochLookedUp, OffsetSeen, TimeLookedUp
+from barnabas.sim.chance import happens, pick
+from barnabas.sim.history import LARGEST_TIME, EpochLookedUp, OffsetSeen, TimeLookedUp
 from barnabas.sim.scenario import TopicPlan
 from barnabas.sim.workload.client import CLIENT, Client
 
 NEAR_MS = 3
+LARGEST = 0.2  # the part of questions for a time that is for the largest
 TOPIC_TIMEOUT_S = 4.0
 
 
@@ -27,7 +28,8 @@ async def run_asker(client: Client, topics: Sequence[TopicPlan], pause_s: float)
     async with Admin(*client.seams, CLIENT) as admin:
         asker = _Asker(client, admin, topics)
         while not client.stopping.is_set():
-            question = pick(client.random, (asker.ends, asker.ends, asker.starts, asker.time, asker.epoch))
+            questions = (asker.ends, asker.ends, asker.starts, asker.time, asker.time, asker.epoch)
+            question = pick(client.random, questions)
             await client.go_on(f"asking for {question.__name__}", question)
             await client.pause(pause_s)
 
@@ -50,10 +52,12 @@ class _Asker:
             client.history.add(OffsetSeen(client.now, asked_at, client.name, *place, kind, found.offset))
 
     async def time(self) -> None:
-        """A time at or near that of some record, or of none yet."""
+        """A time at or near that of some record, or of none yet; or the largest."""
         client, topic = self._client, pick(self._client.random, self._topics)
         known = client.seen.timestamps.get(topic.name) or [client.clock.wall_ms()]
         time_ms = max(0, pick(client.random, known) + client.random.below(2 * NEAR_MS) - NEAR_MS)
+        if happens(client.random, LARGEST):
+            time_ms = LARGEST_TIME
         asked_at = client.now
         wanted = {(topic.name, each): time_ms for each in range(topic.partitions)}
         for place, found in (await self._admin.list_offsets(wanted)).items():

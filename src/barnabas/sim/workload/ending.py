@@ -13,10 +13,11 @@ from barnabas.sim.history import FinalRead, Kept, TopicDeleting, TopicMade, Topi
 from barnabas.sim.scenario import TopicPlan
 from barnabas.sim.workload.client import CLIENT, Client, kept
 from barnabas.sim.workload.reading import POLL_MS, Sessions, make_consumer
-from barnabas.sim.workload.sending import DELIVERY_TIMEOUT_MS, MAX_BLOCK_MS, Sender, make_value
+from barnabas.sim.workload.sending import DELIVERY_TIMEOUT_MS, MAX_BLOCK_MS, Sender
 
 TRIES = 5
 ROUNDS = 3  # of last sends, so that segments roll between them
+VALUE_BYTES = 50  # fewer than any topic's limit
 READ_S = 30.0
 WAIT_MS = 3_000  # what a fetch may wait for data: long enough for it to be seen whether it is woken
 FETCH_BYTES = 1 << 20
@@ -31,7 +32,7 @@ async def send_last(client: Client, topics: Sequence[TopicPlan], rounds_apart_s:
             for topic in topics:
                 for partition in range(topic.partitions):
                     key = b"last-%d" % number
-                    await sender.send(topic.name, partition, key, make_value(client, 50))
+                    await sender.send(topic.name, partition, key, client.random.bytes(VALUE_BYTES))
             await sender.producer.flush()
             await client.clock.sleep(rounds_apart_s)
 

@@ -24,11 +24,18 @@ PARTITION_MAX_BYTES = (2_000, 50_000, 1 << 20)
 A_RECORD_S = 0.02  # rest after each record read again, so that a long log is not read all the time
 
 
-def make_consumer(client: Client, partition_max_bytes: int, fetch_max_wait_ms: int = 500) -> Consumer:
+def make_consumer(
+    client: Client,
+    partition_max_bytes: int,
+    fetch_max_wait_ms: int = 500,
+    *,
+    read_committed: bool = False,
+) -> Consumer:
     config = ConsumerConfig(
         reset=Reset.NONE,
         fetch_max_wait_ms=fetch_max_wait_ms,
         partition_max_bytes=partition_max_bytes,
+        read_committed=read_committed,
         max_poll_records=1_000_000,
         default_timeout_ms=8_000,
         client=CLIENT,
@@ -96,7 +103,7 @@ async def run_reader(client: Client, topic: TopicPlan, *, is_tailing: bool) -> N
     """Read until asked to stop."""
     random = client.random
     pause_s = between(random, 0.0, 0.5) if is_tailing else between(random, 0.5, 6.0)
-    reader = _Reader(client, topic, pause_s, pick(random, PARTITION_MAX_BYTES))
+    reader = _Reader(client, topic, pause_s, pick(random, PARTITION_MAX_BYTES), bool(random.below(2)))
     while not client.stopping.is_set():
         if is_tailing:
             await client.go_on("tailing", reader.tail)
@@ -107,18 +114,29 @@ async def run_reader(client: Client, topic: TopicPlan, *, is_tailing: bool) -> N
 
 
 class _Reader:
-    def __init__(self, client: Client, topic: TopicPlan, pause_s: float, partition_max_bytes: int) -> None:
+    def __init__(
+        self,
+        client: Client,
+        topic: TopicPlan,
+        pause_s: float,
+        partition_max_bytes: int,
+        read_committed: bool,
+    ) -> None:
         self._client = client
         self._pause_s = pause_s
         self._partition_max_bytes = partition_max_bytes
+        self._read_committed = read_committed
         self._places = [TopicPartition(topic.name, each) for each in range(topic.partitions)]
         self._positions: dict[TopicPartition, int] = {}
         self._sessions = 0
         self.records = 0
 
+    def _consumer(self) -> Consumer:
+        return make_consumer(self._client, self._partition_max_bytes, read_committed=self._read_committed)
+
     async def read_all(self) -> None:
         """One way from the start to the end."""
-        async with make_consumer(self._client, self._partition_max_bytes) as consumer:
+        async with self._consumer() as consumer:
             starts = await consumer.beginning_offsets(*self._places)
             sessions = self._begin(consumer, starts)
             ends: Mapping[TopicPartition, int] = {}
@@ -132,7 +150,7 @@ class _Reader:
     async def tail(self) -> None:
         """Stay at the end for a while; the next time goes on from here, if nothing goes wrong."""
         client = self._client
-        async with make_consumer(client, self._partition_max_bytes) as consumer:
+        async with self._consumer() as consumer:
             starts = self._positions or await consumer.end_offsets(*self._places)
             sessions = self._begin(consumer, starts)
             self._positions = {}

@@ -9,19 +9,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import partial
 
 from barnabas.client.admin import Admin, NewTopic
 from barnabas.client.errors import TopicExists, UnknownTopic
+from barnabas.client.metadata import TopicPartition
 from barnabas.client.producer import ProducerConfig
 from barnabas.sim.chance import between, happens
 from barnabas.sim.history import TopicDeleted, TopicDeleting, TopicFacts, TopicMade
 from barnabas.sim.scenario import TopicPlan
 from barnabas.sim.workload.client import CLIENT, Client
+from barnabas.sim.workload.reading import PATIENCE_S, Sessions, make_consumer
 from barnabas.sim.workload.sending import MAX_BLOCK_MS, Sender, make_value
 
 CHURN_DELIVERY_MS = 6_000
 PAUSE_S = 8.0
 RECORDS = 5
+FETCH_BYTES = 100_000
 CHURN_CONFIGS = {"file.delete.delay.ms": "1000", "message.timestamp.after.max.ms": str((1 << 63) - 1)}
 
 
@@ -54,11 +58,20 @@ async def _delete(client: Client, admin: Admin, name: str) -> None:
     client.history.add(TopicDeleted(client.now, name))
 
 
+async def _read(client: Client, place: TopicPartition, number: int) -> None:
+    async with make_consumer(client, FETCH_BYTES) as consumer:
+        sessions = Sessions(client, consumer, number)
+        sessions.begin(await consumer.beginning_offsets(place))
+        ends = await consumer.end_offsets(place)
+        await sessions.read_to(ends, PATIENCE_S)
+        sessions.end(ends)
+
+
 async def run_churn(client: Client) -> None:
-    """Make a topic, use it, delete it, now and then under a name that was used before."""
+    """Make a topic, write and read it, delete it, now and then under a name that was used before."""
     config = ProducerConfig(max_block_ms=MAX_BLOCK_MS, delivery_timeout_ms=CHURN_DELIVERY_MS, client=CLIENT)
     sender = Sender(client, config)
-    made = 0
+    made = read = 0
     async with Admin(*client.seams, CLIENT) as admin, sender.producer:
         while not client.stopping.is_set():
             made += made == 0 or not happens(client.random, 0.3)
@@ -67,5 +80,7 @@ async def run_churn(client: Client) -> None:
             for _ in range(client.random.below(RECORDS)):
                 await sender.send(name, 0, None, make_value(client, 100))
             await client.clock.sleep(between(client.random, 0.0, PAUSE_S))
+            read += 1
+            await client.go_on(f"reading {name}", partial(_read, client, TopicPartition(name, 0), read))
             await _delete(client, admin, name)
             await client.pause(PAUSE_S)
