@@ -426,6 +426,31 @@ class TestBeside:
 
         asyncio.run(scenario())
 
+    def test_writers_go_on_while_many_segments_go_of_which_nothing_is_left(self) -> None:
+        """Each takes a sync, which is too much for one turn."""
+
+        async def scenario() -> None:
+            life = Life(config=replace(COMPACTED, segment_bytes=1000))
+            disk = WatchedDisk(life.disk)
+            life.disk = disk  # type: ignore[assignment]
+            await written(*[one(b"a")] * 9, one(b"a", bytes(900)), life=life)
+            await life.log.flush()
+            third, fifth = (disk.gate("rename", path_of(number, ".log")) for number in (3, 5))
+            cleaning = run_clean(life)
+            await third.reached.wait()
+            append = asyncio.get_running_loop().create_task(life.put(one(b"b")))
+            await asyncio.sleep(0)
+            third.open()
+            await fifth.reached.wait()
+            assert append.done()
+            assert life.log.bases == [0, 5, 6, 7, 8, 9, 10]
+            fifth.open()
+            await cleaning
+            assert life.log.bases == [0, 9, 10]
+            await life.check(is_clean_below=10)
+
+        asyncio.run(scenario())
+
     def test_a_round_that_is_given_up_leaves_nothing(self) -> None:
         async def scenario() -> None:
             life = Life()

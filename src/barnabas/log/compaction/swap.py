@@ -10,14 +10,15 @@ The steps, each durable before the next begins:
    be taken for an original's.
 
 A start that finds `.swap` files removes the originals up to where the new batches end. Originals beyond that,
-of which nothing was kept, it cannot tell from other segments. So these go one after another, the lowest
-first, their batches before their indexes: whatever is left of a group is its tail, and whatever supersedes a
-record, or decides upon it, stands behind it. A tail with the new segment before it says nothing that the
-whole group did not say.
+of which nothing was kept, it cannot tell from other segments. So these stay at first, and go afterwards, one
+after another, the lowest first, their batches before their indexes: whatever is left of a group is its tail,
+and whatever supersedes a record, or decides upon it, stands behind it. A tail with the new segment before it
+says nothing that the whole group did not say.
 
-All this takes the log's turn. Readers do not notice: what they hold of an original they read to its end, and
-look-ups start over. If step 2 fails it is undone, and the log is as it was; a failure after that leaves the
-files in doubt, and the log takes no more changes until it is opened anew. Reading goes on.
+Each change takes the log's turn, but a tail is not one change: there may be hundreds of segments in it, and
+each takes a sync. Readers do not notice: what they hold of an original they read to its end, and look-ups
+start over. If step 2 fails it is undone, and the log is as it was; a failure after that leaves the files in
+doubt, and the log takes no more changes until it is opened anew. Reading goes on.
 """
 
 from __future__ import annotations
@@ -54,16 +55,18 @@ class Stand:
         ):
             raise GivenUp(f"{log.path} was cut at one of its ends meanwhile")
 
-    def replace(self, originals: Sequence[Segment], segment: Segment, size_bytes: int) -> None:
+    def replace(self, originals: Sequence[Segment], instead: Sequence[Segment]) -> None:
         first = self.segments.index(originals[0])
-        self.segments[first : first + len(originals)] = [segment]
-        self._sizes[first : first + len(originals)] = [size_bytes]
+        self.segments[first : first + len(originals)] = instead
+        self._sizes[first : first + len(originals)] = [segment.size_bytes for segment in instead]
 
 
 async def swap_in(
     log: PartitionLog, stand: Stand, originals: Sequence[Segment], replacement: Replacement
 ) -> None:
     """Let the replacement, finished, take the originals' place; GivenUp where they are not there any more."""
+    tail = [one for one in originals[1:] if one.base_offset >= replacement.next_offset]
+    replaced = originals[: len(originals) - len(tail)]
     async with log.turn:
         log.require_sound()
         stand.require()
@@ -71,13 +74,29 @@ async def swap_in(
         await _announce(log, replacement.base_offset, suffixes)
         log.side.names_changed()
         with log.reshaping():
-            paths = await _take_out(log, originals, replacement)
+            paths = await _take_out(log, replaced)
             await _rename(log, replacement.base_offset, suffixes[:1], names.SWAP, "")
             await _rename(log, replacement.base_offset, suffixes[1:], names.SWAP, "")
             segment = new_segment(log.home, log.path, log.config, replacement.base_offset)
             await segment.file()
-            _publish(log, originals, segment, paths)
-        stand.replace(originals, segment, segment.size_bytes)
+            _publish(log, replaced, [segment], paths)
+        stand.replace(replaced, [segment])
+    for original in tail:
+        await _drop(log, stand, original)
+
+
+async def _drop(log: PartitionLog, stand: Stand, original: Segment) -> None:
+    """Take out a segment of which nothing was kept, and which no new one stands for."""
+    async with log.turn:
+        log.require_sound()
+        stand.require()
+        log.side.names_changed()
+        with log.reshaping():
+            gone = [await original.doom_batches()]
+            await log.home.disk.sync_dir(log.path)  # batches whose aborted transactions are gone count again
+            gone += await _doom_beside(log, original)
+            _publish(log, [original], [], [tuple(gone)])
+        stand.replace([original], [])
 
 
 async def _announce(log: PartitionLog, base_offset: int, suffixes: Sequence[str]) -> None:
@@ -105,35 +124,34 @@ async def _withdraw(log: PartitionLog, base_offset: int, suffixes: Sequence[str]
     await disk.sync_dir(log.path)
 
 
-async def _take_out(
-    log: PartitionLog, originals: Sequence[Segment], replacement: Replacement
-) -> list[tuple[str, ...]]:
+async def _take_out(log: PartitionLog, replaced: Sequence[Segment]) -> list[tuple[str, ...]]:
     """Step 3; returns the new paths of each original's files."""
-    disk = log.home.disk
-    paths: list[list[str]] = []
-    for number, segment in enumerate(originals):
-        if number and originals[number - 1].base_offset >= replacement.next_offset:
-            await disk.sync_dir(log.path)
-        paths.append([await segment.doom_batches()])
-    if originals[-1].base_offset >= replacement.next_offset:
-        await disk.sync_dir(log.path)
-    for segment, gone in zip(originals, paths, strict=True):
-        gone += await segment.doom_indexes()
-        snapshot = log.side.snapshot_path(segment.base_offset)
-        # the state at the start of a segment goes with it, but for the newest, from which a start begins
-        is_needed = segment.base_offset in (replacement.base_offset, log.side.snapshot_offset)
-        if not is_needed and await disk.size_of(snapshot) is not None:
-            await disk.rename(snapshot, snapshot + names.DELETED)
-            gone.append(snapshot + names.DELETED)
-    await disk.sync_dir(log.path)
-    return [tuple(gone) for gone in paths]
+    batches = [await segment.doom_batches() for segment in replaced]
+    beside = [await _doom_beside(log, segment, is_first=segment is replaced[0]) for segment in replaced]
+    await log.home.disk.sync_dir(log.path)
+    return [(path, *others) for path, others in zip(batches, beside, strict=True)]
+
+
+async def _doom_beside(log: PartitionLog, original: Segment, *, is_first: bool = False) -> list[str]:
+    """Take out what stands beside the batches; returns the new paths."""
+    gone = await original.doom_indexes()
+    snapshot = log.side.snapshot_path(original.base_offset)
+    # the state at the start of a segment goes with it, but for the newest, from which a start begins
+    is_needed = is_first or original.base_offset == log.side.snapshot_offset
+    if not is_needed and await log.home.disk.size_of(snapshot) is not None:
+        await log.home.disk.rename(snapshot, snapshot + names.DELETED)
+        gone.append(snapshot + names.DELETED)
+    return gone
 
 
 def _publish(
-    log: PartitionLog, originals: Sequence[Segment], segment: Segment, paths: Sequence[tuple[str, ...]]
+    log: PartitionLog,
+    originals: Sequence[Segment],
+    instead: Sequence[Segment],
+    paths: Sequence[tuple[str, ...]],
 ) -> None:
     first = log.segments.index(originals[0])
-    log.segments = [*log.segments[:first], segment, *log.segments[first + len(originals) :]]
+    log.segments = [*log.segments[:first], *instead, *log.segments[first + len(originals) :]]
     log.bases = [one.base_offset for one in log.segments]
     due_ms = log.home.clock.wall_ms() + log.config.file_delete_delay_ms
     log.doomed += [Doomed(due_ms, one, gone) for one, gone in zip(originals, paths, strict=True)]
