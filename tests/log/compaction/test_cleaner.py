@@ -138,7 +138,8 @@ def test_a_map_that_is_too_small_takes_several_passes() -> None:
     run(scenario, Bench(dirty, dedupe_buffer_bytes=24 * 8, load_factor=0.9))
 
 
-def test_settings_that_allow_nothing_are_taken_for_the_least_that_works() -> None:
+@pytest.mark.parametrize("load_factor", [2.0, 0.0, -1.0, float("nan")])
+def test_settings_that_allow_nothing_are_taken_for_the_least_that_works(load_factor: float) -> None:
     async def scenario(bench: Bench) -> None:
         log = await bench.log(rounds=4)
         task = asyncio.create_task(bench.cleaner.clean_all())
@@ -148,7 +149,7 @@ def test_settings_that_allow_nothing_are_taken_for_the_least_that_works() -> Non
         assert await task == 1
         assert await offsets_in(log) == list(range(30, 40))
 
-    run(scenario, Bench(io_buffer_bytes=0, load_factor=2.0, max_bytes_per_second=0.0))
+    run(scenario, Bench(io_buffer_bytes=0, load_factor=load_factor, max_bytes_per_second=0.0))
 
 
 def test_max_compaction_lag_makes_a_log_due_that_is_hardly_dirty() -> None:

@@ -38,7 +38,7 @@ HASH_KEY_BYTES = 16
 MAX_MAP_BYTES = 2**31 - 1
 # what settings may ask for, and would never get anywhere with
 MIN_IO_BYTES = 4096
-MAX_LOAD_FACTOR = 0.99
+MIN_LOAD_FACTOR, MAX_LOAD_FACTOR = 0.01, 0.99
 MIN_BYTES_PER_SECOND = 1.0
 
 
@@ -187,9 +187,8 @@ class Cleaner:
         # a new one each time: memory that was never written to costs nothing, and none is kept in between
         map_bytes = min(settings.dedupe_buffer_bytes, MAX_MAP_BYTES)
         offsets = OffsetMap(map_bytes, log.home.random.bytes(HASH_KEY_BYTES))
-        io = CleanerIo(
-            max(settings.io_buffer_bytes, MIN_IO_BYTES), min(settings.load_factor, MAX_LOAD_FACTOR), may_go_on
-        )
+        load_factor = max(MIN_LOAD_FACTOR, min(settings.load_factor, MAX_LOAD_FACTOR))
+        io = CleanerIo(max(settings.io_buffer_bytes, MIN_IO_BYTES), load_factor, may_go_on)
         began = self._clock.monotonic()
         cleaned = await clean(log, cleanable, offsets, io=io)
         if cleaned.end_offset <= cleanable.first_dirty_offset:
