@@ -101,6 +101,32 @@ def test_after_a_crash_untouched_partitions_are_recovered_so_that_the_next_stop_
     run(test)
 
 
+def test_who_stops_the_housekeeping_waits_for_what_has_begun(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test(disk: MemoryDisk, clock: ManualClock) -> None:
+        directory = await open_directory(disk, LogConfig(), clock)
+        begun, may_end, ended = asyncio.Event(), asyncio.Event(), []
+
+        async def retention() -> int:
+            begun.set()
+            await may_end.wait()
+            ended.append(True)
+            return 0
+
+        monkeypatch.setattr(directory, "apply_retention", retention)
+        house = asyncio.create_task(keep_house(directory, clock, EVERY))
+        await pass_time(clock, 10)
+        assert begun.is_set()
+        house.cancel()
+        await settle()
+        assert not house.done()
+        may_end.set()
+        with pytest.raises(asyncio.CancelledError):
+            await house
+        assert ended == [True]
+
+    run(test)
+
+
 def test_what_has_begun_is_carried_through_when_housekeeping_is_cancelled() -> None:
     async def scenario() -> None:
         begun, may_end, ended = asyncio.Event(), asyncio.Event(), []

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import dataclass
 
 from barnabas.core.clock import Clock
@@ -80,16 +81,15 @@ async def _repeat(clock: Clock, interval_ms: int, action: Callable[[], Awaitable
 
 
 async def _carried_through(action: Callable[[], Awaitable[object]]) -> None:
-    """Whoever cancels this waits for what has begun: a deletion cut short would leave files in doubt."""
+    """Whoever cancels this, however often, waits for what has begun: a deletion cut short would leave files
+    in doubt, and one that goes on would find its disk closed."""
     task = asyncio.ensure_future(action())
     try:
         await asyncio.shield(task)
     except asyncio.CancelledError:
-        task.add_done_callback(_tell_failure)  # even if whoever cancels this does not wait, after all
-        await asyncio.wait((task,))
+        while not task.done():
+            with suppress(asyncio.CancelledError):
+                await asyncio.wait((task,))
+        if not task.cancelled() and (error := task.exception()) is not None:
+            logger.error("housekeeping was to stop, and could not end what it had begun: %s", error)
         raise
-
-
-def _tell_failure(task: asyncio.Future[object]) -> None:
-    if not task.cancelled() and (error := task.exception()) is not None:
-        logger.error("housekeeping was to stop, and could not end what it had begun: %s", error)
