@@ -33,8 +33,11 @@ FAILING = (
     + ("append",) * 4
     + ("read",) * 3
     + ("sync_dir", "rename", "truncate", "write_at", "open", "create", "remove", "list", "mkdir")
+    + ("set_modified",)
 )
-WHERE = ("*", "*", "*.log", "*.index", "*.timeindex", "*.snapshot", "*checkpoint*", "__cluster_metadata*")
+ANY_FILE = ("*", "*")
+KEPT_FILES = ("*.log", "*.index", "*.timeindex", "*.snapshot", "*checkpoint*", "__cluster_metadata*")
+WHERE = (*ANY_FILE, *KEPT_FILES, "*.cleaned", "*.swap", "*.deleted")
 
 
 class Nemesis:
