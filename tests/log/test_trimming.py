@@ -519,6 +519,23 @@ def test_a_reader_in_the_middle_of_a_deleted_segment_goes_on() -> None:
     asyncio.run(scenario())
 
 
+@pytest.mark.parametrize("jump_ms", [-3_600_000, 3_600_000])
+def test_a_wall_clock_that_is_set_changes_nothing_about_when_files_go(jump_ms: int) -> None:
+    async def scenario() -> None:
+        setup = Setup(LogConfig(retention_bytes=0, file_delete_delay_ms=2000))
+        await three_segments(await setup.open())
+        assert await setup.directory.apply_retention() == 3
+        setup.clock.jump_ms(jump_ms)
+        setup.clock.advance(1)
+        await setup.directory.sweep()
+        assert await setup.names(".deleted") != []
+        setup.clock.advance(1)
+        await setup.directory.sweep()
+        assert await setup.names(".deleted") == []
+
+    asyncio.run(scenario())
+
+
 def test_files_that_cannot_be_removed_are_tried_again() -> None:
     async def scenario() -> None:
         setup = Setup(LogConfig(retention_bytes=0, file_delete_delay_ms=0))

@@ -92,7 +92,7 @@ class LogDirectory:
         self._watermarks_turn = Turn()
         self._cleaned_offsets: dict[TopicPartition, int] = {}
         self._cleaned_in_file: dict[TopicPartition, int] = {}
-        self._doomed: list[tuple[int, str]] = []
+        self._doomed: list[tuple[float, str]] = []
         self._to_flush: set[PartitionLog] = set()
         self._persist = SharedCall(self._write_offsets)
         self._checkpoint = SharedCall(self._write_checkpoints)
@@ -142,7 +142,7 @@ class LogDirectory:
             if parsed.kind is DirectoryKind.LIVE:
                 self._known[parsed.topic, parsed.partition] = None
             elif parsed.kind is DirectoryKind.DELETE:
-                self._doomed.append((0, name))
+                self._doomed.append((0.0, name))
         self._start_offsets = await self._read_offsets(names.LOG_START_CHECKPOINT) or {}
         self._high_watermarks = await self._read_offsets(names.REPLICATION_CHECKPOINT) or {}
         self._cleaned_offsets = await self._read_offsets(names.CLEANER_CHECKPOINT) or {}
@@ -324,7 +324,7 @@ class LogDirectory:
             await self._sync_names()
             if kind is DirectoryKind.DELETE:
                 delay_ms = (log.config if log is not None else self._config).file_delete_delay_ms
-                self._doomed.append((self._clock.wall_ms() + delay_ms, name))
+                self._doomed.append((self._clock.monotonic() + delay_ms / 1000, name))
             await self.checkpoint()
 
     async def _owner(self, key: TopicPartition) -> UUID | None:
@@ -476,9 +476,9 @@ class LogDirectory:
                 await trimming.sweep(log)
             except StorageError as error:
                 logger.error("cannot remove deleted segments of %s: %s", log.path, error)
-        now_ms = self._clock.wall_ms()
-        for due_ms, name in self._doomed:
-            if due_ms <= now_ms:
+        now = self._clock.monotonic()
+        for due_at, name in self._doomed:
+            if due_at <= now:
                 await self._disk.remove_tree(name)
                 self._doomed = [other for other in self._doomed if other[1] != name]
 

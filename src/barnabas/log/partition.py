@@ -109,7 +109,7 @@ class ReadEnd(NamedTuple):
 class Doomed(NamedTuple):
     """A segment on its way out: renamed, and removed when it is time and nobody reads it."""
 
-    due_ms: int
+    due_at: float  # by monotonic time: a wall clock that is set back would keep it, one set forward hurry it
     segment: Segment
     paths: tuple[str, ...]
 

@@ -201,7 +201,7 @@ async def _doom(log: PartitionLog, doomed: Sequence[Segment], kept: Sequence[Seg
     log.segments = list(kept)
     log.bases = [segment.base_offset for segment in kept]
     log.side.names_changed()
-    due_ms = log.home.clock.wall_ms() + log.config.file_delete_delay_ms
+    due_at = log.home.clock.monotonic() + log.config.file_delete_delay_ms / 1000
     for segment in doomed:
         paths = await segment.doom()
         snapshot = log.side.snapshot_path(segment.base_offset)
@@ -212,14 +212,14 @@ async def _doom(log: PartitionLog, doomed: Sequence[Segment], kept: Sequence[Seg
         ):
             await log.home.disk.rename(snapshot, snapshot + names.DELETED)
             paths.append(snapshot + names.DELETED)
-        log.doomed.append(Doomed(due_ms, segment, tuple(paths)))
+        log.doomed.append(Doomed(due_at, segment, tuple(paths)))
     log.side.names_changed()  # a sync that was under way may have missed some of it
 
 
 async def sweep(log: PartitionLog) -> int:
     """Remove doomed files that are due and that nobody reads; returns how many segments went."""
-    now_ms = log.home.clock.wall_ms()
-    due = [gone for gone in log.doomed if gone.due_ms <= now_ms and not gone.segment.is_pinned]
+    now = log.home.clock.monotonic()
+    due = [gone for gone in log.doomed if gone.due_at <= now and not gone.segment.is_pinned]
     for gone in due:
         for path in gone.paths:
             await log.home.disk.remove(path)

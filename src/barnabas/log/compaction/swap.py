@@ -153,8 +153,8 @@ def _publish(
     first = log.segments.index(originals[0])
     log.segments = [*log.segments[:first], *instead, *log.segments[first + len(originals) :]]
     log.bases = [one.base_offset for one in log.segments]
-    due_ms = log.home.clock.wall_ms() + log.config.file_delete_delay_ms
-    log.doomed += [Doomed(due_ms, one, gone) for one, gone in zip(originals, paths, strict=True)]
+    due_at = log.home.clock.monotonic() + log.config.file_delete_delay_ms / 1000
+    log.doomed += [Doomed(due_at, one, gone) for one, gone in zip(originals, paths, strict=True)]
 
 
 async def _rename(
