@@ -145,6 +145,8 @@ def _topic(random: SeededRandom, number: int) -> TopicPlan:
         configs["flush.messages"] = "1"
     if happens(random, 0.3):
         configs["flush.ms"] = _ms(random, 500, 5_000)
+        if happens(random, 0.5):
+            configs["segment.ms"] = _ms(random, 15_000, 60_000)  # or rolling would see to it
     if happens(random, 0.25):
         configs["message.timestamp.type"] = "LogAppendTime"
     if happens(random, 0.2):

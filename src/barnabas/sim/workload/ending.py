@@ -24,7 +24,8 @@ FETCH_BYTES = 1 << 20
 
 
 async def send_last(client: Client, topics: Sequence[TopicPlan], rounds_apart_s: float) -> None:
-    """Some records for every partition."""
+    """Some records for every partition, one after another: whoever has just been woken misses the next most
+    easily."""
     config = ProducerConfig(max_block_ms=MAX_BLOCK_MS, delivery_timeout_ms=DELIVERY_TIMEOUT_MS, client=CLIENT)
     sender = Sender(client, config)
     async with sender.producer:
@@ -33,7 +34,7 @@ async def send_last(client: Client, topics: Sequence[TopicPlan], rounds_apart_s:
                 for partition in range(topic.partitions):
                     key = b"last-%d" % number
                     await sender.send(topic.name, partition, key, client.random.bytes(VALUE_BYTES))
-            await sender.producer.flush()
+                    await sender.producer.flush()
             await client.clock.sleep(rounds_apart_s)
 
 
