@@ -28,11 +28,12 @@ from barnabas.sim.world import Outcome, simulate
 from tests.sim import bugs_compaction, bugs_disk, bugs_state
 from tests.sim.bugs_switch import BUGS, Bug, switched_on
 
-__all__ = ["BUGS", "Pin", "bugs_compaction", "bugs_disk", "bugs_state", "pins", "run"]
+__all__ = ["BUGS", "SEEN", "Pin", "bugs_compaction", "bugs_disk", "bugs_state", "pins", "run"]
 
 PINS = Path(__file__).with_name("bugs_pins.json")
 SEEDS = 100
 SAID = 250  # characters of what is said
+SEEN = [name for name, bug in BUGS.items() if not bug.unseen]
 # how long a pinned run may be shortened to, in simulated seconds; None: as long as the seed likes
 LENGTHS_S = (5.0, 10.0, 20.0, 40.0, None)
 # how many seeds that catch a bug are tried for a pin, which costs what its run and that without the bug cost
@@ -144,7 +145,7 @@ def main(arguments: list[str] | None = None) -> int:
     args = parser.parse_args(arguments)
     if args.replay:
         return _replay(args.replay, args.seed, args.seconds, args.trace)
-    names = args.bug or list(BUGS)
+    names = args.bug or SEEN
     if args.pin:
         return _pin(names, args.seeds, args.jobs)
     seeds = range(args.first, args.first + args.seeds)
@@ -196,7 +197,7 @@ def _pin(names: list[str], most: int, jobs: int) -> int:
         if isinstance(pin, Pin):
             found[pin.bug] = pin
             console.print(str(pin), markup=False, highlight=False)
-    ordered = [found[name] for name in BUGS if name in found]
+    ordered = [found[name] for name in SEEN if name in found]
     PINS.write_text(
         json.dumps(
             {

@@ -93,6 +93,10 @@ def tombstone_dropped_early(patch: Patch) -> None:
     "a tombstone's time begins anew with every pass, so that it never goes",
     "liveness",
     needs=(prompt_compaction,),
+    unseen=(
+        "no reader is promised that a tombstone goes, only that it stays; the checker of liveness "
+        "sees it in long runs without faults"
+    ),
 )
 def tombstone_for_ever(patch: Patch) -> None:
     class BatchFilter(_pure_compact.BatchFilter):
@@ -117,6 +121,7 @@ def tombstone_not_kept(patch: Patch) -> None:
     "neither a producer's last batch nor a snapshot tells of it after a compaction",
     "duplicates",
     needs=(starts, compaction),
+    unseen=("takes a batch that was superseded and compacted away while its producer still tries to send it"),
 )
 def producers_compacted_away(patch: Patch) -> None:
     batch_filter = cleaning.BatchFilter

@@ -281,6 +281,7 @@ def swap_not_completed(patch: Patch) -> None:
     "a start takes `.cleaned` files, finished or not, for the result of a compaction",
     "lost",
     "compacted",
+    "world",
     needs=(starts, compaction),
 )
 def cleaned_believed(patch: Patch) -> None:

@@ -48,6 +48,10 @@ def producers_lost(patch: Patch) -> None:
     "lost",
     "order",
     needs=(power_losses,),
+    unseen=(
+        "takes a segment rolled just before a power loss that keeps the new snapshot, loses the "
+        "batches in it, and falls between an append and its acknowledgement"
+    ),
 )
 def snapshot_beyond_the_end(patch: Patch) -> None:
     load_producers = recovery.load_producers
@@ -122,7 +126,15 @@ def high_watermark_beyond_the_end(patch: Patch) -> None:
 # ---- reading ---------------------------------------------------------------------------------------------
 
 
-@bug("a look-up goes on when segments are taken away or replaced in the middle of it", "readers", "liveness")
+@bug(
+    "a look-up goes on when segments are taken away or replaced in the middle of it",
+    "readers",
+    "liveness",
+    unseen=(
+        "one broker never cuts its log under a reader, and what a compaction or retention "
+        "replaces stays readable: a look-up that was overtaken finds what was right when it began"
+    ),
+)
 def torn_reads(patch: Patch) -> None:
     async def disturbed(log: PartitionLog, look: Callable[[], Awaitable[T]]) -> T:
         if log.ended is not None:

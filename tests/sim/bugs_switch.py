@@ -20,13 +20,15 @@ class Bug(NamedTuple):
     """`checkers`: who may be the one to say so ("world": the simulation itself breaks).
 
     `needs`: what a scenario must have for the bug to show at all; a seed without it need not be run.
+    `unseen`: why nobody can see it from outside, as things are; it is tried only when asked for by name.
     """
 
     name: str
     what: str
     checkers: tuple[str, ...]
     apply: Callable[[Patch], None]
-    needs: tuple[Callable[[Scenario], bool], ...]
+    needs: tuple[Callable[[Scenario], bool], ...] = ()
+    unseen: str = ""
 
     def may_show(self, scenario: Scenario) -> bool:
         return all(need(scenario) for need in self.needs)
@@ -36,13 +38,13 @@ BUGS: dict[str, Bug] = {}
 
 
 def bug(
-    what: str, *checkers: str, needs: Sequence[Callable[[Scenario], bool]] = ()
+    what: str, *checkers: str, needs: Sequence[Callable[[Scenario], bool]] = (), unseen: str = ""
 ) -> Callable[[Callable[[Patch], None]], Callable[[Patch], None]]:
     """Make a bug of a function, under its name."""
 
     def make(apply: Callable[[Patch], None]) -> Callable[[Patch], None]:
         name = apply.__name__.replace("_", "-")
-        BUGS[name] = Bug(name, what, checkers, apply, tuple(needs))
+        BUGS[name] = Bug(name, what, checkers, apply, tuple(needs), unseen)
         return apply
 
     return make
