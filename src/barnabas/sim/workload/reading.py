@@ -1,4 +1,4 @@
-"""Clients that read: some stay at the end, some begin anew again and again.
+"""Clients that read: some stay at the end, some begin anew again and again, at the start or at a time.
 
 A session is one reader's way through one partition, from a known offset on; whatever makes the way uncertain
 (an error, an offset that is not there any more) ends it, and the next begins. The end to be reached is asked
@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from barnabas.client.consumer import Consumer, ConsumerConfig, Reset
 from barnabas.client.fetched import ConsumerRecord
 from barnabas.client.metadata import TopicPartition
-from barnabas.sim.chance import between, pick
+from barnabas.sim.chance import between, happens, pick
 from barnabas.sim.history import Polled, Read, SessionBegan, SessionEnded
 from barnabas.sim.scenario import TopicPlan
 from barnabas.sim.workload.client import CLIENT, Client, kept
@@ -21,6 +21,7 @@ POLL_MS = 1_000
 ROTATE_S = 12.0
 PATIENCE_S = 15.0
 PARTITION_MAX_BYTES = (2_000, 50_000, 1 << 20)
+AT_A_TIME = 0.25  # how often one who begins anew begins at a time
 A_RECORD_S = 0.02  # rest after each record read again, so that a long log is not read all the time
 
 
@@ -135,9 +136,9 @@ class _Reader:
         return make_consumer(self._client, self._partition_max_bytes, read_committed=self._read_committed)
 
     async def read_all(self) -> None:
-        """One way from the start to the end."""
+        """One way to the end."""
         async with self._consumer() as consumer:
-            starts = await consumer.beginning_offsets(*self._places)
+            starts = await self._starts(consumer)
             sessions = self._begin(consumer, starts)
             ends: Mapping[TopicPartition, int] = {}
             try:
@@ -146,6 +147,17 @@ class _Reader:
             finally:
                 sessions.end(ends)
                 self.records += sessions.records
+
+    async def _starts(self, consumer: Consumer) -> dict[TopicPartition, int]:
+        """Where the partitions begin, or what was written at some time."""
+        client = self._client
+        times_ms = client.seen.timestamps.get(self._places[0].topic)
+        if not times_ms or not happens(client.random, AT_A_TIME):
+            return await consumer.beginning_offsets(*self._places)
+        time_ms = pick(client.random, times_ms)
+        found = await consumer.offsets_for_times(dict.fromkeys(self._places, time_ms))
+        ends = await consumer.end_offsets(*self._places)
+        return {place: ends[place] if at.offset < 0 else at.offset for place, at in found.items()}
 
     async def tail(self) -> None:
         """Stay at the end for a while; the next time goes on from here, if nothing goes wrong."""
