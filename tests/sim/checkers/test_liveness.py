@@ -13,6 +13,7 @@ from barnabas.sim.checkers.liveness import (
 from barnabas.sim.history import (
     ClientKilled,
     Crash,
+    Fault,
     FaultsEnded,
     Finished,
     SessionEnded,
@@ -117,6 +118,10 @@ def test_compaction_that_is_due() -> None:
     assert story().final(ENDED + 60, {1: "a/1"}).add(done).judged(check) == []
     jumped = story().clock_jumped(50).final(ENDED + 60, {0: "a/0", 1: "a/1"}).add(done)
     assert jumped.judged(check) == []
+    failed = story().add(Fault(50, "disk-error", "")).final(ENDED + 60, {0: "a/0", 1: "a/1"}).add(done)
+    assert failed.judged(check) == []
+    started = story().add(Fault(50, "disk-error", ""), Started(ENDED + 6))
+    assert started.final(ENDED + 60, {0: "a/0", 1: "a/1"}).add(done).judged(check) != []
 
 
 def test_a_reader_at_the_end_is_given_what_comes_at_once() -> None:

@@ -13,7 +13,8 @@ In virtual time from the end of the faults:
 Compaction of what is due happens: on a topic with max.compaction.lag.ms, what was superseded by a record
 older than that plus COMPACTION_SLACK_S is gone from the last read. A tombstone goes with the first pass that
 comes when it has been through one and delete.retention.ms is over since. The lag is counted by the broker's
-wall clock from the records' timestamps, so a clock that jumped in between is an excuse.
+wall clock from the records' timestamps, so a clock that jumped in between is an excuse. So is a disk that
+failed, unless the broker started after the faults: a log that could not be compacted is left until then.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ from barnabas.sim.history import (
 )
 
 NAME = "liveness"
+DISK_ERROR = "disk-error"
 CALM_S = 30.0
 SETTLE_S = 90.0
 ACK_S = 30.0
@@ -146,7 +148,7 @@ def _compaction(view: View, place: Place) -> list[Violation]:
     final, facts = view.finals.get(place), view.topics[place[0]]
     if final is None or not facts.is_compacted or facts.max_compaction_lag_ms is None:
         return []
-    if view.has_clock_jump(0.0, final.at):
+    if view.has_clock_jump(0.0, final.at) or _may_be_left(view.history):
         return []
     pass_s = facts.max_compaction_lag_ms / 1000 + _slack_s(view.history)
     left = _superseded(view, place, final, pass_s) or _tombstone(view, place, final, pass_s)
@@ -154,6 +156,13 @@ def _compaction(view: View, place: Place) -> list[Violation]:
         return []
     what = f"{place[0]}-{place[1]} still holds {left}; max.compaction.lag.ms={facts.max_compaction_lag_ms}"
     return [Violation(NAME, final.at, what)]
+
+
+def _may_be_left(history: History) -> bool:
+    """Whether the broker may have met an error of the disk in its last life: one may strike late."""
+    has_failed = any(fault.kind == DISK_ERROR for fault in history.of(Fault))
+    ended_at = max((event.at for event in history.of(FaultsEnded)), default=0.0)
+    return has_failed and not any(started.at > ended_at for started in history.of(Started))
 
 
 def _slack_s(history: History) -> float:
