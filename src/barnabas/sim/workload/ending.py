@@ -16,7 +16,7 @@ from barnabas.sim.workload.reading import POLL_MS, Sessions, make_consumer
 from barnabas.sim.workload.sending import DELIVERY_TIMEOUT_MS, MAX_BLOCK_MS, Sender
 
 TRIES = 5
-ROUNDS = 3  # of last sends, so that segments roll between them
+ROUNDS = 4  # of last sends, so that segments roll between them
 VALUE_BYTES = 50  # fewer than any topic's limit
 READ_S = 30.0
 WAIT_MS = 3_000  # what a fetch may wait for data: long enough for it to be seen whether it is woken
@@ -25,15 +25,18 @@ FETCH_BYTES = 1 << 20
 
 async def send_last(client: Client, topics: Sequence[TopicPlan], rounds_apart_s: float) -> None:
     """Some records for every partition, one after another: whoever has just been woken misses the next most
-    easily."""
+    easily. Where keys can be deleted, one is, in every round."""
     config = ProducerConfig(max_block_ms=MAX_BLOCK_MS, delivery_timeout_ms=DELIVERY_TIMEOUT_MS, client=CLIENT)
     sender = Sender(client, config)
     async with sender.producer:
         for number in range(ROUNDS):
             for topic in topics:
                 for partition in range(topic.partitions):
-                    key = b"last-%d" % number
-                    await sender.send(topic.name, partition, key, client.random.bytes(VALUE_BYTES))
+                    value = client.random.bytes(VALUE_BYTES)
+                    await sender.send(topic.name, partition, b"last-%d" % number, value)
+                    if topic.is_compacted:
+                        await sender.send(topic.name, partition, b"gone-%d" % number, value)
+                        await sender.send(topic.name, partition, b"gone-%d" % number, None)
                     await sender.producer.flush()
             await client.clock.sleep(rounds_apart_s)
 
