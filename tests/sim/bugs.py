@@ -37,7 +37,7 @@ SEEN = [name for name, bug in BUGS.items() if not bug.unseen]
 # how long a pinned run may be shortened to, in simulated seconds; None: as long as the seed likes
 LENGTHS_S = (5.0, 10.0, 20.0, 40.0, None)
 # how many seeds that catch a bug are tried for a pin, which costs what its run and that without the bug cost
-PIN_CHOICES = 12
+PIN_CHOICES = 4
 
 
 class Pin(NamedTuple):
