@@ -54,6 +54,11 @@ def test_a_power_loss_excuses() -> None:
     assert _two_values().power_lost(3).final(9, {0: "a/0"}).judged(check) == []
 
 
+def test_a_power_loss_does_not_excuse_what_was_on_the_disk() -> None:
+    story = Story(FACTS._replace(flush_every_message=True)).written(1, "a/0", 0, key=b"k")
+    assert "key b'k' is missing" in only(story.power_lost(3).final(9, {}, end=2).judged(check)).what
+
+
 def test_tombstone_and_key_may_be_gone() -> None:
     assert _deleted().final(9, {}, end=2).judged(check) == []
 

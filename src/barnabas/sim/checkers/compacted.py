@@ -14,7 +14,8 @@ not so one that an idempotent producer was given before that latest record.
 A session stops where the end was when it began. A compaction in its middle may have taken the record for the
 sake of one beyond that: where there may be such a one, a session is owed nothing of the key.
 
-What is superseded need not be gone. A power loss from the sending of the record to the session's end excuses.
+What is superseded need not be gone. A power loss from the sending of the record to the session's end excuses,
+unless flush.messages=1 had it on the disk when it was acknowledged.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ def check(history: History) -> list[Violation]:
         last: dict[bytes | None, Kept] = {record.key: record for record in walk.records}
         for key, acked in acks[walk.place].items():
             latest = _latest(acked, walk)
-            if latest is None or view.has_power_loss(view.sent[latest.mark].at, walk.ended_at):
+            if latest is None or _may_be_lost(view, latest, walk):
                 continue
             later = [
                 each
@@ -110,6 +111,11 @@ def _offsets(view: View) -> dict[str, int]:
 def _is_beyond(offsets: dict[str, int], sent: Sent, walk: _Walk) -> bool:
     """Whether it may stand where the walk did not come to."""
     return offsets.get(sent.mark, walk.end_offset) >= walk.end_offset
+
+
+def _may_be_lost(view: View, latest: Acked, walk: _Walk) -> bool:
+    is_synced = view.topics[walk.place[0]].flush_every_message
+    return not is_synced and view.has_power_loss(view.sent[latest.mark].at, walk.ended_at)
 
 
 def _latest(acked: list[Acked], walk: _Walk) -> Acked | None:
