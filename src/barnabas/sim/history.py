@@ -62,6 +62,13 @@ class Kept(NamedTuple):
 # ---- topics ----------------------------------------------------------------------------------------------
 
 
+class TopicMaking(NamedTuple):
+    """Its creation is asked for, until it is confirmed: from now on it may be there."""
+
+    at: float
+    topic: str
+
+
 class TopicMade(NamedTuple):
     at: float
     topic: str
@@ -277,7 +284,8 @@ class Finished(NamedTuple):
 
 
 Event = (
-    TopicMade
+    TopicMaking
+    | TopicMade
     | TopicDeleting
     | TopicDeleted
     | TopicsListed

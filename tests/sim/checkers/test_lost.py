@@ -11,6 +11,7 @@ from barnabas.sim.history import (
     TopicDeleting,
     TopicFacts,
     TopicMade,
+    TopicMaking,
     TopicsListed,
 )
 from tests.sim.checkers.story import Story, only
@@ -161,3 +162,8 @@ def test_topics_that_were_made_are_there_and_deleted_ones_are_not() -> None:
         "topic 't', made at 0.000 s, is gone",
         "topic 'u', deleted at 3.000 s, is there",
     ]
+
+
+def test_a_topic_whose_creation_was_asked_for_again_may_be_there() -> None:
+    story = Story().add(TopicMade(1, "u", TopicFacts()), TopicDeleting(2, "u"), TopicDeleted(3, "u"))
+    assert story.add(TopicMaking(4, "u"), TopicsListed(9, 8, ("t", "u"))).judged(check) == []

@@ -39,6 +39,7 @@ from barnabas.sim.history import (
     TopicDeleted,
     TopicFacts,
     TopicMade,
+    TopicMaking,
     TopicsListed,
 )
 
@@ -82,6 +83,7 @@ def _topics(history: History, view: View) -> list[Violation]:
     for event in history.events:
         if isinstance(event, TopicMade):
             made[event.topic] = event.at
+        elif isinstance(event, TopicMaking):
             deleted.pop(event.topic, None)
         elif isinstance(event, TopicDeleted):
             deleted[event.topic] = event.at

@@ -16,7 +16,7 @@ from barnabas.client.errors import TopicExists, UnknownTopic
 from barnabas.client.metadata import TopicPartition
 from barnabas.client.producer import ProducerConfig
 from barnabas.sim.chance import between, happens
-from barnabas.sim.history import TopicDeleted, TopicDeleting, TopicFacts, TopicMade
+from barnabas.sim.history import TopicDeleted, TopicDeleting, TopicFacts, TopicMade, TopicMaking
 from barnabas.sim.scenario import TopicPlan
 from barnabas.sim.workload.client import CLIENT, Client
 from barnabas.sim.workload.reading import PATIENCE_S, Sessions, make_consumer
@@ -41,6 +41,7 @@ async def _make(client: Client, admin: Admin, topic: NewTopic, facts: TopicFacts
         with suppress(TopicExists):  # an earlier try did it
             await admin.create_topics([topic])
 
+    client.history.add(TopicMaking(client.now, topic.name))
     while not await client.go_on(f"making {topic.name}", create):
         pass
     client.history.add(TopicMade(client.now, topic.name, facts))
