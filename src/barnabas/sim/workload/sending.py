@@ -20,6 +20,7 @@ from barnabas.sim.workload.client import CLIENT, MARK_END, MARK_HEADER, Client
 BURSTS_PER_SECOND = (0.5, 2.0, 5.0)
 TOMBSTONES = (0.05, 0.2, 0.5)  # the part of a compacted topic's records, by producer
 LARGE, LARGE_BYTES = 0.003, 200_000
+RARE, RARE_KEYS = 0.1, 300  # keys of a compacted topic that are written once, or seldom, and stay for long
 DELIVERY_TIMEOUT_MS = 20_000
 MAX_BLOCK_MS = 10_000
 
@@ -110,6 +111,8 @@ async def _send_one(
 ) -> None:
     random = client.random
     key = b"k%d" % random.below(plan.keys) if plan.keys else None
+    if topic.is_compacted and happens(random, RARE):
+        key = b"rare-%d" % random.below(RARE_KEYS)
     partition = NO_PARTITION
     if key is not None:
         partition = partition_of(key, topic.partitions)
