@@ -93,10 +93,6 @@ def tombstone_dropped_early(patch: Patch) -> None:
     "a tombstone's time begins anew with every pass, so that it never goes",
     "liveness",
     needs=(prompt_compaction,),
-    unseen=(
-        "no reader is promised that a tombstone goes, only that it stays; the checker of liveness "
-        "sees it in long runs without faults"
-    ),
 )
 def tombstone_for_ever(patch: Patch) -> None:
     class BatchFilter(_pure_compact.BatchFilter):
