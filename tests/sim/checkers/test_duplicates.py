@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from barnabas.sim.checkers.duplicates import check
+from barnabas.sim.history import Started, TopicFacts
 from tests.sim.checkers.story import Story, only
 
 
@@ -49,3 +50,13 @@ def test_a_number_that_is_not_remembered() -> None:
     lost = Story().written(1, "a/0", 0).power_lost(1.5).sent(2, "a/1").failed(3, "a/1", refused)
     assert lost.judged(check) == []
     assert Story().sent(2, "a/1").failed(3, "a/1").judged(check) == []
+
+
+def test_a_start_forgets_what_retention_has_taken() -> None:
+    refused = "BrokerError: cannot write to t-0: OUT_OF_ORDER_SEQUENCE_NUMBER"
+    shortened = Story(TopicFacts(retention_ms=1)).sent(2, "a/0").add(Started(3))
+    assert shortened.failed(4, "a/0", refused).judged(check) == []
+    whole = Story().sent(2, "a/0").add(Started(3)).failed(4, "a/0", refused)
+    assert "'a/0'" in only(whole.judged(check)).what
+    not_started = Story(TopicFacts(retention_ms=1)).add(Started(1)).sent(2, "a/0").failed(4, "a/0", refused)
+    assert "'a/0'" in only(not_started.judged(check)).what

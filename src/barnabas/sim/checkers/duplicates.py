@@ -7,7 +7,9 @@ log at any one time there is never a second copy, power losses or not. Readers w
 times may see a record at two offsets only if a power loss between took the first.
 
 Nor is a record refused because of its number, unless a power loss took what came before it: a producer gives
-up with OUT_OF_ORDER_SEQUENCE_NUMBER only if nothing else explains that its numbers are not remembered.
+up with OUT_OF_ORDER_SEQUENCE_NUMBER only if nothing else explains that its numbers are not remembered. What
+else does is a start: the broker then knows of a producer, besides its latest batch, what the log still says,
+and retention or compaction may have taken a batch whose acknowledgement was lost with the connection.
 
 Producers without idempotence promise nothing here.
 """
@@ -16,7 +18,7 @@ from __future__ import annotations
 
 from barnabas.sim.checkers.view import Place, Sighting, View
 from barnabas.sim.checkers.violation import Violation
-from barnabas.sim.history import History
+from barnabas.sim.history import History, Started
 
 NAME = "duplicates"
 REFUSED = "OUT_OF_ORDER_SEQUENCE_NUMBER"
@@ -33,11 +35,16 @@ def check(history: History) -> list[Violation]:
 def _refused(view: View) -> list[Violation]:
     """Records that the broker did not take although nothing can have been lost before them."""
     began: dict[str, float] = {}
+    starts = [started.at for started in view.history.of(Started)]
     violations = []
     for sent in view.sent.values():
         began_at = began.setdefault(sent.producer, sent.at)
         failed = view.failed.get(sent.mark)
         if failed is None or sent.topic not in view.topics or REFUSED not in failed.error:
+            continue
+        facts = view.topics[sent.topic]
+        is_shortened = facts.is_trimmed or facts.is_compacted
+        if is_shortened and any(sent.at < at <= failed.at for at in starts):
             continue
         if not view.has_power_loss(began_at, failed.at):
             what = f"{sent.mark!r} for {sent.topic} was refused, with no power loss before: {failed.error}"
