@@ -102,8 +102,8 @@ def hunt(name: str, seeds: Iterable[int], seconds: float | None = None) -> Caugh
     return Caught(name, None, count, (), "", time.perf_counter() - began)
 
 
-def choose_pin(name: str, most: int) -> Pin | None:
-    """The cheapest of the first seeds that catch a bug by a checker that is expected to."""
+def choose_pin(name: str, most: int) -> Pin:
+    """The cheapest of the first seeds that catch a bug; one without checkers where there is none."""
     bug, best, best_s, tried = BUGS[name], None, 0.0, 0
     for seconds in LENGTHS_S:
         for seed in range(1, most + 1):
@@ -119,7 +119,7 @@ def choose_pin(name: str, most: int) -> Pin | None:
                 break
         if best is not None:
             return best
-    return None
+    return Pin(name, 0, None, ())
 
 
 def _each(
@@ -192,25 +192,25 @@ def _arguments(one: Caught) -> str:
 def _pin(names: list[str], most: int, jobs: int) -> int:
     found = {pin.bug: pin for pin in pins()} if PINS.exists() else {}
     console = Console(stderr=True)
+    missing = []
     for future in _each(choose_pin, [(name, most) for name in names], jobs):
         pin = future.result()
-        if isinstance(pin, Pin):
-            found[pin.bug] = pin
-            console.print(str(pin), markup=False, highlight=False)
-    ordered = [found[name] for name in SEEN if name in found]
-    PINS.write_text(
-        json.dumps(
-            {
-                pin.bug: {"seed": pin.seed, "seconds": pin.seconds, "checkers": pin.checkers}
-                for pin in ordered
-            },
-            indent=2,
-        )
-        + "\n"
-    )
-    missing = [name for name in names if name not in found]
+        assert isinstance(pin, Pin)
+        console.print(str(pin), markup=False, highlight=False, soft_wrap=True)
+        found[pin.bug] = pin
+        if not pin.checkers:
+            missing.append(pin.bug)
+            del found[pin.bug]
+        _write_pins([found[name] for name in SEEN if name in found])
     console.print(f"no seed for: {', '.join(missing)}" if missing else "all are pinned")
     return 1 if missing else 0
+
+
+def _write_pins(ordered: list[Pin]) -> None:
+    content = {
+        pin.bug: {"seed": pin.seed, "seconds": pin.seconds, "checkers": list(pin.checkers)} for pin in ordered
+    }
+    PINS.write_text(json.dumps(content, indent=2) + "\n")
 
 
 def _replay(name: str, seed: int, seconds: float | None, trace: bool) -> int:

@@ -14,6 +14,7 @@ from barnabas.log.compaction.replacement import Replacement
 from barnabas.log.partition import PartitionLog
 from barnabas.log.side_files import SideFiles
 from barnabas.records import _pure_compact, kernel
+from barnabas.records.batch import DELETE_HORIZON_FLAG, NO_TIMESTAMP, BatchHeader
 from tests.sim.bugs_switch import Patch, bug, compaction, power_losses, prompt_compaction, starts
 
 # The compiled kernel cannot be patched from outside; its twin says the same.
@@ -145,6 +146,26 @@ def offsets_renumbered(patch: Patch) -> None:
         await append(self, renumbered)
 
     patch(Replacement, "append", renumber)
+
+
+@bug(
+    "a tombstone's time takes the place of the first timestamp, on which the others go on counting",
+    "readers",
+    "offsets",
+    needs=(compaction,),
+)
+def timestamps_not_rebased(patch: Patch) -> None:
+    rebuilt = _pure_compact._rebuilt
+
+    def keep_deltas(view: memoryview, header: BatchHeader, kept: list[Any], horizon_ms: int) -> bytearray:
+        batch = rebuilt(view, header, kept, NO_TIMESTAMP)
+        if horizon_ms < 0:
+            return batch
+        header = BatchHeader.parse(batch)
+        return _pure_compact._finished(header, batch, len(kept), horizon_ms, DELETE_HORIZON_FLAG)
+
+    _use_twin(patch, _pure_compact.OffsetMap, _pure_compact.BatchFilter)
+    patch(_pure_compact, "_rebuilt", keep_deltas)
 
 
 # ---- the swap --------------------------------------------------------------------------------------------

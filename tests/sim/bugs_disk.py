@@ -17,7 +17,7 @@ from barnabas.log.epochs import LeaderEpochs
 from barnabas.log.partition import PartitionLog
 from barnabas.log.recovery import _Recovery
 from barnabas.log.segment import Segment
-from barnabas.log.sparse_index import CorruptIndex, TimeIndex
+from barnabas.log.sparse_index import CorruptIndex, OffsetIndex, TimeIndex
 from barnabas.records.batch import BatchHeader
 from tests.sim.bugs_switch import (
     Patch,
@@ -197,6 +197,15 @@ def time_index_off_by_one(patch: Patch) -> None:
         return await self.ceiling(value, column)
 
     patch(TimeIndex, "floor", next_entry)
+
+
+@bug("a read begins at the index entry after the right one", "lost", "compacted", "readers")
+def offset_index_off_by_one(patch: Patch) -> None:
+    async def next_entry(self: OffsetIndex, offset: int) -> int:
+        found = await self.ceiling(offset - self.base_offset)
+        return 0 if found is None else found[1]
+
+    patch(OffsetIndex, "position_before", next_entry)
 
 
 @bug("the leader epochs are forgotten at a start", "lookups", needs=(starts,))

@@ -17,6 +17,7 @@ from barnabas.core.errors import BarnabasError, StorageError
 from barnabas.log import directory, names, producers, reading, recovery, snapshots
 from barnabas.log.partition import PartitionLog
 from barnabas.log.producers import ProducerStates
+from barnabas.log.segment import Located, Segment
 from barnabas.log.snapshots import CorruptSnapshot
 from barnabas.protocol.frames import SCRATCH_BYTES, FrameReader
 from tests.sim.bugs_switch import Patch, bug, disk_errors, power_losses, retries, starts
@@ -124,6 +125,19 @@ def high_watermark_beyond_the_end(patch: Patch) -> None:
 
 
 # ---- reading ---------------------------------------------------------------------------------------------
+
+
+@bug("a read that begins inside a batch begins with the next one", "readers")
+def batch_skipped(patch: Patch) -> None:
+    locate = Segment.locate
+
+    async def next_batch(self: Segment, offset: int) -> Located | None:
+        found = await locate(self, offset)
+        if found is None or found.header.base_offset >= offset:
+            return found
+        return await locate(self, found.header.next_offset)
+
+    patch(Segment, "locate", next_batch)
 
 
 @bug(
