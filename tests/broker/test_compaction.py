@@ -8,6 +8,10 @@ import pytest
 
 from barnabas.broker import node
 from barnabas.broker.current_settings import CurrentSettings
+from barnabas.broker.replica import Replica
+from barnabas.log import trimming
+from barnabas.log.compaction.cleaning import CleanerIo, clean
+from barnabas.log.compaction.survey import survey
 from barnabas.log.config import CleanerSettings
 from barnabas.log.partition import PartitionLog
 from barnabas.metadata.names import CLUSTER_METADATA
@@ -17,9 +21,12 @@ from barnabas.protocol.messages.create_topics import (
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
+from barnabas.protocol.messages.fetch import FetchResponse
+from barnabas.records.kernel import OffsetMap
+from barnabas.records.reader import read_records
 from barnabas.testing import Broker
 from tests.support.logs import batch, read_all
-from tests.support.raw_client import RawClient, wait_until
+from tests.support.raw_client import RawClient, fetch_request, wait_until
 
 EVERY_TOPIC = {
     "log.cleanup.policy": "compact",
@@ -128,3 +135,34 @@ def test_a_node_ends_in_the_middle_of_a_compaction(make_broker: Callable[..., Br
     broker.start()
     assert broker.node._logs.was_clean is (how == "stop")
     assert len(offsets(broker, log_of(broker, "t"))) == 40
+
+
+def test_what_is_compacted_and_removed_under_a_long_poll_is_looked_up_again(
+    make_broker: Callable[..., Broker],
+) -> None:
+    broker = make_broker(settings={**EVERY_TOPIC, "log.cleaner.enable": "false"})
+    log = create(broker, "t", file_delete_delay_ms="0")
+    fill(broker, log)
+    position = log.bases[-2]
+
+    def replica() -> Replica:
+        found = broker.node._replicas.opened(broker.node._replicas.topic("t", b"", by_id=False), 0)
+        assert found is not None
+        return found
+
+    async def compact_and_sweep() -> None:
+        async def unhurried(size_bytes: int) -> None:
+            pass
+
+        io = CleanerIo(1 << 19, 0.9, unhurried)
+        await clean(log, await survey(log), OffsetMap(1 << 20, bytes(16)), io=io)
+        await trimming.sweep(log)
+        assert log.doomed == []
+
+    with RawClient(broker.port) as client:
+        client.send(fetch_request("t", offset=position, max_wait_ms=1500, min_bytes=1 << 20), 12)
+        wait_until(lambda: bool(replica().marks.polls), "it waits for more")
+        broker.run(compact_and_sweep())
+        _, answer = client.receive_response(FetchResponse, 12, flexible=True)
+        (partition,) = answer.responses[0].partitions
+    assert [record.offset for record in read_records(partition.records or b"")] == list(range(30, 40))

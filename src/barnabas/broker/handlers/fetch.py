@@ -61,7 +61,8 @@ async def handle(request: FetchRequest, context: RequestContext, services: Servi
         poll = LongPoll(missing_bytes)
         for replica in replicas:
             poll.watch(replica.marks)
-        if await poll.wait(request.max_wait_ms / 1000):
+        # what was found before the wait may have been compacted or deleted since, and its files removed
+        if await poll.wait(request.max_wait_ms / 1000) or readable_bytes:
             results, _, _, _ = await _read_all(wants, terms, services)
     response = session.respond(results)
     failed = (
