@@ -9,11 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from barnabas.broker.handlers import produce
 from barnabas.broker.purgatory import LongPoll, Marks
 from barnabas.broker.replicas import UnknownTopicOrPartition
 from barnabas.protocol.messages.fetch import FetchResponse
 from barnabas.protocol.messages.metadata import MetadataResponse
-from barnabas.protocol.messages.produce import ProduceResponse
+from barnabas.protocol.messages.produce import PartitionProduceResponse, ProduceResponse
 from barnabas.testing import Broker
 from tests.support.logs import batch
 from tests.support.raw_client import RawClient, fetch_request, metadata_request, produce_request
@@ -50,6 +51,20 @@ def test_a_wait_is_over_exactly_when_the_mark_reaches_it(
                 assert wait.exception() is (None if offset <= highest else GONE)
 
     asyncio.run(run())
+
+
+def test_a_producer_that_is_gone_leaves_no_wait_behind() -> None:
+    async def run() -> list[bool]:
+        place = Marks()
+        waits = [(place.committed(offset), PartitionProduceResponse()) for offset in (1, 2)]
+        task = asyncio.ensure_future(produce._wait_for(waits, 60_000))
+        await asyncio.sleep(0)  # it has begun to wait
+        task.cancel()
+        await asyncio.wait((task,))
+        place.end(GONE)
+        return [future.cancelled() for future, _ in waits]
+
+    assert asyncio.run(run()) == [True, True]
 
 
 def test_waits_are_over_in_the_order_of_their_offsets_and_their_coming() -> None:

@@ -153,7 +153,12 @@ def _failed(index: int, error: BarnabasError) -> PartitionProduceResponse:
 
 async def _wait_for(waits: list[_Wait], timeout_ms: int) -> None:
     """Give the in-sync replicas that long to follow."""
-    await asyncio.wait([future for future, _ in waits], timeout=timeout_ms / 1000)
+    try:
+        await asyncio.wait([future for future, _ in waits], timeout=timeout_ms / 1000)
+    except asyncio.CancelledError:
+        for future, _ in waits:
+            future.cancel()  # nobody is left to hear what becomes of it
+        raise
     for future, response in waits:
         failure: BarnabasError | None = None
         if not future.done():
