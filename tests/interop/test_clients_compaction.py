@@ -11,6 +11,7 @@ import asyncio
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
 from typing import Any
 
 import aiokafka
@@ -29,8 +30,10 @@ from tests.support.clients import (
     kafka,
     until,
 )
+from tests.support.java_clients import VERSIONS, run_java
 from tests.support.targets import Target
 
+JAVA = Path(__file__).resolve().parent / "java"
 KEYS = 10
 ROUNDS = 5
 SETTINGS = {
@@ -179,6 +182,27 @@ def test_every_client_sees_the_latest_value_of_every_key(
         assert seen(client.consume(target.bootstrap, topic, len(later), offset=gone)) == later, client.name
         offsets = client.offsets(target.bootstrap, topic)
         assert (offsets.beginning, offsets.end) == (0, writer.last_offset + 1), client.name
+
+
+@pytest.mark.java
+@pytest.mark.parametrize("version", VERSIONS)
+def test_java_consumers_see_the_same(new_target: NewTarget, topic: str, version: str) -> None:
+    target = new_target(SETTINGS)
+    create_topic(target.bootstrap, topic, 1, **COMPACTED)
+    writer = Writer(target.bootstrap, topic, codec="lz4", idempotent=True)
+    writer.write_rounds()
+    writer.write({b"key-1": None})
+    writer.write({b"last": b"one"})
+    writer.until_compacted()
+    left = {offset for offset, _, _ in writer.left()}
+    gone = next(offset for offset in range(min(left) + 1, writer.last_offset) if offset not in left)
+    lines = run_java(version, JAVA / "ReadFrom.java", target.bootstrap, topic, "0", str(gone))
+    assert [line for line in lines if line[:1].isdigit()] == [
+        f"{begin} {offset} {key.decode()} {'-' if value is None else value.decode()}"
+        for begin in (0, gone)
+        for offset, key, value in writer.left()
+        if offset >= begin
+    ]
 
 
 def test_what_was_compacted_stays_so_when_the_broker_comes_back(new_target: NewTarget, topic: str) -> None:
