@@ -231,6 +231,7 @@ class LogDirectory:
             config,
             is_clean=self._is_clean and key in self._recovery_points and key not in self._left_open,
             recovery_point=self._recovery_points.get(key, 0) if self._recovery_points_known else None,
+            cleaned_offset=self._cleaned_offsets.get(key, 0),
             start_offset=self._start_offsets.get(key, 0),
             topic_id=topic_id,
         )

@@ -43,6 +43,7 @@ async def open_partition(
     *,
     is_clean: bool,
     recovery_point: int | None,
+    cleaned_offset: int = 0,
     start_offset: int = 0,
     topic_id: UUID | None = None,
 ) -> PartitionLog:
@@ -69,7 +70,7 @@ async def open_partition(
         end_offset = tail[-1].next_offset if tail else segments[-1].base_offset
         producers, snapshot_offset = await load_producers(disk, path, segments, end_offset)
     else:
-        recovery = _Recovery(home, path, config, segments, epochs, recovery_point, unsynced)
+        recovery = _Recovery(home, path, config, segments, epochs, recovery_point, cleaned_offset, unsynced)
         end_offset = await recovery.run()
         producers, snapshot_offset = recovery.producers, recovery.snapshot_offset
     if max(end_offset, start_offset) < (recovery_point or 0):  # what is before the start may well be gone
@@ -168,6 +169,7 @@ class _Recovery:
         segments: list[Segment],
         epochs: LeaderEpochs,
         recovery_point: int | None,
+        cleaned_offset: int,
         first: int,
     ) -> None:
         self._home = home
@@ -175,9 +177,12 @@ class _Recovery:
         self._segments = segments
         self._epochs = epochs
         self._recovery_point = recovery_point or 0
-        self._may_have_gaps = config.is_compacted or recovery_point is None
+        self._is_compacted = config.is_compacted
+        self._cleaned_offset = cleaned_offset
+        self._gaps_are_plausible = recovery_point is None
         self._first = first
         self._next_offset = 0
+        self._has_gaps = False  # in the segment read last
         self.producers = ProducerStates()
         self.snapshot_offset = 0
 
@@ -230,9 +235,16 @@ class _Recovery:
         return problem is None
 
     def _may_be_a_gap(self, segment: Segment) -> bool:
-        """Whether the offsets between the last batch and this segment may never have been there: that is a
-        compaction's work, or a leader's offsets went so far on that they began a segment of their own."""
-        if self._may_have_gaps or segment.base_offset - self._next_offset > MAX_RELATIVE_OFFSET // 2:
+        """Whether the offsets between the last batch and this segment need not be missed: that is a
+        compaction's work, or a leader's offsets went so far on that they began a segment of their own.
+
+        A compaction here touches only what a recovery point stands behind. Apache Kafka's may be ahead of
+        its checkpoints: there, what came before the gap must bear the marks of one."""
+        if self._gaps_are_plausible or segment.base_offset - self._next_offset > MAX_RELATIVE_OFFSET // 2:
+            return True
+        if self._is_compacted and (
+            self._has_gaps or self._next_offset < max(self._recovery_point, self._cleaned_offset)
+        ):
             return True
         if self._next_offset < self._recovery_point:
             raise CorruptSegment(
@@ -251,6 +263,7 @@ class _Recovery:
         """Rebuild what belongs to a segment; cut it at the first batch that is not sound and say why."""
         await segment.begin_rebuild()
         await segment.aborted.reset()
+        self._has_gaps = False
         scan = await segment.scan(verify=True)
         position = 0
         while headers := await scan.run():
@@ -285,6 +298,8 @@ class _Recovery:
             if header.leader_epoch > epoch:
                 epoch = header.leader_epoch
                 self._epochs.assign(epoch, base_offset)
+            if base_offset > next_offset or header.record_count <= header.last_offset_delta:
+                self._has_gaps = True
             next_offset = last_offset + 1
         self._next_offset = next_offset
         return headers, problem
