@@ -12,6 +12,13 @@ from importlib import import_module
 # command -> its module, and what it does in a line
 COMMANDS = {
     "serve": ("barnabas.cli.serve", "run a node: a broker and controller, a cluster of one"),
+    "topic": ("barnabas.cli.topic", "list, create, describe, alter, trim and delete topics"),
+    "produce": ("barnabas.cli.produce", "write records: lines, files, JSON with keys"),
+    "consume": ("barnabas.cli.consume", "read records: from the start, from a time, as they come"),
+    "config": ("barnabas.cli.config", "settings of topics and brokers, where they come from, what they mean"),
+    "cluster": ("barnabas.cli.cluster", "brokers, controllers, features, log directories"),
+    "log": ("barnabas.cli.log", "look into the files of a partition"),
+    "doctor": ("barnabas.cli.doctor", "check a directory, a file of settings or a running node"),
     "sim": ("barnabas.cli.sim", "a broker and its clients in virtual time, under faults, from a seed"),
 }
 

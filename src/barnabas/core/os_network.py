@@ -255,7 +255,12 @@ class OsNetwork:
 
 
 def _cannot_connect(host: str, port: int, error: OSError | None) -> CannotConnect:
-    said = (error.strerror or error) if error else "the name has no address"
+    if error is None:
+        said: object = "the name has no address"
+    elif error.errno is not None and error.errno > 0:
+        said = os.strerror(error.errno)  # asyncio puts a text of its own in its place
+    else:
+        said = error.strerror or error
     return CannotConnect(f"cannot connect to {Address(host, port)}: {said}")
 
 

@@ -1,0 +1,89 @@
+"""How a command fails: one line that says what is wrong, one that says what to do next, and a status.
+
+Commands raise `CommandFailed` for what they find out themselves; what the client raises is put into the same
+form here. Nothing else is caught: any other exception is a bug, and its trace is what is needed then.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable
+
+from barnabas.client.errors import BrokerError, BrokerNotReachable, TimedOut
+from barnabas.core.errors import BarnabasError
+from barnabas.core.network import ConnectionLost
+from barnabas.protocol.channel import NotSpoken
+
+OK = 0
+FAILED = 1
+WRONG_USAGE = 2
+INTERRUPTED = 130
+
+_NEAR_NAMES = 3
+_NEXT_STEPS = {
+    "CLUSTER_AUTHORIZATION_FAILED": "ask whoever runs the cluster for an ACL on it",
+    "INVALID_CONFIG": "`barnabas config describe --docs` tells what each setting takes",
+    "INVALID_PARTITIONS": "partitions can be added, never taken away; see `barnabas topic describe`",
+    "INVALID_REPLICATION_FACTOR": "`barnabas cluster describe` tells how many brokers there are",
+    "INVALID_TOPIC_EXCEPTION": "use letters, digits, '.', '_' and '-', at most 249 of them",
+    "OFFSET_OUT_OF_RANGE": "`barnabas topic offsets` tells which offsets there are",
+    "POLICY_VIOLATION": "the cluster has rules of its own for this; ask whoever runs it",
+    "TOPIC_ALREADY_EXISTS": "`barnabas topic describe` shows it, `barnabas topic alter` changes it",
+    "TOPIC_AUTHORIZATION_FAILED": "ask whoever runs the cluster for an ACL on the topic",
+}
+
+
+class CommandFailed(BarnabasError):
+    """What is wrong, and what to do next."""
+
+    def __init__(self, what: str, next_step: str | None = None) -> None:
+        super().__init__(what)
+        self.next_step = next_step
+
+
+def explained(error: BarnabasError) -> CommandFailed:
+    """Any failure as what is wrong and what to do next."""
+    if isinstance(error, CommandFailed):
+        return error
+    if isinstance(error, BrokerError):
+        text = str(error).partition("; ")[0]
+        return CommandFailed(text, _NEXT_STEPS.get(error.error.name))
+    if isinstance(error, NotSpoken):
+        return CommandFailed(str(error), "`barnabas cluster describe --apis` tells what this cluster speaks")
+    if isinstance(error, TimedOut):
+        return CommandFailed(str(error), "give it longer with --timeout, or look at the broker's log")
+    if isinstance(error, (BrokerNotReachable, ConnectionLost)):
+        return CommandFailed(
+            str(error),
+            "where the cluster names addresses that do not work from here, mend advertised.listeners",
+        )
+    return CommandFailed(str(error))
+
+
+def nobody_answers(bootstrap: str, error: BarnabasError) -> CommandFailed:
+    """The failure of the very first connection."""
+    reason = _reason(error).removeprefix(f"{bootstrap}: ")
+    return CommandFailed(
+        f"no Kafka answers at {bootstrap} ({reason})",
+        "start one with `barnabas serve`, or name another with --bootstrap H:P (or BARNABAS_BOOTSTRAP)",
+    )
+
+
+def _reason(error: BarnabasError) -> str:
+    found = re.search(r"\((.*)\)", str(error)) if isinstance(error, BrokerNotReachable) else None
+    text = found[1] if found else str(error)
+    return re.sub(r"\S+: cannot connect to (\S+: )", r"\1", text)
+
+
+def unknown_name(kind: str, name: str, known: Iterable[str], list_command: str) -> CommandFailed:
+    """There is nothing of that name; the nearest that there are."""
+    names = sorted(known)
+    near = difflib.get_close_matches(name, names, _NEAR_NAMES, cutoff=0.6)
+    if near:
+        next_step = f"did you mean {' or '.join(near)}? `{list_command}` shows all"
+    elif names:
+        next_step = f"`{list_command}` shows all there are"
+    else:
+        next_step = "there are none at all yet"
+    return CommandFailed(f"there is no {kind} {name!r}", next_step)

@@ -1,0 +1,145 @@
+"""What the command lines have in common: help with examples, `--bootstrap`, `--timeout`, `--json`.
+
+The common options may stand before or after the name of what is to be done (`barnabas topic --json list`,
+`barnabas topic list --json`), so both parsers know them and neither sets a default: `bootstrap_of` and the
+others here tell what holds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import os
+
+DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
+BOOTSTRAP_VARIABLE = "BARNABAS_BOOTSTRAP"
+DEFAULT_TIMEOUT_S = 30.0
+
+
+def command_parser(
+    prog: str, description: str, examples: str, *, is_connected: bool = True
+) -> argparse.ArgumentParser:
+    """The parser of a command; one that is connected has `--bootstrap` and `--timeout`, all have `--json`."""
+    parser = argparse.ArgumentParser(
+        prog=prog,
+        description=description,
+        epilog=_epilog(examples),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    _add_common(parser, is_connected=is_connected)
+    return parser
+
+
+class Actions:
+    """What a command can do, each by a name of its own: `barnabas topic list`."""
+
+    def __init__(self, parser: argparse.ArgumentParser, *, is_connected: bool = True) -> None:
+        self._of_command = parser
+        self._is_connected = is_connected
+        self._parsers = parser.add_subparsers(metavar="ACTION", required=True, title="actions")
+
+    def add(self, name: str, summary: str, examples: str, run: object) -> argparse.ArgumentParser:
+        """One action; `run(options)` does it and gives the exit status."""
+        parser = self._parsers.add_parser(
+            name,
+            prog=f"{self._of_command.prog} {name}",
+            help=summary,
+            description=summary[0].upper() + summary[1:] + ".",
+            epilog=_epilog(examples),
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+            allow_abbrev=False,
+        )
+        _add_common(parser, is_connected=self._is_connected)
+        parser.set_defaults(run=run, prog=parser.prog)
+        return parser
+
+
+def _add_common(parser: argparse.ArgumentParser, *, is_connected: bool) -> None:
+    common = parser.add_argument_group("common options")
+    if is_connected:
+        common.add_argument(
+            "--bootstrap",
+            metavar="H:P[,H:P]",
+            default=argparse.SUPPRESS,
+            help=f"a broker or some (default: ${BOOTSTRAP_VARIABLE}, else {DEFAULT_BOOTSTRAP})",
+        )
+        common.add_argument(
+            "--timeout",
+            metavar="S",
+            type=seconds,
+            default=argparse.SUPPRESS,
+            help=f"how long to wait for an answer, in seconds (default: {DEFAULT_TIMEOUT_S:g})",
+        )
+    common.add_argument("--json", action="store_true", default=argparse.SUPPRESS, help="print JSON")
+
+
+def _epilog(examples: str) -> str:
+    return "examples:\n" + "\n".join(f"  {line}" for line in examples.strip().splitlines())
+
+
+def bootstrap_of(options: argparse.Namespace) -> str:
+    """Where the cluster is."""
+    given: str | None = getattr(options, "bootstrap", None)
+    return given or os.environ.get(BOOTSTRAP_VARIABLE) or DEFAULT_BOOTSTRAP
+
+
+def timeout_s_of(options: argparse.Namespace) -> float:
+    """How long to wait for an answer."""
+    given: float = getattr(options, "timeout", DEFAULT_TIMEOUT_S)
+    return given
+
+
+def wants_json(options: argparse.Namespace) -> bool:
+    """Whether machines are to read the output."""
+    return bool(getattr(options, "json", False))
+
+
+# ---- types of arguments ----------------------------------------------------------------------------------
+
+
+def seconds(text: str) -> float:
+    """A time in seconds, above 0."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not 0 < value < math.inf:
+        raise argparse.ArgumentTypeError(f"{text!r} is no time in seconds")
+    return value
+
+
+def natural(text: str) -> int:
+    """A number from 0 on."""
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text!r} is no number from 0 on")
+    return int(text)
+
+
+def positive(text: str) -> int:
+    """A number from 1 on."""
+    number = natural(text)
+    if number == 0:
+        raise argparse.ArgumentTypeError("at least 1")
+    return number
+
+
+def naturals(text: str) -> list[int]:
+    """Numbers and ranges: `0,3,5-7`."""
+    numbers: dict[int, None] = {}
+    for part in text.split(","):
+        first, dash, last = part.strip().partition("-")
+        begin = natural(first)
+        end = natural(last) if dash else begin
+        if end < begin:
+            raise argparse.ArgumentTypeError(f"{part!r} goes backwards")
+        numbers.update(dict.fromkeys(range(begin, end + 1)))
+    return list(numbers)
+
+
+def setting(text: str) -> tuple[str, str]:
+    """A setting and its value: `retention.ms=1000`."""
+    name, equals, value = text.partition("=")
+    if not equals or not name.strip():
+        raise argparse.ArgumentTypeError(f"{text!r}: write it as name=value")
+    return name.strip(), value

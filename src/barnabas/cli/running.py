@@ -1,0 +1,49 @@
+"""How a command runs: its failures told, its status given, Ctrl-C and closed pipes without a trace.
+
+Exit status: 0 where it did what was asked, 1 where it could not (standard error says why and what to do
+next), 2 for a wrong command line, 130 where it was interrupted. A reader that has seen enough and closed the
+pipe (`| head`) ends a command quietly with 0.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Callable, Sequence
+
+from barnabas.cli.failures import FAILED, INTERRUPTED, OK, explained
+from barnabas.cli.options import wants_json
+from barnabas.cli.output import tell_failure
+from barnabas.core.errors import BarnabasError
+
+
+def run_command(parser: argparse.ArgumentParser, arguments: Sequence[str]) -> int:
+    """Parse a command line and do what its `run` does (set by `Actions.add` or `set_defaults`)."""
+    options = parser.parse_args(arguments)
+    prog: str = getattr(options, "prog", parser.prog)
+    return guarded(lambda: options.run(options), prog, as_json=wants_json(options))
+
+
+def guarded(work: Callable[[], int | None], prog: str, *, as_json: bool = False) -> int:
+    """Do the work of a command; the exit status."""
+    try:
+        status = work()
+        sys.stdout.flush()
+    except BarnabasError as error:
+        tell_failure(prog, explained(error), as_json=as_json)
+        return FAILED
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:
+        _silence_stdout()
+        return OK
+    return OK if status is None else status
+
+
+def _silence_stdout() -> None:
+    """Let the interpreter's last flush go nowhere: the reader is gone."""
+    try:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except (OSError, ValueError):  # it is no file of this process
+        return
