@@ -1,0 +1,208 @@
+"""`barnabas log dump`: what stands in the files of a partition, with or without a node running on them.
+
+It reads and changes nothing. Names of facts and their values are those of Kafka's own DumpLogSegments, in
+our spelling. Exit status 1 where something is wrong with a file.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from barnabas.cli.dump.contents import Item, Wanted, files_of, items_of
+from barnabas.cli.dump.facts import Facts
+from barnabas.cli.failures import FAILED, OK, CommandFailed
+from barnabas.cli.options import Actions, command_parser, wants_json
+from barnabas.cli.output import Output, bytes_text
+from barnabas.cli.running import run_command
+from barnabas.cli.times import time_text
+
+_EXAMPLES = """
+barnabas log dump data/orders-0                          every file of a partition
+barnabas log dump data/orders-0/*.log --records          the records, too
+barnabas log dump data/orders-0 --verify                 checksums, records, indexes against the log
+barnabas log dump data/__cluster_metadata-0 --records    the metadata log, decoded
+barnabas log dump data --verify --quiet                  a whole directory: only what is wrong
+"""
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Look into files; the exit status."""
+    return run_command(_parser(), arguments)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = command_parser("barnabas log", "The files of a partition.", _EXAMPLES, is_connected=False)
+    dump = Actions(parser, is_connected=False).add(
+        "dump", "print what stands in files: segments, indexes, snapshots, checkpoints", _EXAMPLES, _dump
+    )
+    dump.add_argument(
+        "paths", metavar="PATH", nargs="+", help="a file, a partition's directory, or a log directory"
+    )
+    dump.add_argument("--records", action="store_true", help="print the records of the batches, too")
+    dump.add_argument(
+        "--verify", action="store_true", help="check checksums, records, and indexes against the log"
+    )
+    dump.add_argument(
+        "--metadata", action="store_true", help="decode as metadata what does not look like it by its path"
+    )
+    dump.add_argument("--quiet", action="store_true", help="print only what is wrong, and totals")
+    return parser
+
+
+def _dump(options: argparse.Namespace) -> int:
+    wanted = Wanted(options.records, options.verify, True if options.metadata else None)
+    printer = _Printer(as_json=wants_json(options), is_quiet=options.quiet)
+    for name in options.paths:
+        path = Path(name)
+        if not path.exists():
+            raise CommandFailed(
+                f"there is no {path}", "name a file, a partition's directory or a log directory"
+            )
+        try:
+            for file in files_of(path):
+                try:
+                    for item in items_of(file, wanted):
+                        printer.show(file, item)
+                except FileNotFoundError:  # a node that runs here has just removed it
+                    printer.show(file, Item("gone", {"gone": "removed while it was to be read"}))
+        except OSError as error:
+            if error.filename is None:  # of standard output
+                raise
+            raise CommandFailed(f"cannot read {error.filename}: {error.strerror}") from error
+    printer.end(verified=options.verify)
+    return FAILED if printer.problems else OK
+
+
+class _Printer:
+    """Items as lines for people, or as one JSON object each."""
+
+    def __init__(self, *, as_json: bool, is_quiet: bool) -> None:
+        self.problems = 0
+        self._files = 0
+        self._output = Output(as_json=as_json)
+        self._is_quiet = is_quiet
+        self._heading: str | None = None
+
+    def show(self, path: Path, item: Item) -> None:
+        self.problems += item.kind == "problem"
+        self._files += item.kind == "file"
+        if self._is_quiet and item.kind not in ("file", "problem"):
+            return
+        if self._output.as_json:
+            if item.kind == "problem" or not self._is_quiet:
+                facts = {"kind": item.kind, "file": str(path), **item.facts}
+                sys.stdout.write(json.dumps(facts, ensure_ascii=False) + "\n")
+            return
+        line = _LINES[item.kind](item.facts)
+        if item.kind == "file" and self._is_quiet:
+            self._heading = line
+            return
+        if self._heading is not None:
+            self._output.say(self._heading)
+            self._heading = None
+        self._output.say(line)
+
+    def end(self, *, verified: bool) -> None:
+        if self._output.as_json:
+            return
+        how = "checked" if verified else "read"
+        found = f"{self.problems} problem{'s' * (self.problems != 1)}" if self.problems else "nothing wrong"
+        if self._files > 1 or verified:
+            self._output.say(f"{self._files} file{'s' * (self._files != 1)} {how}: {found}")
+
+
+# ---- a line for each kind --------------------------------------------------------------------------------
+
+
+def _file_line(facts: Facts) -> str:
+    return f"{facts['file']}: {facts['type'] or 'unknown'}, {bytes_text(facts['size'])}"
+
+
+def _batch_line(facts: Facts) -> str:
+    count = facts["count"]
+    parts = [
+        f"  {facts['base_offset']}-{facts['last_offset']}: {count} record{'s' * (count != 1)}",
+        f"at byte {facts['position']}",
+        f"{facts['size']} bytes",
+        facts["codec"] if facts["codec"] != "none" else "not compressed",
+        f"{facts['timestamp_type']} {time_text(facts['max_timestamp'])}",
+        f"leader epoch {facts['leader_epoch']}",
+    ]
+    if facts["producer_id"] >= 0:
+        parts.append(f"producer {facts['producer_id']} epoch {facts['producer_epoch']}")
+    if facts["base_sequence"] >= 0:
+        parts.append(f"sequence {facts['base_sequence']}-{facts['last_sequence']}")
+    parts += [
+        word
+        for word, name in (("transactional", "is_transactional"), ("control", "is_control"))
+        if facts[name]
+    ]
+    if "delete_horizon_ms" in facts:
+        parts.append(f"delete horizon {time_text(facts['delete_horizon_ms'])}")
+    if "is_valid" in facts:
+        parts.append(f"crc {facts['crc']:#010x} {'ok' if facts['is_valid'] else 'BAD'}")
+    return ", ".join(parts)
+
+
+def _record_line(facts: Facts) -> str:
+    line = f"    {facts['offset']}  {time_text(facts['timestamp'])}"
+    if facts["headers"]:
+        line += "  " + " ".join(f"{_pair(each['key'], each)}" for each in facts["headers"])
+    if "control_type" in facts:
+        epoch = facts.get("coordinator_epoch")
+        line += f"  {facts['control_type']}" + (f", coordinator epoch {epoch}" if epoch is not None else "")
+        return line + (f"  {_compact(facts['data'])}" if "data" in facts else "")
+    if "type" in facts:
+        return f"{line}  {facts['type']} v{facts['version']}  {_compact(facts['data'])}"
+    line += f"  {_pair('key', facts, 'key')}  {_pair('value', facts)}"
+    return line + (f"  ({facts['not_decoded']})" if "not_decoded" in facts else "")
+
+
+def _pair(label: str, facts: Facts, name: str = "value") -> str:
+    if f"{name}_base64" in facts:
+        return f"{label}=base64:{facts[f'{name}_base64']}"
+    value = facts[name]
+    return f"{label}={'null' if value is None else _one_line(value)}"
+
+
+def _one_line(text: str) -> str:
+    return text if text.isprintable() else repr(text)[1:-1]
+
+
+def _compact(data: Any) -> str:
+    return json.dumps(data, ensure_ascii=False)
+
+
+def _entry_line(facts: Facts) -> str:
+    parts = []
+    for name, value in facts.items():
+        is_time = name == "timestamp" and isinstance(value, int)
+        parts.append(f"{name.replace('_', ' ')} {time_text(value) if is_time else value}")
+    return "  " + ", ".join(parts)
+
+
+def _total_line(facts: Facts) -> str:
+    if not facts["batches"]:
+        text = "  no batches"
+    else:
+        text = (
+            f"  {facts['batches']} batches, {facts['records']} records, "
+            f"offsets {facts['first_offset']} to {facts['last_offset']}"
+        )
+    return text + (f", then {facts['tail_bytes']} bytes that are no batch" if "tail_bytes" in facts else "")
+
+
+_LINES: dict[str, Callable[[Facts], str]] = {
+    "file": _file_line,
+    "batch": _batch_line,
+    "record": _record_line,
+    "entry": _entry_line,
+    "total": _total_line,
+    "problem": lambda facts: f"  ! {facts['problem']}",
+    "gone": lambda facts: f"  {facts['gone']}",
+}

@@ -1,0 +1,40 @@
+"""Times on a command line and in what is printed: milliseconds since 1970 inside, local time outside.
+
+What is printed carries its distance from UTC, so that it can be pasted back and means the same anywhere.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MILLISECOND = timedelta(milliseconds=1)
+_UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
+_AGO = re.compile(r"-(\d+(?:\.\d+)?)(ms|s|m|h|d|w)")
+# what can be printed: datetime ends with the year 9999
+_LAST_MS = 253_402_214_400_000
+
+
+def time_text(time_ms: int) -> str:
+    """`2026-01-01T10:00:00.000+01:00`; a plain number where it is no time that has such a form."""
+    if not 0 <= time_ms < _LAST_MS:
+        return str(time_ms)
+    return (_EPOCH + timedelta(milliseconds=time_ms)).astimezone().isoformat(timespec="milliseconds")
+
+
+def parse_time(text: str, now_ms: int) -> int | None:
+    """`-90m` before now, a date, or a date and time (local if no zone is given); None for anything else."""
+    ago = _AGO.fullmatch(text)
+    if ago is not None:
+        return max(0, now_ms - int(float(ago[1]) * _UNITS_MS[ago[2]]))
+    if text == "now":
+        return now_ms
+    if not re.match(r"\d{4}-\d\d-\d\d", text):  # a bare number is never taken for a year
+        return None
+    try:
+        parsed = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    # a time without a zone is that of this machine
+    return (parsed.astimezone(UTC) - _EPOCH) // _MILLISECOND
