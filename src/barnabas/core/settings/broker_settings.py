@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from barnabas.core.settings.broker import BROKER
 from barnabas.core.settings.definition import Kind, Setting, Update, Value
+from barnabas.core.settings.own import OWN
 
 
 class Source(IntEnum):
@@ -34,7 +35,7 @@ class Given(NamedTuple):
 
 def setting_of(name: str) -> Setting | None:
     """The definition behind a name, that of a listener (`listener.name.<l>.<setting>`) included."""
-    known = BROKER.get(name)
+    known = BROKER.get(name) or OWN.get(name)
     if known is not None or not name.startswith("listener.name."):
         return known
     _, _, rest = name.removeprefix("listener.name.").partition(".")
@@ -93,7 +94,7 @@ class BrokerSettings:
             return Source.DYNAMIC_DEFAULT_BROKER
         if name in self.static:
             return Source.STATIC_BROKER
-        if name not in BROKER:
+        if name not in BROKER and name not in OWN:
             raise KeyError(name)
         return Source.DEFAULT
 
