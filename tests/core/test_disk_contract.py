@@ -399,3 +399,28 @@ class TestLocks:
                 (await other.lock(".lock"))()
 
         run(scenario)
+
+
+class TestSpace:
+    def test_what_is_left_is_no_more_than_there_is(self, run: Run) -> None:
+        async def scenario(disk: Disk) -> None:
+            await disk.mkdir("")
+            space = await disk.space()
+            assert 0 < space.usable_bytes <= space.total_bytes < 2**63
+
+        run(scenario)
+
+    def test_a_disk_in_memory_counts_its_bytes(self) -> None:
+        async def scenario() -> None:
+            disk = MemoryDisk(capacity_bytes=1000)
+            await put(disk, "a", b"x" * 300)
+            assert await disk.space() == (1000, 700)
+
+        asyncio.run(scenario())
+
+    def test_a_disk_that_is_not_there_says_so(self, tmp_path: Path) -> None:
+        async def scenario() -> None:
+            with pytest.raises(FileMissing, match="cannot look at .*gone"):
+                await OsDisk(tmp_path / "gone", InlineWorkers(), SystemClock()).space()
+
+        asyncio.run(scenario())

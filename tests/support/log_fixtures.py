@@ -14,7 +14,7 @@ from fnmatch import fnmatchcase
 
 import pytest
 
-from barnabas.core.disk import Buffer, Disk, File
+from barnabas.core.disk import Buffer, Disk, File, Space
 from barnabas.core.memory_disk import MemoryDisk
 from barnabas.log.checkpoints import read_whole
 from barnabas.log.partition import Appended, PartitionLog
@@ -164,6 +164,9 @@ class WatchedDisk:
     async def sync_dir(self, path: str) -> None:
         await self.watch("sync_dir", path)
         await self.inner.sync_dir(path)
+
+    async def space(self) -> Space:
+        return await self.inner.space()
 
     async def lock(self, path: str) -> Callable[[], None]:
         return await self.inner.lock(path)

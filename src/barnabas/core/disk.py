@@ -82,6 +82,13 @@ class FileRange(NamedTuple):
     size: int
 
 
+class Space(NamedTuple):
+    """How large the medium is, and how much of it is left for this node."""
+
+    total_bytes: int
+    usable_bytes: int
+
+
 class Disk(Protocol):
     """One log directory of a node."""
 
@@ -117,6 +124,9 @@ class Disk(Protocol):
 
     async def sync_dir(self, path: str) -> None:
         """Return when names made, moved or removed in that directory before this call are durable."""
+
+    async def space(self) -> Space:
+        """How much room there is on the medium, others' files on it included."""
 
     async def lock(self, path: str) -> Callable[[], None]:
         """Take a lock, held against other processes (Java's too) and within this one; gives the release."""

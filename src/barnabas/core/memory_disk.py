@@ -19,11 +19,21 @@ import os
 from collections.abc import Callable
 
 from barnabas.core.clock import Clock, ManualClock
-from barnabas.core.disk import Buffer, HandleClosed, directory_locked, storage_error, sync_failed_before
+from barnabas.core.disk import (
+    Buffer,
+    HandleClosed,
+    Space,
+    directory_locked,
+    storage_error,
+    sync_failed_before,
+)
 from barnabas.core.errors import StorageError
 from barnabas.core.faults import OPERATIONS, Faults, TornWrite
 from barnabas.core.memory_tree import DirectoryNode, FileNode, Node, Place, Tree, Truncate, Write, split
 from barnabas.core.random import Random, SeededRandom
+
+
+UNLIMITED_BYTES = 1 << 62
 
 
 class DeadHandle(HandleClosed):
@@ -145,7 +155,9 @@ class MemoryDisk:
         *,
         clock: Clock | None = None,
         capacity_bytes: int | None = None,
+        name: str = "memory:",
     ) -> None:
+        self.name = name
         self.capacity_bytes = capacity_bytes
         self.faults = Faults()
         self.life = 0
@@ -158,7 +170,7 @@ class MemoryDisk:
     # The seam
 
     def describe(self, path: str) -> str:
-        return f"memory:/{path}"
+        return f"{self.name}/{path}"
 
     async def open(self, path: str, *, create: bool = False) -> MemoryFile:
         self.begin("open", path)
@@ -256,6 +268,11 @@ class MemoryDisk:
             raise self.error(errno.ENOTDIR if node else errno.ENOENT, "sync_dir", path)
         self._tree.sync(node)
 
+    async def space(self) -> Space:
+        self.check_alive("")
+        total_bytes = UNLIMITED_BYTES if self.capacity_bytes is None else self.capacity_bytes
+        return Space(total_bytes, max(0, total_bytes - self.used_bytes))
+
     async def lock(self, path: str) -> Callable[[], None]:
         self.begin("lock", path)
         if path in self._locks:
@@ -288,7 +305,7 @@ class MemoryDisk:
 
     def fork(self) -> MemoryDisk:
         """A copy with the same files and pending operations, without handles, locks, rules or hook."""
-        disk = MemoryDisk(self._random, clock=self._clock, capacity_bytes=self.capacity_bytes)
+        disk = MemoryDisk(self._random, clock=self._clock, capacity_bytes=self.capacity_bytes, name=self.name)
         disk._tree = copy.deepcopy(self._tree)
         disk._let_go()
         return disk
@@ -352,7 +369,7 @@ class MemoryDisk:
     def room(self, node: FileNode, position: int) -> int:
         """How many bytes can be written from `position` of `node` before the disk is full."""
         if self.capacity_bytes is None:
-            return 1 << 62
+            return UNLIMITED_BYTES
         in_place = max(0, len(node.content.written) - position)
         return max(0, self.capacity_bytes - self.used_bytes) + in_place
 

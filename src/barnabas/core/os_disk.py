@@ -16,7 +16,7 @@ from pathlib import Path
 
 from barnabas.core.clock import Clock
 from barnabas.core.descriptors import OPEN_FLAGS, OsNode, default_max_open
-from barnabas.core.disk import HandleClosed, storage_errors
+from barnabas.core.disk import HandleClosed, Space, storage_errors
 from barnabas.core.open_files import OpenFiles
 from barnabas.core.os_file import INLINE_FREE_BYTES, FileIo, OsFile
 from barnabas.core.os_lock import lock_file
@@ -119,6 +119,12 @@ class OsDisk:
         self._check_open(path)
         with storage_errors("sync the directory", self.describe(path)):
             await self._workers.run(_sync_directory, self.describe(path))
+
+    async def space(self) -> Space:
+        self._check_open("")
+        with storage_errors("look at", self.describe("")):
+            found = await self._workers.run(os.statvfs, self.describe(""))
+        return Space(found.f_blocks * found.f_frsize, found.f_bavail * found.f_frsize)
 
     async def lock(self, path: str) -> Callable[[], None]:
         self._check_open(path)

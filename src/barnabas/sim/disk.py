@@ -13,7 +13,7 @@ from fnmatch import fnmatchcase
 from typing import Any, TypeVar
 from zlib import crc32
 
-from barnabas.core.disk import Buffer, HandleClosed
+from barnabas.core.disk import Buffer, HandleClosed, Space
 from barnabas.core.errors import BarnabasError
 from barnabas.core.faults import TornWrite
 from barnabas.core.memory_disk import MemoryDisk, MemoryFile
@@ -277,6 +277,9 @@ class SimDisk:
 
     async def sync_dir(self, path: str) -> None:
         await self.call(SYNC_S, lambda: _now(self._files.sync_dir(path)))
+
+    async def space(self) -> Space:
+        return await self.call(READ_S, lambda: _now(self._files.space()))
 
     async def lock(self, path: str) -> Callable[[], None]:
         return await self.call(NAMES_S, lambda: _now(self._files.lock(path)))
