@@ -181,7 +181,7 @@ def _compact(data: Any) -> str:
 def _entry_line(facts: Facts) -> str:
     parts = []
     for name, value in facts.items():
-        is_time = name == "timestamp" and isinstance(value, int)
+        is_time = name in ("timestamp", "last_timestamp") and isinstance(value, int)
         parts.append(f"{name.replace('_', ' ')} {time_text(value) if is_time else value}")
     return "  " + ", ".join(parts)
 

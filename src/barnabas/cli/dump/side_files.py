@@ -76,7 +76,19 @@ def transaction_index(path: Path) -> list[Facts]:
 
 def producer_snapshot(path: Path) -> list[Facts]:
     """The producers that the partition knew at the offset in the file's name."""
-    return [entry._asdict() for entry in decode_snapshot(path.read_bytes(), str(path))]
+    return [
+        {
+            "producer_id": entry.producer_id,
+            "producer_epoch": entry.epoch,
+            "coordinator_epoch": entry.coordinator_epoch,
+            "current_txn_first_offset": None if entry.txn_first_offset < 0 else entry.txn_first_offset,
+            "last_timestamp": entry.timestamp,
+            "last_sequence": entry.last_sequence,
+            "last_offset": entry.last_offset,
+            "offset_delta": entry.offset_delta,
+        }
+        for entry in decode_snapshot(path.read_bytes(), str(path))
+    ]
 
 
 def offset_checkpoint(path: Path) -> list[Facts]:
