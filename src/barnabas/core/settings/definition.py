@@ -83,7 +83,7 @@ class Setting(NamedTuple):
 def _read_boolean(setting: Setting, text: str) -> bool:
     lowered = text.lower()
     if lowered not in ("true", "false"):
-        raise _refusal(setting, text, "true or false")
+        raise _refusal(setting, text, "Expected value to be either true or false")
     return lowered == "true"
 
 
@@ -93,12 +93,9 @@ _BITS = {Kind.SHORT: 16, Kind.INT: 32, Kind.LONG: 64}
 def _read_whole(setting: Setting, text: str) -> int:
     bound = 1 << (_BITS[setting.kind] - 1)
     digits = text[1:] if text[:1] in ("+", "-") else text
-    if not digits.isdecimal() or len(digits) > 30:
-        raise _refusal(setting, text, f"a whole number from {-bound} to {bound - 1}")
-    value = int(text)
-    if not -bound <= value < bound:
-        raise _refusal(setting, text, f"a whole number from {-bound} to {bound - 1}")
-    return value
+    if not digits.isdecimal() or len(digits) > 30 or not -bound <= int(text) < bound:
+        raise _refusal(setting, text, f"Not a number of type {setting.kind.name}")
+    return int(text)
 
 
 def _read_double(setting: Setting, text: str) -> float:
@@ -107,7 +104,7 @@ def _read_double(setting: Setting, text: str) -> float:
             raise ValueError
         return float(text)
     except ValueError:
-        raise _refusal(setting, text, "a number") from None
+        raise _refusal(setting, text, "Not a number of type DOUBLE") from None
 
 
 def _read_list(setting: Setting, text: str) -> tuple[str, ...]:
@@ -137,14 +134,15 @@ _READERS: dict[Kind, Callable[[Setting, str], Value]] = {
 def _check(setting: Setting, value: Value) -> None:
     check = setting.check
     if isinstance(value, tuple):
-        fits = _list_fits(check, value)
+        if not _list_fits(check, value):
+            raise _list_refusal(setting, value)
     elif isinstance(value, str):
-        fits = _text_fits(check, value)
+        if not _text_fits(check, value):
+            raise _refusal(setting, value, _text_reason(check))
     else:
         assert isinstance(value, (int, float))
-        fits = _number_fits(check, value)
-    if not fits:
-        raise _refusal(setting, format_value(value), allowed_values(check))
+        if not _number_fits(check, value):
+            raise _refusal(setting, format_value(value), _number_reason(check, value))
 
 
 def _number_fits(check: str, value: float) -> bool:
@@ -206,7 +204,7 @@ _IN_WORDS = {
 
 
 def allowed_values(check: str) -> str:
-    """A check in words, as a refusal says it."""
+    """A check in words."""
     if check in _IN_WORDS:
         return _IN_WORDS[check]
     if check[0] == "[":
@@ -218,9 +216,45 @@ def allowed_values(check: str) -> str:
     return (f"from {low} to {high}" if high else f"at least {low}") + (f", or {extra}" if extra else "")
 
 
-def _refusal(setting: Setting, text: str | None, allowed: str) -> InvalidSetting:
-    shown = "its value" if setting.is_sensitive else repr(text)
-    return InvalidSetting(f"Invalid value for {setting.name}: {shown}; it must be {allowed}")
+# Why a value is refused stands in Kafka's words: its tools show them, and people look for them.
+
+
+def _number_reason(check: str, value: float) -> str:
+    bounds, _, extra = check.partition("|")
+    low, _, high = bounds.partition("..")
+    if extra:
+        return f"Value must be between {low} and {high} or equal to {extra}"
+    return f"Value must be at least {low}" if value < float(low) else f"Value must be no more than {high}"
+
+
+def _text_reason(check: str) -> str:
+    if check == "filled":
+        return "String must be non-empty"
+    in_any_case = " (case insensitive)" * check.startswith("~")
+    return f"String must be one of{in_any_case}: {', '.join(_options(check))}"
+
+
+def _list_refusal(setting: Setting, value: tuple[str, ...]) -> InvalidSetting:
+    name, check = setting.name, setting.check
+    if check == "pairs":
+        form = "[partitionId]:[brokerId],[partitionId]:[brokerId],..."
+        reason = f"{name} must be the literal '*' or a list of replicas in the following format: {form}"
+        return _refusal(setting, f"[{', '.join(value)}]", reason)
+    if not value:
+        valid = f"[{', '.join(options)}]" if (options := _options(check)) else "any non-empty value"
+        return InvalidSetting(f"Configuration '{name}' must not be empty. Valid values include: {valid}")
+    if "" in value and check[0] == "[":
+        return InvalidSetting(f"Configuration '{name}' values must not be empty.")
+    if check[0] != "[":
+        return _refusal(setting, format_value(value), f"it must be {allowed_values(check)}")
+    options = _options(check)
+    other = next(part for part in value if part not in options)
+    return _refusal(setting, other, f"String must be one of: {', '.join(options)}")
+
+
+def _refusal(setting: Setting, text: str | None, reason: str) -> InvalidSetting:
+    shown = "[hidden]" if setting.is_sensitive else text
+    return InvalidSetting(f"Invalid value {shown} for configuration {setting.name}: {reason}")
 
 
 def format_value(value: Value) -> str | None:

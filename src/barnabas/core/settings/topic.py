@@ -149,10 +149,13 @@ def _check_relations(values: Mapping[str, Value]) -> None:
     assert isinstance(low, int)
     assert isinstance(high, int)
     if low > high:
-        raise InvalidSetting(f"min.compaction.lag.ms={low} must not be above max.compaction.lag.ms={high}")
+        raise InvalidSetting(
+            f"conflict topic config setting min.compaction.lag.ms ({low}) > max.compaction.lag.ms ({high})"
+        )
     if values.get("remote.storage.enable"):
         raise InvalidSetting(
-            "remote.storage.enable=true needs tiered storage, which this broker does not have"
+            "Tiered Storage functionality is disabled in the broker. "
+            "Topic cannot be configured with remote log storage."
         )
 
 
