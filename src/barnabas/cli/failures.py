@@ -47,8 +47,7 @@ def explained(error: BarnabasError) -> CommandFailed:
     if isinstance(error, CommandFailed):
         return error
     if isinstance(error, BrokerError):
-        text = str(error).partition("; ")[0]
-        return CommandFailed(text, _NEXT_STEPS.get(error.error.name))
+        return CommandFailed(error.what, _NEXT_STEPS.get(error.error.name))
     if isinstance(error, NotSpoken):
         return CommandFailed(str(error), "`barnabas cluster describe --apis` tells what this cluster speaks")
     if isinstance(error, TimedOut):

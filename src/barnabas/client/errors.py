@@ -48,11 +48,13 @@ class NoOffset(ClientError):
 
 
 class BrokerError(ClientError):
-    """A broker answered with an error."""
+    """A broker answered with an error; `others` are those of the same request that came after it."""
 
-    def __init__(self, error: WireError, text: str) -> None:
-        super().__init__(text)
+    def __init__(self, error: WireError, what: str, advice: str | None = None) -> None:
+        super().__init__(f"{what}; {advice}" if advice else what)
         self.error = error
+        self.what = what  # the same without advice
+        self.others: tuple[BrokerError, ...] = ()
 
 
 class UnknownTopic(BrokerError):
@@ -107,6 +109,4 @@ def broker_error(error: WireError, what: str, said: str | None = None) -> Broker
     text = f"{what}: {error.name}"
     if said:
         text += f" ({said})"
-    if error.name in _ADVICE:
-        text += f"; {_ADVICE[error.name]}"
-    return _CLASSES.get(error.name, BrokerError)(error, text)
+    return _CLASSES.get(error.name, BrokerError)(error, text, _ADVICE.get(error.name))

@@ -1,0 +1,98 @@
+"""Looking after a cluster: topics, what they hold, settings, brokers, quotas. On any Kafka.
+
+    async with Admin(network, clock, random, "localhost:9092") as admin:
+        await admin.create_topics([NewTopic("orders", partitions=12)])
+
+One file a subject; how brokers are asked, and when again, stands in `engine`.
+"""
+
+from __future__ import annotations
+
+from types import TracebackType
+
+from barnabas.client.admin.cluster import (
+    Broker,
+    ClusterAdmin,
+    ClusterDescription,
+    Features,
+    FeatureUpdate,
+    FeatureUpgrade,
+    LevelRange,
+)
+from barnabas.client.admin.configs import (
+    ALL_BROKERS,
+    ConfigChange,
+    ConfigEntry,
+    ConfigOperation,
+    ConfigResource,
+    Configs,
+    ConfigSource,
+    ConfigSynonym,
+    ConfigType,
+    ResourceType,
+)
+from barnabas.client.admin.log_dirs import LogDirDescription, LogDirs, ReplicaInfo
+from barnabas.client.admin.quorum import Quorum, QuorumDescription, QuorumReplica
+from barnabas.client.admin.quotas import CLIENT_ID, IP, USER, Match, QuotaEntity, Quotas
+from barnabas.client.admin.records import TO_THE_END, ActiveProducer, Records
+from barnabas.client.admin.replicas import ElectionType, Reassignment, Replicas
+from barnabas.client.admin.topics import (
+    DEFAULT,
+    CreatedTopic,
+    NewPartitions,
+    NewTopic,
+    PartitionDescription,
+    TopicDescription,
+    Topics,
+)
+
+
+class Admin(Topics, Records, Configs, ClusterAdmin, Quorum, LogDirs, Replicas, Quotas):
+    """To be used by the tasks of one event loop."""
+
+    async def __aenter__(self) -> Admin:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+
+__all__ = [
+    "ALL_BROKERS",
+    "CLIENT_ID",
+    "DEFAULT",
+    "IP",
+    "TO_THE_END",
+    "USER",
+    "ActiveProducer",
+    "Admin",
+    "Broker",
+    "ClusterDescription",
+    "ConfigChange",
+    "ConfigEntry",
+    "ConfigOperation",
+    "ConfigResource",
+    "ConfigSource",
+    "ConfigSynonym",
+    "ConfigType",
+    "CreatedTopic",
+    "ElectionType",
+    "FeatureUpdate",
+    "FeatureUpgrade",
+    "Features",
+    "LevelRange",
+    "LogDirDescription",
+    "Match",
+    "NewPartitions",
+    "NewTopic",
+    "PartitionDescription",
+    "QuorumDescription",
+    "QuorumReplica",
+    "QuotaEntity",
+    "Reassignment",
+    "ReplicaInfo",
+    "ResourceType",
+    "TopicDescription",
+]

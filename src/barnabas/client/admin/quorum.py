@@ -1,0 +1,74 @@
+"""The quorum of controllers: who leads it, who votes, who follows, and how far each has come."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from barnabas.client.admin.engine import Engine, check
+from barnabas.core.network import Address
+from barnabas.protocol.messages.describe_quorum import (
+    DescribeQuorumRequest,
+    DescribeQuorumResponse,
+    PartitionData,
+    ReplicaState,
+    TopicData,
+)
+from barnabas.protocol.schema import NO_UUID
+
+METADATA_TOPIC = "__cluster_metadata"
+
+
+class QuorumReplica(NamedTuple):
+    """A node that has the metadata log; what was not told is None."""
+
+    node_id: int
+    directory_id: bytes | None
+    log_end_offset: int
+    last_fetch_timestamp_ms: int | None
+    last_caught_up_timestamp_ms: int | None
+
+
+class QuorumDescription(NamedTuple):
+    """The quorum; endpoints are by node and by the listener's name."""
+
+    leader_id: int
+    leader_epoch: int
+    high_watermark: int
+    voters: list[QuorumReplica]
+    observers: list[QuorumReplica]
+    endpoints: dict[int, dict[str, Address]]
+
+
+class Quorum(Engine):
+    """The part of an admin that looks at the quorum."""
+
+    async def describe_quorum(self) -> QuorumDescription:
+        """The quorum of controllers; NotSpoken where there is none (clusters with ZooKeeper)."""
+        wanted = TopicData(topic_name=METADATA_TOPIC, partitions=[PartitionData(partition_index=0)])
+        response = await self._ask(
+            DescribeQuorumRequest(topics=[wanted]), DescribeQuorumResponse, is_safe=True
+        )
+        check(response.error_code, "cannot describe the quorum", response.error_message)
+        ((partition,),) = [topic.partitions for topic in response.topics]
+        check(partition.error_code, "cannot describe the quorum", partition.error_message)
+        return QuorumDescription(
+            partition.leader_id,
+            partition.leader_epoch,
+            partition.high_watermark,
+            [_replica(each) for each in partition.current_voters],
+            [_replica(each) for each in partition.observers],
+            {
+                node.node_id: {each.name: Address(each.host, each.port) for each in node.listeners}
+                for node in response.nodes
+            },
+        )
+
+
+def _replica(state: ReplicaState) -> QuorumReplica:
+    return QuorumReplica(
+        state.replica_id,
+        None if state.replica_directory_id == NO_UUID else state.replica_directory_id,
+        state.log_end_offset,
+        None if state.last_fetch_timestamp < 0 else state.last_fetch_timestamp,
+        None if state.last_caught_up_timestamp < 0 else state.last_caught_up_timestamp,
+    )

@@ -1,0 +1,113 @@
+"""What partitions hold: offsets by time or by name, records deleted, producers remembered."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from barnabas.client.admin.engine import Engine, error_of
+from barnabas.client.errors import BrokerError
+from barnabas.client.metadata import TopicPartition
+from barnabas.client.offsets import FoundOffset, list_offsets
+from barnabas.protocol.messages.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    DeleteRecordsTopic,
+)
+from barnabas.protocol.messages.describe_producers import (
+    DescribeProducersRequest,
+    DescribeProducersResponse,
+    ProducerState,
+    TopicRequest,
+)
+
+TO_THE_END = -1  # delete everything there is (up to the high watermark)
+
+
+class ActiveProducer(NamedTuple):
+    """A producer that a partition remembers; what it has not got is None."""
+
+    producer_id: int
+    producer_epoch: int
+    last_sequence: int
+    last_timestamp_ms: int
+    coordinator_epoch: int | None
+    transaction_start_offset: int | None
+
+
+class Records(Engine):
+    """The part of an admin that looks after what partitions hold."""
+
+    async def list_offsets(
+        self, wanted: Mapping[tuple[str, int], int], *, read_committed: bool = False
+    ) -> dict[TopicPartition, FoundOffset]:
+        """Offsets by time, or by name (EARLIEST, LATEST, MAX_TIMESTAMP ...)."""
+        by_partition = {TopicPartition(*partition): at for partition, at in wanted.items()}
+        timeout_s = self._timeout_ms / 1000
+        return await list_offsets(
+            self.cluster, by_partition, read_committed=read_committed, timeout_s=timeout_s
+        )
+
+    async def delete_records(self, before: Mapping[tuple[str, int], int]) -> dict[TopicPartition, int]:
+        """Delete all records before an offset, or TO_THE_END; where each partition begins now."""
+        wanted = {TopicPartition(*partition): offset for partition, offset in before.items()}
+
+        async def ask(
+            node_id: int, partitions: list[TopicPartition]
+        ) -> dict[TopicPartition, int | BrokerError]:
+            topics: dict[str, DeleteRecordsTopic] = {}
+            for each in partitions:
+                topic = topics.setdefault(each.topic, DeleteRecordsTopic(name=each.topic, partitions=[]))
+                topic.partitions.append(
+                    DeleteRecordsPartition(partition_index=each.partition, offset=wanted[each])
+                )
+            request = DeleteRecordsRequest(topics=list(topics.values()), timeout_ms=self._timeout_ms)
+            # to delete again what is deleted does nothing
+            response = await self._ask(request, DeleteRecordsResponse, is_safe=True, node_id=node_id)
+            return {
+                (at := TopicPartition(answer.name, each.partition_index)): error_of(
+                    each.error_code, f"cannot delete records of {at}"
+                )
+                or each.low_watermark
+                for answer in response.topics
+                for each in answer.partitions
+            }
+
+        return await self._ask_leaders(wanted, ask)
+
+    async def describe_producers(
+        self, partitions: Iterable[tuple[str, int]]
+    ) -> dict[TopicPartition, list[ActiveProducer]]:
+        """The producers that the leaders of partitions remember."""
+
+        async def ask(
+            node_id: int, asked: list[TopicPartition]
+        ) -> dict[TopicPartition, list[ActiveProducer] | BrokerError]:
+            topics: dict[str, TopicRequest] = {}
+            for each in asked:
+                topic = topics.setdefault(each.topic, TopicRequest(name=each.topic, partition_indexes=[]))
+                topic.partition_indexes.append(each.partition)
+            request = DescribeProducersRequest(topics=list(topics.values()))
+            response = await self._ask(request, DescribeProducersResponse, is_safe=True, node_id=node_id)
+            return {
+                (at := TopicPartition(answer.name, each.partition_index)): error_of(
+                    each.error_code, f"cannot describe the producers of {at}", each.error_message
+                )
+                or [_producer(state) for state in each.active_producers]
+                for answer in response.topics
+                for each in answer.partitions
+            }
+
+        return await self._ask_leaders((TopicPartition(*each) for each in partitions), ask)
+
+
+def _producer(state: ProducerState) -> ActiveProducer:
+    return ActiveProducer(
+        state.producer_id,
+        state.producer_epoch,
+        state.last_sequence,
+        state.last_timestamp,
+        None if state.coordinator_epoch < 0 else state.coordinator_epoch,
+        None if state.current_txn_start_offset < 0 else state.current_txn_start_offset,
+    )

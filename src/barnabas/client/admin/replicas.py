@@ -1,0 +1,137 @@
+"""Which brokers have a partition, and which of them leads: elections and reassignments."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from enum import IntEnum
+from typing import NamedTuple
+
+from barnabas.client.admin.engine import Engine, check, error_of, raise_first
+from barnabas.client.errors import BrokerError
+from barnabas.client.metadata import TopicPartition
+from barnabas.protocol.channel import NotSpoken
+from barnabas.protocol.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+    ReassignablePartition,
+    ReassignableTopic,
+)
+from barnabas.protocol.messages.elect_leaders import (
+    ElectLeadersRequest,
+    ElectLeadersResponse,
+    TopicPartitions,
+)
+from barnabas.protocol.messages.list_partition_reassignments import (
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsResponse,
+    ListPartitionReassignmentsTopics,
+)
+
+
+class ElectionType(IntEnum):
+    """Whom to elect."""
+
+    PREFERRED = 0  # the first of a partition's replicas
+    UNCLEAN = 1  # any replica, where nobody leads; records may be lost
+
+
+class Reassignment(NamedTuple):
+    """A partition on its way from some brokers to others."""
+
+    replicas: list[int]
+    adding: list[int]
+    removing: list[int]
+
+
+class Replicas(Engine):
+    """The part of an admin that looks after who has and who leads partitions."""
+
+    async def elect_leaders(
+        self, kind: ElectionType, partitions: Iterable[tuple[str, int]] | None = None
+    ) -> dict[TopicPartition, BrokerError | None]:
+        """Elect leaders of partitions, of all if none are named; None for each that has a new one.
+
+        A partition whose leader is the right one already is ELECTION_NOT_NEEDED; of all partitions only
+        those are told that are not.
+        """
+        wanted = None
+        if partitions is not None:
+            wanted = [
+                TopicPartitions(topic=topic, partitions=numbers)
+                for topic, numbers in _by_topic(partitions).items()
+            ]
+        request = ElectLeadersRequest(
+            election_type=kind, topic_partitions=wanted, timeout_ms=self._timeout_ms
+        )
+        if kind is not ElectionType.PREFERRED:
+            connection = await self.cluster.any_connection()
+            if connection.versions.choose(ElectLeadersRequest) < 1:
+                raise NotSpoken("the broker is too old for unclean elections (ElectLeaders 1)")
+        response = await self._ask_controller(
+            request, ElectLeadersResponse, lambda answer: [answer.error_code], is_safe=False
+        )
+        check(response.error_code, "cannot elect leaders")
+        return {
+            (at := TopicPartition(topic.topic, each.partition_id)): error_of(
+                each.error_code, f"no new leader of {at}", each.error_message
+            )
+            for topic in response.replica_election_results
+            for each in topic.partition_result
+        }
+
+    async def list_reassignments(
+        self, partitions: Iterable[tuple[str, int]] | None = None
+    ) -> dict[TopicPartition, Reassignment]:
+        """Partitions that are being moved, of these, or of all."""
+        wanted = None
+        if partitions is not None:
+            wanted = [
+                ListPartitionReassignmentsTopics(name=name, partition_indexes=numbers)
+                for name, numbers in _by_topic(partitions).items()
+            ]
+        response = await self._ask_controller(
+            ListPartitionReassignmentsRequest(timeout_ms=self._timeout_ms, topics=wanted),
+            ListPartitionReassignmentsResponse,
+            lambda answer: [answer.error_code],
+            is_safe=True,
+        )
+        check(response.error_code, "cannot list reassignments", response.error_message)
+        return {
+            TopicPartition(topic.name, each.partition_index): Reassignment(
+                list(each.replicas), list(each.adding_replicas), list(each.removing_replicas)
+            )
+            for topic in response.topics
+            for each in topic.partitions
+        }
+
+    async def alter_reassignments(self, wanted: Mapping[tuple[str, int], Sequence[int] | None]) -> None:
+        """Move partitions to these brokers, the preferred leader first; None gives up a move."""
+        topics: dict[str, ReassignableTopic] = {}
+        for (name, partition), brokers in wanted.items():
+            topic = topics.setdefault(name, ReassignableTopic(name=name, partitions=[]))
+            topic.partitions.append(
+                ReassignablePartition(
+                    partition_index=partition, replicas=None if brokers is None else list(brokers)
+                )
+            )
+        request = AlterPartitionReassignmentsRequest(
+            timeout_ms=self._timeout_ms, topics=list(topics.values())
+        )
+        response = await self._ask_controller(
+            request, AlterPartitionReassignmentsResponse, lambda answer: [answer.error_code], is_safe=False
+        )
+        check(response.error_code, "cannot reassign partitions", response.error_message)
+        raise_first(
+            error_of(
+                each.error_code, f"cannot reassign {topic.name}-{each.partition_index}", each.error_message
+            )
+            for topic in response.responses
+            for each in topic.partitions
+        )
+
+
+def _by_topic(partitions: Iterable[tuple[str, int]]) -> dict[str, list[int]]:
+    by_topic: dict[str, list[int]] = {}
+    for topic, partition in partitions:
+        by_topic.setdefault(topic, []).append(partition)
+    return by_topic
