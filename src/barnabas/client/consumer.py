@@ -173,9 +173,12 @@ class Consumer:
         limit = self.config.max_poll_records if max_records is None else max_records
         return await self._poll(timeout_ms, partial(self._take_records, limit))
 
-    async def poll_batches(self, timeout_ms: int) -> list[FetchedBatches]:
-        """The same, but all that has come, as batches: bytes, or columns (`FetchedBatches.columns`)."""
-        return await self._poll(timeout_ms, self._take_batches)
+    async def poll_batches(self, timeout_ms: int, *, unseen: bool = False) -> list[FetchedBatches]:
+        """The same, but all that has come, as batches: bytes, or columns (`FetchedBatches.columns`).
+
+        With `unseen` also answers that only move the position on: markers, or what was aborted.
+        """
+        return await self._poll(timeout_ms, partial(self._take_batches, unseen))
 
     async def _poll(self, timeout_ms: int, take: Callable[[], list[T]]) -> list[T]:
         self._check_open()
@@ -209,7 +212,7 @@ class Consumer:
                 self._assignment.to_the_end(partition)
         return taken
 
-    def _take_batches(self) -> list[FetchedBatches]:
+    def _take_batches(self, unseen: bool) -> list[FetchedBatches]:
         taken = []
         for partition, state in self._assignment.full():
             assert state.fetched is not None
@@ -220,7 +223,7 @@ class Consumer:
                 continue
             state.used()
             self._assignment.to_the_end(partition)
-            if rest.ranges:
+            if rest.ranges or unseen:
                 taken.append(rest)
         return taken
 

@@ -1,0 +1,124 @@
+"""Records as Arrow record batches: wire bytes -> kernel -> Arrow, without a Python object for any record.
+
+    config = ConsumerConfig(reset=Reset.NONE)
+    async with Consumer(network, clock, random, "localhost:9092", config) as consumer:
+        async for batch in read_range(consumer, ("orders", 0), 0, 1_000_000):
+            print(batch.num_rows, batch.schema.names)
+
+Offsets that are not there (compacted away, aborted, transaction markers) are passed over: a range is done
+when the position has come to its end, however few records that were. Timestamps are of one kind in a batch
+on the wire, but a topic's batches may differ: a record batch ends where the kind changes. What is unfolded
+of compressed batches is handed over before it grows beyond HELD_BYTES, so memory stays bounded.
+
+Of the client, this alone needs pyarrow (the extra `arrow`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Iterator
+
+import pyarrow as pa  # type: ignore[import-untyped]
+
+from barnabas.client.consumer import Consumer
+from barnabas.client.errors import TimedOut
+from barnabas.client.fetched import FetchedBatches
+from barnabas.client.metadata import TopicPartition
+from barnabas.core.disk import Buffer
+from barnabas.records import kernel
+from barnabas.records.batch import BatchHeader
+from barnabas.records.columnar import MAX_OFFSET
+from barnabas.records.columns import Columns
+from barnabas.records.reader import records_section
+
+HELD_BYTES = 32 * 1024 * 1024
+READ_TIMEOUT_MS = 60_000
+# as Kafka numbers them
+CREATE_TIME = 0
+LOG_APPEND_TIME = 1
+
+
+async def read_range(
+    consumer: Consumer, partition: tuple[str, int], start: int, end: int, *, timeout_ms: int = READ_TIMEOUT_MS
+) -> AsyncGenerator[pa.RecordBatch, None]:
+    """The records of a partition from offset `start` up to but not including `end`, in order.
+
+    The consumer is assigned this partition alone. `TimedOut` where nothing comes for `timeout_ms`; an offset
+    that is no longer there goes by the consumer's reset policy.
+    """
+    place = TopicPartition(*partition)
+    consumer.assign([place])
+    consumer.seek(place, start)
+    position = start
+    while position < end:
+        answers = await consumer.poll_batches(timeout_ms, unseen=True)
+        if not answers:
+            raise TimedOut(
+                f"nothing of {place} came within {timeout_ms} ms at offset {position}, "
+                f"and the range ends at {end}; is its leader up, and has the log that much?"
+            )
+        for fetched in answers:
+            # a reset may have gone back: what was read, or not asked for, does not come again
+            wanted = fetched._replace(first_offset=max(fetched.first_offset, position))
+            for batch in record_batches(wanted, end):
+                yield batch
+            position = max(position, fetched.next_offset)
+
+
+def record_batches(fetched: FetchedBatches, end_offset: int = MAX_OFFSET) -> Iterator[pa.RecordBatch]:
+    """What a fetch brought, below `end_offset`: key, value, topic, partition, offset, timestamp,
+    timestamp_type and headers."""
+    for start, end, timestamp_type in _runs(fetched, end_offset):
+        for columns in _decode(fetched.data, start, end, fetched.first_offset, end_offset):
+            yield _record_batch(columns, fetched.topic, fetched.partition, timestamp_type)
+
+
+def _runs(fetched: FetchedBatches, end_offset: int) -> Iterator[tuple[int, int, int]]:
+    """Where batches with timestamps of one kind stand side by side, and which kind."""
+    for start, end in fetched.ranges:
+        run_start, run_type, position = start, CREATE_TIME, start
+        while position < end:
+            header = BatchHeader.parse(fetched.data, position)
+            if header.base_offset >= end_offset:
+                break
+            timestamp_type = LOG_APPEND_TIME if header.is_log_append_time else CREATE_TIME
+            if timestamp_type != run_type:
+                if run_start < position:
+                    yield run_start, position, run_type
+                run_start, run_type = position, timestamp_type
+            position += header.size_bytes
+        if run_start < position:
+            yield run_start, position, run_type
+
+
+def _decode(data: Buffer, position: int, end: int, first_offset: int, end_offset: int) -> Iterator[Columns]:
+    decoder, held_bytes = kernel.ColumnDecoder(), 0
+    while True:
+        # checksums were verified when the answer came
+        position, header = decoder.run(data, position, end, first_offset, end_offset, False, False)
+        if header is None:
+            break
+        section, start, stop = records_section(data, position, header)
+        if held_bytes and held_bytes + stop - start > HELD_BYTES:
+            yield decoder.finish()
+            decoder, held_bytes = kernel.ColumnDecoder(), 0
+        decoder.section(section, start, stop, header, first_offset, end_offset)
+        held_bytes += stop - start
+        position += header.size_bytes
+    if decoder.rows:
+        yield decoder.finish()
+
+
+def _record_batch(columns: Columns, topic: str, partition: int, timestamp_type: int) -> pa.RecordBatch:
+    rows, decoded = columns.rows, columns.to_arrow()
+    return pa.RecordBatch.from_pydict(
+        {
+            "key": decoded.column("key"),
+            "value": decoded.column("value"),
+            "topic": pa.repeat(pa.scalar(topic, pa.string()), rows),
+            "partition": pa.repeat(pa.scalar(partition, pa.int32()), rows),
+            "offset": decoded.column("offset"),
+            "timestamp": decoded.column("timestamp"),
+            "timestamp_type": pa.repeat(pa.scalar(timestamp_type, pa.int32()), rows),
+            "headers": decoded.column("headers"),
+        }
+    )
