@@ -90,7 +90,7 @@ def test_it_holds_the_package_and_its_types(wheel: Wheel) -> None:
     assert "barnabas/records/_kernel.pyi" in wheel.names
     assert not [name for name in wheel.names if name.endswith((".pyx", ".pxi", ".h", ".c"))]
     tops = {name.partition("/")[0] for name in wheel.names}
-    assert {top for top in tops if not top.endswith(".dist-info")} == {"barnabas"}
+    assert {top for top in tops if not top.endswith(".dist-info")} == {"barnabas", "pyspark_barnabas"}
 
 
 def test_it_holds_the_compiled_kernel_only_where_there_was_a_compiler(wheel: Wheel) -> None:

@@ -1,0 +1,42 @@
+"""Offset ranges, and how they are cut into the partitions that Spark reads in parallel. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+
+class OffsetRange(NamedTuple):
+    """Offsets of one partition of a topic, `end` excluded; there may be gaps in them."""
+
+    topic: str
+    partition: int
+    start: int
+    end: int
+
+    @property
+    def size(self) -> int:
+        return self.end - self.start
+
+
+def cut(
+    ranges: Sequence[OffsetRange], min_pieces: int | None = None, max_size: int | None = None
+) -> list[OffsetRange]:
+    """The same offsets in order, in at least so many pieces where there are as many offsets, none larger.
+
+    Without wishes each range is one piece; empty ones are left out. Pieces of a range differ by one at most.
+    """
+    left = [each for each in ranges if each.size > 0]
+    counts = [1 if max_size is None else -(-each.size // max_size) for each in left]
+    wanted = min(min_pieces or 0, sum(each.size for each in left))
+    while sum(counts) < wanted:
+        # one more for the range whose pieces are the largest
+        largest = max(range(len(left)), key=lambda index: (left[index].size / counts[index], -index))
+        counts[largest] += 1
+    return [piece for each, count in zip(left, counts, strict=True) for piece in _pieces(each, count)]
+
+
+def _pieces(whole: OffsetRange, count: int) -> Iterator[OffsetRange]:
+    for number in range(count):
+        start = whole.start + whole.size * number // count
+        yield whole._replace(start=start, end=whole.start + whole.size * (number + 1) // count)
