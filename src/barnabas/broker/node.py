@@ -26,6 +26,7 @@ from barnabas.broker.handlers import SERVED_BY_CONTROLLER
 from barnabas.broker.membership import Membership
 from barnabas.broker.producer_ids import ProducerIds
 from barnabas.broker.quorum import METADATA_LOG, MetadataQuorum
+from barnabas.broker.quorum_snapshots import SnapshotPolicy
 from barnabas.broker.replicas import Replicas
 from barnabas.broker.requests import Door
 from barnabas.broker.services import Services
@@ -127,6 +128,7 @@ class Node:
             controllers=self._reachable(listeners.controller),
             min_insync_replicas=self.settings.integer("min.insync.replicas"),
             config=_metadata_log(self.settings),
+            policy=SnapshotPolicy.of(self.settings),
             on_failure=self.fail,
         )
         image = self._quorum.image
@@ -219,6 +221,7 @@ class Node:
         for connection, door in waiting:
             self._connections.accept(connection, door)
         self._run(self._connections.close_idle())
+        self._run(self._quorum.snapshots.keep())
         cleaner = settings.cleaner if self.settings.boolean("log.cleaner.enable") else None
         self._run(keep_house(self._logs, self._clock, _intervals(self.settings), cleaner))
 
@@ -334,6 +337,8 @@ def _intervals(settings: BrokerSettings) -> Intervals:
 def _metadata_log(settings: BrokerSettings) -> LogConfig:
     return replace(
         METADATA_LOG,
-        segment_bytes=settings.integer("metadata.log.segment.bytes"),
+        # the internal one goes below the usual minimum, for tests
+        segment_bytes=settings.optional_integer("internal.metadata.log.segment.bytes")
+        or settings.integer("metadata.log.segment.bytes"),
         segment_ms=settings.integer("metadata.log.segment.ms"),
     )

@@ -27,6 +27,7 @@ from barnabas.broker.formatting import (
     make_voter,
 )
 from barnabas.broker.quorum_files import QUORUM_STATE_PATH, Found, find_quorum, records
+from barnabas.broker.quorum_snapshots import Moment, SnapshotPolicy, Snapshots
 from barnabas.controller.bootstrap import activation_records
 from barnabas.controller.decisions import Decision
 from barnabas.core.clock import Clock
@@ -47,13 +48,15 @@ from barnabas.metadata.records import (
     decode_record,
     encode_record,
 )
+from barnabas.metadata.versions import LATEST_METADATA_VERSION, record_version
 from barnabas.protocol.schema import Message
 from barnabas.raft.batches import MAX_BATCH_BYTES, data_batches
 from barnabas.raft.control_records import KRaftVersionRecord, VotersRecord
 from barnabas.raft.core import Raft, Ready
 from barnabas.raft.election import State, VoterKey
 from barnabas.raft.quorum_state import encode_quorum_state
-from barnabas.raft.snapshot import BOOTSTRAP_CHECKPOINT, read_snapshot
+from barnabas.raft.snapshot import BOOTSTRAP_CHECKPOINT, SnapshotId, read_snapshot
+from barnabas.records.batch import BatchHeader
 
 logger = logging.getLogger("barnabas.quorum")
 
@@ -61,6 +64,8 @@ R = TypeVar("R")
 
 # Kafka's defaults (metadata.log.segment.bytes and .ms); nothing is deleted but what a snapshot stands for
 METADATA_LOG = LogConfig(retention_ms=UNLIMITED, retention_bytes=UNLIMITED, max_message_bytes=MAX_BATCH_BYTES)
+
+SNAPSHOT_POLICY = SnapshotPolicy()
 
 
 class MetadataLogFailed(StorageError):
@@ -82,7 +87,8 @@ class MetadataQuorum:
         disk: Disk,
         raft: Raft,
         clock: Clock,
-        kraft_version: int,
+        found: Found,
+        policy: SnapshotPolicy = SNAPSHOT_POLICY,
         on_failure: Callable[[BaseException], None] | None = None,
     ) -> None:
         self.image = ClusterImage()
@@ -90,7 +96,19 @@ class MetadataQuorum:
         self._disk = disk
         self._raft = raft
         self._clock = clock
-        self._kraft_version = kraft_version
+        self.kraft_version = found.kraft_version
+        self.voters = found.voters
+        self._replayed = SnapshotId(0, 0)
+        self._appended_ms = 0
+        self.snapshots = Snapshots(
+            disk,
+            log,
+            clock,
+            policy,
+            self._moment,
+            known=found.snapshots,
+            uncovered_bytes=found.uncovered_bytes,
+        )
         self._on_failure = on_failure
         self._failure: BarnabasError | None = None
         self._is_closing = False
@@ -110,12 +128,13 @@ class MetadataQuorum:
         controllers: Sequence[Listener] = (),
         config: LogConfig = METADATA_LOG,
         min_insync_replicas: int = 1,
+        policy: SnapshotPolicy = SNAPSHOT_POLICY,
         on_failure: Callable[[BaseException], None] | None = None,
     ) -> MetadataQuorum:
         """Load what is there, be elected in a new epoch, and replay everything that is committed.
 
         `controllers` are the node's controller listeners as others reach them; `min_insync_replicas` is what
-        a new cluster begins with.
+        a new cluster begins with; `policy` says when snapshots are due.
         """
         log = await directory.partition(METADATA_TOPIC, 0, topic_id=METADATA_TOPIC_ID, config=config)
         found = await find_quorum(disk, log)
@@ -125,11 +144,13 @@ class MetadataQuorum:
             me,
             {_sole_voter(found, me, disk)},
             election=found.election,
-            log_epoch=log.epochs.latest_epoch or 0,
+            log_epoch=max(log.epochs.latest_epoch or 0, found.snapshot_id.epoch),
             end_offset=log.end_offset,
-            epoch_records=_epoch_records(found, voters),
+            epoch_records=(told := _epoch_records(found, voters)),
         )
-        quorum = cls(log, disk, raft, clock, found.kraft_version, on_failure)
+        if told:
+            found = found._replace(voters=voters if voters.voters[0].endpoints else found.voters)
+        quorum = cls(log, disk, raft, clock, found, policy, on_failure)
         await quorum._start(found, min_insync_replicas)
         return quorum
 
@@ -140,6 +161,7 @@ class MetadataQuorum:
             self.image.replay(decode_record(value))
         async for record in records(self._log, found.snapshot_id.end_offset, self.committed_offset):
             self.image.replay(record)
+        self._replayed = SnapshotId(self.committed_offset, self.epoch)
         if activation := await self._activation(min_insync_replicas):
             await self._commit(activation)
         logger.info("node %d leads the metadata quorum in epoch %d", self.leader_id, self.epoch)
@@ -154,9 +176,12 @@ class MetadataQuorum:
         values = read_snapshot(data, self._disk.describe(BOOTSTRAP_CHECKPOINT)).values
         told = [decode_record(value) for value in values]
         levels = {each.name: each.feature_level for each in told if isinstance(each, FeatureLevelRecord)}
-        written = activation_records(self.image, levels=levels, min_insync_replicas=min_insync_replicas)
-        written[-1:-1] = (each for each in told if not isinstance(each, FeatureLevelRecord))
-        return written
+        return activation_records(
+            self.image,
+            levels=levels,
+            min_insync_replicas=min_insync_replicas,
+            others=[each for each in told if not isinstance(each, FeatureLevelRecord)],
+        )
 
     @property
     def epoch(self) -> int:
@@ -203,12 +228,15 @@ class MetadataQuorum:
             return decision.response
 
     async def _commit(self, new_records: Sequence[Message]) -> None:
-        now_ms = self._clock.wall_ms()
-        batches = data_batches(map(encode_record, new_records), now_ms)
+        metadata_version = self.image.metadata_version
+        batches = self._batches(new_records, metadata_version)
         if len(batches) > 1:
             # a crash could leave some of them: in a transaction they count together or not at all
             framed = [BeginTransactionRecord(), *new_records, EndTransactionRecord()]
-            batches = data_batches(map(encode_record, framed), now_ms)
+            batches = self._batches(framed, metadata_version)
+        if metadata_version < LATEST_METADATA_VERSION:
+            # what an older version cannot say is not replayed here, either
+            new_records = [decode_record(_encode(record, metadata_version)) for record in new_records]
         committed = self._raft.propose(batches)
         await self._settle()
         if self.committed_offset < committed:
@@ -216,17 +244,23 @@ class MetadataQuorum:
         try:
             for record in new_records:
                 self.image.replay(record)
+            self._replayed = SnapshotId(committed, self.epoch)
             for tell in self._subscribers:
                 tell(new_records)
         except Exception as error:
             raise self._fail(error) from error
+        self.snapshots.count(sum(map(len, batches)))
+
+    def _batches(self, new_records: Sequence[Message], metadata_version: int) -> list[bytearray]:
+        values = (_encode(record, metadata_version) for record in new_records)
+        return data_batches(values, self._clock.wall_ms())
 
     async def _settle(self) -> None:
         """Do what the core asks for, until it asks for nothing more."""
         while ready := self._raft.ready():
             if ready.election is not None:
                 voters = [voter.id for voter in sorted(self._raft.voters)]
-                state = encode_quorum_state(ready.election, min(self._kraft_version, 1), voters)
+                state = encode_quorum_state(ready.election, min(self.kraft_version, 1), voters)
                 await write_atomically(self._disk, QUORUM_STATE_PATH, state)
             if ready.batches:
                 await self._append(ready)
@@ -252,6 +286,16 @@ class MetadataQuorum:
         except BaseException as error:
             self._fail(error)
             raise
+        self._appended_ms = BatchHeader.parse(ready.batches[-1]).max_timestamp
+
+    def _moment(self) -> Moment:
+        """What a snapshot would tell now."""
+        controls: list[Message] = []
+        if self.kraft_version > 0:
+            controls.append(KRaftVersionRecord(k_raft_version=self.kraft_version))
+            if self.voters is not None:
+                controls.append(self.voters)
+        return Moment(self._replayed, self.image.copy(), controls, self._appended_ms)
 
     def _fail(self, error: BaseException) -> BarnabasError:
         """From now on nothing is decided here; the node is told to stop."""
@@ -269,6 +313,10 @@ class MetadataQuorum:
             await asyncio.wait(self._running)
         if self._raft.state is State.LEADER:
             self._raft.resign()
+
+
+def _encode(record: Message, metadata_version: int) -> bytes:
+    return encode_record(record, record_version(type(record), metadata_version))
 
 
 def _sole_voter(found: Found, me: VoterKey, disk: Disk) -> VoterKey:

@@ -1,14 +1,20 @@
-"""What a start finds of the metadata quorum on the disk: the vote, the newest snapshot, the log behind it."""
+"""What a start finds of the metadata quorum on the disk: the vote, the newest snapshot, the log behind it.
+
+A snapshot that is not whole is set aside, and the one before it counts, or none: as long as the log reaches
+back far enough, nothing is lost by that. One that goes beyond the log stands for what the log has lost: then
+the log begins anew behind it, as in Kafka.
+"""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import AsyncIterator
 from typing import NamedTuple
 
 from barnabas.broker.formatting import METADATA_DIRECTORY
 from barnabas.core.disk import Disk
 from barnabas.core.errors import StorageError
-from barnabas.log import reading
+from barnabas.log import reading, trimming
 from barnabas.log.checkpoints import read_whole
 from barnabas.log.partition import Bound, PartitionLog
 from barnabas.metadata.records import decode_record
@@ -16,9 +22,21 @@ from barnabas.protocol.schema import Message
 from barnabas.raft.control_records import KRaftVersionRecord, VotersRecord, read_control_batch
 from barnabas.raft.election import Election
 from barnabas.raft.quorum_state import QUORUM_STATE, decode_quorum_state
-from barnabas.raft.snapshot import Snapshot, SnapshotId, parse_snapshot_name, read_snapshot
+from barnabas.raft.snapshot import (
+    CHECKPOINT,
+    CORRUPT,
+    DELETED,
+    PART,
+    CorruptSnapshot,
+    Snapshot,
+    SnapshotId,
+    parse_snapshot_name,
+    read_snapshot,
+)
 from barnabas.records.batch import BatchHeader
 from barnabas.records.reader import read_batch, read_batches
+
+logger = logging.getLogger("barnabas.quorum")
 
 QUORUM_STATE_PATH = f"{METADATA_DIRECTORY}/{QUORUM_STATE}"
 _READ_BYTES = 1 << 20
@@ -37,27 +55,43 @@ class Found(NamedTuple):
     kraft_version: int
     voters: VotersRecord | None
     voters_in_log: bool
+    snapshots: list[SnapshotId]  # all that are whole, as far as was looked; ascending
+    uncovered_bytes: int  # of the log behind the newest
 
 
 async def find_quorum(disk: Disk, log: PartitionLog) -> Found:
     """Read the vote and the newest snapshot, and look through the log for what the quorum says of itself."""
     data = await read_whole(disk, QUORUM_STATE_PATH)
     election = decode_quorum_state(data, disk.describe(QUORUM_STATE_PATH)) if data else Election()
-    snapshot_id, snapshot = await _newest_snapshot(disk)
-    if not log.start_offset <= snapshot_id.end_offset <= log.end_offset:
+    snapshots = await _list_snapshots(disk)
+    snapshot_id, snapshot = await _newest_snapshot(disk, snapshots)
+    if snapshot_id.end_offset > log.end_offset:
+        await _begin_behind(snapshot_id, log, disk)
+    elif snapshot_id.end_offset < log.start_offset:
         raise MetadataGap(
             f"{disk.describe(METADATA_DIRECTORY)} holds offsets {log.start_offset} to {log.end_offset}, its "
-            f"newest snapshot ends at {snapshot_id.end_offset}: restore what is missing from a copy"
+            f"newest whole snapshot ends at {snapshot_id.end_offset}: restore what is missing from a copy"
         )
     kraft_version, voters = _told(snapshot.controls, 0, None)
-    in_log = False
+    in_log, uncovered_bytes = False, 0
     async for chunk, position, header in batches(log, snapshot_id.end_offset, log.end_offset):
+        uncovered_bytes += header.size_bytes
         if header.is_control:
             told = [message for _, message in read_control_batch(chunk, position, header)]
             in_log = in_log or any(isinstance(message, VotersRecord) for message in told)
             kraft_version, voters = _told(told, kraft_version, voters)
     in_log = in_log or snapshot_id.end_offset > 0
-    return Found(election, snapshot, snapshot_id, kraft_version, voters, in_log)
+    return Found(election, snapshot, snapshot_id, kraft_version, voters, in_log, snapshots, uncovered_bytes)
+
+
+async def _begin_behind(snapshot: SnapshotId, log: PartitionLog, disk: Disk) -> None:
+    logger.warning(
+        "%s ends at %d, before its newest snapshot: it goes on at %d",
+        disk.describe(METADATA_DIRECTORY),
+        log.end_offset,
+        snapshot.end_offset,
+    )
+    await trimming.truncate_fully_and_start_at(log, snapshot.end_offset)
 
 
 def _told(
@@ -71,13 +105,28 @@ def _told(
     return kraft_version, voters
 
 
-async def _newest_snapshot(disk: Disk) -> tuple[SnapshotId, Snapshot]:
-    listed = [parse_snapshot_name(name) for name in await disk.listdir(METADATA_DIRECTORY)]
-    newest = max((each for each in listed if each is not None), default=None)
-    if newest is None:
-        return SnapshotId(0, 0), Snapshot([], [])
-    path = f"{METADATA_DIRECTORY}/{newest.name}"
-    return newest, read_snapshot(await read_whole(disk, path) or b"", disk.describe(path))
+async def _list_snapshots(disk: Disk) -> list[SnapshotId]:
+    """The snapshots, ascending; what was never finished, or was to be deleted, goes."""
+    found = []
+    for name in await disk.listdir(METADATA_DIRECTORY):
+        if name.endswith((CHECKPOINT + PART, CHECKPOINT + DELETED)):
+            await disk.remove(f"{METADATA_DIRECTORY}/{name}")
+        elif (parsed := parse_snapshot_name(name)) is not None:
+            found.append(parsed)
+    return sorted(found)
+
+
+async def _newest_snapshot(disk: Disk, listed: list[SnapshotId]) -> tuple[SnapshotId, Snapshot]:
+    """The newest that is whole; those that are not are set aside, and taken off the list."""
+    while listed:
+        path = f"{METADATA_DIRECTORY}/{listed[-1].name}"
+        try:
+            return listed[-1], read_snapshot(await read_whole(disk, path) or b"", disk.describe(path))
+        except CorruptSnapshot as error:
+            logger.warning("%s; it is set aside as %s, and what is before it counts", error, path + CORRUPT)
+        await disk.rename(path, path + CORRUPT)
+        listed.pop()
+    return SnapshotId(0, 0), Snapshot([], [])
 
 
 async def records(log: PartitionLog, offset: int, end_offset: int) -> AsyncIterator[Message]:

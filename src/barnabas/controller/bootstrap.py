@@ -2,19 +2,19 @@
 
 Into an empty log: the levels of the features that are served, in one transaction, as Kafka writes them. With
 eligible leader replicas the cluster's min.insync.replicas is among them: it is part of the metadata from then
-on, whatever the servers' files say. A transaction that an earlier controller left open is aborted. Otherwise
+on, whatever the servers' files say. (A metadata.version that knows no transactions gets them without one.) A
+transaction that an earlier controller left open is aborted. Otherwise
 nothing: levels that were finalised by Kafka, and are not served here, are kept as they are.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from barnabas.controller.elections import ELR_FEATURE, MIN_INSYNC_REPLICAS
 from barnabas.metadata.image import (
     BROKER_RESOURCE,
     CLUSTER_DEFAULT,
-    LATEST_METADATA_VERSION,
     METADATA_VERSION,
     ClusterImage,
 )
@@ -25,12 +25,17 @@ from barnabas.metadata.records import (
     EndTransactionRecord,
     FeatureLevelRecord,
 )
+from barnabas.metadata.versions import (
+    LATEST_METADATA_VERSION,
+    OLDEST_METADATA_VERSION,
+    TRANSACTIONS_SINCE,
+)
 from barnabas.protocol.schema import Message
 
 # what a fresh cluster starts with, and the ranges with which nodes register
 FEATURE_LEVELS = {METADATA_VERSION: LATEST_METADATA_VERSION, ELR_FEATURE: 1}
 SUPPORTED_FEATURES = {
-    METADATA_VERSION: (7, LATEST_METADATA_VERSION),
+    METADATA_VERSION: (OLDEST_METADATA_VERSION, LATEST_METADATA_VERSION),
     ELR_FEATURE: (0, 1),
     "kraft.version": (0, 1),
 }
@@ -43,15 +48,22 @@ def bootstrap_records(levels: Mapping[str, int] = FEATURE_LEVELS) -> list[Messag
 
 
 def activation_records(
-    image: ClusterImage, *, levels: Mapping[str, int] = FEATURE_LEVELS, min_insync_replicas: int = 1
+    image: ClusterImage,
+    *,
+    levels: Mapping[str, int] = FEATURE_LEVELS,
+    min_insync_replicas: int = 1,
+    others: Iterable[Message] = (),
 ) -> list[Message]:
-    """What a controller writes when it becomes active."""
+    """What a controller writes when it becomes active; `others` is what a new cluster begins with besides."""
     records: list[Message] = []
     if image.in_transaction:
         records.append(AbortTransactionRecord(reason="the controller that began it is gone"))
     if METADATA_VERSION in image.features:
         return records
-    records += [BeginTransactionRecord(name="Bootstrap records"), *bootstrap_records(levels)]
+    framed = levels.get(METADATA_VERSION, LATEST_METADATA_VERSION) >= TRANSACTIONS_SINCE
+    if framed:
+        records.append(BeginTransactionRecord(name="Bootstrap records"))
+    records += bootstrap_records(levels)
     if levels.get(ELR_FEATURE, 0) > 0:
         records.append(
             ConfigRecord(
@@ -61,4 +73,7 @@ def activation_records(
                 value=str(min_insync_replicas),
             )
         )
-    return [*records, EndTransactionRecord()]
+    records += others
+    if framed:
+        records.append(EndTransactionRecord())
+    return records

@@ -75,12 +75,12 @@ async def _repeat(clock: Clock, interval_ms: int, action: Callable[[], Awaitable
     while True:
         await clock.sleep(interval_ms / 1000)
         try:
-            await _carried_through(action)
+            await carried_through(action)
         except StorageError as error:
             logger.error("housekeeping will try again: %s", error)
 
 
-async def _carried_through(action: Callable[[], Awaitable[object]]) -> None:
+async def carried_through(action: Callable[[], Awaitable[object]]) -> None:
     """Whoever cancels this, however often, waits for what has begun: a deletion cut short would leave files
     in doubt, and one that goes on would find its disk closed."""
     task = asyncio.ensure_future(action())

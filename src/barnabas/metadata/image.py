@@ -18,10 +18,10 @@ from typing import Any
 from barnabas.core.errors import InvariantViolation
 from barnabas.metadata import records as r
 from barnabas.metadata.parts import BrokerImage, ControllerImage, PartitionImage, TopicImage
+from barnabas.metadata.versions import LATEST_METADATA_VERSION
 from barnabas.protocol.schema import Message, Uuid
 
 METADATA_VERSION = "metadata.version"
-LATEST_METADATA_VERSION = 30
 
 # the types of what can be configured, as ConfigRecord and the wire number them
 TOPIC_RESOURCE = 2
@@ -70,6 +70,11 @@ class ClusterImage:
         return self.configs.get((BROKER_RESOURCE, name), _NOTHING_SET)
 
     @property
+    def metadata_version(self) -> int:
+        """The level at which the cluster's records are written."""
+        return self.features.get(METADATA_VERSION, LATEST_METADATA_VERSION)
+
+    @property
     def in_transaction(self) -> bool:
         """Whether records have been told that take no effect yet."""
         return self._transaction is not None
@@ -83,8 +88,29 @@ class ClusterImage:
             return
         _REPLAYS[type(record)](self, record)
 
+    def copy(self) -> ClusterImage:
+        """An image of its own with the same contents; what is immutable is shared, so it is quickly made."""
+        copied = ClusterImage()
+        copied.features = self.features.copy()
+        copied.brokers = self.brokers.copy()
+        copied.controllers = self.controllers.copy()
+        for name, topic in self.topics_by_name.items():
+            copied.topics_by_name[name] = copied.topics_by_id[topic.id] = topic.copy()
+        copied.configs = {resource: values.copy() for resource, values in self.configs.items()}
+        copied.next_producer_id = self.next_producer_id
+        copied.kept = self.kept.copy()
+        copied._transaction = None if self._transaction is None else self._transaction.copy()
+        return copied
+
+    def iter_records(self) -> Iterator[Message]:
+        """The records of a snapshot, in the order in which Kafka writes them: what makes an equal image.
+
+        Made one by one as they are asked for; the image must not change meanwhile (see `copy`).
+        """
+        return _snapshot(self)
+
     def to_records(self) -> list[Message]:
-        """The records of a snapshot, in the order in which Kafka writes them: what makes an equal image."""
+        """All of `iter_records`."""
         return list(_snapshot(self))
 
     def __eq__(self, other: object) -> bool:

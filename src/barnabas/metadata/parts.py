@@ -197,6 +197,11 @@ class TopicImage:
         self.id = topic_id
         self.partitions: dict[int, PartitionImage] = {}
 
+    def copy(self) -> TopicImage:
+        copied = TopicImage.__new__(TopicImage)
+        copied.name, copied.id, copied.partitions = self.name, self.id, self.partitions.copy()
+        return copied
+
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, TopicImage):
             return NotImplemented

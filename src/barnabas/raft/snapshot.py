@@ -3,7 +3,7 @@
 A snapshot stands for everything in the log below its end offset. It is a file of batches: a control batch
 that begins with the snapshot's header (the quorum's own records, voters and version, stand in it too), the
 records, and a control batch with the footer. Without a footer it was never finished. Offsets inside it run
-from 0 and mean nothing.
+from 0 and mean nothing. It is made piece by piece (`SnapshotBuilder`), so that a large one holds nobody up.
 """
 
 from __future__ import annotations
@@ -26,6 +26,8 @@ from barnabas.records.reader import read_batch, read_batches
 
 BOOTSTRAP_CHECKPOINT = "bootstrap.checkpoint"
 CHECKPOINT = ".checkpoint"
+# what one is called while it is written, once it is to go (by Kafka), and when it was found broken
+PART, DELETED, CORRUPT = ".part", ".deleted", ".corrupt"
 _EPOCH_DIGITS = 10
 
 
@@ -60,6 +62,44 @@ def parse_snapshot_name(name: str) -> SnapshotId | None:
     return parsed if parsed.name == name else None
 
 
+class SnapshotBuilder:
+    """Gives the batches of a snapshot one by one: `begin`, any number of `add`, `end`."""
+
+    def __init__(self, timestamp_ms: int, *, last_contained_ms: int = 0, epoch: int = 0) -> None:
+        """`last_contained_ms` is the time of the last record that it stands for."""
+        self._timestamp_ms = timestamp_ms
+        self._last_contained_ms = last_contained_ms
+        self._epoch = epoch
+        self._next_offset = 0
+
+    def begin(self, controls: Iterable[Message] = ()) -> bytes:
+        """The header, and what the quorum says of itself."""
+        return self._control(
+            [SnapshotHeaderRecord(last_contained_log_timestamp=self._last_contained_ms), *controls]
+        )
+
+    def add(self, values: Iterable[bytes]) -> bytes:
+        """The next records, in batches of their own."""
+        return self._placed(
+            data_batches(values, self._timestamp_ms, base_offset=self._next_offset, leader_epoch=self._epoch)
+        )
+
+    def end(self) -> bytes:
+        """The footer, without which it does not count."""
+        return self._control([SnapshotFooterRecord()])
+
+    def _control(self, messages: list[Message]) -> bytes:
+        batch = control_batch(
+            messages, self._timestamp_ms, base_offset=self._next_offset, leader_epoch=self._epoch
+        )
+        return self._placed([batch])
+
+    def _placed(self, batches: Sequence[bytearray]) -> bytes:
+        if batches:
+            self._next_offset = BatchHeader.parse(batches[-1]).next_offset
+        return b"".join(batches)
+
+
 def build_snapshot(
     values: Sequence[bytes],
     timestamp_ms: int,
@@ -68,13 +108,9 @@ def build_snapshot(
     last_contained_ms: int = 0,
     epoch: int = 0,
 ) -> bytes:
-    """The bytes of a snapshot; `last_contained_ms` is the time of the last record that it stands for."""
-    header = SnapshotHeaderRecord(last_contained_log_timestamp=last_contained_ms)
-    batches = [control_batch([header, *controls], timestamp_ms, leader_epoch=epoch)]
-    batches += data_batches(values, timestamp_ms, base_offset=_after(batches), leader_epoch=epoch)
-    footer = [SnapshotFooterRecord()]
-    batches.append(control_batch(footer, timestamp_ms, base_offset=_after(batches), leader_epoch=epoch))
-    return b"".join(batches)
+    """The bytes of a small snapshot, at once."""
+    builder = SnapshotBuilder(timestamp_ms, last_contained_ms=last_contained_ms, epoch=epoch)
+    return b"".join((builder.begin(controls), builder.add(values), builder.end()))
 
 
 def read_snapshot(data: bytes, where: str) -> Snapshot:
@@ -95,5 +131,14 @@ def read_snapshot(data: bytes, where: str) -> Snapshot:
     return Snapshot(controls[1:-1], values)
 
 
-def _after(batches: Sequence[bytearray]) -> int:
-    return BatchHeader.parse(batches[-1]).next_offset
+def read_last_contained_ms(data: bytes) -> int:
+    """The time of the last record that a snapshot stands for, by its first bytes; -1: they do not say."""
+    try:
+        for header, position in read_batches(data):
+            for _, message in read_control_batch(data, position, header):
+                if isinstance(message, SnapshotHeaderRecord):
+                    return message.last_contained_log_timestamp
+            break
+    except (CorruptMessage, InvalidRecord):
+        pass
+    return -1

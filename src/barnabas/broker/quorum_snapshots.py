@@ -1,0 +1,225 @@
+"""Snapshots of the metadata log: when one is due, how it is written, and what it makes superfluous.
+
+One is due after so many bytes of records, or so long after the last one if anything has been committed since.
+It is taken of a copy of the image, a slice at a time, while commands go on; written beside as `.part`, synced
+and renamed, so that a crash leaves it whole or not at all. Nothing relies on it before that: until then the
+log and the snapshots before it tell everything.
+
+The oldest snapshots go, and with them the log before the next one, when together they are larger than
+metadata.max.retention.bytes or the oldest was made longer than metadata.max.retention.ms ago. So the log
+always reaches back to the oldest snapshot that is kept, and the newest one never goes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from itertools import islice
+from typing import NamedTuple
+
+from barnabas.broker.formatting import METADATA_DIRECTORY
+from barnabas.core.clock import Clock
+from barnabas.core.disk import Disk, File
+from barnabas.core.errors import StorageError
+from barnabas.core.settings.broker_settings import BrokerSettings
+from barnabas.log import trimming
+from barnabas.log.housekeeping import carried_through
+from barnabas.log.partition import PartitionLog
+from barnabas.metadata.image import ClusterImage
+from barnabas.metadata.records import encode_record
+from barnabas.metadata.versions import record_version
+from barnabas.protocol.schema import Message
+from barnabas.raft.snapshot import PART, SnapshotBuilder, SnapshotId, read_last_contained_ms
+
+logger = logging.getLogger("barnabas.quorum")
+
+# how often it is looked whether one is due, or may go; as Kafka does
+CHECK_SECONDS = 60.0
+# records that are encoded before others get their turn: about a millisecond
+SLICE_RECORDS = 100
+_WRITE_BYTES = 1 << 20
+_HEADER_BYTES = 4096
+
+
+class SnapshotPolicy(NamedTuple):
+    """When a snapshot is due, and how long it is kept; Kafka's defaults."""
+
+    max_bytes: int = 20 << 20
+    interval_ms: int = 3_600_000  # 0: only by size
+    retention_bytes: int = 100 << 20  # negative: any number of them
+    retention_ms: int = 7 * 24 * 3_600_000
+
+    @classmethod
+    def of(cls, settings: BrokerSettings) -> SnapshotPolicy:
+        return cls(
+            settings.integer("metadata.log.max.record.bytes.between.snapshots"),
+            settings.integer("metadata.log.max.snapshot.interval.ms"),
+            settings.integer("metadata.max.retention.bytes"),
+            settings.integer("metadata.max.retention.ms"),
+        )
+
+
+class Moment(NamedTuple):
+    """What a snapshot is taken of: the image at a committed offset, and what the quorum said by then."""
+
+    id: SnapshotId
+    image: ClusterImage
+    controls: Sequence[Message]
+    last_contained_ms: int
+
+
+class Snapshots:
+    """The snapshots beside one metadata log. `keep` runs for as long as the node does."""
+
+    def __init__(
+        self,
+        disk: Disk,
+        log: PartitionLog,
+        clock: Clock,
+        policy: SnapshotPolicy,
+        moment: Callable[[], Moment],
+        *,
+        known: Sequence[SnapshotId],
+        uncovered_bytes: int,
+    ) -> None:
+        """`known` are those on the disk, ascending; `uncovered_bytes` is how much of the log none covers."""
+        self._disk = disk
+        self._log = log
+        self._clock = clock
+        self._policy = policy
+        self._moment = moment
+        self._known = list(known)
+        self._uncovered_bytes = uncovered_bytes
+        self._taken_at = clock.monotonic()
+        self._wake = asyncio.Event()
+        self.count(0)
+
+    @property
+    def newest(self) -> SnapshotId | None:
+        return self._known[-1] if self._known else None
+
+    def count(self, size_bytes: int) -> None:
+        """So much more of the log is committed."""
+        self._uncovered_bytes += size_bytes
+        if self._uncovered_bytes >= self._policy.max_bytes:
+            self._wake.set()
+
+    @property
+    def is_due(self) -> bool:
+        if self._uncovered_bytes >= self._policy.max_bytes:
+            return True
+        waited_ms = (self._clock.monotonic() - self._taken_at) * 1000
+        return 0 < self._policy.interval_ms <= waited_ms and self._uncovered_bytes > 0
+
+    async def keep(self) -> None:
+        """Take those that are due and let go of old ones, until cancelled."""
+        while True:
+            await self._wait()
+            try:
+                if self.is_due:
+                    await self.take()
+                await carried_through(self.clean)
+            except StorageError as error:
+                logger.error("no snapshot of the metadata, it will be tried again: %s", error)
+
+    async def _wait(self) -> None:
+        """Until it is time to look, or so much has come that one is due at once."""
+        alarm = asyncio.ensure_future(self._clock.sleep(CHECK_SECONDS))
+        alarm.add_done_callback(lambda _: self._wake.set())
+        try:
+            await self._wake.wait()
+        finally:
+            alarm.cancel()
+            self._wake.clear()
+
+    async def take(self) -> SnapshotId | None:
+        """Write one of what is committed now; None where the newest says the same, or in a transaction."""
+        moment = self._moment()
+        covered_bytes = self._uncovered_bytes
+        if (self._known and moment.id <= self._known[-1]) or moment.image.in_transaction:
+            return None
+        path = f"{METADATA_DIRECTORY}/{moment.id.name}"
+        file = await self._disk.open(path + PART, create=True)
+        try:
+            if file.size:
+                await file.truncate(0)
+            await self._write(file, moment)
+            await file.sync()
+            await file.rename(path)
+        except StorageError:
+            await self._discard(path + PART)
+            raise
+        finally:
+            file.close()
+        await self._disk.sync_dir(METADATA_DIRECTORY)
+        self._known.append(moment.id)
+        self._uncovered_bytes -= covered_bytes
+        self._taken_at = self._clock.monotonic()
+        logger.info("took a snapshot of the metadata: %s", self._disk.describe(path))
+        return moment.id
+
+    async def _write(self, file: File, moment: Moment) -> None:
+        builder = SnapshotBuilder(
+            self._clock.wall_ms(), last_contained_ms=moment.last_contained_ms, epoch=moment.id.epoch
+        )
+        metadata_version = moment.image.metadata_version
+        records = moment.image.iter_records()
+        pending = bytearray(builder.begin(moment.controls))
+        while part := list(islice(records, SLICE_RECORDS)):
+            pending += builder.add(
+                encode_record(record, record_version(type(record), metadata_version)) for record in part
+            )
+            if len(pending) >= _WRITE_BYTES:
+                await file.append(pending)
+                pending = bytearray()
+            await asyncio.sleep(0)
+        await file.append(pending + builder.end())
+
+    async def _discard(self, path: str) -> None:
+        try:
+            await self._disk.remove(path)
+        except StorageError as error:
+            logger.warning("an unfinished snapshot stays until the next start: %s", error)
+
+    async def clean(self) -> int:
+        """Let go of what retention no longer covers; returns how many snapshots went."""
+        gone = 0
+        while len(self._known) > 1 and await self._oldest_may_go():
+            oldest, next_oldest = self._known[:2]
+            # first the log begins later, then the files go that nothing needs any more
+            await trimming.delete_records(self._log, next_oldest.end_offset)
+            await self._disk.remove(f"{METADATA_DIRECTORY}/{oldest.name}")
+            del self._known[0]
+            gone += 1
+        if gone:
+            await trimming.apply_retention(self._log)
+        return gone
+
+    async def _oldest_may_go(self) -> bool:
+        policy = self._policy
+        if policy.retention_bytes >= 0 and await self._size_bytes() > policy.retention_bytes:
+            return True
+        if policy.retention_ms < 0:
+            return False
+        made_ms = await self._made_ms(self._known[0])
+        return made_ms >= 0 and self._clock.wall_ms() - made_ms > policy.retention_ms
+
+    async def _size_bytes(self) -> int:
+        """Of the snapshots, and of the log behind the oldest."""
+        size = 0
+        for index, each in enumerate(self._log.segments):
+            is_last = index + 1 == len(self._log.segments)
+            if is_last or self._log.bases[index + 1] > self._log.start_offset:
+                await each.ready()
+                size += each.size_bytes
+        for each_id in self._known:
+            size += await self._disk.size_of(f"{METADATA_DIRECTORY}/{each_id.name}") or 0
+        return size
+
+    async def _made_ms(self, snapshot: SnapshotId) -> int:
+        file = await self._disk.open(f"{METADATA_DIRECTORY}/{snapshot.name}")
+        try:
+            return read_last_contained_ms(await file.read(0, _HEADER_BYTES))
+        finally:
+            file.close()

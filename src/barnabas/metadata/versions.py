@@ -1,0 +1,68 @@
+"""What a metadata.version means for the records: a cluster of an older one is told in older records.
+
+So a directory that an older Kafka finalised stays one that it can read. Every level that Kafka 4.3 knows is
+here, with its release; `changed` marks those that brought fields or records which an older level cannot hold,
+so that going back below one of them would lose something.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from barnabas.metadata.records import (
+    BrokerRegistrationChangeRecord,
+    PartitionChangeRecord,
+    PartitionRecord,
+    RegisterBrokerRecord,
+)
+from barnabas.protocol.schema import Message
+
+OLDEST_METADATA_VERSION = 7
+LATEST_METADATA_VERSION = 30
+TRANSACTIONS_SINCE = 13
+_DIRECTORIES_SINCE = 17
+_ELR_SINCE = 23
+_CORDONED_SINCE = 30
+
+# of those that have several versions: from which metadata.version on which one is written, the newest first
+_RECORD_VERSIONS: dict[type[Message], tuple[tuple[int, int], ...]] = {
+    RegisterBrokerRecord: ((_CORDONED_SINCE, 4), (_DIRECTORIES_SINCE, 3), (8, 2), (0, 1)),
+    PartitionRecord: ((_ELR_SINCE, 2), (_DIRECTORIES_SINCE, 1), (0, 0)),
+    PartitionChangeRecord: ((_ELR_SINCE, 2), (_DIRECTORIES_SINCE, 1), (0, 0)),
+    BrokerRegistrationChangeRecord: ((_CORDONED_SINCE, 3), (_DIRECTORIES_SINCE, 2), (0, 1)),
+}
+
+_RELEASES = (
+    *("3.3-IV3", "3.4-IV0", "3.5-IV0", "3.5-IV1", "3.5-IV2", "3.6-IV0", "3.6-IV1", "3.6-IV2"),
+    *("3.7-IV0", "3.7-IV1", "3.7-IV2", "3.7-IV3", "3.7-IV4", "3.8-IV0", "3.9-IV0"),
+    *("4.0-IV0", "4.0-IV1", "4.0-IV2", "4.0-IV3", "4.1-IV0", "4.1-IV1", "4.2-IV0", "4.2-IV1", "4.3-IV0"),
+)
+_CHANGED = frozenset({7, 8, 11, 13, 14, 15, _DIRECTORIES_SINCE, _ELR_SINCE, _CORDONED_SINCE})
+
+
+class Level(NamedTuple):
+    """One level of metadata.version."""
+
+    number: int
+    release: str
+    changed: bool
+
+
+def record_version(record: type[Message], metadata_version: int) -> int:
+    """In which version such a record is written in a cluster of that metadata.version."""
+    for since, version in _RECORD_VERSIONS.get(record, ()):
+        if metadata_version >= since:
+            return version
+    return record.__versions__[1]
+
+
+def level(number: int) -> Level | None:
+    """What is known of a metadata.version; None where it is too old, or too new."""
+    if not OLDEST_METADATA_VERSION <= number <= LATEST_METADATA_VERSION:
+        return None
+    return Level(number, _RELEASES[number - OLDEST_METADATA_VERSION], number in _CHANGED)
+
+
+def loses_metadata(old: int, new: int) -> bool:
+    """Whether going back from `old` to `new` could lose what only later levels can say."""
+    return any(new < changed <= old for changed in _CHANGED)
