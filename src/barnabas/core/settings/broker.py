@@ -66,6 +66,7 @@ early.start.listeners list null [*] fixed
 fetch.max.bytes int 57671680 1024.. fixed
 fetch.purgatory.purge.interval.requests int 1000 - fixed idle
 follower.fetch.last.tiered.offset.enable boolean false - cluster
+follower.replication.throttled.rate long null 0.. cluster internal
 group.consumer.assignment.interval.ms int 1000 0.. cluster
 group.consumer.assignors list uniform,range [+] fixed
 group.consumer.heartbeat.interval.ms int 5000 1.. fixed
@@ -132,6 +133,7 @@ internal.metadata.max.batch.size.in.bytes int 8388608 - fixed internal
 kafka.metrics.polling.interval.secs int 10 1.. fixed idle
 kafka.metrics.reporters list '' [*] fixed idle
 leader.imbalance.check.interval.seconds long 300 1.. fixed
+leader.replication.throttled.rate long null 0.. cluster internal
 listener.security.protocol.map string SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT - broker
 listeners list PLAINTEXT://:9092 [+] broker
 log.cleaner.backoff.ms long 15000 0.. cluster
@@ -248,6 +250,7 @@ remote.log.storage.manager.class.name string null filled fixed
 remote.log.storage.manager.class.path string null - fixed
 remote.log.storage.manager.impl.prefix string rsm.config. filled fixed
 remote.log.storage.system.enable boolean false - fixed
+replica.alter.log.dirs.io.max.bytes.per.second long null 0.. cluster internal
 replica.fetch.backoff.ms int 1000 0.. fixed
 replica.fetch.max.bytes int 1048576 0.. fixed
 replica.fetch.min.bytes int 1 - fixed

@@ -23,6 +23,9 @@ class Source(IntEnum):
     DYNAMIC_DEFAULT_BROKER = 3
     STATIC_BROKER = 4
     DEFAULT = 5
+    BROKER_LOGGER = 6
+    CLIENT_METRICS = 7
+    GROUP = 8
 
 
 class Given(NamedTuple):
@@ -33,16 +36,21 @@ class Given(NamedTuple):
     is_built_in: bool = False
 
 
+def base_name(name: str) -> str:
+    """The setting behind that of one listener (`listener.name.<l>.<setting>`); otherwise the name itself."""
+    if not name.startswith("listener.name."):
+        return name
+    rest = name.removeprefix("listener.name.").partition(".")[2]
+    inner = rest.partition(".")[2]  # of one mechanism: listener.name.<l>.<mechanism>.sasl.jaas.config
+    return inner if rest not in BROKER and inner in BROKER else rest
+
+
 def setting_of(name: str) -> Setting | None:
-    """The definition behind a name, that of a listener (`listener.name.<l>.<setting>`) included."""
+    """The definition behind a name, that of a listener included."""
     known = BROKER.get(name) or OWN.get(name)
-    if known is not None or not name.startswith("listener.name."):
-        return known
-    _, _, rest = name.removeprefix("listener.name.").partition(".")
-    known = BROKER.get(rest)
-    if known is None:  # of one mechanism: listener.name.<l>.<mechanism>.sasl.jaas.config
-        known = BROKER.get(rest.partition(".")[2])
-    return known and known._replace(name=name, update=Update.READ_ONLY)
+    if known is None and (base := BROKER.get(base_name(name))) is not None:
+        known = base._replace(name=name, update=Update.READ_ONLY)
+    return known
 
 
 class BrokerSettings:

@@ -28,6 +28,12 @@ class InvalidSetting(BarnabasError):
     wire = wire_error("INVALID_CONFIG")
 
 
+class InvalidAlteration(InvalidSetting):
+    """What cannot be altered so; Kafka calls it an invalid request rather than an invalid config."""
+
+    wire = wire_error("INVALID_REQUEST")
+
+
 class Kind(IntEnum):
     """The type of a setting, numbered as in DescribeConfigs."""
 

@@ -1,9 +1,9 @@
 """Settings as DescribeConfigs shows them: value, source, synonyms, type, and a sentence about each.
 
-A value's synonyms are all the places that could have decided it, in their order: the topic, this broker's and
-all brokers' altered settings, the static ones, the default. They begin with the setting's own name (or, for a
-topic, with the first of its broker synonyms): what was set only under another name and unit is left out, as
-in Kafka, and the source is then the default's.
+A value's synonyms are all the places that could have decided it, in their order: the topic or group, this
+broker's and all brokers' altered settings, the static ones, the default. They begin with the setting's own
+name (or, for a topic, with the first of its broker synonyms): what was set only under another name and unit
+is left out, as in Kafka, and the source is then the default's.
 """
 
 from __future__ import annotations
@@ -12,9 +12,11 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from barnabas.core.settings.broker import BROKER
-from barnabas.core.settings.broker_settings import BrokerSettings, Source, setting_of
+from barnabas.core.settings.broker_settings import BrokerSettings, Source, base_name, setting_of
+from barnabas.core.settings.client_metrics import CLIENT_METRICS
 from barnabas.core.settings.definition import Kind, Setting, Update, format_value
-from barnabas.core.settings.documentation import sentence
+from barnabas.core.settings.documentation import client_metrics_sentence, group_sentence, sentence
+from barnabas.core.settings.group import GROUP, broker_synonym, group_default
 from barnabas.core.settings.topic import SYNONYMS, TOPIC, effective_topic_settings, topic_defaults
 
 # settings of the broker that stand in for one another: the finer unit decides
@@ -68,12 +70,36 @@ def describe_topic(
     return [_describe_topic_setting(name, values.get(name), overrides, settings) for name in wanted]
 
 
+def describe_group(
+    overrides: Mapping[str, str], settings: BrokerSettings, names: Iterable[str] | None = None
+) -> list[Described]:
+    """A group's settings, whether or not such a group exists: those asked for that exist, or all."""
+    known = dict.fromkeys((*GROUP, *overrides))
+    wanted = known if names is None else [name for name in dict.fromkeys(names) if name in known]
+    return [_describe_group_setting(name, overrides, settings) for name in wanted]
+
+
+def describe_client_metrics(
+    overrides: Mapping[str, str], names: Iterable[str] | None = None
+) -> list[Described]:
+    """The settings of a subscription to clients' metrics: those asked for that exist, or all."""
+    wanted = CLIENT_METRICS if names is None else [name for name in names if name in CLIENT_METRICS]
+    found = []
+    for name in dict.fromkeys(wanted):
+        setting = CLIENT_METRICS[name]
+        value = setting.parse(overrides[name]) if name in overrides else setting.default_value()
+        shown = format_value(value)
+        synonyms = [Synonym(name, shown, Source.CLIENT_METRICS)] if name in overrides else []
+        found.append(_described(setting, shown, False, synonyms, client_metrics_sentence(name)))
+    return found
+
+
 def _describe_one(settings: BrokerSettings, name: str) -> Described:
     setting = setting_of(name) or Setting(name, Kind.UNKNOWN, None, "-")
     value = None if setting.is_sensitive else format_value(settings.get(name))
     synonyms = _synonyms(settings, name, is_sensitive=setting.is_sensitive)
     read_only = setting.update is Update.READ_ONLY
-    return _described(setting, value, read_only, synonyms)
+    return _described(setting, value, read_only, synonyms, sentence(name))
 
 
 def _describe_topic_setting(
@@ -84,25 +110,37 @@ def _describe_topic_setting(
     synonyms = [Synonym(name, shown, Source.TOPIC)] if name in overrides else []
     if name in SYNONYMS:
         synonyms += _synonyms(settings, SYNONYMS[name][0][0], is_sensitive=setting.is_sensitive)
-    return _described(setting, shown, False, synonyms)
+    return _described(setting, shown, False, synonyms, sentence(name))
 
 
-def _described(setting: Setting, value: str | None, read_only: bool, synonyms: list[Synonym]) -> Described:
+def _describe_group_setting(name: str, overrides: Mapping[str, str], settings: BrokerSettings) -> Described:
+    setting = GROUP.get(name) or Setting(name, Kind.UNKNOWN, None, "-")
+    synonyms = []
+    if name in overrides:
+        shown = None if setting.is_sensitive else format_value(setting.parse(overrides[name]))
+        synonyms = [Synonym(name, shown, Source.GROUP)]
+    else:
+        shown = format_value(group_default(name, settings))
+    synonym = broker_synonym(name)
+    if synonym is not None:
+        synonyms += _synonyms(settings, synonym, is_sensitive=False)
+    elif name in GROUP:
+        synonyms.append(Synonym(name, GROUP[name].default, Source.DEFAULT))
+    return _described(setting, shown, False, synonyms, group_sentence(name))
+
+
+def _described(
+    setting: Setting, value: str | None, read_only: bool, synonyms: list[Synonym], about: str | None
+) -> Described:
     source = synonyms[0].source if synonyms else Source.DEFAULT
     return Described(
-        setting.name,
-        value,
-        read_only,
-        source,
-        setting.is_sensitive,
-        synonyms,
-        setting.kind,
-        sentence(setting.name),
+        setting.name, value, read_only, source, setting.is_sensitive, synonyms, setting.kind, about
     )
 
 
 def _synonyms(settings: BrokerSettings, name: str, *, is_sensitive: bool) -> list[Synonym]:
-    chain = _CHAIN_OF.get(name, [name])
+    base = base_name(name)
+    chain = [name, base] if base != name else _CHAIN_OF.get(name, [name])
     static = {each: given.text for each, given in settings.static.items() if each in chain}
     defaults = {each: BROKER[each].default for each in chain if each in BROKER}
     layers: list[tuple[Source, Mapping[str, str | None]]] = [

@@ -97,6 +97,7 @@ early.start.listeners: The listeners that open before the node is ready to serve
 fetch.max.bytes: The most that the answer to one fetch holds, whatever the client asks.
 fetch.purgatory.purge.interval.requests: How many completed requests gather before they are purged.
 follower.fetch.last.tiered.offset.enable: Whether a new follower of a tiered partition starts at what is not tiered yet.
+follower.replication.throttled.rate: How many bytes a second throttled followers may fetch together.
 group.consumer.assignment.interval.ms: The shortest time between two assignments of a consumer group.
 group.consumer.assignors: The server's assignors for consumer groups; the first is the default.
 group.consumer.heartbeat.interval.ms: How often members of consumer groups report.
@@ -163,6 +164,7 @@ internal.metadata.max.batch.size.in.bytes: The largest batch of metadata records
 kafka.metrics.polling.interval.secs: How often reporters of older metrics run.
 kafka.metrics.reporters: Reporters of older metrics.
 leader.imbalance.check.interval.seconds: How often the controller looks for leaders that are not the preferred ones.
+leader.replication.throttled.rate: How many bytes a second leaders may send to throttled followers together.
 listener.security.protocol.map: The protocol of every listener, as NAME:PROTOCOL.
 listeners: The addresses that the node binds, as NAME://host:port.
 log.cleaner.backoff.ms: How long the compaction sleeps when there is nothing to compact.
@@ -252,6 +254,7 @@ remote.log.storage.manager.class.name: The class that stores remote segments.
 remote.log.storage.manager.class.path: Where that class is found.
 remote.log.storage.manager.impl.prefix: The prefix of that class's own settings.
 remote.log.storage.system.enable: Whether the broker can tier its logs.
+replica.alter.log.dirs.io.max.bytes.per.second: How many bytes a second may be moved between directories.
 replica.fetch.backoff.ms: How long a follower pauses after a failed fetch.
 replica.fetch.max.bytes: The most that a follower asks of one partition at a time.
 replica.fetch.min.bytes: The least that a follower's fetch waits for.
@@ -377,6 +380,32 @@ unstable.api.versions.enable: Whether API versions still in development are serv
 unstable.feature.versions.enable: Whether feature levels still in development are allowed.
 """
 
+_GROUP_TEXT = """\
+consumer.assignment.interval.ms: The shortest time between two assignments of the consumer group.
+consumer.heartbeat.interval.ms: How often the members of the consumer group report.
+consumer.session.timeout.ms: How long a member of the consumer group may be silent.
+share.assignment.interval.ms: The shortest time between two assignments of the share group.
+share.auto.offset.reset: Where a share group starts to read: earliest, latest, or by_duration: and how long ago.
+share.delivery.count.limit: How often a record is delivered to the share group at most.
+share.heartbeat.interval.ms: How often the members of the share group report.
+share.isolation.level: Whether the share group gets the records of transactions that are open or aborted.
+share.partition.max.record.locks: How many records of a partition may be out for delivery at a time.
+share.record.lock.duration.ms: How long a record that is out for delivery is kept from others.
+share.renew.acknowledge.enable: Whether a consumer may ask for more time with a record.
+share.session.timeout.ms: How long a member of the share group may be silent.
+streams.assignment.interval.ms: The shortest time between two assignments of the streams group.
+streams.heartbeat.interval.ms: How often the members of the streams group report.
+streams.initial.rebalance.delay.ms: How long a new streams group waits for more members before its first assignment.
+streams.num.standby.replicas: How many standby copies each task of the streams group has.
+streams.session.timeout.ms: How long a member of the streams group may be silent.
+"""
+
+_CLIENT_METRICS_TEXT = """\
+interval.ms: How often clients push their metrics.
+match: The clients that are meant, as name=pattern; all, if none is named.
+metrics: The prefixes of the metrics' names; * for all.
+"""
+
 _SENTENCES: dict[str, str] = {}
 
 
@@ -396,6 +425,16 @@ def sentence(name: str) -> str | None:
     if text is not None and name in BROKER and name not in TOPIC and not BROKER[name].has_effect:
         return f"{text} Accepted without effect: one event loop serves everything here."
     return text
+
+
+def group_sentence(name: str) -> str | None:
+    """What a group's setting is about."""
+    return _read(_GROUP_TEXT).get(name)
+
+
+def client_metrics_sentence(name: str) -> str | None:
+    """What a setting of a subscription to clients' metrics is about."""
+    return _read(_CLIENT_METRICS_TEXT).get(name)
 
 
 def _read(text: str) -> dict[str, str]:

@@ -94,7 +94,7 @@ def _check_log(settings: BrokerSettings) -> None:
     _require(jitter_ms is None or jitter_ms >= 0, settings, "log.roll.jitter.ms must be at least 0")
     size, threads = "log.cleaner.dedupe.buffer.size", max(1, settings.integer("log.cleaner.threads"))
     _require(settings.integer(size) // threads > _MIB, settings, f"{size} must be above 1 MiB a thread", size)
-    unknown = set(settings.strings("cordoned.log.dirs")) - set(settings.log_dirs)
+    unknown = set(settings.strings("cordoned.log.dirs")) - {*settings.log_dirs, "*"}
     _require(not unknown, settings, "cordoned.log.dirs must be some of", "log.dirs")
 
 

@@ -88,12 +88,13 @@ def _protected_listeners(settings: BrokerSettings) -> Iterator[str]:
 
 def _refusals(settings: BrokerSettings) -> Iterator[str]:
     for name in settings.static | settings.dynamic | settings.dynamic_default:
-        why = _why_refused(name)
+        why = why_refused(name)
         if why is not None and not _is_default(settings, name):
             yield f"{name}: {why}; remove it, or set it back to its default"
 
 
-def _why_refused(name: str) -> str | None:
+def why_refused(name: str) -> str | None:
+    """What is missing for a setting to be enforced; None where it can be, or nothing relies on it."""
     if name.startswith("listener.name."):
         name = name.split(".", 3)[-1]
     if name.startswith("ssl.") or ".ssl." in name:
