@@ -16,6 +16,7 @@ import logging
 from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.broker.requests import Door, NotServed, answer
+from barnabas.broker.traffic import ListenerTraffic
 from barnabas.core.errors import BarnabasError, InvariantViolation
 from barnabas.core.network import Address, Connection, ConnectionLost
 from barnabas.core.settings.broker_settings import BrokerSettings
@@ -118,16 +119,24 @@ class Connections:
         self._scratch = memoryview(bytearray(SCRATCH_BYTES))
         self._room = Room(limits.queued_max_bytes)
         self._is_closing = False
+        self.traffic: dict[str, ListenerTraffic] = {}  # by the listener's name
 
     def __len__(self) -> int:
         return len(self._sessions)
 
+    @property
+    def room(self) -> Room:
+        return self._room
+
     def accept(self, connection: Connection, door: Door) -> None:
         """Take a connection in, or turn it away."""
         host = connection.peer.host
+        traffic = self.traffic.setdefault(door.listener, ListenerTraffic())
         if not self._has_room_for(connection.peer):
+            traffic.turned_away += 1
             connection.abort()
             return
+        traffic.created += 1
         session = Session(connection, door, self._clock.monotonic())
         self._sessions[session] = None
         self._per_host[host] = self._per_host.get(host, 0) + 1
@@ -215,7 +224,9 @@ class Connections:
                 room.give_back()
 
     def _forget(self, session: Session) -> None:
-        self._sessions.pop(session, None)
+        if session in self._sessions:
+            del self._sessions[session]
+            self.traffic[session.door.listener].closed += 1
         host = session.connection.peer.host
         left = self._per_host.get(host, 1) - 1
         if left:
@@ -239,6 +250,7 @@ class Connections:
                     session.unsent_bytes, session.last_active = unsent_bytes, now
                 elif session.last_active < now - idle_seconds:
                     logger.info("closed the connection with %s: idle for too long", session.connection.peer)
+                    self.traffic[session.door.listener].expired += 1
                     session.connection.abort()
                     assert session.task is not None
                     session.task.cancel()

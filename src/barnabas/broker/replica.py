@@ -7,6 +7,7 @@ own. It moves only here, and whoever waits for it is woken then.
 from __future__ import annotations
 
 from barnabas.broker.purgatory import Marks
+from barnabas.broker.traffic import TopicTraffic
 from barnabas.core.errors import BarnabasError, wire_error
 from barnabas.log.partition import Appended, PartitionLog
 from barnabas.metadata.parts import PartitionImage, TopicImage
@@ -42,15 +43,23 @@ class Replica:
         "name",
         "partition",
         "topic_id",
+        "traffic",
     )
 
     def __init__(
-        self, topic: TopicImage, partition: int, image: PartitionImage, log: PartitionLog, min_in_sync: int
+        self,
+        topic: TopicImage,
+        partition: int,
+        image: PartitionImage,
+        log: PartitionLog,
+        min_in_sync: int,
+        traffic: TopicTraffic,
     ) -> None:
         self.name = topic.name
         self.topic_id = topic.id
         self.partition = partition
         self.log = log
+        self.traffic = traffic
         self.marks = Marks()
         self.lead(image, min_in_sync)
 
@@ -80,8 +89,13 @@ class Replica:
                 f"{self.name}-{self.partition}: {self.in_sync_count} of {self.min_in_sync} in-sync replicas"
             )
         appended = await self.log.append_as_leader(batch, self.leader_epoch)
+        new_bytes = 0
+        if not appended.is_duplicate:
+            new_bytes = len(batch)
+            self.traffic.bytes_in += new_bytes
+            self.traffic.messages_in += appended.last_offset - appended.first_offset + 1
         # not to the end of the log: what others append meanwhile may still have to be synced (flush.messages)
-        self._committed(appended.last_offset + 1, 0 if appended.is_duplicate else len(batch))
+        self._committed(appended.last_offset + 1, new_bytes)
         return appended
 
     def _committed(self, offset: int, new_bytes: int) -> None:

@@ -15,6 +15,7 @@ from uuid import UUID
 
 from barnabas.broker.current_settings import TopicSettings
 from barnabas.broker.replica import Replica
+from barnabas.broker.traffic import TopicTraffic
 from barnabas.core.errors import BarnabasError, InconsistentTopicId, StorageError, wire_error
 from barnabas.log.directory import LogDirectory
 from barnabas.log.partition import PartitionLog
@@ -59,6 +60,8 @@ class Replicas:
         self._settings_of = settings_of
         self._open: dict[tuple[bytes, int], Replica] = {}
         self._removals: dict[asyncio.Task[None], None] = {}
+        self.traffic: dict[bytes, TopicTraffic] = {}  # by topic id
+        self.past_traffic = TopicTraffic()  # of topics that are gone
 
     def __len__(self) -> int:
         return len(self._open)
@@ -89,8 +92,18 @@ class Replicas:
         key = (topic.id, partition)
         log.config = settings.log
         if key not in self._open:
-            self._open[key] = Replica(topic, partition, image, log, settings.min_in_sync)
+            traffic = self.traffic.setdefault(topic.id, TopicTraffic())
+            self._open[key] = Replica(topic, partition, image, log, settings.min_in_sync, traffic)
         return self._open[key]
+
+    def traffic_of(self, topic: TopicImage) -> TopicTraffic:
+        """What is counted of a topic; of one that is gone already, together with others of that kind."""
+        return self.traffic.get(topic.id, self.past_traffic)
+
+    @property
+    def open(self) -> list[Replica]:
+        """Those that have been used and are led here."""
+        return list(self._open.values())
 
     def _led(self, topic: TopicImage, partition: int) -> PartitionImage:
         image = self._existing(topic, partition)
@@ -126,6 +139,7 @@ class Replicas:
     def topic_removed(self, topic: TopicImage) -> None:
         """A topic was deleted: nobody waits for it any more, and its files go."""
         name = topic.name
+        self.past_traffic.take(self.traffic.pop(topic.id, TopicTraffic()))
         gone = UnknownTopicOrPartition(f"{name} was deleted")
         for partition in topic.partitions:
             replica = self._open.pop((topic.id, partition), None)

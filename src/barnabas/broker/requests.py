@@ -101,6 +101,8 @@ def _class_of(served: Served, side: str) -> type[Message]:
 
 async def answer(frame: memoryview, door: Door, host: str, services: Services) -> list[Part] | None:
     """The response to a request, as parts to be written; None where there is none."""
+    traffic = services.traffic
+    began = 0.0 if traffic is None else services.clock.monotonic()
     header = read_request_header(frame)
     key, version = header.api_key, header.api_version
     if key not in door.served:
@@ -115,11 +117,13 @@ async def answer(frame: memoryview, door: Door, host: str, services: Services) -
     request = decode_with(route.decode, frame, body, exact=False)
     context = RequestContext("User:ANONYMOUS", door, host, header.client_id, version)
     response = await route.handle(request, context, services)
-    if response is None:
-        return None
-    return _encoded(
-        response, route.encode, begin_response(key, header.correlation_id, flexible=route.is_flexible)
-    )
+    encoded = None
+    if response is not None:
+        begun = begin_response(key, header.correlation_id, flexible=route.is_flexible)
+        encoded = _encoded(response, route.encode, begun)
+    if traffic is not None:
+        traffic.answered(SERVED[key].name, version, response, services.clock.monotonic() - began)
+    return encoded
 
 
 def _encoded(response: Message, encode: Encoder, frame: bytearray) -> list[Part]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from barnabas.broker.controller_channel import ControllerChannel
 from barnabas.broker.current_settings import CurrentSettings
@@ -15,6 +16,9 @@ from barnabas.core.clock import Clock
 from barnabas.core.random import Random
 from barnabas.core.settings.broker_settings import BrokerSettings
 from barnabas.metadata.image import ClusterImage
+
+if TYPE_CHECKING:
+    from barnabas.broker.metrics.requests import RequestTraffic
 
 
 class Services:
@@ -35,6 +39,7 @@ class Services:
         "replicas",
         "sessions",
         "stop",
+        "traffic",
     )
 
     def __init__(
@@ -66,6 +71,7 @@ class Services:
         self.sessions = sessions
         self.producer_ids = producer_ids
         self.stop = stop
+        self.traffic: RequestTraffic | None = None  # counted only where somebody asks for metrics
 
     @property
     def settings(self) -> BrokerSettings:

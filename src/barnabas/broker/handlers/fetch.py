@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from barnabas.broker.fetch_sessions import Want
     from barnabas.broker.replica import Replica
     from barnabas.broker.services import Services
+    from barnabas.broker.traffic import TopicTraffic
 
 _TOPIC_IDS_FROM = 13
 _DEBUGGER = -2  # a tool that may see what is not committed
@@ -45,6 +46,17 @@ class _Terms(NamedTuple):
     is_follower: bool
 
 
+class _Read(NamedTuple):
+    """What was found, by partition; how many bytes there are to be read (though not all may be in the
+    answers), and whether it must not wait."""
+
+    results: list[PartitionData]
+    replicas: list[Replica]  # of those that did not fail
+    sent: list[tuple[TopicTraffic, int]]  # of those that have records, how many bytes
+    readable_bytes: int
+    is_final: bool
+
+
 async def handle(request: FetchRequest, context: RequestContext, services: Services) -> FetchResponse:
     try:
         session = services.sessions.begin(request, context.api_version)
@@ -52,19 +64,21 @@ async def handle(request: FetchRequest, context: RequestContext, services: Servi
         return FetchResponse(throttle_time_ms=0, error_code=error.wire.code, session_id=0, responses=[])
     terms = _terms(request, context, services)
     wants = session.wants
-    results, replicas, readable_bytes, is_final = await _read_all(wants, terms, services)
-    missing_bytes = min(request.min_bytes, terms.max_bytes) - readable_bytes
-    waits = missing_bytes > 0 and request.max_wait_ms > 0 and wants and not is_final
-    if waits and _have_moved(replicas, results):
-        results, _, _, _ = await _read_all(wants, terms, services)
+    read = await _read_all(wants, terms, services)
+    missing_bytes = min(request.min_bytes, terms.max_bytes) - read.readable_bytes
+    waits = missing_bytes > 0 and request.max_wait_ms > 0 and wants and not read.is_final
+    if waits and _have_moved(read.replicas, read.results):
+        read = await _read_all(wants, terms, services)
     elif waits:
         poll = LongPoll(missing_bytes)
-        for replica in replicas:
+        for replica in read.replicas:
             poll.watch(replica.marks)
         # what was found before the wait may have been compacted or deleted since, and its files removed
-        if await poll.wait(request.max_wait_ms / 1000) or readable_bytes:
-            results, _, _, _ = await _read_all(wants, terms, services)
-    response = session.respond(results)
+        if await poll.wait(request.max_wait_ms / 1000) or read.readable_bytes:
+            read = await _read_all(wants, terms, services)
+    response = session.respond(read.results)
+    for traffic, size_bytes in read.sent:
+        traffic.bytes_out += size_bytes
     failed = (
         (topic.topic, topic.topic_id, one.partition_index, one)
         for topic in response.responses
@@ -87,27 +101,28 @@ def _terms(request: FetchRequest, context: RequestContext, services: Services) -
     )
 
 
-async def _read_all(
-    wants: list[Want], terms: _Terms, services: Services
-) -> tuple[list[PartitionData], list[Replica], int, bool]:
-    """Each partition's answer; the replicas they came from, how many bytes there are to be read (though not
-    all may be in the answers), and whether it must not wait."""
+async def _read_all(wants: list[Want], terms: _Terms, services: Services) -> _Read:
     results: list[PartitionData] = []
     replicas: list[Replica] = []
+    sent: list[tuple[TopicTraffic, int]] = []
     left, found_bytes, readable_bytes, is_final = terms.max_bytes, 0, 0, False
     for want in wants:
         ask = want.ask
+        replica = None
         try:
             topic = services.replicas.topic(want.topic, want.topic_id, by_id=terms.by_id)
             replica = services.replicas.opened(topic, ask.partition)
             if replica is None:
                 replica = await services.replicas.leader(topic, ask.partition)
+            replica.traffic.fetches += 1
             data, readable = await _read(replica, ask, terms, left, is_first=not found_bytes)
         except InvariantViolation:
             raise
         except BarnabasError as error:
             is_final = True
             results.append(_failed(ask.partition, error))
+            if replica is not None:
+                replica.traffic.refused_fetch(error)
             continue
         if data.diverging_epoch is not None:
             is_final = True
@@ -119,7 +134,8 @@ async def _read_all(
             size = records.size  # type: ignore[union-attr]
             found_bytes += size
             left -= size
-    return results, replicas, readable_bytes, is_final
+            sent.append((replica.traffic, size))
+    return _Read(results, replicas, sent, readable_bytes, is_final)
 
 
 def _have_moved(replicas: list[Replica], results: list[PartitionData]) -> bool:

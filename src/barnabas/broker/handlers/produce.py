@@ -119,6 +119,7 @@ async def _append(
     index, batch = data.index, data.records
     try:
         replica = await services.replicas.leader(topic, index)
+        replica.traffic.produces += 1
         if not isinstance(batch, memoryview) or len(batch) <= _ATTRIBUTES_LOW_BYTE:
             raise InvalidRecord("a produce request carries one batch of records a partition")
         if batch[_ATTRIBUTES_LOW_BYTE] & _TRANSACTIONAL:
@@ -127,6 +128,7 @@ async def _append(
     except InvariantViolation:
         raise
     except BarnabasError as error:
+        services.replicas.traffic_of(topic).refused_produce(error, len(batch or b""))
         return _failed(index, error)
     response = PartitionProduceResponse(
         index=index,
