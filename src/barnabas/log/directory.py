@@ -36,6 +36,7 @@ from barnabas.log.names import DirectoryKind
 from barnabas.log.partition import Home, LogClosed, PartitionLog
 from barnabas.log.recovery import open_partition
 from barnabas.log.shared_call import SharedCall
+from barnabas.log.totals import LogTotals
 from barnabas.log.turn import Turn
 from barnabas.log.untouched import may_be_dirty, may_be_due
 from barnabas.records import kernel
@@ -75,6 +76,7 @@ class LogDirectory:
         # let go of, before its files are taken away
         self.being_cleaned: PartitionLog | None = None
         self.stop_cleaning: Callable[[TopicPartition], Awaitable[None]] = _nobody_cleans
+        self.totals = LogTotals()
         self._is_clean = False
         self._is_closed = False
         self._release: Callable[[], None] = lambda: None
@@ -224,12 +226,14 @@ class LogDirectory:
 
     async def _open(self, key: TopicPartition, topic_id: UUID | None, config: LogConfig) -> PartitionLog:
         path = names.partition_directory(*key)
-        topic_id = await self._topic_id(path, topic_id, is_new=key not in self._known)
+        is_new, began = key not in self._known, self._clock.monotonic()
+        is_clean = self._is_clean and key in self._recovery_points and key not in self._left_open
+        topic_id = await self._topic_id(path, topic_id, is_new=is_new)
         log = await open_partition(
             self._home,
             path,
             config,
-            is_clean=self._is_clean and key in self._recovery_points and key not in self._left_open,
+            is_clean=is_clean,
             recovery_point=self._recovery_points.get(key, 0) if self._recovery_points_known else None,
             cleaned_offset=self._cleaned_offsets.get(key, 0),
             start_offset=self._start_offsets.get(key, 0),
@@ -239,6 +243,8 @@ class LogDirectory:
         log.cleaned_offset = self._cleaned_offsets.get(key)
         await self._lower_marks(key, log)
         self._left_open.discard(key)
+        seconds = self._clock.monotonic() - began
+        self.totals.partition_opened(seconds, is_recovery=not is_new and not is_clean)
         return log
 
     async def _lower_marks(self, key: TopicPartition, log: PartitionLog) -> None:

@@ -22,7 +22,7 @@ from barnabas.core.disk import DiskFull, TooManyOpenFiles
 from barnabas.core.errors import BarnabasError, InvariantViolation
 from barnabas.log import trimming
 from barnabas.log.checkpoints import TopicPartition
-from barnabas.log.compaction.cleaning import CleanerIo, clean
+from barnabas.log.compaction.cleaning import CleanerIo, CleanStats, clean
 from barnabas.log.compaction.plan import Cleanable, filthiest, is_due
 from barnabas.log.compaction.survey import survey
 from barnabas.log.compaction.throttle import GivenUp, Throttle
@@ -56,6 +56,7 @@ class Cleaner:
     ) -> None:
         self._directory = directory
         self._clock = clock
+        self._totals = directory.totals
         self._settings = settings
         self._throttle = Throttle(clock, lambda: max(settings().max_bytes_per_second, MIN_BYTES_PER_SECOND))
         self._under_way: tuple[TopicPartition, asyncio.Task[None]] | None = None
@@ -76,6 +77,8 @@ class Cleaner:
     async def clean_all(self) -> int:
         """Compact whatever is due; returns how many compactions that took."""
         self._put_off.clear()
+        self._totals.compaction_rounds += 1
+        self._totals.last_round_at = self._clock.monotonic()
         count = 0
         while (due := await self._filthiest()) is not None:
             await self._clean(due)
@@ -85,6 +88,7 @@ class Cleaner:
     async def let_go(self, key: TopicPartition) -> None:
         """Return when that partition is not being compacted any more: it is going to be gone."""
         self._uncleanable.pop(key, None)
+        self._totals.uncleanable = len(self._uncleanable)
         self._left_closed.pop(key, None)
         if self._under_way is not None and self._under_way[0] == key:
             self._throttle.give_up("the partition is taken away")
@@ -98,6 +102,7 @@ class Cleaner:
             if key not in self._put_off and (due := await self._look_at(key)) is not None:
                 candidates.append((due, due.cleanable))
             await asyncio.sleep(0)  # there may be thousands of them
+        self._totals.dirtiest_ratio = max((dirty.ratio for _, dirty in candidates), default=0.0)
         return filthiest(candidates)
 
     async def _look_at(self, key: TopicPartition) -> _Due | None:
@@ -195,6 +200,7 @@ class Cleaner:
             self._put_off[due.key] = None  # or this round would not end
         log.cleaned_offset = cleaned.end_offset
         stats = cleaned.stats
+        self._count(stats, self._clock.monotonic() - began)
         logger.info(
             "compacted %s up to offset %d, %.1f s: %d of %d records, %d of %d bytes, %d of %d segments stay",
             log.path,
@@ -210,6 +216,16 @@ class Cleaner:
         await self._directory.checkpoint_cleaned()
         await trimming.apply_retention(log)  # which has kept off meanwhile
 
+    def _count(self, stats: CleanStats, seconds: float) -> None:
+        totals = self._totals
+        totals.compactions += 1
+        totals.compaction_seconds += seconds
+        totals.last_compaction_seconds = seconds
+        totals.compaction_bytes_read += stats.bytes_read
+        totals.compaction_bytes_written += stats.bytes_written
+        totals.compaction_records_read += stats.records_read
+        totals.compaction_records_kept += stats.records_kept
+
     def _failed(self, key: TopicPartition, log: PartitionLog, error: Exception) -> None:
         if log.ended is not None:
             self._put_off[key] = None  # it was closed or taken away, which is not its fault
@@ -220,6 +236,8 @@ class Cleaner:
             self._put_off[key] = None
         else:
             self._uncleanable[key] = log
+            self._totals.uncleanable = len(self._uncleanable)
+            self._totals.compactions_failed += 1
             logger.error(
                 "cannot compact %s: %s; it is left as it is, and grows, until the node starts anew",
                 log.path,
