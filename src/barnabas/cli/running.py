@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import sys
 from collections.abc import Callable, Sequence
 
@@ -20,9 +21,21 @@ from barnabas.core.errors import BarnabasError
 
 def run_command(parser: argparse.ArgumentParser, arguments: Sequence[str]) -> int:
     """Parse a command line and do what its `run` does (set by `Actions.add` or `set_defaults`)."""
-    options = parser.parse_args(arguments)
+    options = parser.parse_args(joined(arguments))
     prog: str = getattr(options, "prog", parser.prog)
     return guarded(lambda: options.run(options), prog, as_json=wants_json(options))
+
+
+def joined(arguments: Sequence[str]) -> list[str]:
+    """`--at -2h` as `--at=-2h`: argparse would take the value for an option."""
+    result: list[str] = []
+    for argument in arguments:
+        is_value = re.match(r"-\d", argument) and result and re.fullmatch(r"--[a-z-]+", result[-1])
+        if is_value:
+            result[-1] += f"={argument}"
+        else:
+            result.append(argument)
+    return result
 
 
 def guarded(work: Callable[[], int | None], prog: str, *, as_json: bool = False) -> int:

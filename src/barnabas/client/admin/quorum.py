@@ -7,11 +7,11 @@ from typing import NamedTuple
 from barnabas.client.admin.engine import Engine, check
 from barnabas.core.network import Address
 from barnabas.protocol.messages.describe_quorum import (
+    AskedPartition,
+    AskedTopic,
     DescribeQuorumRequest,
     DescribeQuorumResponse,
-    PartitionData,
     ReplicaState,
-    TopicData,
 )
 from barnabas.protocol.schema import NO_UUID
 
@@ -44,7 +44,7 @@ class Quorum(Engine):
 
     async def describe_quorum(self) -> QuorumDescription:
         """The quorum of controllers; NotSpoken where there is none (clusters with ZooKeeper)."""
-        wanted = TopicData(topic_name=METADATA_TOPIC, partitions=[PartitionData(partition_index=0)])
+        wanted = AskedTopic(topic_name=METADATA_TOPIC, partitions=[AskedPartition(partition_index=0)])
         response = await self._ask(
             DescribeQuorumRequest(topics=[wanted]), DescribeQuorumResponse, is_safe=True
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from barnabas.client.admin.engine import Engine, error_of
 from barnabas.client.errors import BrokerError
@@ -21,6 +21,8 @@ from barnabas.protocol.messages.describe_producers import (
     ProducerState,
     TopicRequest,
 )
+
+P = TypeVar("P", bound=tuple[str, int])
 
 TO_THE_END = -1  # delete everything there is (up to the high watermark)
 
@@ -40,7 +42,7 @@ class Records(Engine):
     """The part of an admin that looks after what partitions hold."""
 
     async def list_offsets(
-        self, wanted: Mapping[tuple[str, int], int], *, read_committed: bool = False
+        self, wanted: Mapping[P, int], *, read_committed: bool = False
     ) -> dict[TopicPartition, FoundOffset]:
         """Offsets by time, or by name (EARLIEST, LATEST, MAX_TIMESTAMP ...)."""
         by_partition = {TopicPartition(*partition): at for partition, at in wanted.items()}
@@ -49,7 +51,7 @@ class Records(Engine):
             self.cluster, by_partition, read_committed=read_committed, timeout_s=timeout_s
         )
 
-    async def delete_records(self, before: Mapping[tuple[str, int], int]) -> dict[TopicPartition, int]:
+    async def delete_records(self, before: Mapping[P, int]) -> dict[TopicPartition, int]:
         """Delete all records before an offset, or TO_THE_END; where each partition begins now."""
         wanted = {TopicPartition(*partition): offset for partition, offset in before.items()}
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from enum import IntEnum
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from barnabas.client.admin.engine import Engine, check, error_of, raise_first
 from barnabas.client.errors import BrokerError
@@ -26,6 +26,8 @@ from barnabas.protocol.messages.list_partition_reassignments import (
     ListPartitionReassignmentsResponse,
     ListPartitionReassignmentsTopics,
 )
+
+P = TypeVar("P", bound=tuple[str, int])
 
 
 class ElectionType(IntEnum):
@@ -104,7 +106,7 @@ class Replicas(Engine):
             for each in topic.partitions
         }
 
-    async def alter_reassignments(self, wanted: Mapping[tuple[str, int], Sequence[int] | None]) -> None:
+    async def alter_reassignments(self, wanted: Mapping[P, Sequence[int] | None]) -> None:
         """Move partitions to these brokers, the preferred leader first; None gives up a move."""
         topics: dict[str, ReassignableTopic] = {}
         for (name, partition), brokers in wanted.items():
