@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from typing import TYPE_CHECKING
 
 from barnabas.broker.quorum import MetadataQuorum
 from barnabas.controller import brokers, producer_ids, topics
@@ -24,6 +25,30 @@ from barnabas.protocol.messages.broker_registration import (
 )
 from barnabas.protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
 from barnabas.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
+
+if TYPE_CHECKING:
+    from barnabas.protocol.messages.alter_client_quotas import (
+        AlterClientQuotasRequest,
+        AlterClientQuotasResponse,
+    )
+    from barnabas.protocol.messages.alter_partition_reassignments import (
+        AlterPartitionReassignmentsRequest,
+        AlterPartitionReassignmentsResponse,
+    )
+    from barnabas.protocol.messages.assign_replicas_to_dirs import (
+        AssignReplicasToDirsRequest,
+        AssignReplicasToDirsResponse,
+    )
+    from barnabas.protocol.messages.create_partitions import (
+        CreatePartitionsRequest,
+        CreatePartitionsResponse,
+    )
+    from barnabas.protocol.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
+    from barnabas.protocol.messages.unregister_broker import (
+        UnregisterBrokerRequest,
+        UnregisterBrokerResponse,
+    )
+    from barnabas.protocol.messages.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse
 
 
 class ControllerChannel:
@@ -66,3 +91,55 @@ class ControllerChannel:
 
     async def delete_topics(self, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
         return await self._quorum.submit(partial(topics.delete_topics, request=request))
+
+    async def unregister_broker(self, request: UnregisterBrokerRequest) -> UnregisterBrokerResponse:
+        return await self._quorum.submit(partial(brokers.unregister_broker, request=request))
+
+    # what follows is seldom asked for, and imported only then
+
+    async def assign_replicas_to_dirs(
+        self, request: AssignReplicasToDirsRequest
+    ) -> AssignReplicasToDirsResponse:
+        from barnabas.controller.directories import assign_replicas_to_dirs
+
+        return await self._quorum.submit(partial(assign_replicas_to_dirs, request=request))
+
+    async def create_partitions(self, request: CreatePartitionsRequest) -> CreatePartitionsResponse:
+        from barnabas.controller.partitions import create_partitions
+
+        return await self._quorum.submit(partial(create_partitions, request=request, random=self._random))
+
+    async def elect_leaders(self, request: ElectLeadersRequest) -> ElectLeadersResponse:
+        from barnabas.controller.leaders import elect_leaders
+
+        return await self._quorum.submit(partial(elect_leaders, request=request))
+
+    async def alter_reassignments(
+        self, request: AlterPartitionReassignmentsRequest
+    ) -> AlterPartitionReassignmentsResponse:
+        from barnabas.controller.reassignments import alter_reassignments
+
+        return await self._quorum.submit(partial(alter_reassignments, request=request))
+
+    async def alter_client_quotas(self, request: AlterClientQuotasRequest) -> AlterClientQuotasResponse:
+        from barnabas.controller.quotas import alter_quotas
+
+        return await self._quorum.submit(partial(alter_quotas, request=request))
+
+    async def update_features(
+        self, request: UpdateFeaturesRequest, *, node_id: int, min_insync_replicas: int
+    ) -> UpdateFeaturesResponse:
+        from barnabas.controller.features import update_features
+
+        updated = await self._quorum.submit(
+            lambda image: update_features(
+                image,
+                request,
+                node_id=node_id,
+                kraft_version=self._quorum.kraft_version,
+                min_insync_replicas=min_insync_replicas,
+            )
+        )
+        if updated.kraft_version > self._quorum.kraft_version:
+            await self._quorum.raise_kraft_version()
+        return updated.response

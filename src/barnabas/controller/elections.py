@@ -3,7 +3,7 @@
 Only what had all committed records may lead: a replica in sync or, with eligible leader replicas (ELR), one
 that left the ISR when the ISR was already as small as min.insync.replicas allows. Without ELR the last
 replica stays in the ISR, leading or not; with ELR the ISR may become empty, and the partition remembers its
-last leader. A replica that went down uncleanly may have lost its tail: it is no longer eligible, and leads
+last leader. A replica in a directory that its broker has no longer does not lead. One that went down uncleanly may have lost its tail: it is no longer eligible, and leads
 only as the last leader known where nobody is eligible, or where the topic allows unclean elections. Then the
 ISR starts over with it, and the partition is marked as recovering.
 
@@ -14,8 +14,10 @@ epoch.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from typing import NamedTuple
 
+from barnabas.metadata.directories import is_online
 from barnabas.metadata.image import ClusterImage
 from barnabas.metadata.parts import RECOVERING, PartitionImage, TopicImage
 from barnabas.metadata.records import NO_LEADER, PartitionChangeRecord
@@ -40,6 +42,8 @@ class _Rules(NamedTuple):
     min_insync_replicas: int
     unclean_election: bool
     may_lead: Callable[[int], bool]
+    is_reachable: Callable[[PartitionImage, int], bool]
+    prefers_first: bool = False  # the first replica leads if it may, whoever leads now
 
 
 class _Election(NamedTuple):
@@ -86,6 +90,51 @@ def with_broker(
     )
 
 
+def elect(
+    image: ClusterImage, topic: TopicImage, index: int, defaults: ElectionDefaults, *, is_unclean: bool
+) -> PartitionChangeRecord | None:
+    """The change that makes the preferred replica lead or, if `is_unclean`, any that is active where nobody
+    leads; None where nobody new can."""
+    rules = _rules(image, topic, partial(_is_active, image), defaults)
+    rules = rules._replace(unclean_election=True) if is_unclean else rules._replace(prefers_first=True)
+    old = topic.partitions[index]
+    return _change(topic.id, index, old, old.isr, rules, NO_LEADER)
+
+
+def with_replicas(
+    image: ClusterImage,
+    topic: TopicImage,
+    index: int,
+    replicas: tuple[int, ...],
+    isr: tuple[int, ...],
+    defaults: ElectionDefaults,
+) -> PartitionChangeRecord:
+    """The change that gives a partition other replicas; those that are left out neither lead nor may."""
+    rules = _rules(image, topic, partial(_is_active, image), defaults)
+    old = topic.partitions[index]
+    change = _change(topic.id, index, old, isr, rules, NO_LEADER, replicas)
+    return change or PartitionChangeRecord(partition_id=index, topic_id=topic.id)
+
+
+def allows_unclean(image: ClusterImage, topic: TopicImage, defaults: ElectionDefaults) -> bool:
+    """Whether a replica may lead the topic's partitions that may lack records."""
+    return _rules(image, topic, partial(_is_active, image), defaults).unclean_election
+
+
+def without_replica(
+    image: ClusterImage, topic: TopicImage, index: int, broker_id: int, defaults: ElectionDefaults
+) -> list[PartitionChangeRecord]:
+    """The change when a broker lives on, but the directory of its replica has failed."""
+
+    def may_lead(replica: int) -> bool:
+        return replica != broker_id and _is_active(image, replica)
+
+    old = topic.partitions[index]
+    isr = tuple(each for each in old.isr if each != broker_id)
+    change = _change(topic.id, index, old, isr, _rules(image, topic, may_lead, defaults), NO_LEADER)
+    return [] if change is None else [change]
+
+
 def _changes(
     image: ClusterImage,
     concerns: Callable[[PartitionImage], bool],
@@ -107,6 +156,12 @@ def _changes(
                 yield change
 
 
+def _is_reachable(image: ClusterImage, partition: PartitionImage, broker_id: int) -> bool:
+    """Whether the replica is in a directory that its broker has: one that failed may come back."""
+    broker = image.brokers.get(broker_id)
+    return broker is None or is_online(partition, broker)
+
+
 def _is_active(image: ClusterImage, broker_id: int) -> bool:
     broker = image.brokers.get(broker_id)
     return broker is not None and broker.is_active
@@ -124,15 +179,23 @@ def _rules(
         defaults.min_insync_replicas if min_isr is None else int(min_isr),
         defaults.unclean_election if unclean is None else unclean.strip().lower() == "true",
         may_lead,
+        partial(_is_reachable, image),
     )
 
 
 def _change(
-    topic_id: Uuid, index: int, old: PartitionImage, isr: tuple[int, ...], rules: _Rules, lost: int
+    topic_id: Uuid,
+    index: int,
+    old: PartitionImage,
+    isr: tuple[int, ...],
+    rules: _Rules,
+    lost: int,
+    replicas: tuple[int, ...] | None = None,
 ) -> PartitionChangeRecord | None:
     """What becomes of a partition whose ISR is to be `isr`; None where nothing changes."""
-    elr = _eligible(old, isr, rules, lost)
-    elected = _elect(old, isr, elr, rules)
+    replicas = old.replicas if replicas is None else replicas
+    elr = tuple(each for each in _eligible(old, isr, rules, lost) if each in replicas)
+    elected = _elect(old, replicas, isr, elr, rules)
     if elected.is_unclean:
         isr, elr = (elected.leader,), ()
     elif elected.leader in elr:
@@ -140,6 +203,8 @@ def _change(
     if not isr and not rules.has_elr:
         isr = old.isr
     change = PartitionChangeRecord(partition_id=index, topic_id=topic_id)
+    if replicas != old.replicas:
+        change.replicas = list(replicas)
     if isr != old.isr:
         change.isr = list(isr)
     if elr != old.elr:
@@ -165,18 +230,28 @@ def _eligible(old: PartitionImage, isr: tuple[int, ...], rules: _Rules, lost: in
     return tuple(each for each in candidates if each not in isr and each != lost)
 
 
-def _elect(old: PartitionImage, isr: tuple[int, ...], elr: tuple[int, ...], rules: _Rules) -> _Election:
-    def is_eligible(replica: int) -> bool:
-        return (replica in isr or (rules.has_elr and replica in elr)) and rules.may_lead(replica)
+def _elect(
+    old: PartitionImage,
+    replicas: tuple[int, ...],
+    isr: tuple[int, ...],
+    elr: tuple[int, ...],
+    rules: _Rules,
+) -> _Election:
+    def may_lead(replica: int) -> bool:
+        return rules.may_lead(replica) and rules.is_reachable(old, replica)
 
-    for replica in (old.leader, *old.replicas):
+    def is_eligible(replica: int) -> bool:
+        return (replica in isr or (rules.has_elr and replica in elr)) and may_lead(replica)
+
+    first = replicas[0] if rules.prefers_first else old.leader
+    for replica in (first, old.leader, *replicas):
         if is_eligible(replica):
             return _Election(replica, False)
-    if rules.has_elr and not elr and len(old.last_known_elr) == 1 and rules.may_lead(old.last_known_elr[0]):
+    if rules.has_elr and not elr and len(old.last_known_elr) == 1 and may_lead(old.last_known_elr[0]):
         return _Election(old.last_known_elr[0], True)
     if rules.unclean_election:
-        for replica in old.replicas:
-            if rules.may_lead(replica):
+        for replica in replicas:
+            if may_lead(replica):
                 return _Election(replica, True)
     return _Election(NO_LEADER, False)
 

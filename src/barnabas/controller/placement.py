@@ -22,14 +22,17 @@ def place(
         raise Refused(
             "INVALID_REPLICATION_FACTOR",
             f"Unable to replicate the partition {replication_factor} time(s): "
-            f"only {len(brokers)} broker(s) are registered",
+            f"The target replication factor of {replication_factor} cannot be reached because only "
+            f"{len(brokers)} broker(s) are registered or some brokers have all their log directories "
+            "cordoned.",
         )
     active = _shuffled([broker.id for broker in brokers if broker.is_active], random)
     fenced = _shuffled([broker.id for broker in brokers if not broker.is_active], random)
     if not active:
         raise Refused(
             "INVALID_REPLICATION_FACTOR",
-            f"Unable to replicate the partition {replication_factor} time(s): all brokers are fenced",
+            f"Unable to replicate the partition {replication_factor} time(s): "
+            "All brokers are currently fenced.",
         )
     from_active = min(replication_factor, len(active))
     return [

@@ -107,9 +107,15 @@ def _create(
     if replicas is None:
         replicas = _placed(image, topic, random, policy)
     elif topic.replication_factor != USE_DEFAULT:
-        raise Refused("INVALID_REQUEST", "Replicas are assigned by hand, so replication factor must be -1.")
+        raise Refused(
+            "INVALID_REQUEST",
+            "A manual partition assignment was specified, but replication factor was not set to -1.",
+        )
     elif topic.num_partitions != USE_DEFAULT:
-        raise Refused("INVALID_REQUEST", "Replicas are assigned by hand, so number of partitions must be -1.")
+        raise Refused(
+            "INVALID_REQUEST",
+            "A manual partition assignment was specified, but numPartitions was not set to -1.",
+        )
     topic_id = new_topic_id(random)
     records: list[Message] = [TopicRecord(name=topic.name, topic_id=topic_id)]
     records += [
@@ -127,6 +133,11 @@ def _create(
         configs=_described(overrides, policy),
     )
     return records, result
+
+
+def _needs_default(what: str) -> Refused:
+    message = f"A manual partition assignment was specified, but {what} was not set to -1."
+    return Refused("INVALID_REQUEST", message)
 
 
 def _check_new_name(image: ClusterImage, name: str, collisions: Collisions) -> None:
@@ -152,9 +163,10 @@ def _placed(
 ) -> list[list[int]]:
     partitions, factor = topic.num_partitions, topic.replication_factor
     if partitions != USE_DEFAULT and partitions <= 0:
-        raise Refused("INVALID_PARTITIONS", "Number of partitions must be larger than 0, or -1.")
+        raise Refused("INVALID_PARTITIONS", "Number of partitions was set to an invalid non-positive value.")
     if factor != USE_DEFAULT and factor <= 0:
-        raise Refused("INVALID_REPLICATION_FACTOR", "Replication factor must be larger than 0, or -1.")
+        message = "Replication factor must be larger than 0, or -1 to use the default value."
+        raise Refused("INVALID_REPLICATION_FACTOR", message)
     return place(
         list(image.brokers.values()),
         policy.num_partitions if partitions == USE_DEFAULT else partitions,
@@ -165,33 +177,53 @@ def _placed(
 
 def _assigned(image: ClusterImage, assignments: list[CreatableReplicaAssignment]) -> list[list[int]]:
     by_index: dict[int, list[int]] = {}
+    factor: int | None = None
     for assignment in assignments:
-        if assignment.partition_index in by_index:
-            raise _misassigned(f"partition {assignment.partition_index} is assigned twice")
-        by_index[assignment.partition_index] = assignment.broker_ids
-        check_assignment(image, assignment.broker_ids)
+        index, replicas = assignment.partition_index, assignment.broker_ids
+        if index in by_index:
+            raise Refused(
+                "INVALID_REPLICA_ASSIGNMENT",
+                f"Found multiple manual partition assignments for partition {index}",
+            )
+        check_assignment(image, replicas, index, factor)
+        by_index[index] = replicas
+        factor = len(replicas)
     if sorted(by_index) != list(range(len(by_index))):
-        raise _misassigned("partitions should be a consecutive 0-based integer sequence")
-    if len({len(replicas) for replicas in by_index.values()}) > 1:
-        raise _misassigned("all partitions must have the same number of replicas")
+        raise Refused(
+            "INVALID_REPLICA_ASSIGNMENT", "partitions should be a consecutive 0-based integer sequence"
+        )
     return [by_index[index] for index in range(len(by_index))]
 
 
-def check_assignment(image: ClusterImage, replicas: list[int]) -> None:
-    """Refused where a partition cannot have exactly these replicas."""
+def check_assignment(
+    image: ClusterImage, replicas: list[int], partition: int | None = None, factor: int | None = None
+) -> None:
+    """Refused where a partition cannot have these replicas.
+
+    Where a `partition` is to be made of them, one of them must be active; `factor` is how many are wanted.
+    """
     if not replicas:
-        raise _misassigned("a list of replicas is empty")
-    for broker_id in replicas:
+        raise _misassigned("includes an empty replica list")
+    for broker_id in sorted(replicas):
         if broker_id not in image.brokers:
-            raise _misassigned(f"broker {broker_id} is not registered")
-    if len(set(replicas)) < len(replicas):
-        raise _misassigned(f"a broker stands more than once in {replicas}")
-    if not any(image.brokers[broker_id].is_active for broker_id in replicas):
-        raise _misassigned(f"all of the brokers {replicas} are fenced or in controlled shutdown")
+            raise _misassigned(f"includes broker {broker_id}, but no such broker is registered")
+        if replicas.count(broker_id) > 1:
+            raise _misassigned(f"includes the broker {broker_id} more than once")
+    if factor is not None and len(replicas) != factor:
+        raise _misassigned(
+            f"includes a partition with {len(replicas)} replica(s), but this is not consistent with "
+            f"previous partitions, which have {factor} replica(s)"
+        )
+    if partition is not None and not any(image.brokers[broker_id].is_active for broker_id in replicas):
+        raise Refused(
+            "INVALID_REPLICA_ASSIGNMENT",
+            "All brokers specified in the manual partition assignment for partition "
+            f"{partition} are fenced or in controlled shutdown.",
+        )
 
 
 def _misassigned(problem: str) -> Refused:
-    return Refused("INVALID_REPLICA_ASSIGNMENT", f"Invalid manual partition assignment: {problem}")
+    return Refused("INVALID_REPLICA_ASSIGNMENT", f"The manual partition assignment {problem}.")
 
 
 def new_partition(image: ClusterImage, topic_id: Uuid, index: int, replicas: list[int]) -> PartitionRecord:
@@ -205,11 +237,11 @@ def new_partition(image: ClusterImage, topic_id: Uuid, index: int, replicas: lis
         leader=isr[0],
         leader_epoch=0,
         partition_epoch=0,
-        directories=[_directory(image.brokers[broker_id]) for broker_id in replicas],
+        directories=[default_directory(image.brokers[broker_id]) for broker_id in replicas],
     )
 
 
-def _directory(broker: BrokerImage) -> Uuid:
+def default_directory(broker: BrokerImage) -> Uuid:
     """Where there is only one there is nothing to choose; otherwise the broker says later which it took."""
     return broker.log_dirs[0] if len(broker.log_dirs) == 1 else UNASSIGNED_DIRECTORY
 
@@ -248,13 +280,14 @@ def delete_topics(image: ClusterImage, request: DeleteTopicsRequest) -> Decision
     counts = Counter(_identity(result) for result in resolved)
     records: list[Message] = []
     results: list[DeletableTopicResult] = []
-    for result in resolved:
+    for state, result in zip(asked, resolved, strict=True):
         times = counts[_identity(result)]
         counts[_identity(result)] = 0
         if times == 0:
             continue  # the second of two: they were answered together
         if times > 1 and result.error_code != wire_error("INVALID_REQUEST").code:
-            result = _deletion(result.name, result.topic_id, "INVALID_REQUEST", "Duplicate topic.")
+            what = "name" if state.topic_id == NO_UUID else "id"
+            result = _deletion(state.name, state.topic_id, "INVALID_REQUEST", f"Duplicate topic {what}.")
         if result.error_code == 0:
             records.append(RemoveTopicRecord(topic_id=result.topic_id))
         results.append(result)
@@ -275,11 +308,13 @@ def _resolve(image: ClusterImage, state: DeleteTopicState) -> DeletableTopicResu
     if state.name is not None:
         topic = image.topic(state.name)
         if topic is None:
-            return _deletion(state.name, NO_UUID, "UNKNOWN_TOPIC_OR_PARTITION", "There is no such topic.")
+            message = "This server does not host this topic-partition."
+            return _deletion(state.name, NO_UUID, "UNKNOWN_TOPIC_OR_PARTITION", message)
     else:
         topic = image.topic_by_id(state.topic_id)
         if topic is None:
-            return _deletion(None, state.topic_id, "UNKNOWN_TOPIC_ID", "There is no topic with this id.")
+            message = "This server does not host this topic ID."
+            return _deletion(None, state.topic_id, "UNKNOWN_TOPIC_ID", message)
     return _deletion(topic.name, topic.id, "NONE", None)
 
 

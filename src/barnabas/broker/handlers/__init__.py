@@ -29,10 +29,20 @@ SERVED: dict[int, Served] = {
     18: Served("ApiVersions", "api_versions", 0, 4),
     19: Served("CreateTopics", "create_topics", 2, 7),
     20: Served("DeleteTopics", "delete_topics", 1, 6),
+    21: Served("DeleteRecords", "delete_records", 0, 2),
     22: Served("InitProducerId", "init_producer_id", 0, 5),
     23: Served("OffsetForLeaderEpoch", "offset_for_leader_epoch", 2, 4),
     32: Served("DescribeConfigs", "describe_configs", 1, 4),
+    37: Served("CreatePartitions", "create_partitions", 0, 3),
+    43: Served("ElectLeaders", "elect_leaders", 0, 2),
+    45: Served("AlterPartitionReassignments", "alter_partition_reassignments", 0, 1),
+    46: Served("ListPartitionReassignments", "list_partition_reassignments", 0, 0),
+    48: Served("DescribeClientQuotas", "describe_client_quotas", 0, 1),
+    49: Served("AlterClientQuotas", "alter_client_quotas", 0, 1),
     60: Served("DescribeCluster", "describe_cluster", 0, 2),
+    61: Served("DescribeProducers", "describe_producers", 0, 0),
+    64: Served("UnregisterBroker", "unregister_broker", 0, 0),
+    75: Served("DescribeTopicPartitions", "describe_topic_partitions", 0, 0),
 }
 
 # What a listener of the quorum answers: who asks there by mistake learns that it is no broker's.

@@ -8,7 +8,7 @@ committed.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.broker.requests import RequestContext
 from barnabas.controller.decisions import Refused
@@ -35,6 +35,7 @@ TOPIC_OPERATIONS = 0b1101_1111_1000
 CLUSTER_OPERATIONS = 0b1_1111_1010_0000
 _NOT_ASKED = -(2**31)
 _FIRST_BY_ID = 12
+_FIRST_WITH_LISTENER_ERROR = 6
 
 _LEADER_NOT_AVAILABLE = wire_error("LEADER_NOT_AVAILABLE").code
 _UNKNOWN_TOPIC = wire_error("UNKNOWN_TOPIC_OR_PARTITION").code
@@ -124,23 +125,40 @@ def _known(
 def _partition(
     index: int, image: PartitionImage, context: RequestContext, services: Services
 ) -> MetadataResponsePartition:
+    state = partition_state(image, context.listener, services)
+    error_code = state.error_code
+    if error_code == _LISTENER_NOT_FOUND and context.api_version < _FIRST_WITH_LISTENER_ERROR:
+        error_code = _LEADER_NOT_AVAILABLE
+    return MetadataResponsePartition(
+        error_code=error_code,
+        partition_index=index,
+        leader_id=state.leader_id,
+        leader_epoch=image.leader_epoch,
+        replica_nodes=image.replicas,  # type: ignore[arg-type]
+        isr_nodes=image.isr,  # type: ignore[arg-type]
+        offline_replicas=state.offline,
+    )
+
+
+class PartitionState(NamedTuple):
+    """Who leads a partition, if anyone can be reached who does, and which of its replicas are gone."""
+
+    error_code: int
+    leader_id: int
+    offline: list[int]
+
+
+def partition_state(image: PartitionImage, listener: str, services: Services) -> PartitionState:
+    """A partition as those see it who came through that listener."""
     brokers = services.image.brokers
     leader = brokers.get(image.leader)
     error_code = 0
     if leader is None or leader.fenced:
         error_code = _LEADER_NOT_AVAILABLE
-    elif context.listener not in leader.endpoints:
-        error_code = _LISTENER_NOT_FOUND if context.api_version >= 6 else _LEADER_NOT_AVAILABLE
+    elif listener not in leader.endpoints:
+        error_code = _LISTENER_NOT_FOUND
     offline = [node for node in image.replicas if node not in brokers or brokers[node].fenced]
-    return MetadataResponsePartition(
-        error_code=error_code,
-        partition_index=index,
-        leader_id=-1 if error_code else image.leader,
-        leader_epoch=image.leader_epoch,
-        replica_nodes=image.replicas,  # type: ignore[arg-type]
-        isr_nodes=image.isr,  # type: ignore[arg-type]
-        offline_replicas=offline,
-    )
+    return PartitionState(error_code, -1 if error_code else image.leader, offline)
 
 
 async def _create_missing(request: MetadataRequest, services: Services) -> dict[str, int]:

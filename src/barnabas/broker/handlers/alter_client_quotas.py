@@ -1,0 +1,26 @@
+"""AlterClientQuotas: decided by the controller, kept, and not enforced yet."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from barnabas.controller.decisions import Refused
+from barnabas.controller.quotas import refuse_alterations
+from barnabas.core.errors import StorageError
+from barnabas.protocol.messages.alter_client_quotas import (
+    AlterClientQuotasRequest,
+    AlterClientQuotasResponse,
+)
+
+if TYPE_CHECKING:
+    from barnabas.broker.requests import RequestContext
+    from barnabas.broker.services import Services
+
+
+async def handle(
+    request: AlterClientQuotasRequest, context: RequestContext, services: Services
+) -> AlterClientQuotasResponse:
+    try:
+        return await services.controller.alter_client_quotas(request)
+    except StorageError as error:
+        return refuse_alterations(request, Refused(error.wire.name, error.told))

@@ -1,0 +1,33 @@
+"""AlterPartitionReassignments: decided by the controller.
+
+This node being the only one that can have replicas, a partition moves nowhere: it is refused, or stays.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from barnabas.core.errors import StorageError
+from barnabas.protocol.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+)
+
+if TYPE_CHECKING:
+    from barnabas.broker.requests import RequestContext
+    from barnabas.broker.services import Services
+
+
+async def handle(
+    request: AlterPartitionReassignmentsRequest, context: RequestContext, services: Services
+) -> AlterPartitionReassignmentsResponse:
+    try:
+        return await services.controller.alter_reassignments(request)
+    except StorageError as error:
+        return AlterPartitionReassignmentsResponse(
+            throttle_time_ms=0,
+            allow_replication_factor_change=request.allow_replication_factor_change,
+            error_code=error.wire.code,
+            error_message=error.told,
+            responses=[],
+        )

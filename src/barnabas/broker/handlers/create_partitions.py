@@ -1,0 +1,29 @@
+"""CreatePartitions: decided by the controller, answered when the new partitions can be used."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from barnabas.core.errors import StorageError
+from barnabas.protocol.messages.create_partitions import (
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreatePartitionsTopicResult,
+)
+
+if TYPE_CHECKING:
+    from barnabas.broker.requests import RequestContext
+    from barnabas.broker.services import Services
+
+
+async def handle(
+    request: CreatePartitionsRequest, context: RequestContext, services: Services
+) -> CreatePartitionsResponse:
+    try:
+        return await services.controller.create_partitions(request)
+    except StorageError as error:
+        results = [
+            CreatePartitionsTopicResult(name=topic.name, error_code=error.wire.code, error_message=error.told)
+            for topic in request.topics
+        ]
+        return CreatePartitionsResponse(throttle_time_ms=0, results=results)

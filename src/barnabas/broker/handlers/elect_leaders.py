@@ -1,0 +1,25 @@
+"""ElectLeaders: decided by the controller. Version 0 knows preferred replicas only."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from barnabas.controller.decisions import Refused
+from barnabas.controller.leaders import PREFERRED, refuse_all
+from barnabas.core.errors import StorageError
+from barnabas.protocol.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
+
+if TYPE_CHECKING:
+    from barnabas.broker.requests import RequestContext
+    from barnabas.broker.services import Services
+
+
+async def handle(
+    request: ElectLeadersRequest, context: RequestContext, services: Services
+) -> ElectLeadersResponse:
+    if context.api_version == 0:
+        request.election_type = PREFERRED
+    try:
+        return await services.controller.elect_leaders(request)
+    except StorageError as error:
+        return refuse_all(request, Refused(error.wire.name, error.told))

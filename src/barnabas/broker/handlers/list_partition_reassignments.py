@@ -1,0 +1,21 @@
+"""ListPartitionReassignments: read from the image."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from barnabas.controller.reassignments import list_reassignments
+from barnabas.protocol.messages.list_partition_reassignments import (
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsResponse,
+)
+
+if TYPE_CHECKING:
+    from barnabas.broker.requests import RequestContext
+    from barnabas.broker.services import Services
+
+
+async def handle(
+    request: ListPartitionReassignmentsRequest, context: RequestContext, services: Services
+) -> ListPartitionReassignmentsResponse:
+    return list_reassignments(services.image, request)

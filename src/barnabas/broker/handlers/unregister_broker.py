@@ -1,0 +1,33 @@
+"""UnregisterBroker: forget a broker.
+
+As in Kafka it may be a live one, even this one: then nobody leads its partitions, and it serves none until
+it is started anew, which registers it again.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from barnabas.core.errors import StorageError
+from barnabas.protocol.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
+
+if TYPE_CHECKING:
+    from barnabas.broker.requests import RequestContext
+    from barnabas.broker.services import Services
+
+logger = logging.getLogger("barnabas.cluster")
+
+
+async def handle(
+    request: UnregisterBrokerRequest, context: RequestContext, services: Services
+) -> UnregisterBrokerResponse:
+    try:
+        response = await services.controller.unregister_broker(request)
+    except StorageError as error:
+        return UnregisterBrokerResponse(
+            throttle_time_ms=0, error_code=error.wire.code, error_message=error.told
+        )
+    if not response.error_code and request.broker_id == services.node_id:
+        logger.warning("this broker was unregistered: it serves no partition until it is started anew")
+    return response

@@ -1,0 +1,196 @@
+"""Partitions that move to other brokers.
+
+While it moves, a partition has the replicas it is to have and, behind them, those that will go. It has
+arrived when everyone who comes is in sync; then the others go, at once if nobody comes. A move may be given
+another target, or be cancelled: then those who were coming go, unless only they are in sync.
+"""
+
+from __future__ import annotations
+
+from barnabas.controller.decisions import Decision, Refused
+from barnabas.controller.elections import ElectionDefaults, allows_unclean, with_replicas
+from barnabas.controller.topics import check_assignment, default_directory
+from barnabas.metadata.image import ClusterImage
+from barnabas.metadata.parts import PartitionImage, TopicImage
+from barnabas.metadata.records import PartitionChangeRecord
+from barnabas.protocol.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+    ReassignablePartition,
+    ReassignablePartitionResponse,
+    ReassignableTopicResponse,
+)
+from barnabas.protocol.messages.list_partition_reassignments import (
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsResponse,
+    ListPartitionReassignmentsTopics,
+    OngoingPartitionReassignment,
+    OngoingTopicReassignment,
+)
+from barnabas.protocol.schema import Message, Uuid
+
+_DEFAULTS = ElectionDefaults()
+
+
+def alter_reassignments(
+    image: ClusterImage,
+    request: AlterPartitionReassignmentsRequest,
+    *,
+    defaults: ElectionDefaults = _DEFAULTS,
+) -> Decision[AlterPartitionReassignmentsResponse]:
+    """What begins, changes or ends a move, and a result for each partition that was asked for.
+
+    Of a partition that is named twice, only the first that can be carried out is.
+    """
+    changes: dict[tuple[str, int], PartitionChangeRecord] = {}
+    topics: list[ReassignableTopicResponse] = []
+    for topic in request.topics:
+        results: list[ReassignablePartitionResponse] = []
+        for asked in topic.partitions:
+            try:
+                change = _alter(image, topic.name, asked, defaults, request.allow_replication_factor_change)
+            except Refused as refused:
+                results.append(_result(asked.partition_index, refused))
+                continue
+            if change is not None:
+                changes.setdefault((topic.name, asked.partition_index), change)
+            results.append(_result(asked.partition_index))
+        topics.append(ReassignableTopicResponse(name=topic.name, partitions=results))
+    response = AlterPartitionReassignmentsResponse(
+        throttle_time_ms=0,
+        allow_replication_factor_change=request.allow_replication_factor_change,
+        error_code=0,
+        error_message=None,
+        responses=topics,
+    )
+    records: list[Message] = list(changes.values())
+    return Decision(records, response)
+
+
+def _result(index: int, refused: Refused | None = None) -> ReassignablePartitionResponse:
+    return ReassignablePartitionResponse(
+        partition_index=index,
+        error_code=0 if refused is None else refused.error.code,
+        error_message=None if refused is None else refused.told or None,
+    )
+
+
+def _alter(
+    image: ClusterImage,
+    name: str,
+    asked: ReassignablePartition,
+    defaults: ElectionDefaults,
+    may_change_factor: bool,
+) -> PartitionChangeRecord | None:
+    topic = image.topic(name)
+    if topic is None:
+        raise Refused("UNKNOWN_TOPIC_OR_PARTITION", f"Unable to find a topic named {name}.")
+    index = asked.partition_index
+    old = topic.partitions.get(index)
+    if old is None:
+        raise Refused("UNKNOWN_TOPIC_OR_PARTITION", f"Unable to find partition {name}:{index}.")
+    if asked.replicas is None:
+        return _cancelled(image, topic, index, old, defaults)
+    check_assignment(image, asked.replicas)
+    factor = len(old.replicas) - len(old.adding_replicas)
+    if not may_change_factor and len(asked.replicas) != factor:
+        raise Refused(
+            "INVALID_REPLICATION_FACTOR",
+            f"The replication factor is changed from {factor} to {len(asked.replicas)}",
+        )
+    return _moved(image, topic, index, tuple(asked.replicas), defaults)
+
+
+def _moved(
+    image: ClusterImage, topic: TopicImage, index: int, target: tuple[int, ...], defaults: ElectionDefaults
+) -> PartitionChangeRecord | None:
+    old = topic.partitions[index]
+    removing = tuple(each for each in old.replicas if each not in target)
+    adding = tuple(each for each in target if each not in old.replicas or each in old.adding_replicas)
+    isr = tuple(each for each in old.isr if each in target)
+    if isr and all(each in isr for each in adding):
+        return _told(image, topic, index, target, isr, defaults)
+    return _told(image, topic, index, (*target, *removing), old.isr, defaults, adding, removing)
+
+
+def _cancelled(
+    image: ClusterImage, topic: TopicImage, index: int, old: PartitionImage, defaults: ElectionDefaults
+) -> PartitionChangeRecord | None:
+    if not _moves(old):
+        raise Refused("NO_REASSIGNMENT_IN_PROGRESS", "")
+    replicas = tuple(each for each in old.replicas if each not in old.adding_replicas)
+    isr = tuple(each for each in old.isr if each in replicas)
+    if not isr and not allows_unclean(image, topic, defaults):
+        raise Refused(
+            "INVALID_REPLICA_ASSIGNMENT",
+            f"Unable to revert partition assignment for {topic.name}:{index} because it would require "
+            "an unclean leader election.",
+        )
+    return _told(image, topic, index, replicas, isr, defaults)
+
+
+def _told(
+    image: ClusterImage,
+    topic: TopicImage,
+    index: int,
+    replicas: tuple[int, ...],
+    isr: tuple[int, ...],
+    defaults: ElectionDefaults,
+    adding: tuple[int, ...] = (),
+    removing: tuple[int, ...] = (),
+) -> PartitionChangeRecord | None:
+    """The record of it all; None where nothing changes."""
+    old = topic.partitions[index]
+    change = with_replicas(image, topic, index, replicas, isr, defaults)
+    if replicas != old.replicas:
+        change.directories = [_directory(image, old, each) for each in replicas]
+    if adding != old.adding_replicas:
+        change.adding_replicas = list(adding)
+    if removing != old.removing_replicas:
+        change.removing_replicas = list(removing)
+    # a record that names nothing has no attributes of its own beside those that say which partition
+    return change if len(vars(change)) > 2 else None
+
+
+def _directory(image: ClusterImage, old: PartitionImage, replica: int) -> Uuid:
+    if replica in old.replicas:
+        return old.directories[old.replicas.index(replica)]
+    return default_directory(image.brokers[replica])
+
+
+def _moves(partition: PartitionImage) -> bool:
+    return bool(partition.adding_replicas or partition.removing_replicas)
+
+
+def list_reassignments(
+    image: ClusterImage, request: ListPartitionReassignmentsRequest
+) -> ListPartitionReassignmentsResponse:
+    """The partitions on their way, of those that were asked for; null asks for all."""
+    asked = request.topics
+    if asked is None:
+        asked = [
+            ListPartitionReassignmentsTopics(name=topic.name, partition_indexes=sorted(topic.partitions))
+            for topic in image.topics_by_name.values()
+        ]
+    topics = []
+    for each in asked:
+        partitions = _ongoing(image.topic(each.name), each.partition_indexes)
+        if partitions:
+            topics.append(OngoingTopicReassignment(name=each.name, partitions=partitions))
+    return ListPartitionReassignmentsResponse(
+        throttle_time_ms=0, error_code=0, error_message=None, topics=topics
+    )
+
+
+def _ongoing(topic: TopicImage | None, indexes: list[int]) -> list[OngoingPartitionReassignment]:
+    partitions = {} if topic is None else topic.partitions
+    return [
+        OngoingPartitionReassignment(
+            partition_index=index,
+            replicas=list(partition.replicas),
+            adding_replicas=list(partition.adding_replicas),
+            removing_replicas=list(partition.removing_replicas),
+        )
+        for index in indexes
+        if (partition := partitions.get(index)) is not None and _moves(partition)
+    ]
