@@ -143,6 +143,10 @@ def heartbeat(
     records, is_fenced, should_stop = _next_state(
         image, broker, request, caught_up, others_have_seen_it_go, defaults
     )
+    if request.offline_log_dirs:
+        from barnabas.controller.directories import directories_failed  # which hardly ever happens
+
+        records += directories_failed(image, broker, request.offline_log_dirs, defaults)
     cordoned = request.cordoned_log_dirs
     if cordoned is not None and tuple(cordoned) != broker.cordoned_log_dirs:
         records.append(_broker_change(broker, cordoned_log_dirs=cordoned))

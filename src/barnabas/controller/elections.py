@@ -3,9 +3,10 @@
 Only what had all committed records may lead: a replica in sync or, with eligible leader replicas (ELR), one
 that left the ISR when the ISR was already as small as min.insync.replicas allows. Without ELR the last
 replica stays in the ISR, leading or not; with ELR the ISR may become empty, and the partition remembers its
-last leader. A replica in a directory that its broker has no longer does not lead. One that went down uncleanly may have lost its tail: it is no longer eligible, and leads
+last leader. A replica that went down uncleanly may have lost its tail: it is no longer eligible, and leads
 only as the last leader known where nobody is eligible, or where the topic allows unclean elections. Then the
-ISR starts over with it, and the partition is marked as recovering.
+ISR starts over with it, and the partition is marked as recovering. A replica in a directory that its broker
+has no longer does not lead at all.
 
 Every change is one PartitionChangeRecord, which names only what changes; naming a leader is a new leader
 epoch.
