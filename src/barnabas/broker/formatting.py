@@ -4,7 +4,7 @@ An empty directory is formatted as Kafka's `storage format --standalone` does it
 the voters (a snapshot of the metadata log that stands for its beginning), the features to begin with
 (`bootstrap.checkpoint`), and a `server.properties` with which Apache Kafka starts on it. `meta.properties`
 comes last and makes it count: what a crash leaves before that is made anew. A directory that holds anything
-else is somebody's, and refused.
+else is somebody's, and refused. A further directory of the same node gets its ids alone.
 """
 
 from __future__ import annotations
@@ -137,6 +137,20 @@ async def format_directory(
     finally:
         release()
     return meta
+
+
+async def format_further(disk: Disk, meta: MetaProperties) -> None:
+    """Make a new directory one more of a node that has its metadata elsewhere."""
+    await disk.mkdir("")
+    release = await disk.lock(names.LOCK)
+    try:
+        if strange := await _strangers(disk):
+            raise DirectoryRefused(f"{disk.describe('')} was empty, and holds {strange[0]} now")
+        await _write(disk, names.RECOVERY_POINT_CHECKPOINT, b"0\n0\n")
+        await disk.sync_dir("")
+        await checkpoints.write_meta_properties(disk, meta)
+    finally:
+        release()
 
 
 def make_voter(node_id: int, directory_id: UUID, controllers: Sequence[Listener]) -> Voter:

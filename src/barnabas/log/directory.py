@@ -8,6 +8,9 @@ The checkpoints (`recovery-point-offset-checkpoint`, `log-start-offset-checkpoin
 `replication-offset-checkpoint`, `cleaner-offset-checkpoint`) are of the directory as a whole, in Kafka's
 format. A checkpoint never promises more than the disk holds: offsets go up in it only after a sync, and down
 before a cut.
+
+A node with several directories has one of these for each (`directories.py`). One whose disk has failed is
+given up: it refuses everything, for that reason, and lets go of its files.
 """
 
 from __future__ import annotations
@@ -76,9 +79,12 @@ class LogDirectory:
         # let go of, before its files are taken away
         self.being_cleaned: PartitionLog | None = None
         self.stop_cleaning: Callable[[TopicPartition], Awaitable[None]] = _nobody_cleans
+        # told of errors that say that the disk is failing, though no file is in doubt because of them
+        self.on_trouble: Callable[[StorageError], None] = _nobody_minds
         self.totals = LogTotals()
         self._is_clean = False
-        self._is_closed = False
+        # why nothing can be opened here any more
+        self._closed: StorageError | None = None
         self._release: Callable[[], None] = lambda: None
         self._known: dict[TopicPartition, None] = {}
         # written to since the start, and let go of by a deletion that failed
@@ -101,7 +107,9 @@ class LogDirectory:
         self._persist_cleaned = SharedCall(self._write_cleaned_offsets)
         self._sweep = SharedCall(self._sweep_once)
         self._sync_names = SharedCall(partial(disk.sync_dir, ""))
-        self._home = Home(disk, clock, random, workers, self._persist, self._to_flush.add, on_failure)
+        self._home = Home(
+            disk, clock, random, workers, self._persist, self._to_flush.add, on_failure, self._in_trouble
+        )
 
     @classmethod
     async def open(
@@ -181,6 +189,24 @@ class LogDirectory:
         return kept
 
     @property
+    def where(self) -> str:
+        """The full name of the directory."""
+        return self._disk.describe("")
+
+    @property
+    def disk(self) -> Disk:
+        return self._disk
+
+    def __contains__(self, key: TopicPartition) -> bool:
+        """Whether a partition has a directory here."""
+        return key in self._known
+
+    @property
+    def count(self) -> int:
+        """How many partitions have a directory here."""
+        return len(self._known)
+
+    @property
     def partitions(self) -> list[TopicPartition]:
         """The partitions that have a directory here, open or not."""
         return sorted(self._known)
@@ -214,11 +240,16 @@ class LogDirectory:
     async def _touch(
         self, key: TopicPartition, topic_id: UUID | None, config: LogConfig | None
     ) -> PartitionLog:
-        if self._is_closed:
-            raise LogClosed(f"{self._disk.describe('')} was closed")
+        if self._closed is not None:
+            raise self._closed
         log = self._logs.get(key)
         if log is None:
-            log = self._logs[key] = await self._open(key, topic_id, config or self.config_of(key[0]))
+            try:
+                log = await self._open(key, topic_id, config or self.config_of(key[0]))
+            except StorageError as error:
+                self._in_trouble(error)
+                raise
+            self._logs[key] = log
             self._known[key] = None
         elif topic_id not in (None, log.topic_id):
             log.topic_id = await self._topic_id(log.path, topic_id, is_new=False)
@@ -411,6 +442,7 @@ class LogDirectory:
                     await log.flush(log.active.base_offset)
             except StorageError as error:
                 logger.error("cannot flush %s: %s", log.path, error)
+                self._in_trouble(error)
                 if log in rolled and log.failure is None:
                     self._to_flush.add(log)
 
@@ -426,6 +458,7 @@ class LogDirectory:
             except StorageError as error:
                 if log.ended is None:  # else it was closed or deleted meanwhile
                     logger.error("cannot apply retention to %s: %s", log.path, error)
+                    self._in_trouble(error)
         await self.sweep()
         return count
 
@@ -468,6 +501,26 @@ class LogDirectory:
         except BarnabasError:  # settings that a log cannot have: whoever opens it will say so
             return False
 
+    async def sizes(self) -> dict[TopicPartition, int]:
+        """How many bytes of batches every partition has, opened or not, by topic and number."""
+        found: dict[TopicPartition, int] = {}
+        for number, key in enumerate(self.partitions):
+            log = self._logs.get(key)
+            if log is not None:
+                found[key] = log.size_bytes
+            else:
+                found[key] = await self._size_on_disk(names.partition_directory(*key))
+            if number % LOOKED_AT_ONCE == LOOKED_AT_ONCE - 1:
+                await asyncio.sleep(0)
+        return found
+
+    async def _size_on_disk(self, path: str) -> int:
+        size_bytes = 0
+        for name in await self._disk.listdir(path):
+            if names.parse_offset(name, names.LOG) is not None:
+                size_bytes += await self._disk.size_of(f"{path}/{name}") or 0
+        return size_bytes
+
     async def may_be_dirty(self, topic: str, partition: int) -> bool:
         """Whether it is worth opening a partition, that nobody has, to compact it."""
         path, config = names.partition_directory(topic, partition), self.config_of(topic)
@@ -483,6 +536,7 @@ class LogDirectory:
                 await trimming.sweep(log)
             except StorageError as error:
                 logger.error("cannot remove deleted segments of %s: %s", log.path, error)
+                self._in_trouble(error)
         now = self._clock.monotonic()
         for due_at, name in self._doomed:
             if due_at <= now:
@@ -491,17 +545,37 @@ class LogDirectory:
 
     async def abandon(self) -> None:
         """Let go of the directory as a crash would: nothing is written, and the next start recovers."""
-        self._is_closed = True
+        self._closed = self._closed or LogClosed(f"{self.where} was closed")
         for log in self._logs.values():
             log.abandon()
         self._release()
+
+    def refuse(self, reason: StorageError) -> None:
+        """The disk has failed: nothing is opened or changed here from now on."""
+        self._closed = reason
+        for log in self._logs.values():
+            log.failure = log.failure or reason
+
+    async def give_up(self, reason: StorageError) -> None:
+        """Let go of the files of a disk that has failed, when those who use them have ended."""
+        self.refuse(reason)
+        for key, turn in list(self._turns.items()):
+            await self.stop_cleaning(key)
+            async with turn:
+                if (log := self._logs.get(key)) is not None:
+                    await log.retire(reason)
+        self._release()
+
+    def _in_trouble(self, error: StorageError) -> None:
+        if self._closed is None:
+            self.on_trouble(error)
 
     async def close(self, broker_epoch: int = -1) -> None:
         """Stop cleanly: every log closed, checkpoints written, and the mark that says so.
 
         There is no such mark where a log failed, or where one was never recovered from an unclean stop.
         """
-        self._is_closed = True
+        self._closed = LogClosed(f"{self.where} was closed")
         for turn in list(self._turns.values()):
             async with turn:  # whatever is being opened or deleted is waited for
                 pass
@@ -534,6 +608,10 @@ class LogDirectory:
         else:
             await asyncio.gather(*(close_one_after_another() for _ in range(CLOSED_AT_ONCE)))
         return is_clean
+
+
+def _nobody_minds(error: StorageError) -> None:
+    """Whoever met with the error says so to whom it concerns."""
 
 
 async def _nobody_cleans(key: TopicPartition) -> None:

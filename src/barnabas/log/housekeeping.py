@@ -41,10 +41,10 @@ async def keep_house(
     """Run until cancelled. `cleaner` says how logs are compacted, as it is now; None where they are not."""
     every = intervals or Intervals()
     works = [
-        _repeat(clock, every.flush_ms, directory.flush_due),
-        _repeat(clock, every.sweep_ms, directory.sweep),
-        _repeat(clock, every.checkpoint_ms, directory.checkpoint),
-        _repeat(clock, every.retention_ms, directory.apply_retention),
+        _repeat(clock, every.flush_ms, directory.flush_due, directory),
+        _repeat(clock, every.sweep_ms, directory.sweep, directory),
+        _repeat(clock, every.checkpoint_ms, directory.checkpoint, directory),
+        _repeat(clock, every.retention_ms, directory.apply_retention, directory),
     ]
     if cleaner is not None:
         works.append(_compact(directory, clock, cleaner))
@@ -71,13 +71,16 @@ async def _compact(directory: LogDirectory, clock: Clock, settings: Callable[[],
     await Cleaner(directory, clock, settings).run()
 
 
-async def _repeat(clock: Clock, interval_ms: int, action: Callable[[], Awaitable[object]]) -> None:
+async def _repeat(
+    clock: Clock, interval_ms: int, action: Callable[[], Awaitable[object]], directory: LogDirectory
+) -> None:
     while True:
         await clock.sleep(interval_ms / 1000)
         try:
             await carried_through(action)
         except StorageError as error:
             logger.error("housekeeping will try again: %s", error)
+            directory.on_trouble(error)
 
 
 async def carried_through(action: Callable[[], Awaitable[object]]) -> None:

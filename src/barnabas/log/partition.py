@@ -62,6 +62,8 @@ class Home(NamedTuple):
     on_roll: Callable[[PartitionLog], None]
     # what is on the disk is in doubt
     on_failure: Callable[[StorageError], None]
+    # a call of the disk failed, though nothing is in doubt because of that
+    on_trouble: Callable[[StorageError], None]
 
 
 class Bound(Enum):
@@ -269,6 +271,9 @@ class PartitionLog:
             if duplicate is None:
                 await self._append(data, headers, markers, now_ms)
             end_offset = self.end_offset
+        except StorageError as error:
+            self.home.on_trouble(error)
+            raise
         finally:
             turn.leave()
         if end_offset - self.recovery_point >= config.flush_messages:

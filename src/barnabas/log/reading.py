@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterator
 from typing import NamedTuple, TypeVar
 
-from barnabas.core.disk import FileRange
+from barnabas.core.disk import DiskFailed, FileRange
 from barnabas.core.errors import OffsetOutOfRange
 from barnabas.log.partition import Bound, PartitionLog, ReadEnd
 from barnabas.log.segment import Located, Segment
@@ -196,9 +196,11 @@ async def _undisturbed(log: PartitionLog, look: Callable[[], Awaitable[T]]) -> T
         before = log.shape
         try:
             result = await look()
-        except Exception:
+        except Exception as error:
             # bytes, files or segments were not where they had been: an error only if nobody moved them
             if before == log.shape and log.ended is None:
+                if isinstance(error, DiskFailed):
+                    log.home.on_trouble(error)
                 raise
             continue
         if before == log.shape and log.ended is None:

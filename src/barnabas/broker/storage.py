@@ -1,0 +1,272 @@
+"""The directories of a node: whose they are, made ready where they are new, opened.
+
+Topics are in those that `log.dirs` names, the metadata in `metadata.log.dir` or else in the first of them.
+The directory of the metadata comes first: a cluster is founded in it, and only then are the others made ready
+as further ones of the same node, so that a crash in between leaves nothing that contradicts itself.
+
+One directory is served as it is. Of several, one that cannot be read is left out while others remain
+(`missing` says why), since its partitions are better offline than the whole node; one that belongs to another
+node or cluster is a mistake, and refused.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
+from uuid import UUID
+
+from barnabas.broker.formatting import (
+    METADATA_DIRECTORY,
+    DirectoryRefused,
+    check_directory,
+    format_further,
+)
+from barnabas.core.clock import Clock
+from barnabas.core.disk import DirectoryLocked, Disk
+from barnabas.core.errors import StorageError
+from barnabas.core.random import Random
+from barnabas.core.settings.broker_settings import BrokerSettings
+from barnabas.core.settings.definition import InvalidSetting
+from barnabas.core.workers import Workers
+from barnabas.log.checkpoints import CorruptCheckpoint, MetaProperties
+from barnabas.log.directory import LogDirectory
+
+if TYPE_CHECKING:
+    from barnabas.log.directories import LogDirectories
+
+logger = logging.getLogger("barnabas.node")
+
+Failed = Callable[[UUID, StorageError], None]
+
+
+class Layout(NamedTuple):
+    """Where the settings put things."""
+
+    log_dirs: tuple[str, ...]
+    metadata_dir: str
+
+
+def read_layout(settings: BrokerSettings) -> Layout:
+    """What `log.dirs`, `log.dir` and `metadata.log.dir` come to."""
+    log_dirs = settings.log_dirs
+    if not log_dirs:
+        raise InvalidSetting("log.dirs names no directory: name one")
+    if len(set(log_dirs)) < len(log_dirs):
+        raise InvalidSetting(f"log.dirs={','.join(log_dirs)}: a directory is named twice; name each once")
+    return Layout(log_dirs, settings.string("metadata.log.dir") or log_dirs[0])
+
+
+class Storage:
+    """What a node has to keep its data in. `logs` holds the topics; made by `open_storage`."""
+
+    def __init__(
+        self,
+        meta: MetaProperties,
+        metadata: LogDirectory,
+        directories: dict[UUID, LogDirectory],
+        logs: LogDirectory | LogDirectories,
+        previous_epoch: int | None,
+    ) -> None:
+        assert meta.directory_id is not None
+        self.cluster_id = meta.cluster_id
+        self.metadata_id = meta.directory_id
+        self.metadata = metadata
+        self.directories = directories
+        self.logs = logs
+        # of the broker that stopped cleanly here
+        self.previous_epoch = previous_epoch
+
+    @property
+    def all(self) -> dict[UUID, LogDirectory]:
+        """The directories in use: those of the topics, and that of the metadata."""
+        return {self.metadata_id: self.metadata, **self.directories}
+
+    def drop(self, directory_id: UUID, reason: StorageError) -> tuple[LogDirectory, list[tuple[str, int]]]:
+        """A directory has failed, and others remain: gives it, and the partitions that were in it."""
+        from barnabas.log.directories import LogDirectories
+
+        assert isinstance(self.logs, LogDirectories)
+        directory = self.directories.pop(directory_id)
+        return directory, self.logs.drop(directory_id, reason)
+
+    def can_do_without(self, directory_id: UUID) -> bool:
+        """Whether the node may go on without a directory."""
+        others = [each for each in self.directories if each != directory_id]
+        return directory_id in self.directories and directory_id != self.metadata_id and bool(others)
+
+    async def close(self, broker_epoch: int) -> None:
+        """Stop cleanly; the directory of the metadata comes last."""
+        failure: StorageError | None = None
+        everything = self.all
+        del everything[self.metadata_id]
+        for directory in (*everything.values(), self.metadata):
+            try:
+                await directory.close(broker_epoch)
+            except StorageError as error:
+                logger.error("cannot close %s cleanly: %s", directory.where, error)
+                failure = failure or error
+        if failure is not None:
+            raise failure
+
+    async def abandon(self) -> None:
+        """Let go of everything as a crash would."""
+        for directory in self.all.values():
+            await directory.abandon()
+
+
+class _Owned:
+    """A directory that is this node's."""
+
+    def __init__(self, disk: Disk, meta: MetaProperties, *, is_new: bool) -> None:
+        assert meta.directory_id is not None
+        self.disk = disk
+        self.meta = meta
+        self.id = meta.directory_id
+        self.is_new = is_new
+
+
+async def open_storage(
+    layout: Layout,
+    disk_of: Callable[[str], Disk],
+    *,
+    node_id: int,
+    found_cluster: Callable[[Disk], Awaitable[MetaProperties]],
+    on_failure: Failed,
+    clock: Clock,
+    random: Random,
+    workers: Workers,
+) -> Storage:
+    """Open every directory; `found_cluster` formats the one of the metadata where it is new."""
+    open_log = partial(LogDirectory.open, clock=clock, random=random, workers=workers)
+    missing: dict[str, StorageError] = {}
+    owned = await _identify(layout, disk_of, node_id, found_cluster, random, missing)
+    opened: dict[str, LogDirectory] = {}
+    try:
+        for path, own in owned.items():
+            try:
+                opened[path] = await open_log(own.disk, on_failure=partial(on_failure, own.id))
+            except DirectoryLocked:
+                raise
+            except StorageError as error:
+                if path == layout.metadata_dir:
+                    raise
+                _leave_out(own.disk, error, missing)
+        return _assemble(layout, owned, opened, missing)
+    except BaseException:
+        for directory in opened.values():
+            await directory.abandon()
+        raise
+
+
+async def _identify(
+    layout: Layout,
+    disk_of: Callable[[str], Disk],
+    node_id: int,
+    found_cluster: Callable[[Disk], Awaitable[MetaProperties]],
+    random: Random,
+    missing: dict[str, StorageError],
+) -> dict[str, _Owned]:
+    """The directories that are this node's, that of the metadata first; new ones become so."""
+    first = disk_of(layout.metadata_dir)
+    meta = await check_directory(first, node_id)
+    others: dict[str, tuple[Disk, MetaProperties | None]] = {}
+    for path in layout.log_dirs:
+        if path != layout.metadata_dir:
+            disk = disk_of(path)
+            try:
+                others[path] = disk, await check_directory(disk, node_id)
+            except CorruptCheckpoint:
+                raise
+            except StorageError as error:
+                _leave_out(disk, error, missing)
+    if meta is None:
+        _refuse_lost_metadata(first, others)
+        owned = {layout.metadata_dir: _Owned(first, meta := await found_cluster(first), is_new=True)}
+    else:
+        owned = {layout.metadata_dir: _Owned(first, meta, is_new=False)}
+    for path, (disk, found) in others.items():
+        try:
+            owned[path] = await _further(disk, found, meta, random)
+        except DirectoryLocked:
+            raise
+        except StorageError as error:
+            _leave_out(disk, error, missing)
+    _refuse_copies(owned)
+    return owned
+
+
+async def _further(disk: Disk, found: MetaProperties | None, meta: MetaProperties, random: Random) -> _Owned:
+    if found is None:
+        new = meta._replace(directory_id=random.uuid())
+        logger.info("a new directory: %s becomes one more of node %d", disk.describe(""), meta.node_id)
+        await format_further(disk, new)
+        return _Owned(disk, new, is_new=True)
+    if found.cluster_id != meta.cluster_id:
+        raise DirectoryRefused(
+            f"{disk.describe('')} belongs to cluster {found.cluster_id}, the metadata is that of cluster "
+            f"{meta.cluster_id}: give this node an empty directory in its place"
+        )
+    if await disk.listdir(METADATA_DIRECTORY):
+        raise DirectoryRefused(
+            f"{disk.describe(METADATA_DIRECTORY)} is not where the metadata is to be: let metadata.log.dir "
+            f"name {disk.describe('')} if that is the metadata of this node, or remove it"
+        )
+    return _Owned(disk, found, is_new=False)
+
+
+def _refuse_lost_metadata(first: Disk, others: dict[str, tuple[Disk, MetaProperties | None]]) -> None:
+    for disk, found in others.values():
+        if found is not None:
+            raise DirectoryRefused(
+                f"{first.describe('')} is to hold the metadata and is empty, but {disk.describe('')} belongs "
+                f"to node {found.node_id} of cluster {found.cluster_id} already: name the directory that has "
+                f"{METADATA_DIRECTORY} first in log.dirs, or in metadata.log.dir"
+            )
+
+
+def _refuse_copies(owned: dict[str, _Owned]) -> None:
+    seen: dict[UUID, str] = {}
+    for each in owned.values():
+        where = each.disk.describe("")
+        if (other := seen.setdefault(each.id, where)) != where:
+            raise DirectoryRefused(
+                f"{other} and {where} have the same directory.id: one is a copy of the other; "
+                "leave one of them out"
+            )
+
+
+def _leave_out(disk: Disk, error: StorageError, missing: dict[str, StorageError]) -> None:
+    logger.error(
+        "%s is left out, and its partitions are offline: %s; mend it and restart the node",
+        disk.describe(""),
+        error,
+    )
+    missing[disk.describe("")] = error
+
+
+def _assemble(
+    layout: Layout,
+    owned: dict[str, _Owned],
+    opened: dict[str, LogDirectory],
+    missing: dict[str, StorageError],
+) -> Storage:
+    meta = owned[layout.metadata_dir].meta
+    directories = {owned[path].id: opened[path] for path in layout.log_dirs if path in opened}
+    if not directories:
+        told = "; ".join(str(error) for error in missing.values())
+        raise StorageError(f"none of log.dirs can be used: {told}")
+    logs: LogDirectory | LogDirectories
+    if len(layout.log_dirs) == 1:  # nothing to choose from
+        (logs,) = directories.values()
+        epoch = logs.stopped_epoch
+    else:
+        from barnabas.log.directories import LogDirectories, last_epoch
+
+        logs = LogDirectories(directories, missing)
+        # what is new held nothing that could have been lost
+        new = [each.id for each in owned.values() if each.is_new]
+        old = [each for own_id, each in directories.items() if own_id not in new]
+        epoch = None if missing else last_epoch(old)
+    return Storage(meta, opened[layout.metadata_dir], directories, logs, epoch)

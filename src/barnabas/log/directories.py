@@ -1,0 +1,168 @@
+"""Several log directories as one: every partition is in exactly one of them.
+
+Where a partition's files are, there it stays; a new one goes to the directory that has the fewest, and keeps
+that place even before its files exist (`place`). What a node tells of a partition's place is therefore true
+from the moment it is chosen.
+
+A directory whose disk fails is dropped while the others go on: nothing is asked of it again, and nothing of
+what it holds is made anew elsewhere, since it comes back when the disk does. The same holds for one that
+could not be opened at the start, with one difference: what was in it is not known. As long as a directory is
+missing, a partition without files may be there, and is taken for lost unless somebody knows it to be new.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from uuid import UUID
+
+from barnabas.core.errors import StorageError
+from barnabas.log import names
+from barnabas.log.checkpoints import TopicPartition
+from barnabas.log.config import LogConfig
+from barnabas.log.directory import LogDirectory
+from barnabas.log.partition import PartitionLog
+
+# it lives in a log directory, but is no topic's partition that could be placed
+_METADATA = ("__cluster_metadata", 0)
+
+
+class DirectoryOffline(StorageError):
+    """A partition is in a directory that cannot be used."""
+
+
+class PartitionTwice(StorageError):
+    """Two directories hold the same partition."""
+
+
+class LogDirectories:
+    """The directories of a node that has more than one, by their ids; `missing` could not be opened."""
+
+    def __init__(
+        self, directories: Mapping[UUID, LogDirectory], missing: Mapping[str, StorageError] | None = None
+    ) -> None:
+        self._live = dict(directories)
+        # why those that are not in use are not, by their names
+        self.missing: dict[str, StorageError] = dict(missing or {})
+        # may be asked to leave some out when a new partition is placed
+        self.is_cordoned: Callable[[str], bool] = lambda where: False
+        # the places of those that have no files yet
+        self._planned: dict[UUID, dict[TopicPartition, None]] = {each: {} for each in self._live}
+        _refuse_twice(self._live.values())
+
+    # --- what there is
+
+    @property
+    def live(self) -> dict[UUID, LogDirectory]:
+        """The directories in use."""
+        return self._live
+
+    @property
+    def partitions(self) -> list[TopicPartition]:
+        """The partitions that have files in a directory in use, opened or not."""
+        return sorted(key for directory in self._live.values() for key in directory.partitions)
+
+    @property
+    def was_clean(self) -> bool:
+        """Whether the last stop was a clean one, everywhere."""
+        return all(directory.was_clean for directory in self._live.values())
+
+    def configure(self, config_of: Callable[[str], LogConfig]) -> None:
+        """The settings of partitions that are opened without any."""
+        for directory in self._live.values():
+            directory.config_of = config_of
+
+    # --- where a partition is
+
+    def where(self, topic: str, partition: int) -> UUID | None:
+        """The directory in which a partition has files."""
+        key = (topic, partition)
+        return next((each for each, directory in self._live.items() if key in directory), None)
+
+    def place(self, topic: str, partition: int, told: UUID | None = None) -> UUID:
+        """Where a partition is or will be: `told` if that is a directory in use, else the emptiest one."""
+        key = (topic, partition)
+        there = self.where(topic, partition)
+        if there is None:
+            there = next((each for each, planned in self._planned.items() if key in planned), None)
+        if there is None:
+            there = told if told in self._live else self._emptiest()
+            self._planned[there][key] = None
+        return there
+
+    def _emptiest(self) -> UUID:
+        open_to_new = [each for each, one in self._live.items() if not self.is_cordoned(one.where)]
+
+        def partitions_in(directory_id: UUID) -> int:
+            directory = self._live[directory_id]
+            return directory.count - (_METADATA in directory) + len(self._planned[directory_id])
+
+        return min(open_to_new or self._live, key=partitions_in)
+
+    def forget(self, topic: str, partition: int) -> None:
+        """The partition is being deleted: the next of that name may be placed anew."""
+        for planned in self._planned.values():
+            planned.pop((topic, partition), None)
+
+    # --- what is done with a partition: as in one directory
+
+    def opened(self, topic: str, partition: int) -> PartitionLog | None:
+        """A partition's log, if it has been touched before."""
+        for directory in self._live.values():
+            if (log := directory.opened(topic, partition)) is not None:
+                return log
+        return None
+
+    async def partition(
+        self, topic: str, partition: int, *, topic_id: UUID | None = None, config: LogConfig | None = None
+    ) -> PartitionLog:
+        """A partition's log, opened (and recovered) or created on the first touch."""
+        there = self.place(topic, partition)
+        log = await self._live[there].partition(topic, partition, topic_id=topic_id, config=config)
+        self._planned.get(there, {}).pop((topic, partition), None)
+        return log
+
+    async def existing(self, topic: str, partition: int) -> PartitionLog | None:
+        """A partition's log, opened if need be; None where there is no such partition, or not any more."""
+        there = self.where(topic, partition)
+        return None if there is None else await self._live[there].existing(topic, partition)
+
+    async def delete_partition(self, topic: str, partition: int, *, keep: UUID | None = None) -> None:
+        """Take a partition away, unless it is of topic id `keep`."""
+        there = self.where(topic, partition)
+        if there is not None:
+            await self._live[there].delete_partition(topic, partition, keep=keep)
+
+    async def set_aside(self, topic: str, partition: int) -> None:
+        """Take a partition out of use that nobody knows; its files stay, under a name that says so."""
+        there = self.where(topic, partition)
+        if there is not None:
+            await self._live[there].set_aside(topic, partition)
+
+    # --- a directory that fails
+
+    def drop(self, directory_id: UUID, reason: StorageError) -> list[TopicPartition]:
+        """A directory is out of use from now on, which must not be the last; returns what was in it, with
+        what was to be. Whoever runs it has to stop, and give it up (`LogDirectory.give_up`)."""
+        directory = self._live.pop(directory_id)
+        directory.refuse(reason)
+        self.missing[directory.where] = reason
+        return sorted({*directory.partitions, *self._planned.pop(directory_id)})
+
+
+def _refuse_twice(directories: Iterable[LogDirectory]) -> None:
+    found: dict[TopicPartition, LogDirectory] = {}
+    for directory in directories:
+        for key in directory.partitions:
+            if (other := found.setdefault(key, directory)) is directory:
+                continue
+            raise PartitionTwice(
+                f"{names.partition_directory(*key)} is in two log directories, {other.where} and "
+                f"{directory.where}: a move between them did not end, or one was copied; remove it from one "
+                "of them (the one whose disk failed, if one did) and start again"
+            )
+
+
+def last_epoch(directories: Iterable[LogDirectory]) -> int | None:
+    """The epoch of the broker that stopped cleanly in all of them; None where one was left otherwise."""
+    epochs = {directory.stopped_epoch for directory in directories}
+    return epochs.pop() if len(epochs) == 1 else None
