@@ -1,0 +1,69 @@
+"""A Spark session inside this machine, for trying things out and for tests: quick to start, and quiet.
+
+    spark = local_session("totals", log_file=Path("spark.log"))
+    spark.read.format("barnabas").option("kafka.bootstrap.servers", "localhost:9092") ...
+
+On a cluster none of this is needed: there the session is the cluster's, and only the format is ours.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from pyspark import SparkConf, SparkContext
+from pyspark.errors import PySparkRuntimeError
+from pyspark.java_gateway import launch_gateway
+from pyspark.sql import SparkSession
+
+from barnabas.spark.java import find_java
+
+_SETTINGS = {
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.host": "127.0.0.1",  # the machine's own name may lead anywhere
+    # most of a short job is the JVM's compiler: the quick one alone starts in half the time
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.shuffle.partitions": "4",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+}
+
+
+def local_session(
+    name: str = "barnabas",
+    *,
+    cores: int | None = None,
+    log_file: Path | None = None,
+    settings: Mapping[str, str] | None = None,
+) -> SparkSession:
+    """A session on so many cores (all, if not said); what Spark has to say goes to the file, or to stderr.
+
+    NoJava where there is no Java runtime.
+    """
+    home = find_java().home
+    if home is not None:
+        os.environ["JAVA_HOME"] = home
+    # tasks need this Python, where Barnabas is installed, not the first one on the PATH
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    conf = SparkConf(loadDefaults=False).setAppName(name).setMaster(f"local[{cores or '*'}]")
+    conf.setAll([*_SETTINGS.items(), *(settings or {}).items()])
+    if log_file is None:
+        context = SparkContext.getOrCreate(conf)
+    else:
+        with log_file.open("ab") as log:
+            context = SparkContext(conf=conf, gateway=_launch(conf, log, log_file))
+    return SparkSession(context)
+
+
+def _launch(conf: SparkConf, log: BinaryIO, log_file: Path) -> Any:
+    """The JVM, whose words go to the file: neither Java's warnings nor Spark's are for a terminal."""
+    launch: Any = launch_gateway
+    try:
+        return launch(conf, {"stdout": log, "stderr": log})
+    except PySparkRuntimeError as error:
+        error.add_note(log_file.read_text(errors="replace")[-2000:])
+        raise
