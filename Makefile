@@ -8,6 +8,7 @@ PYTEST := $(PY) -m pytest
 RECORDS := src/barnabas/records
 KERNEL_SOURCES := $(wildcard $(foreach suffix,pyx pxi pxd h,$(RECORDS)/*.$(suffix)))
 READY := $(VENV)/.kernel
+SPARK := $(VENV)/.spark
 
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
@@ -23,6 +24,16 @@ define step
 	@$(2) || { printf '\n\033[1m== FAILED: %s\033[0m\n' '$(1)' >&2; exit 1; }
 endef
 
+# $(call install,extra): what pyproject.toml names under that extra
+install = $(PY) -m pip install --quiet --disable-pip-version-check $$($(PY) -c 'import tomllib; \
+    print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["$(1)"])')
+
+# Spark needs Java: where the machine has none, a wheel brings one
+define java
+	@$(PY) -m barnabas.spark.java >/dev/null 2>&1 || \
+	    { echo '== no Java 17 or later here: installing one into $(VENV)'; $(call install,jdk); }
+endef
+
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
 
@@ -32,20 +43,22 @@ test: lint types layers unit pure  ## everything below, as continuous integratio
 lint: $(READY)  ## style (ruff check, ruff format --check)
 	$(call step,lint,$(BIN)/ruff check && $(BIN)/ruff format --check)
 
-types: $(READY)  ## types (mypy --strict over src)
+types: $(SPARK)  ## types (mypy --strict over src)
 	$(call step,types,$(BIN)/mypy)
 
 layers: $(READY)  ## the layer contract (import-linter)
 	$(call step,layers,$(BIN)/lint-imports)
 
-unit: $(READY)  ## the tests; ARGS="-k name" for some of them
+unit: $(SPARK)  ## the tests; ARGS="-k name" for some of them
+	$(java)
 	$(call step,tests,$(PYTEST) $(ARGS))
 
 pure: $(READY)  ## the quick tests of records and log once more, on the pure-Python kernel
 	$(call step,tests on the pure kernel,BARNABAS_KERNEL=pure $(PYTEST) -m "not slow and not java" tests/records tests/log)
 
-demo: $(READY)  ## a broker at work: start, produce, consume, kill -9, carry on
-	@$(PY) examples/broker.py
+demo: $(SPARK)  ## orders through a broker and into Spark, and their totals; ARGS="--orders 2000000"
+	$(java)
+	@$(PY) examples/demo.py $(ARGS)
 
 sim: $(READY)  ## many seeds of the simulator on all cores; SEEDS=2000 FIRST=1 ARGS="--seconds 60"
 	@$(BIN)/barnabas sim --seeds $(or $(SEEDS),200) --first $(or $(FIRST),1) $(ARGS)
@@ -91,4 +104,10 @@ $(VENV)/.installed: pyproject.toml setup.py | $(PY)
 $(READY): $(VENV)/.installed $(KERNEL_SOURCES)
 	@rm -f $(RECORDS)/_kernel$$($(PY) -c 'import sysconfig; print(sysconfig.get_config_var("EXT_SUFFIX"))')
 	@$(PY) setup.py --quiet build_ext --inplace
+	@touch $@
+
+# Large, and so apart: only what needs PySpark waits for it.
+$(SPARK): pyproject.toml | $(READY)
+	@printf '== installing PySpark into %s (some 400 MB)\n' $(VENV)
+	@$(call install,spark)
 	@touch $@

@@ -13,8 +13,6 @@ itself, and afterwards every acknowledged record is there once, in order.
 from __future__ import annotations
 
 import argparse
-import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -26,11 +24,11 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Produ
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.table import Table
+from serving import free_port, start, stop
 
 TOPIC = "letters"
 PARTITIONS = 3
 VALUE_BYTES = 100
-START_SECONDS = 20.0
 
 console = Console()
 
@@ -57,7 +55,7 @@ def main() -> int:
 def run(directory: Path, count: int) -> int:
     port = free_port()
     bootstrap = f"127.0.0.1:{port}"
-    broker, start_seconds = start(directory, port)
+    broker, start_seconds = start(directory, port, f"num.partitions={PARTITIONS}")
     console.print(f"[bold]barnabas serve[/] answers at {bootstrap} after {start_seconds * 1000:.0f} ms")
     try:
         done = [produce(bootstrap, 0, count), consume(bootstrap, count)]
@@ -67,42 +65,9 @@ def run(directory: Path, count: int) -> int:
         )
         done += [stretch, consume(bootstrap, count + stretch.records)]
     finally:
-        broker.send_signal(signal.SIGTERM)
-        broker.wait(START_SECONDS)
+        stop(broker)
     show(done, directory)
     return 0
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port if port < 64000 else free_port()  # the controller's port is 1000 above
-
-
-def start(directory: Path, port: int) -> tuple[subprocess.Popen[bytes], float]:
-    """A broker process that answers, and how long that took."""
-    began = time.perf_counter()
-    command = [sys.executable, "-m", "barnabas", "serve", "--dir", str(directory)]
-    command += [
-        "--listen",
-        f"127.0.0.1:{port}",
-        "--set",
-        f"num.partitions={PARTITIONS}",
-        "--log-level",
-        "warning",
-    ]
-    process = subprocess.Popen(command)
-    while time.perf_counter() - began < START_SECONDS:
-        try:
-            socket.create_connection(("127.0.0.1", port), timeout=1).close()
-            return process, time.perf_counter() - began
-        except OSError:
-            if process.poll() is not None:
-                break
-            time.sleep(0.005)
-    process.kill()
-    raise SystemExit("the broker did not start; its words are above")
 
 
 def client(bootstrap: str) -> dict[str, object]:
@@ -176,7 +141,7 @@ def produce_through_a_kill(
         if number == first + count // 2:
             broker.kill()
             broker.wait()
-            broker, away_seconds = start(directory, port)
+            broker, away_seconds = start(directory, port, f"num.partitions={PARTITIONS}")
     sender.finish()
     return (
         broker,

@@ -91,7 +91,7 @@ def test_a_failing_step_is_named_and_stops_the_rest(tmp_path: Path) -> None:
         (tools / tool).write_text(f"#!/bin/sh\n{script}\n")
         (tools / tool).chmod(0o755)
     # stamps of tomorrow: the environment counts as installed
-    for stamp in (".installed", ".kernel"):
+    for stamp in (".installed", ".kernel", ".spark"):
         (tmp_path / stamp).touch()
         os.utime(tmp_path / stamp, (2**32, 2**32))
     result = make("test", f"VENV={tmp_path}")
