@@ -17,7 +17,12 @@ DEFAULT_TIMEOUT_S = 30.0
 
 
 def command_parser(
-    prog: str, description: str, examples: str, *, is_connected: bool = True
+    prog: str,
+    description: str,
+    examples: str,
+    *,
+    is_connected: bool = True,
+    json_help: str = "print JSON",
 ) -> argparse.ArgumentParser:
     """The parser of a command; one that is connected has `--bootstrap` and `--timeout`, all have `--json`."""
     parser = argparse.ArgumentParser(
@@ -27,7 +32,7 @@ def command_parser(
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
-    _add_common(parser, is_connected=is_connected)
+    _add_common(parser, is_connected=is_connected, json_help=json_help)
     return parser
 
 
@@ -55,7 +60,9 @@ class Actions:
         return parser
 
 
-def _add_common(parser: argparse.ArgumentParser, *, is_connected: bool) -> None:
+def _add_common(
+    parser: argparse.ArgumentParser, *, is_connected: bool, json_help: str = "print JSON"
+) -> None:
     common = parser.add_argument_group("common options")
     if is_connected:
         common.add_argument(
@@ -71,7 +78,7 @@ def _add_common(parser: argparse.ArgumentParser, *, is_connected: bool) -> None:
             default=argparse.SUPPRESS,
             help=f"how long to wait for an answer, in seconds (default: {DEFAULT_TIMEOUT_S:g})",
         )
-    common.add_argument("--json", action="store_true", default=argparse.SUPPRESS, help="print JSON")
+    common.add_argument("--json", action="store_true", default=argparse.SUPPRESS, help=json_help)
 
 
 def _epilog(examples: str) -> str:
