@@ -23,7 +23,7 @@ INTERRUPTED = 130
 _NEAR_NAMES = 3
 _NEXT_STEPS = {
     "CLUSTER_AUTHORIZATION_FAILED": "ask whoever runs the cluster for an ACL on it",
-    "INVALID_CONFIG": "`barnabas config describe --docs` tells what each setting takes",
+    "INVALID_CONFIG": "`barnabas config describe ... --docs` tells what a setting is for",
     "INVALID_PARTITIONS": "partitions can be added, never taken away; see `barnabas topic describe`",
     "INVALID_REPLICATION_FACTOR": "`barnabas cluster describe` tells how many brokers there are",
     "INVALID_TOPIC_EXCEPTION": "use letters, digits, '.', '_' and '-', at most 249 of them",

@@ -10,6 +10,7 @@ from typing import Any
 from uuid import UUID
 
 from barnabas.cli.asking import be_sure
+from barnabas.cli.config import change_text
 from barnabas.cli.connecting import Session, connected
 from barnabas.cli.failures import CommandFailed, unknown_name
 from barnabas.cli.offsets import show_offsets, trim
@@ -339,16 +340,9 @@ async def _alter(session: Session, options: argparse.Namespace) -> None:
     words = []
     if options.partitions is not None:
         words.append(f"{options.partitions} partitions")
-    words += [_change_text(change) for change in options.changes]
+    words += [change_text(change) for change in options.changes]
     fact = {"topic": topic.name, "altered": not is_dry, "changes": words}
     session.output.done(fact, f"{topic.name} {'could be' if is_dry else 'is'} altered: {', '.join(words)}")
-
-
-def _change_text(change: ConfigChange) -> str:
-    if change.operation is ConfigOperation.DELETE:
-        return f"{change.name} as by default"
-    sign = {ConfigOperation.APPEND: "+=", ConfigOperation.SUBTRACT: "-="}.get(change.operation, "=")
-    return f"{change.name}{sign}{change.value}"
 
 
 async def _delete(session: Session, options: argparse.Namespace) -> None:
