@@ -111,11 +111,10 @@ class Connections:
 
     def __init__(self, services: Services, limits: Limits) -> None:
         self._services = services
-        self._limits = limits
+        self.limit(limits)
         self._clock = services.clock
         self._sessions: dict[Session, None] = {}  # a set whose order does not depend on addresses
         self._per_host: dict[str, int] = {}
-        self._overrides = dict(limits.per_ip_overrides)
         self._scratch = memoryview(bytearray(SCRATCH_BYTES))
         self._room = Room(limits.queued_max_bytes)
         self._is_closing = False
@@ -124,9 +123,19 @@ class Connections:
     def __len__(self) -> int:
         return len(self._sessions)
 
+    def limit(self, limits: Limits) -> None:
+        """Heed other limits from now on; whoever is there already may stay."""
+        self._limits = limits
+        self._overrides = dict(limits.per_ip_overrides)
+
     @property
-    def room(self) -> Room:
-        return self._room
+    def is_closing(self) -> bool:
+        return self._is_closing
+
+    @property
+    def queued_bytes(self) -> int:
+        """What requests take in memory, where that is limited."""
+        return self._room.used
 
     def accept(self, connection: Connection, door: Door) -> None:
         """Take a connection in, or turn it away."""

@@ -6,7 +6,7 @@ replays before it is answered.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -27,6 +27,7 @@ from barnabas.protocol.messages.create_topics import CreateTopicsRequest, Create
 from barnabas.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
 
 if TYPE_CHECKING:
+    from barnabas.controller.configs import Alteration, ConfigResult, ConfigRules
     from barnabas.protocol.messages.alter_client_quotas import (
         AlterClientQuotasRequest,
         AlterClientQuotasResponse,
@@ -60,11 +61,13 @@ class ControllerChannel:
         cluster_id: str,
         random: Random,
         topic_policy: Callable[[], TopicPolicy],
+        config_rules: Callable[[], ConfigRules],
     ) -> None:
         self._quorum = quorum
         self._cluster_id = cluster_id
         self._random = random
         self._topic_policy = topic_policy
+        self._config_rules = config_rules
 
     async def register(self, request: BrokerRegistrationRequest) -> BrokerRegistrationResponse:
         return await self._quorum.submit(
@@ -91,6 +94,20 @@ class ControllerChannel:
 
     async def delete_topics(self, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
         return await self._quorum.submit(partial(topics.delete_topics, request=request))
+
+    async def alter_configs(
+        self, alterations: Sequence[Alteration], *, validate_only: bool
+    ) -> list[ConfigResult]:
+        from barnabas.controller.configs import alter_configs  # seldom asked for
+
+        return await self._quorum.submit(
+            partial(
+                alter_configs,
+                alterations=alterations,
+                rules=self._config_rules(),
+                validate_only=validate_only,
+            )
+        )
 
     async def unregister_broker(self, request: UnregisterBrokerRequest) -> UnregisterBrokerResponse:
         return await self._quorum.submit(partial(brokers.unregister_broker, request=request))

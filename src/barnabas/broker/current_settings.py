@@ -1,21 +1,28 @@
 """Settings as they are now: what the node was started with, under what the metadata says since then.
 
 A topic's settings are its own over the broker's; they are worked out once and kept until something changes.
+Altered settings that cannot be heeded (another version of Kafka left them) are passed over, with a line in
+the log: a node must start, so that they can be altered again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import logging
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.controller.topics import TopicPolicy
-from barnabas.core.settings.broker_settings import BrokerSettings
+from barnabas.core.settings.broker_settings import BrokerSettings, setting_of
+from barnabas.core.settings.definition import InvalidSetting, Update
 from barnabas.core.settings.topic import log_config_properties, topic_defaults, validate_topic_overrides
 from barnabas.log.config import CleanerSettings, LogConfig, known_settings
 from barnabas.metadata.image import ClusterImage
 
 if TYPE_CHECKING:
+    from barnabas.controller.configs import ConfigRules
     from barnabas.core.settings.describe import Described
+
+logger = logging.getLogger("barnabas.settings")
 
 _MAX_KEPT = 1000
 
@@ -35,14 +42,22 @@ class CurrentSettings:
         self._image = image
         self._static = static
         self._topics: dict[tuple[tuple[str, str], ...], TopicSettings] = {}
+        self._subscribers: list[Callable[[BrokerSettings], None]] = []
         self.broker = static
         self.broker_changed()
 
     def broker_changed(self) -> None:
         """The metadata has other settings for this broker, or for all."""
         image = self._image
-        self.broker = self._static.with_dynamic(image.broker_config(self._name), image.broker_config())
+        own, common = image.broker_config(self._name), image.broker_config()
+        self.broker = self._static.with_dynamic(_usable(own), _usable(common))
         self._topics.clear()
+        for tell in self._subscribers:
+            tell(self.broker)
+
+    def subscribe(self, tell: Callable[[BrokerSettings], None]) -> None:
+        """Be told of the broker's settings whenever they were altered."""
+        self._subscribers.append(tell)
 
     def cleaner(self) -> CleanerSettings:
         """How logs are compacted."""
@@ -89,3 +104,27 @@ class CurrentSettings:
             validate=lambda overrides: validate_topic_overrides(overrides, defaults),
             describe=describe,
         )
+
+    def config_rules(self) -> ConfigRules:
+        """What can be set for topics, brokers, groups and subscriptions to clients' metrics."""
+        from barnabas.broker.config_rules import config_rules  # nobody may ever alter anything
+
+        return config_rules(self.broker, self._static)
+
+
+def _usable(altered: Mapping[str, str]) -> dict[str, str]:
+    return {name: text for name, text in altered.items() if _is_usable(name, text)}
+
+
+def _is_usable(name: str, text: str) -> bool:
+    setting = setting_of(name)
+    if setting is None:
+        return True
+    try:
+        if setting.update is Update.READ_ONLY and setting.name == name and "listener.name." not in name:
+            raise InvalidSetting(f"{name} cannot be altered while a broker runs")
+        setting.parse(text)
+    except InvalidSetting as error:
+        logger.error("an altered setting is passed over: %s", error)
+        return False
+    return True

@@ -133,8 +133,11 @@ class Node:
         )
         image = self._quorum.image
         settings = CurrentSettings(self.node_id, image, self.settings)
+        refuse_unenforceable(settings.broker)
         self._logs.config_of = lambda topic: settings.of_topic(topic).log
-        controller = ControllerChannel(self._quorum, meta.cluster_id, self._random, settings.topic_policy)
+        controller = ControllerChannel(
+            self._quorum, meta.cluster_id, self._random, settings.topic_policy, settings.config_rules
+        )
         self._membership = Membership(self.node_id, controller)
         self._replicas = Replicas(self.node_id, image, self._logs, settings.of_topic)
         follow(self._quorum, self._replicas, settings)
@@ -216,7 +219,8 @@ class Node:
             producer_ids=ProducerIds(self._membership.allocate_producer_ids),
             stop=self.fail,
         )
-        self._connections = Connections(self.services, limits_of(self.settings))
+        self._connections = Connections(self.services, limits_of(settings.broker))
+        settings.subscribe(lambda altered: self._connections.limit(limits_of(altered)))
         waiting, self._waiting = self._waiting or [], None
         for connection, door in waiting:
             self._connections.accept(connection, door)

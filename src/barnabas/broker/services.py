@@ -19,6 +19,7 @@ from barnabas.metadata.image import ClusterImage
 
 if TYPE_CHECKING:
     from barnabas.broker.metrics.requests import RequestTraffic
+    from barnabas.controller.configs import ConfigRules
 
 
 class Services:
@@ -77,3 +78,7 @@ class Services:
     def settings(self) -> BrokerSettings:
         """The broker's settings as they are now."""
         return self._settings.broker
+
+    def config_rules(self) -> ConfigRules:
+        """What can be set for topics, brokers, groups and subscriptions."""
+        return self._settings.config_rules()

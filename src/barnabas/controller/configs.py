@@ -1,21 +1,33 @@
-"""Settings altered while the cluster runs: of a topic, of a broker, of all brokers.
+"""Settings altered while the cluster runs: of topics, brokers, groups, and subscriptions to clients' metrics.
 
-What results is judged as a whole, so that one change may make room for another in the same request. While
-eligible leader replicas are in use, min.insync.replicas decides who is eligible: it is set for the cluster or
-for a topic, never for one broker, and whoever was eligible under another value is so no longer.
+Each resource is decided for itself, in the order of the request, and what results is judged as a whole, so
+that one change may make room for another. AlterConfigs says all that is set from now on; what it leaves out
+is forgotten. IncrementalAlterConfigs sets and deletes single settings, and appends to and subtracts from
+lists; where a list is not set, it starts from what the broker's static settings give.
+
+While eligible leader replicas are in use, min.insync.replicas decides who is eligible: it is set for the
+cluster or for a topic, never for one broker, and whoever was eligible under another value is so no longer.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import NamedTuple
 
 from barnabas.controller.decisions import Decision, Refused
 from barnabas.controller.elections import ELR_FEATURE, MIN_INSYNC_REPLICAS
+from barnabas.controller.names import check_name
 from barnabas.core.errors import BarnabasError
 from barnabas.metadata.image import BROKER_RESOURCE, CLUSTER_DEFAULT, TOPIC_RESOURCE, ClusterImage
 from barnabas.metadata.records import ClearElrRecord, ConfigRecord
 from barnabas.protocol.schema import Message
+
+CLIENT_METRICS_RESOURCE = 16
+GROUP_RESOURCE = 32
+
+SET, DELETE, APPEND, SUBTRACT = range(4)
+_OPERATIONS = {APPEND: "APPEND", SUBTRACT: "SUBTRACT"}
 
 Validator = Callable[[Mapping[str, str]], None]
 
@@ -25,6 +37,83 @@ class ConfigResult(NamedTuple):
 
     error_code: int = 0
     error_message: str | None = None
+
+    @classmethod
+    def of(cls, error: BarnabasError) -> ConfigResult:
+        wire = error.error if isinstance(error, Refused) else error.wire
+        return cls(wire.code, error.told)
+
+
+class Change(NamedTuple):
+    """One setting to be changed."""
+
+    name: str
+    operation: int
+    value: str | None
+
+
+class Alteration(NamedTuple):
+    """What is asked for one resource; `is_whole` where everything else is to be forgotten."""
+
+    resource_type: int
+    resource_name: str
+    changes: tuple[Change, ...]
+    is_whole: bool = False
+
+
+class ConfigRules(NamedTuple):
+    """What resources may have, by type and name; and what an unset list starts from, None for no list."""
+
+    validate: Callable[[int, str, Mapping[str, str]], None]
+    list_default: Callable[[int, str], str | None]
+
+
+def alter_configs(
+    image: ClusterImage, alterations: Sequence[Alteration], rules: ConfigRules, *, validate_only: bool = False
+) -> Decision[list[ConfigResult]]:
+    """The records of all that can be altered, and a result for each resource; none may stand there twice."""
+    records: list[Message] = []
+    results: list[ConfigResult] = []
+    for one in alterations:
+        resource = (one.resource_type, one.resource_name)
+        try:
+            changes = resulting_changes(image.configs.get(resource, {}), one, rules.list_default)
+        except Refused as refused:
+            results.append(ConfigResult.of(refused))
+            continue
+        decision = alter_config(image, *resource, changes, partial(rules.validate, *resource))
+        records += decision.records
+        results.append(decision.response)
+    return Decision([] if validate_only else records, results)
+
+
+def resulting_changes(
+    old: Mapping[str, str], alteration: Alteration, list_default: Callable[[int, str], str | None]
+) -> dict[str, str | None]:
+    """The value that each setting named gets; None where it is forgotten."""
+    changes: dict[str, str | None] = dict.fromkeys(old) if alteration.is_whole else {}
+    for name, operation, value in alteration.changes:
+        if operation in (SET, DELETE):
+            changes[name] = value if operation == SET else None
+        elif operation in _OPERATIONS:
+            default = list_default(alteration.resource_type, name)
+            if default is None:
+                problem = f"Can't {_OPERATIONS[operation]} to key {name} because its type is not LIST."
+                raise Refused("INVALID_CONFIG", problem)
+            changes[name] = _changed_list(old.get(name, default), operation, value or "")
+        else:
+            raise Refused("INVALID_REQUEST", f"Unknown operations type {operation}")
+    return changes
+
+
+def _changed_list(old: str, operation: int, value: str) -> str:
+    parts = list(filter(None, old.split(",")))
+    for part in filter(None, value.split(",")):
+        if operation == APPEND and part not in parts:
+            parts.append(part)
+        elif operation == SUBTRACT and part in parts:
+            parts.remove(part)
+    return ",".join(parts)
 
 
 def alter_config(
@@ -38,14 +127,13 @@ def alter_config(
     resource = (resource_type, resource_name)
     old = image.configs.get(resource, {})
     try:
-        _check_resource(image, resource_type, resource_name)
+        _check_resource_name(resource_type, resource_name)
         _check_min_insync(image, resource_type, resource_name, changes)
         new = {name: value for name, value in {**old, **changes}.items() if value is not None}
         validate(new)
-    except Refused as refused:
-        return Decision([], ConfigResult(refused.error.code, str(refused)))
+        _check_existence(image, resource_type, resource_name)
     except BarnabasError as error:
-        return Decision([], ConfigResult(error.wire.code, str(error)))
+        return Decision([], ConfigResult.of(error))
     records: list[Message] = [
         ConfigRecord(resource_type=resource_type, resource_name=resource_name, name=name, value=value)
         for name, value in sorted(changes.items())
@@ -63,14 +151,29 @@ def _has_elr(image: ClusterImage) -> bool:
     return image.features.get(ELR_FEATURE, 0) > 0
 
 
-def _check_resource(image: ClusterImage, resource_type: int, resource_name: str) -> None:
+def _check_resource_name(resource_type: int, resource_name: str) -> None:
     if resource_type == TOPIC_RESOURCE:
-        if image.topic(resource_name) is None:
-            raise Refused("UNKNOWN_TOPIC_OR_PARTITION", f"The topic '{resource_name}' does not exist.")
-    elif resource_type != BROKER_RESOURCE:
-        raise Refused("INVALID_REQUEST", f"Unsupported resource type {resource_type}.")
-    elif resource_name != CLUSTER_DEFAULT and not resource_name.isdecimal():
-        raise Refused("INVALID_REQUEST", f"Invalid broker name: {resource_name}")
+        if not resource_name:
+            raise Refused("INVALID_REQUEST", "Default topic resources are not allowed.")
+        check_name(resource_name)
+    elif resource_type == BROKER_RESOURCE:
+        if resource_name != CLUSTER_DEFAULT and not resource_name.isdecimal():
+            raise Refused("INVALID_REQUEST", "Unable to parse broker name as a base 10 number.")
+    elif resource_type == GROUP_RESOURCE:
+        if not resource_name:
+            raise Refused("INVALID_REQUEST", "Default group resources are not allowed.")
+    elif resource_type != CLIENT_METRICS_RESOURCE:
+        raise Refused("INVALID_REQUEST", f"Unknown resource type {resource_type}")
+
+
+def _check_existence(image: ClusterImage, resource_type: int, resource_name: str) -> None:
+    """Topics and brokers must be there; groups and subscriptions may come later."""
+    if resource_type == TOPIC_RESOURCE and image.topic(resource_name) is None:
+        raise Refused("UNKNOWN_TOPIC_OR_PARTITION", f"The topic '{resource_name}' does not exist.")
+    if resource_type == BROKER_RESOURCE and resource_name != CLUSTER_DEFAULT:
+        node_id = int(resource_name)
+        if node_id not in image.brokers and node_id not in image.controllers:
+            raise Refused("BROKER_ID_NOT_REGISTERED", f"No node with id {node_id} found.")
 
 
 def _check_min_insync(
@@ -79,7 +182,7 @@ def _check_min_insync(
     if resource_type != BROKER_RESOURCE or MIN_INSYNC_REPLICAS not in changes or not _has_elr(image):
         return
     if resource_name != CLUSTER_DEFAULT:
-        problem = f"{MIN_INSYNC_REPLICAS} of one broker cannot be altered while ELR is enabled."
+        problem = f"Broker-level {MIN_INSYNC_REPLICAS} cannot be altered while ELR is enabled."
         raise Refused("INVALID_CONFIG", problem)
     if changes[MIN_INSYNC_REPLICAS] is None:
         problem = f"Cluster-level {MIN_INSYNC_REPLICAS} cannot be removed while ELR is enabled."

@@ -33,8 +33,10 @@ SERVED: dict[int, Served] = {
     22: Served("InitProducerId", "init_producer_id", 0, 5),
     23: Served("OffsetForLeaderEpoch", "offset_for_leader_epoch", 2, 4),
     32: Served("DescribeConfigs", "describe_configs", 1, 4),
+    33: Served("AlterConfigs", "alter_configs", 0, 2),
     37: Served("CreatePartitions", "create_partitions", 0, 3),
     43: Served("ElectLeaders", "elect_leaders", 0, 2),
+    44: Served("IncrementalAlterConfigs", "incremental_alter_configs", 0, 1),
     45: Served("AlterPartitionReassignments", "alter_partition_reassignments", 0, 1),
     46: Served("ListPartitionReassignments", "list_partition_reassignments", 0, 0),
     48: Served("DescribeClientQuotas", "describe_client_quotas", 0, 1),
@@ -42,6 +44,7 @@ SERVED: dict[int, Served] = {
     60: Served("DescribeCluster", "describe_cluster", 0, 2),
     61: Served("DescribeProducers", "describe_producers", 0, 0),
     64: Served("UnregisterBroker", "unregister_broker", 0, 0),
+    74: Served("ListConfigResources", "list_config_resources", 0, 1),
     75: Served("DescribeTopicPartitions", "describe_topic_partitions", 0, 0),
 }
 

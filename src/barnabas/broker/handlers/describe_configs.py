@@ -1,9 +1,9 @@
-"""DescribeConfigs: settings of topics and of this broker, with who decided them.
+"""DescribeConfigs: settings of topics, this broker, groups and subscriptions to clients' metrics, with who
+decided them; and the levels of this broker's loggers.
 
 Synonyms are told when asked for, types from version 3 on, a sentence about each setting when asked for. No
 keys, or an empty list of them, ask for all; a key that does not exist is left out. A broker named "" stands
-for what was altered for all brokers. The loggers of a broker are those of this process, with the levels in
-effect.
+for what was altered for all brokers. Groups and subscriptions are described whether or not they exist.
 
 Each resource is answered for itself; one of a type that is not known spoils only its own answer (in Kafka,
 the whole request's). To describe one takes milliseconds: others have their turn in between, and what is asked
@@ -13,14 +13,23 @@ for again in the same words gets the same answer.
 from __future__ import annotations
 
 import asyncio
-import logging
 from typing import TYPE_CHECKING
 
+from barnabas.broker.config_requests import BROKER_LOGGER_RESOURCE
+from barnabas.broker.loggers import levels
+from barnabas.controller.configs import CLIENT_METRICS_RESOURCE, GROUP_RESOURCE
 from barnabas.controller.decisions import Refused
 from barnabas.controller.names import check_name
 from barnabas.core.errors import WireError, wire_error
 from barnabas.core.settings.broker_settings import BrokerSettings, Source
-from barnabas.core.settings.describe import Described, describe_broker, describe_topic
+from barnabas.core.settings.describe import (
+    Described,
+    describe_broker,
+    describe_client_metrics,
+    describe_group,
+    describe_topic,
+)
+from barnabas.metadata.image import BROKER_RESOURCE, CLUSTER_DEFAULT, TOPIC_RESOURCE
 from barnabas.protocol.messages.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
@@ -33,14 +42,6 @@ from barnabas.protocol.messages.describe_configs import (
 if TYPE_CHECKING:
     from barnabas.broker.requests import RequestContext
     from barnabas.broker.services import Services
-
-_TOPIC = 2
-_BROKER = 4
-_BROKER_LOGGER = 8
-_ALL_BROKERS = ""
-
-_LOGGER_SOURCE = 6
-_LEVELS = {"WARNING": "WARN", "CRITICAL": "FATAL", "NOTSET": "TRACE"}  # as Kafka calls them
 
 
 async def handle(
@@ -61,7 +62,7 @@ def _answer(
     resource: DescribeConfigsResource, request: DescribeConfigsRequest, services: Services
 ) -> DescribeConfigsResult:
     try:
-        if resource.resource_type == _BROKER_LOGGER:
+        if resource.resource_type == BROKER_LOGGER_RESOURCE:
             configs = _loggers(resource, services)
         else:
             configs = [_shown(one, request) for one in _described(resource, services)]
@@ -72,29 +73,42 @@ def _answer(
 
 def _described(resource: DescribeConfigsResource, services: Services) -> list[Described]:
     keys = resource.configuration_keys or None
-    name, image, settings = resource.resource_name, services.image, services.settings
-    if resource.resource_type == _TOPIC:
+    kind, name, image, settings = (
+        *(resource.resource_type, resource.resource_name),
+        *(services.image, services.settings),
+    )
+    if kind == TOPIC_RESOURCE:
         check_name(name)
         if image.topic(name) is None:
-            raise Refused("UNKNOWN_TOPIC_OR_PARTITION", f"There is no topic '{name}'.")
+            raise Refused("UNKNOWN_TOPIC_OR_PARTITION", "")
         return describe_topic(image.topic_config(name), settings, keys)
-    if resource.resource_type != _BROKER:
-        raise Refused(
-            "INVALID_REQUEST", f"Resources of type {resource.resource_type} are not described here."
-        )
-    if name == _ALL_BROKERS:
+    if kind == GROUP_RESOURCE:
+        _check_filled(name, "Group name must not be empty")
+        return describe_group(image.configs.get((kind, name), {}), settings, keys)
+    if kind == CLIENT_METRICS_RESOURCE:
+        _check_filled(name, "Client metrics subscription name must not be empty")
+        return describe_client_metrics(image.configs.get((kind, name), {}), keys)
+    if kind != BROKER_RESOURCE:
+        raise Refused("INVALID_REQUEST", f"Unexpected resource type {kind} for resource {name}")
+    if name == CLUSTER_DEFAULT:
         return _of_all_brokers(settings, keys)
-    _check_broker(name, services)
+    _check_broker(name, services, " or empty string,")
     return describe_broker(settings, keys)
 
 
-def _check_broker(name: str, services: Services) -> None:
+def _check_filled(name: str, problem: str) -> None:
+    if not name:
+        raise Refused("INVALID_REQUEST", problem)
+
+
+def _check_broker(name: str, services: Services, or_else: str) -> None:
     try:
         broker_id = int(name)
     except ValueError:
-        raise Refused("INVALID_REQUEST", f"Broker id must be an integer, not '{name}'.") from None
+        raise Refused("INVALID_REQUEST", f"Broker id must be an integer, but it is: {name}") from None
     if broker_id != services.node_id:
-        raise Refused("INVALID_REQUEST", f"This is broker {services.node_id}, not {name}: ask that one.")
+        expected = f"expected {services.node_id}{or_else}"
+        raise Refused("INVALID_REQUEST", f"Unexpected broker id, {expected} but received {name}")
 
 
 def _of_all_brokers(settings: BrokerSettings, keys: list[str] | None) -> list[Described]:
@@ -109,28 +123,22 @@ def _of_all_brokers(settings: BrokerSettings, keys: list[str] | None) -> list[De
 
 
 def _loggers(resource: DescribeConfigsResource, services: Services) -> list[DescribeConfigsResourceResult]:
-    _check_broker(resource.resource_name, services)
+    _check_filled(resource.resource_name, "Broker id must not be empty")
+    _check_broker(resource.resource_name, services, "")
     keys = resource.configuration_keys
-    known = logging.root.manager.loggerDict
-    named = [(name, known[name]) for name in sorted(known)]
     return [
         DescribeConfigsResourceResult(
             name=name,
-            value=_level(logger),
+            value=level,
             read_only=False,
-            config_source=_LOGGER_SOURCE,
+            config_source=int(Source.BROKER_LOGGER),
             is_sensitive=False,
             synonyms=[],
             documentation=None,
         )
-        for name, logger in [("root", logging.root), *named]
-        if isinstance(logger, logging.Logger) and (not keys or name in keys)
+        for name, level in levels().items()
+        if not keys or name in keys
     ]
-
-
-def _level(logger: logging.Logger) -> str:
-    text = logging.getLevelName(logger.getEffectiveLevel())
-    return _LEVELS.get(text, text)
 
 
 def _shown(one: Described, request: DescribeConfigsRequest) -> DescribeConfigsResourceResult:

@@ -1,0 +1,107 @@
+"""Requests to alter settings: what a broker answers itself, and what it hands on to the controller.
+
+The broker refuses what is malformed, judges changes to its own settings and to those of all brokers (only it
+knows what it was started with), and sets the levels of its own loggers, which are stored nowhere. The rest is
+for the controller. Every resource gets an answer of its own, in the order of the request.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from barnabas.broker.loggers import alter_levels
+from barnabas.controller.configs import (
+    APPEND,
+    CLIENT_METRICS_RESOURCE,
+    DELETE,
+    GROUP_RESOURCE,
+    SUBTRACT,
+    Alteration,
+    ConfigResult,
+    resulting_changes,
+)
+from barnabas.controller.decisions import Refused
+from barnabas.core.errors import BarnabasError
+from barnabas.core.settings.broker import BROKER
+from barnabas.core.settings.definition import Kind
+from barnabas.core.settings.dynamic import check_alteration
+from barnabas.metadata.image import BROKER_RESOURCE, CLUSTER_DEFAULT, TOPIC_RESOURCE
+
+if TYPE_CHECKING:
+    from barnabas.broker.services import Services
+
+BROKER_LOGGER_RESOURCE = 8
+
+_STORED = (TOPIC_RESOURCE, BROKER_RESOURCE, CLIENT_METRICS_RESOURCE, GROUP_RESOURCE)
+
+
+async def alter(
+    asked: Sequence[Alteration], services: Services, *, validate_only: bool
+) -> list[ConfigResult]:
+    """Carry out, or only judge, what is asked; a result for each resource."""
+    times = Counter((one.resource_type, one.resource_name) for one in asked)
+    results: dict[int, ConfigResult] = {}
+    for index, one in enumerate(asked):
+        try:
+            if times[one.resource_type, one.resource_name] > 1:
+                raise Refused("INVALID_REQUEST", "Each resource must appear at most once.")
+            _check_form(one)
+            if one.resource_type == BROKER_LOGGER_RESOURCE and not one.is_whole:
+                _check_node_id(one.resource_name, services, "node id. Expected")
+                alter_levels(one.changes, validate_only=validate_only)
+                results[index] = ConfigResult()
+            elif one.resource_type == BROKER_RESOURCE:
+                _check_broker(one, services)
+            elif one.resource_type not in _STORED:
+                raise Refused("INVALID_REQUEST", f"Unknown resource type {one.resource_type}")
+        except BarnabasError as error:
+            results[index] = ConfigResult.of(error)
+    rest = [index for index in range(len(asked)) if index not in results]
+    if rest:
+        stored = await services.controller.alter_configs(
+            [asked[index] for index in rest], validate_only=validate_only
+        )
+        results.update(zip(rest, stored, strict=True))
+    return [results[index] for index in range(len(asked))]
+
+
+def _check_form(one: Alteration) -> None:
+    names = [change.name for change in one.changes]
+    if len(set(names)) < len(names):
+        raise Refused("INVALID_REQUEST", "Error due to duplicate config keys")
+    nulls = [change.name for change in one.changes if change.operation != DELETE and change.value is None]
+    if nulls:
+        raise Refused("INVALID_REQUEST", f"Null value not supported for : {', '.join(nulls)}")
+
+
+def _check_node_id(name: str, services: Services, words: str) -> None:
+    try:
+        node_id = int(name)
+    except ValueError:
+        raise Refused("INVALID_REQUEST", f"Node id must be an integer, but it is: {name}") from None
+    if node_id != services.node_id:
+        raise Refused("INVALID_REQUEST", f"Unexpected {words} {services.node_id}, but received {name}")
+
+
+def _check_broker(one: Alteration, services: Services) -> None:
+    of_one_broker = one.resource_name != CLUSTER_DEFAULT
+    if of_one_broker:
+        _check_node_id(one.resource_name, services, "broker id, expected")
+    for change in one.changes:
+        if change.operation in (APPEND, SUBTRACT):
+            _check_is_list(change.name, change.operation)
+    old = services.image.broker_config(one.resource_name)
+    changes = resulting_changes(old, one, services.config_rules().list_default)
+    new = {name: value for name, value in {**old, **changes}.items() if value is not None}
+    check_alteration(new, services.settings, of_one_broker=of_one_broker)
+
+
+def _check_is_list(name: str, operation: int) -> None:
+    setting = BROKER.get(name)
+    if setting is None:
+        raise Refused("INVALID_CONFIG", f"Unknown config name: {name}")
+    if setting.kind is not Kind.LIST:
+        word = "append" if operation == APPEND else "subtract"
+        raise Refused("INVALID_CONFIG", f"Config value {word} is not allowed for config key: {name}")
