@@ -51,7 +51,7 @@ from barnabas.metadata.records import (
 from barnabas.metadata.versions import LATEST_METADATA_VERSION, record_version
 from barnabas.protocol.schema import Message
 from barnabas.raft.batches import MAX_BATCH_BYTES, data_batches
-from barnabas.raft.control_records import KRaftVersionRecord, VotersRecord
+from barnabas.raft.control_records import KRaftVersionRecord, VotersRecord, control_batch
 from barnabas.raft.core import Raft, Ready
 from barnabas.raft.election import State, VoterKey
 from barnabas.raft.quorum_state import encode_quorum_state
@@ -88,6 +88,7 @@ class MetadataQuorum:
         raft: Raft,
         clock: Clock,
         found: Found,
+        controllers: Sequence[Listener] = (),
         policy: SnapshotPolicy = SNAPSHOT_POLICY,
         on_failure: Callable[[BaseException], None] | None = None,
     ) -> None:
@@ -97,7 +98,8 @@ class MetadataQuorum:
         self._raft = raft
         self._clock = clock
         self.kraft_version = found.kraft_version
-        self.voters = found.voters
+        self.controllers = tuple(controllers)
+        self._voters = found.voters
         self._replayed = SnapshotId(0, 0)
         self._appended_ms = 0
         self.snapshots = Snapshots(
@@ -150,7 +152,7 @@ class MetadataQuorum:
         )
         if told:
             found = found._replace(voters=voters if voters.voters[0].endpoints else found.voters)
-        quorum = cls(log, disk, raft, clock, found, policy, on_failure)
+        quorum = cls(log, disk, raft, clock, found, controllers, policy, on_failure)
         await quorum._start(found, min_insync_replicas)
         return quorum
 
@@ -193,6 +195,11 @@ class MetadataQuorum:
         return self._raft.leader_id
 
     @property
+    def me(self) -> VoterKey:
+        """This node, as a voter."""
+        return self._raft.me
+
+    @property
     def committed_offset(self) -> int:
         """Everything below is committed, and in the image."""
         return self._raft.high_watermark
@@ -226,6 +233,20 @@ class MetadataQuorum:
             if decision.records:
                 await self._commit(decision.records)
             return decision.response
+
+    async def raise_kraft_version(self) -> None:
+        """Let the voters stand in the log from now on (kraft.version 1), and not in the settings."""
+        async with self._turn:
+            if self._failure is not None:
+                raise self._failure
+            if self.kraft_version >= KRAFT_VERSION:
+                return
+            voters = VotersRecord(voters=[make_voter(*self.me, self.controllers)])
+            told = [KRaftVersionRecord(k_raft_version=KRAFT_VERSION), voters]
+            committed = self._raft.propose([control_batch(told, self._clock.wall_ms())])
+            await self._settle()
+            self.kraft_version, self._voters = KRAFT_VERSION, voters
+            self._replayed = SnapshotId(committed, self.epoch)
 
     async def _commit(self, new_records: Sequence[Message]) -> None:
         metadata_version = self.image.metadata_version
@@ -293,8 +314,8 @@ class MetadataQuorum:
         controls: list[Message] = []
         if self.kraft_version > 0:
             controls.append(KRaftVersionRecord(k_raft_version=self.kraft_version))
-            if self.voters is not None:
-                controls.append(self.voters)
+            if self._voters is not None:
+                controls.append(self._voters)
         return Moment(self._replayed, self.image.copy(), controls, self._appended_ms)
 
     def _fail(self, error: BaseException) -> BarnabasError:

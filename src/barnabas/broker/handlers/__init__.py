@@ -41,6 +41,8 @@ SERVED: dict[int, Served] = {
     46: Served("ListPartitionReassignments", "list_partition_reassignments", 0, 0),
     48: Served("DescribeClientQuotas", "describe_client_quotas", 0, 1),
     49: Served("AlterClientQuotas", "alter_client_quotas", 0, 1),
+    55: Served("DescribeQuorum", "describe_quorum", 0, 2),
+    57: Served("UpdateFeatures", "update_features", 0, 2),
     60: Served("DescribeCluster", "describe_cluster", 0, 2),
     61: Served("DescribeProducers", "describe_producers", 0, 0),
     64: Served("UnregisterBroker", "unregister_broker", 0, 0),
@@ -48,5 +50,5 @@ SERVED: dict[int, Served] = {
     75: Served("DescribeTopicPartitions", "describe_topic_partitions", 0, 0),
 }
 
-# What a listener of the quorum answers: who asks there by mistake learns that it is no broker's.
-SERVED_BY_CONTROLLER: dict[int, Served] = {18: SERVED[18]}
+# What a listener of the quorum answers; who asks there by mistake learns that it is no broker's.
+SERVED_BY_CONTROLLER: dict[int, Served] = {key: SERVED[key] for key in (18, 55, 57, 60)}

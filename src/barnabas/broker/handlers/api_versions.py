@@ -40,8 +40,10 @@ async def handle(
         return ApiVersionsResponse(
             error_code=wire_error("INVALID_REQUEST").code, api_keys=[], throttle_time_ms=0
         )
-    image = services.image
-    served = services.features
+    quorum, served = services.quorum, services.features
+    finalized = {name: level for name, level in services.image.features.items() if name in served}
+    if quorum.kraft_version > 0:
+        finalized["kraft.version"] = quorum.kraft_version
     return ApiVersionsResponse(
         error_code=0,
         api_keys=_api_keys(context.door.served),
@@ -51,11 +53,10 @@ async def handle(
             for name, (low, high) in served.items()
             if low > 0 or version >= _MINIMUM_0_FROM
         ],
-        finalized_features_epoch=services.quorum.committed_offset,
+        finalized_features_epoch=quorum.committed_offset - 1,
         finalized_features=[
             FinalizedFeatureKey(name=name, min_version_level=level, max_version_level=level)
-            for name, level in image.features.items()
-            if name in served
+            for name, level in finalized.items()
         ],
     )
 

@@ -1,14 +1,15 @@
 """DescribeCluster: the brokers of the cluster, as reached through the listener that was asked.
 
 From version 1 on a client says which kind of node it believes to talk to: a broker does not answer for
-controllers. Fenced brokers are shown to those who ask for them (version 2). Without access rules every
-operation is allowed.
+controllers, nor a listener of the quorum, which tells of the controllers, for brokers. Fenced brokers are
+shown to those who ask for them (version 2). Without access rules every operation is allowed.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from barnabas.broker.handlers import SERVED_BY_CONTROLLER
 from barnabas.broker.handlers.metadata import CLUSTER_OPERATIONS
 from barnabas.core.errors import wire_error
 from barnabas.protocol.messages.describe_cluster import (
@@ -23,33 +24,50 @@ if TYPE_CHECKING:
 
 _BROKERS = 1
 _CONTROLLERS = 2
+_NAMES = {_BROKERS: "broker", _CONTROLLERS: "controller"}
 _NOT_ASKED = -(2**31)
 
 
 async def handle(
     request: DescribeClusterRequest, context: RequestContext, services: Services
 ) -> DescribeClusterResponse:
-    if request.endpoint_type == _CONTROLLERS:
-        return _failed("MISMATCHED_ENDPOINT_TYPE", "This is an endpoint of a broker, not of a controller.")
-    if request.endpoint_type != _BROKERS:
+    own_type = _CONTROLLERS if context.door.served is SERVED_BY_CONTROLLER else _BROKERS
+    if request.endpoint_type not in (_BROKERS, _CONTROLLERS):
         return _failed("UNSUPPORTED_ENDPOINT_TYPE", f"Unsupported endpoint type {request.endpoint_type}")
+    if request.endpoint_type != own_type:
+        told = f"This is an endpoint of a {_NAMES[own_type]}, not of a {_NAMES[request.endpoint_type]}."
+        return _failed("MISMATCHED_ENDPOINT_TYPE", told)
     return DescribeClusterResponse(
         throttle_time_ms=0,
         error_code=0,
+        endpoint_type=own_type,
         cluster_id=services.cluster_id,
         controller_id=services.node_id,
-        brokers=[
-            DescribeClusterBroker(
-                broker_id=broker.id, host=at.host, port=at.port, rack=broker.rack, is_fenced=broker.fenced
-            )
-            for broker in services.image.brokers.values()
-            if (at := broker.endpoints.get(context.listener)) is not None
-            and (request.include_fenced_brokers or not broker.fenced)
-        ],
+        brokers=_brokers(request, context, services) if own_type == _BROKERS else _controllers(services),
         cluster_authorized_operations=CLUSTER_OPERATIONS
         if request.include_cluster_authorized_operations
         else _NOT_ASKED,
     )
+
+
+def _brokers(
+    request: DescribeClusterRequest, context: RequestContext, services: Services
+) -> list[DescribeClusterBroker]:
+    return [
+        DescribeClusterBroker(
+            broker_id=broker.id, host=at.host, port=at.port, rack=broker.rack, is_fenced=broker.fenced
+        )
+        for broker in services.image.brokers.values()
+        if (at := broker.endpoints.get(context.listener)) is not None
+        and (request.include_fenced_brokers or not broker.fenced)
+    ]
+
+
+def _controllers(services: Services) -> list[DescribeClusterBroker]:
+    return [
+        DescribeClusterBroker(broker_id=services.node_id, host=each.host, port=each.port, rack=None)
+        for each in services.quorum.controllers[:1]
+    ]
 
 
 def _failed(error_name: str, message: str) -> DescribeClusterResponse:

@@ -1,21 +1,25 @@
-"""DescribeQuorum: who leads, votes and follows in the metadata quorum, and how far each has come."""
+"""DescribeQuorum: who leads the metadata quorum, who votes in it, and how far each node has its log.
+
+Version 1 tells when a replica last fetched and when it was last caught up; version 2 names directories and
+endpoints, and explains errors.
+"""
 
 from __future__ import annotations
 
 from barnabas.protocol.schema import Int16, Int32, Int64, Message, String, Struct, UInt16, Uuid, field
 
 
-class PartitionData(Struct):
+class AskedPartition(Struct):
     partition_index: Int32
 
 
-class TopicData(Struct):
+class AskedTopic(Struct):
     topic_name: String
-    partitions: list[PartitionData]
+    partitions: list[AskedPartition]
 
 
 class DescribeQuorumRequest(Message, key=55, versions=(0, 2), flexible=0):
-    topics: list[TopicData]
+    topics: list[AskedTopic]
 
 
 class ReplicaState(Struct):
@@ -26,7 +30,7 @@ class ReplicaState(Struct):
     last_caught_up_timestamp: Int64 = field(1, default=-1)
 
 
-class PartitionDataResponse(Struct):
+class PartitionData(Struct):
     partition_index: Int32
     error_code: Int16
     error_message: String | None = field(2)
@@ -37,9 +41,9 @@ class PartitionDataResponse(Struct):
     observers: list[ReplicaState]
 
 
-class TopicDataResponse(Struct):
+class TopicData(Struct):
     topic_name: String
-    partitions: list[PartitionDataResponse]
+    partitions: list[PartitionData]
 
 
 class Listener(Struct):
@@ -56,5 +60,5 @@ class Node(Struct):
 class DescribeQuorumResponse(Message, key=55, versions=(0, 2), flexible=0):
     error_code: Int16
     error_message: String | None = field(2)
-    topics: list[TopicDataResponse]
+    topics: list[TopicData]
     nodes: list[Node] = field(2)

@@ -1,4 +1,9 @@
-"""UpdateFeatures: raise or lower the levels of features; before version 2 an answer for each."""
+"""UpdateFeatures: finalise other levels of features, for the whole cluster.
+
+Version 0 says only whether a downgrade is allowed; version 1 says of which kind the change is (1 an upgrade,
+2 a safe downgrade, 3 an unsafe one), and can be asked to validate only. From version 2 on there is one error
+for the whole request, and no results by feature.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +13,8 @@ from barnabas.protocol.schema import Bool, Int8, Int16, Int32, Message, String, 
 class FeatureUpdateKey(Struct):
     feature: String
     max_version_level: Int16
-    upgrade_type: Int8 = field(1, default=1)
     allow_downgrade: Bool = field(0, 0)
+    upgrade_type: Int8 = field(1, default=1)
 
 
 class UpdateFeaturesRequest(Message, key=57, versions=(0, 2), flexible=0):

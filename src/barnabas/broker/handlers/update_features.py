@@ -1,0 +1,27 @@
+"""UpdateFeatures: the controller decides, all of it or nothing. Version 0 can only upgrade."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from barnabas.core.errors import StorageError
+from barnabas.protocol.messages.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse
+
+if TYPE_CHECKING:
+    from barnabas.broker.requests import RequestContext
+    from barnabas.broker.services import Services
+
+
+async def handle(
+    request: UpdateFeaturesRequest, context: RequestContext, services: Services
+) -> UpdateFeaturesResponse:
+    try:
+        return await services.controller.update_features(
+            request,
+            node_id=services.node_id,
+            min_insync_replicas=services.settings.integer("min.insync.replicas"),
+        )
+    except StorageError as error:
+        return UpdateFeaturesResponse(
+            throttle_time_ms=0, error_code=error.wire.code, error_message=str(error)
+        )

@@ -1,0 +1,153 @@
+"""Levels of features: which are finalised for the whole cluster, and which changes of them are refused.
+
+All of a request or nothing: one change that cannot be refuses the others with it. Levels that Kafka finalised
+and this version does not serve are left alone. metadata.version goes back only as far as every record can
+still be said; `kraft.version` is the quorum's own, told in its log and not in the image, so that a change of
+it is part of the answer (`kraft_version`) and not of the records.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from barnabas.controller.bootstrap import SUPPORTED_FEATURES
+from barnabas.controller.decisions import Decision, Refused
+from barnabas.controller.elections import ELR_FEATURE, MIN_INSYNC_REPLICAS
+from barnabas.metadata.image import BROKER_RESOURCE, CLUSTER_DEFAULT, METADATA_VERSION, ClusterImage
+from barnabas.metadata.records import ConfigRecord, FeatureLevelRecord
+from barnabas.metadata.versions import ELR_SINCE, loses_metadata
+from barnabas.protocol.messages.update_features import (
+    FeatureUpdateKey,
+    UpdatableFeatureResult,
+    UpdateFeaturesRequest,
+    UpdateFeaturesResponse,
+)
+from barnabas.protocol.schema import Message
+
+KRAFT_FEATURE = "kraft.version"
+_UPGRADE, _SAFE_DOWNGRADE, _UNSAFE_DOWNGRADE = 1, 2, 3
+# a level of the first needs one of the second
+_NEEDS = {(ELR_FEATURE, 1): (METADATA_VERSION, ELR_SINCE)}
+
+
+class FeaturesUpdated(NamedTuple):
+    """What to answer, and the level of the quorum's own protocol from now on."""
+
+    response: UpdateFeaturesResponse
+    kraft_version: int
+
+
+def update_features(
+    image: ClusterImage,
+    request: UpdateFeaturesRequest,
+    *,
+    node_id: int,
+    kraft_version: int,
+    min_insync_replicas: int = 1,
+) -> Decision[FeaturesUpdated]:
+    """Finalise other levels; `min_insync_replicas` is what eligible leader replicas begin with."""
+    levels = {**image.features, KRAFT_FEATURE: kraft_version}
+    updates = {
+        update.feature: update for update in request.feature_updates
+    }  # of two for one, the last counts
+    wanted = {name: update.max_version_level for name, update in updates.items()}
+    try:
+        for update in updates.values():
+            _check(update, levels, wanted, node_id)
+    except Refused as refused:
+        told = f"The update failed for all features since the following feature had an error: {refused}"
+        failed = UpdateFeaturesResponse(throttle_time_ms=0, error_code=refused.error.code, error_message=told)
+        return Decision([], FeaturesUpdated(failed, kraft_version))
+    results = [
+        UpdatableFeatureResult(feature=update.feature, error_code=0, error_message="NONE")
+        for update in request.feature_updates
+    ]
+    done = UpdateFeaturesResponse(throttle_time_ms=0, error_code=0, error_message=None, results=results)
+    if request.validate_only:
+        return Decision([], FeaturesUpdated(done, kraft_version))
+    kraft_version = wanted.pop(KRAFT_FEATURE, kraft_version)
+    return Decision(_records(image, wanted, min_insync_replicas), FeaturesUpdated(done, kraft_version))
+
+
+def _check(update: FeatureUpdateKey, levels: dict[str, int], wanted: dict[str, int], node_id: int) -> None:
+    """Refused where the level of one feature cannot become what is asked for."""
+    name, new, kind = update.feature, update.max_version_level, update.upgrade_type
+    old = levels.get(name, 0)
+    if kind not in (_UPGRADE, _SAFE_DOWNGRADE, _UNSAFE_DOWNGRADE):
+        raise _invalid(update, "The controller does not support the given upgrade type.")
+    if new < 0:
+        raise _invalid(update, "A feature version cannot be less than 0.")
+    _check_support(update, node_id)
+    if new < old and kind == _UPGRADE:
+        raise _invalid(
+            update,
+            "Can't downgrade the version of this feature without setting the upgrade type to either safe or "
+            "unsafe downgrade.",
+        )
+    if new > old and kind != _UPGRADE:
+        raise _invalid(update, "Can't downgrade to a newer version.")
+    if name == METADATA_VERSION and loses_metadata(old, new):
+        why = (
+            "Unsafe metadata downgrade is not supported in this version."
+            if kind == _UNSAFE_DOWNGRADE
+            else "Refusing to perform the requested downgrade because it might delete metadata information."
+        )
+        raise Refused(
+            "INVALID_UPDATE_VERSION", f"Unsupported metadata.version downgrade from {old} to {new}. {why}"
+        )
+    if name == KRAFT_FEATURE and new < old:
+        raise _invalid(update, "Can't downgrade the version of this feature.")
+    _check_needs(update, {**levels, **wanted})
+
+
+def _check_support(update: FeatureUpdateKey, node_id: int) -> None:
+    supported = SUPPORTED_FEATURES.get(update.feature)
+    if supported is None:
+        if update.max_version_level == 0:
+            raise _invalid(update, f"Feature {update.feature} not found.")
+        raise _invalid(update, f"Local controller {node_id} does not support this feature.")
+    low, high = supported
+    if not low <= update.max_version_level <= high:
+        raise _invalid(update, f"Local controller {node_id} only supports versions {low}-{high}")
+
+
+def _check_needs(update: FeatureUpdateKey, levels: dict[str, int]) -> None:
+    name, level = update.feature, update.max_version_level
+    needed = _NEEDS.get((name, level))
+    if needed is not None and levels.get(needed[0], 0) < needed[1]:
+        raise _invalid(
+            update,
+            f"{name} could not be set to {level} because it depends on {needed[0]} level {needed[1]}",
+        )
+
+
+def _invalid(update: FeatureUpdateKey, why: str) -> Refused:
+    told = f"Invalid update version {update.max_version_level} for feature {update.feature}. {why}"
+    return Refused("INVALID_UPDATE_VERSION", told)
+
+
+def _records(image: ClusterImage, wanted: dict[str, int], min_insync_replicas: int) -> list[Message]:
+    records: list[Message] = [
+        FeatureLevelRecord(name=name, feature_level=level) for name, level in wanted.items()
+    ]
+    if wanted.get(ELR_FEATURE, 0) > image.features.get(ELR_FEATURE, 0):
+        records += _one_min_insync_replicas(image, min_insync_replicas)
+    return records
+
+
+def _one_min_insync_replicas(image: ClusterImage, min_insync_replicas: int) -> list[Message]:
+    """With eligible leader replicas one value counts for all brokers, and it stands in the metadata."""
+    records: list[Message] = []
+    if MIN_INSYNC_REPLICAS not in image.broker_config():
+        records.append(_config(CLUSTER_DEFAULT, str(min_insync_replicas)))
+    for resource_type, name in sorted(image.configs):
+        values = image.configs[resource_type, name]
+        if resource_type == BROKER_RESOURCE and name != CLUSTER_DEFAULT and MIN_INSYNC_REPLICAS in values:
+            records.append(_config(name, None))
+    return records
+
+
+def _config(broker: str, value: str | None) -> ConfigRecord:
+    return ConfigRecord(
+        resource_type=BROKER_RESOURCE, resource_name=broker, name=MIN_INSYNC_REPLICAS, value=value
+    )
