@@ -547,7 +547,7 @@ def test_a_duplicate_is_acknowledged_as_it_was_the_first_time() -> None:
         setup.clock.advance(1)
         await log.append_as_leader(batch(1), 0)
         again = await log.append_as_leader(from_producer(0, 3), 0)
-        assert again == first._replace(is_duplicate=True)
+        assert again == first._replace(is_duplicate=True, stored_bytes=0)
         assert log.end_offset == 4
 
     asyncio.run(scenario())

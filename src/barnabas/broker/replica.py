@@ -89,13 +89,11 @@ class Replica:
                 f"{self.name}-{self.partition}: {self.in_sync_count} of {self.min_in_sync} in-sync replicas"
             )
         appended = await self.log.append_as_leader(batch, self.leader_epoch)
-        new_bytes = 0
         if not appended.is_duplicate:
-            new_bytes = len(batch)
-            self.traffic.bytes_in += new_bytes
+            self.traffic.bytes_in += len(batch)
             self.traffic.messages_in += appended.last_offset - appended.first_offset + 1
         # not to the end of the log: what others append meanwhile may still have to be synced (flush.messages)
-        self._committed(appended.last_offset + 1, new_bytes)
+        self._committed(appended.last_offset + 1, appended.stored_bytes)
         return appended
 
     def _committed(self, offset: int, new_bytes: int) -> None:

@@ -12,6 +12,7 @@ from barnabas.core.workers import Workers
 from barnabas.log.config import LogConfig
 from barnabas.records import kernel
 from barnabas.records.batch import ATTRIBUTES_AT, CODEC_MASK, HEADER_BYTES, BatchHeader
+from barnabas.records.recompression import recompress_batch
 from barnabas.records.validate import MAX_TIMESTAMP, RecordPolicy, validate_batch
 
 Writable = bytearray | memoryview
@@ -35,26 +36,38 @@ def admit_batch(
 
 async def admit_unusual_batch(
     data: Writable, config: LogConfig, offset: int, leader_epoch: int, now_ms: int, workers: Workers
-) -> BatchHeader:
-    """Check and number any batch of a client, or say what is wrong with it.
+) -> tuple[memoryview, BatchHeader]:
+    """Check and number any batch of a client, or say what is wrong with it; the batch as it is to be stored.
 
     A compressed batch whose records must be seen is opened off the loop; that is so where keys are required
-    or timestamps have an earliest bound. Otherwise the header is believed.
+    or timestamps have an earliest bound. Otherwise the header is believed. Where the topic has a codec of its
+    own, a batch in another one is recompressed, off the loop, too; it must not be too large before or after.
     """
     policy = _policy(config, now_ms)
-    if len(data) >= HEADER_BYTES and data[ATTRIBUTES_AT + 1] & CODEC_MASK and policy.opens_compressed:
+    has_header = len(data) >= HEADER_BYTES
+    codec = data[ATTRIBUTES_AT + 1] & CODEC_MASK if has_header else 0
+    if config.codec is not None and codec != config.codec and has_header:
+        _check_message_size(min(len(data), BatchHeader.parse(data).size_bytes), config)
+        data = await workers.run(recompress_batch, data, config.codec, config.codec_level, policy)
+        header = BatchHeader.parse(data)
+    elif codec and policy.opens_compressed:
         header = await workers.run(validate_batch, data, policy)
     else:
         header = validate_batch(data, policy)
-    if header.size_bytes > config.max_message_bytes:
-        raise MessageTooLarge(
-            f"a batch of {header.size_bytes} bytes is beyond max.message.bytes={config.max_message_bytes}"
-        )
+    data = memoryview(data)[: header.size_bytes]
+    _check_message_size(header.size_bytes, config)
     _check_size(header.size_bytes, config)
     kernel.assign(data, 0, offset, leader_epoch)
     if config.log_append_time:
         kernel.stamp(data, 0, header.size_bytes, now_ms)
-    return BatchHeader.parse(data)
+    return data, BatchHeader.parse(data)
+
+
+def _check_message_size(size: int, config: LogConfig) -> None:
+    if size > config.max_message_bytes:
+        raise MessageTooLarge(
+            f"a batch of {size} bytes is beyond max.message.bytes={config.max_message_bytes}"
+        )
 
 
 def _check_size(size: int, config: LogConfig) -> None:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from barnabas.core.errors import BarnabasError, wire_error
+from barnabas.records.compression import Codec
 
 UNLIMITED = -1
 NEVER_MS = 2**63 - 1
@@ -20,6 +21,16 @@ class InvalidConfig(BarnabasError):
     """A setting that does not exist, or a value outside its range."""
 
     wire = wire_error("INVALID_CONFIG")
+
+
+_CODECS = {
+    "producer": None,
+    "uncompressed": Codec.NONE,
+    "gzip": Codec.GZIP,
+    "snappy": Codec.SNAPPY,
+    "lz4": Codec.LZ4,
+    "zstd": Codec.ZSTD,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,19 +57,38 @@ class LogConfig:
     min_compaction_lag_ms: int = 0
     max_compaction_lag_ms: int = NEVER_MS
     delete_retention_ms: int = 24 * 3600 * 1000
+    compression_type: str = "producer"
+    gzip_level: int = -1
+    lz4_level: int = 9
+    zstd_level: int = 3
 
     # what every append asks, worked out once
     is_compacted: bool = field(init=False, repr=False)
     roll_ms: int = field(init=False, repr=False)
     plain_batch_bytes: int = field(init=False, repr=False)
+    codec: Codec | None = field(init=False, repr=False)  # of every batch; None: the producer's
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "is_compacted", "compact" in self.cleanup_policy)
         # what must be compacted by then must have left the active segment by then
         roll_ms = min(self.segment_ms, self.max_compaction_lag_ms) if self.is_compacted else self.segment_ms
         object.__setattr__(self, "roll_ms", roll_ms)
-        largest = min(self.max_message_bytes, self.segment_bytes)
-        object.__setattr__(self, "plain_batch_bytes", 0 if self.log_append_time else largest)
+        codec = _CODECS[self.compression_type]
+        object.__setattr__(self, "codec", codec)
+        largest = 0 if self.log_append_time or codec else min(self.max_message_bytes, self.segment_bytes)
+        object.__setattr__(self, "plain_batch_bytes", largest)
+
+    @property
+    def codec_level(self) -> int | None:
+        """How hard the codec tries, on its own scale; None is its default."""
+        match self.codec:
+            case Codec.GZIP:
+                return None if self.gzip_level == -1 else self.gzip_level
+            case Codec.LZ4:  # Kafka's 9 is the fast compressor, all others are degrees of the thorough one
+                return None if self.lz4_level == 9 else min(max(self.lz4_level, 3), 12)
+            case Codec.ZSTD:
+                return self.zstd_level
+        return None
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, str]) -> LogConfig:
@@ -120,6 +150,12 @@ def _policies(name: str, text: str) -> frozenset[str]:
     return policies
 
 
+def _compression(name: str, text: str) -> str:
+    if text not in _CODECS:
+        raise InvalidConfig(f"{name}={text!r} must be one of {', '.join(_CODECS)}")
+    return text
+
+
 def _is_log_append_time(name: str, text: str) -> bool:
     if text not in ("CreateTime", "LogAppendTime"):
         raise InvalidConfig(f"{name}={text!r} must be CreateTime or LogAppendTime")
@@ -148,6 +184,10 @@ _SETTINGS: dict[str, _Setting] = {
     "min.compaction.lag.ms": _Setting("min_compaction_lag_ms", _whole(0)),
     "max.compaction.lag.ms": _Setting("max_compaction_lag_ms", _whole(1)),
     "delete.retention.ms": _Setting("delete_retention_ms", _whole(0)),
+    "compression.type": _Setting("compression_type", _compression),
+    "compression.gzip.level": _Setting("gzip_level", _whole(-1, 9)),
+    "compression.lz4.level": _Setting("lz4_level", _whole(1, 17)),
+    "compression.zstd.level": _Setting("zstd_level", _whole(-131072, 22)),
 }
 
 

@@ -82,6 +82,7 @@ class Appended(NamedTuple):
     log_append_time_ms: int
     log_start_offset: int
     is_duplicate: bool = False
+    stored_bytes: int = 0  # where the topic has a codec of its own, it is not what was sent
 
 
 # what `Appended(...)` comes down to, without the call in between that every append would pay for
@@ -256,10 +257,9 @@ class PartitionLog:
             if origin is Origin.CLIENT:
                 header = admit_batch(data, config, first_offset, leader_epoch, now_ms)
                 if header is None:
-                    header = await admit_unusual_batch(
+                    data, header = await admit_unusual_batch(
                         data, config, first_offset, leader_epoch, now_ms, self.home.workers
                     )
-                    data = memoryview(data)[: header.size_bytes]
                 headers = [header]
             else:
                 headers = admit_batches(data, config, first_offset, leader_epoch, now_ms)
@@ -281,7 +281,7 @@ class PartitionLog:
         if duplicate is not None:
             return Appended(*duplicate, self.start_offset, is_duplicate=True)
         stamped_ms = now_ms if config.log_append_time else NO_TIMESTAMP
-        return _appended((first_offset, end_offset - 1, stamped_ms, self.start_offset, False))
+        return _appended((first_offset, end_offset - 1, stamped_ms, self.start_offset, False, len(data)))
 
     def _check_markers(
         self, data: Buffer, headers: Sequence[BatchHeader], transaction_version: int

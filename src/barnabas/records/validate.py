@@ -77,14 +77,20 @@ def validate_batch(buffer: Buffer, policy: RecordPolicy = ANY_RECORD) -> BatchHe
     A cut batch behind the first is tolerated, as Kafka does; the header's size says what counts. A wrong
     largest timestamp is corrected in place, so the buffer must be writable.
     """
-    _check_first_frame(buffer)
-    header = kernel.check_batch(buffer, 0, len(buffer))
-    _check_alone(buffer, header.size_bytes)
-    check_client_batch(header)
+    header = check_only_batch(buffer)
     summary = check_client_records(buffer, 0, header, policy)
     if summary.max_timestamp != header.max_timestamp:
         kernel.set_max_timestamp(buffer, 0, header.size_bytes, summary.max_timestamp)
         header = BatchHeader.parse(buffer)
+    return header
+
+
+def check_only_batch(buffer: Buffer) -> BatchHeader:
+    """The one batch that the buffer holds, and that a client may send as far as its header tells."""
+    _check_first_frame(buffer)
+    header = kernel.check_batch(buffer, 0, len(buffer))
+    _check_alone(buffer, header.size_bytes)
+    check_client_batch(header)
     return header
 
 
@@ -112,17 +118,28 @@ def check_client_records(
 ) -> RecordSummary:
     """The rules for the records of the batch at `position`, as far as the policy looks at them."""
     codec = header.attributes & CODEC_MASK
-    if codec:
-        start, end = position + HEADER_BYTES, position + header.size_bytes
-        check_framing(codec, memoryview(buffer)[start:end])
-        if not policy.opens_compressed:
-            return _trust_header(header, policy)
+    if codec and not policy.opens_compressed:
+        _check_framing(buffer, position, header)
+        return _trust_header(header, policy)
+    return check_opened_records(buffer, header, policy, position)[1]
+
+
+def check_opened_records(
+    buffer: Buffer, header: BatchHeader, policy: RecordPolicy = ANY_RECORD, position: int = 0
+) -> tuple[memoryview, RecordSummary]:
+    """The records of the batch at `position`, decompressed if need be, and every one of them checked."""
+    if header.attributes & CODEC_MASK:
+        _check_framing(buffer, position, header)
     section, start, end = records_section(buffer, position, header)
-    return RecordSummary._make(
-        kernel.check_records(
-            section, start, end, header, policy.require_keys, policy.earliest_ms, policy.latest_ms
-        )
+    found = kernel.check_records(
+        section, start, end, header, policy.require_keys, policy.earliest_ms, policy.latest_ms
     )
+    return memoryview(section)[start:end], RecordSummary._make(found)
+
+
+def _check_framing(buffer: Buffer, position: int, header: BatchHeader) -> None:
+    start, end = position + HEADER_BYTES, position + header.size_bytes
+    check_framing(header.attributes & CODEC_MASK, memoryview(buffer)[start:end])
 
 
 def _trust_header(header: BatchHeader, policy: RecordPolicy) -> RecordSummary:
