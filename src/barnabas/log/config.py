@@ -145,7 +145,7 @@ def _ratio(name: str, text: str) -> float:
 
 def _policies(name: str, text: str) -> frozenset[str]:
     policies = frozenset(part.strip() for part in text.split(",") if part.strip())
-    if not policies or policies - {"compact", "delete"}:
+    if policies - {"compact", "delete"}:  # neither of them: everything is kept
         raise InvalidConfig(f"{name}={text!r} must be delete, compact or compact,delete")
     return policies
 
