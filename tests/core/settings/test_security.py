@@ -103,3 +103,18 @@ def test_warnings() -> None:
     assert "num.network.threads, num.io.threads" in line
     (line,) = start(max_connection_creation_rate="5")
     assert "max.connection.creation.rate" in line
+
+
+def test_who_knows_better_may_have_access_rules_ignored() -> None:
+    allow = {"barnabas_allow_unenforced_security": "true"}
+    (line,) = start(authorizer_class_name="x", **allow)
+    assert line.startswith("authorizer.class.name is NOT enforced")
+    assert start(**allow) == []
+    with pytest.raises(
+        UnsupportedSetting, match=r"or go on without by barnabas\.allow\.unenforced\.security=true"
+    ):
+        start(authorizer_class_name="x")
+    # what would be misread, or leave a secret in the open, is refused whatever is allowed
+    for name in ("ssl_client_auth", "config_providers"):
+        with pytest.raises(UnsupportedSetting):
+            start(**{name: "required"}, **allow)

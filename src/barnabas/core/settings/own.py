@@ -10,6 +10,7 @@ from __future__ import annotations
 from barnabas.core.settings.table import Table
 
 _ROWS = """\
+barnabas.allow.unenforced.security boolean false - fixed
 barnabas.log.format string text {text,json} fixed
 barnabas.metrics.listen string null filled fixed"""
 

@@ -34,6 +34,16 @@ _REFUSED = {
     "config.providers": "references such as ${env:NAME} are not resolved",
     "remote.log.storage.system.enable": "there is no tiered storage yet",
 }
+# what whoever knows better may have ignored: who connects is let in all the same, and nothing is misread
+_ALLOW = "barnabas.allow.unenforced.security"
+_MAY_BE_ALLOWED = (
+    "authorizer.class.name",
+    "principal.builder.class",
+    "delegation.token.secret.key",
+    "create.topic.policy.class.name",
+    "alter.config.policy.class.name",
+    "client.quota.callback.class",
+)
 _WARNED = {
     "max.connection.creation.rate": "the rate of new connections is not limited yet",
     "replica.selector.class": "consumers read from the leader",
@@ -48,7 +58,11 @@ def refuse_unenforceable(settings: BrokerSettings) -> None:
 
     It comes before the listeners are read: what is wrong with them besides is of no use to know then.
     """
-    lines = [*_protected_listeners(settings), *_refusals(settings)]
+    allowed = settings.boolean(_ALLOW)
+    lines = [
+        *_protected_listeners(settings),
+        *(told for name, told in _refusals(settings) if not (allowed and name in _MAY_BE_ALLOWED)),
+    ]
     if lines:
         raise UnsupportedSetting(
             "Refusing to start, since this could not be enforced:\n  " + "\n  ".join(lines)
@@ -58,6 +72,12 @@ def refuse_unenforceable(settings: BrokerSettings) -> None:
 def warnings_of(settings: BrokerSettings, listeners: Listeners) -> list[str]:
     """What whoever starts a node should know: settings without effect, listeners open to the network."""
     lines = [f"{name} has no effect: {why}" for name, why in _WARNED.items() if settings.is_set(name)]
+    if settings.boolean(_ALLOW):
+        lines += [
+            f"{name} is NOT enforced ({_ALLOW}=true): {_REFUSED[name]}"
+            for name in _MAY_BE_ALLOWED
+            if settings.is_set(name) and not _is_default(settings, name)
+        ]
     idle = settings.without_effect
     if idle:
         lines.append(
@@ -86,11 +106,14 @@ def _protected_listeners(settings: BrokerSettings) -> Iterator[str]:
             )
 
 
-def _refusals(settings: BrokerSettings) -> Iterator[str]:
+def _refusals(settings: BrokerSettings) -> Iterator[tuple[str, str]]:
     for name in settings.static | settings.dynamic | settings.dynamic_default:
         why = why_refused(name)
         if why is not None and not _is_default(settings, name):
-            yield f"{name}: {why}; remove it, or set it back to its default"
+            told = f"{name}: {why}; remove it, or set it back to its default"
+            if name in _MAY_BE_ALLOWED:
+                told += f", or go on without by {_ALLOW}=true"
+            yield name, told
 
 
 def why_refused(name: str) -> str | None:
