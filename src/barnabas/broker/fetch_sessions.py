@@ -217,6 +217,11 @@ class FetchSessions:
     def __len__(self) -> int:
         return len(self._sessions)
 
+    @property
+    def partition_count(self) -> int:
+        """The partitions of all sessions together."""
+        return sum(len(session.partitions) for session in self._sessions.values())
+
     def begin(self, request: FetchRequest, version: int) -> FetchContext:
         """What a request asks for; an error of the session is raised, and answered without any partition."""
         epoch = request.session_epoch

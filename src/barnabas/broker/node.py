@@ -14,7 +14,7 @@ from collections.abc import Callable, Coroutine
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from barnabas.broker.changes import follow
 from barnabas.broker.connections import Connections, limits_of
@@ -47,6 +47,9 @@ from barnabas.log.checkpoints import MetaProperties, uuid_to_text
 from barnabas.log.config import LogConfig
 from barnabas.log.directory import LogDirectory
 from barnabas.log.housekeeping import Intervals, keep_house
+
+if TYPE_CHECKING:
+    from barnabas.broker.metrics.endpoint import MetricsEndpoint
 
 logger = logging.getLogger("barnabas.node")
 
@@ -81,6 +84,8 @@ class Node:
         self._waiting: list[tuple[Connection, Door]] | None = []
         self._tasks: list[asyncio.Task[Any]] = []
         self._failure: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
+        self._began = clock.monotonic()
+        self.metrics: MetricsEndpoint | None = None
 
     @classmethod
     async def start(
@@ -185,6 +190,11 @@ class Node:
             opened = await self._network.listen(listener.host, listener.port, accept)
             self._open.append(opened)
             self._ports[listener.name] = opened.address.port
+        address = self.settings.string("barnabas.metrics.listen")
+        if address is not None:
+            from barnabas.broker.metrics.endpoint import MetricsEndpoint
+
+            self.metrics = await MetricsEndpoint.open(address, self._network, self._clock)
 
     def _accept(self, door: Door, connection: Connection) -> None:
         if self._waiting is not None:
@@ -224,10 +234,25 @@ class Node:
         waiting, self._waiting = self._waiting or [], None
         for connection, door in waiting:
             self._connections.accept(connection, door)
+        if self.metrics is not None:
+            self._measure(self.metrics, settings)
         self._run(self._connections.close_idle())
         self._run(self._quorum.snapshots.keep())
         cleaner = settings.cleaner if self.settings.boolean("log.cleaner.enable") else None
         self._run(keep_house(self._logs, self._clock, _intervals(self.settings), cleaner))
+
+    def _measure(self, endpoint: MetricsEndpoint, settings: CurrentSettings) -> None:
+        from barnabas.broker.metrics.measuring import measure
+
+        measure(
+            endpoint,
+            self.services,
+            self._connections,
+            directories=lambda: [self._logs],
+            offline=lambda: [],
+            settings_of=settings.of_topic,
+            start_seconds=self._clock.monotonic() - self._began,
+        )
 
     def _run(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)
@@ -284,6 +309,8 @@ class Node:
             listener.close()
         for connection, _ in self._waiting or ():
             connection.abort()
+        if self.metrics is not None:
+            await self.metrics.close()
         if hasattr(self, "_connections"):
             await self._connections.close()
         for task in self._tasks:

@@ -63,6 +63,11 @@ class Marks:
         self._commits: list[tuple[int, int, asyncio.Future[None]]] = []
         self._count = 0
 
+    @property
+    def commit_count(self) -> int:
+        """How many wait for the high watermark."""
+        return len(self._commits)
+
     def committed(self, offset: int) -> asyncio.Future[None]:
         """A future that is done when the high watermark reaches `offset`."""
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()

@@ -8,28 +8,29 @@ from barnabas.protocol.schema import Message
 
 
 class ApiTraffic:
-    """One version of one API."""
+    """One version of one API; its times are counted together with those of the others."""
 
     __slots__ = ("count", "errors", "times", "with_errors")
 
-    def __init__(self) -> None:
+    def __init__(self, times: Histogram) -> None:
         self.count = 0
         self.with_errors = 0
         self.errors: dict[int, int] = {}  # by their code, each mention counted
-        self.times = Histogram()
+        self.times = times
 
 
 class RequestTraffic:
-    """All of them, by name and version."""
+    """All of them, by name and version, and their times by name."""
 
     def __init__(self) -> None:
         self.apis: dict[tuple[str, int], ApiTraffic] = {}
+        self.times: dict[str, Histogram] = {}
 
     def answered(self, name: str, version: int, response: Message | None, seconds: float) -> None:
         """A request was answered, or needed no answer, that long after it had been read."""
         api = self.apis.get((name, version))
         if api is None:
-            api = self.apis[name, version] = ApiTraffic()
+            api = self.apis[name, version] = ApiTraffic(self.times.setdefault(name, Histogram()))
         api.count += 1
         # Histogram.observe without the calls: this is paid for every request
         times = api.times

@@ -1,0 +1,209 @@
+"""A page of metrics over HTTP, on the node's own loop: /metrics, /health and /ready.
+
+As little of HTTP as a scraper or a probe needs: one request a connection, GET and HEAD, no body. /health says
+that the loop turns, /ready that clients are served (503 before and after). There is no authentication: bind
+it where only those reach it who may know.
+
+Nobody can do harm here: a request has a few kilobytes and seconds to come, an answer seconds to be taken, and
+there are a few connections at most. Whoever wants more is turned away, and clients of the broker never wait:
+a page of many partitions is gathered in many turns of the loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable
+
+from barnabas.core.clock import Clock
+from barnabas.core.errors import BarnabasError
+from barnabas.core.metrics import OPENMETRICS_TYPE, TEXT_TYPE, Page
+from barnabas.core.network import Address, Connection, Listener, Network
+from barnabas.core.settings.definition import InvalidSetting
+
+logger = logging.getLogger("barnabas.metrics")
+
+MAX_HEAD_BYTES = 8192
+MAX_CONNECTIONS = 16
+REQUEST_SECONDS = 10.0
+ANSWER_SECONDS = 30.0
+LINGER_SECONDS = 1.0
+
+_PLAIN = "text/plain; charset=utf-8"
+_REASONS = {
+    200: "OK",
+    400: "Bad Request",
+    404: "Not Found",
+    405: "Method Not Allowed",
+    431: "Request Header Fields Too Large",
+    503: "Service Unavailable",
+    505: "HTTP Version Not Supported",
+}
+_PATHS = "/metrics, /health and /ready are what there is here.\n"
+
+
+class BadRequest(BarnabasError):
+    """What came is no request that is answered here."""
+
+    def __init__(self, status: int, said: str) -> None:
+        super().__init__(said)
+        self.status = status
+
+
+class Answer:
+    """Status, body and what it is."""
+
+    def __init__(self, status: int, body: list[bytes], content_type: str = _PLAIN) -> None:
+        self.status = status
+        self.body = body
+        self.content_type = content_type
+
+    def head(self) -> bytes:
+        size = sum(map(len, self.body))
+        lines = [
+            f"HTTP/1.1 {self.status} {_REASONS[self.status]}",
+            f"Content-Type: {self.content_type}",
+            f"Content-Length: {size}",
+            "Connection: close",
+        ]
+        if self.status == 405:
+            lines.append("Allow: GET, HEAD")
+        return ("\r\n".join(lines) + "\r\n\r\n").encode()
+
+
+class MetricsEndpoint:
+    """Made by `open`, before there is anything to tell; `serve` gives it that."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._collect: Callable[[], Awaitable[Page]] | None = None
+        self._is_ready: Callable[[], bool] = lambda: False
+        self._at_end: Callable[[], None] = lambda: None
+        self._tasks: dict[asyncio.Task[None], None] = {}
+        self._listener: Listener | None = None
+        self._scrapes = 0
+
+    @classmethod
+    async def open(cls, address: str, network: Network, clock: Clock) -> MetricsEndpoint:
+        """Listen at `host:port`; port 0 is any free one."""
+        host, port = read_address(address)
+        endpoint = cls(clock)
+        endpoint._listener = await network.listen(host, port, endpoint._accept)
+        return endpoint
+
+    @property
+    def address(self) -> Address:
+        assert self._listener is not None
+        return self._listener.address
+
+    def serve(
+        self,
+        collect: Callable[[], Awaitable[Page]],
+        *,
+        is_ready: Callable[[], bool],
+        at_end: Callable[[], None],
+    ) -> None:
+        """From now on there is something to tell; `at_end` is called when this is closed."""
+        self._collect, self._is_ready, self._at_end = collect, is_ready, at_end
+
+    async def close(self) -> None:
+        """Stop listening, and cut off whoever is being answered."""
+        if self._listener is not None:
+            self._listener.close()
+        self._at_end()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def _accept(self, connection: Connection) -> None:
+        if len(self._tasks) >= MAX_CONNECTIONS:
+            logger.warning("turned %s away: %d ask for metrics already", connection.peer, MAX_CONNECTIONS)
+            connection.abort()
+            return
+        task = asyncio.get_running_loop().create_task(self._talk(connection))
+        self._tasks[task] = None
+        task.add_done_callback(self._tasks.pop)
+
+    async def _talk(self, connection: Connection) -> None:
+        try:
+            async with asyncio.timeout(REQUEST_SECONDS):
+                answer, is_head = await self._read(connection)
+            async with asyncio.timeout(ANSWER_SECONDS):
+                await connection.write([answer.head(), *([] if is_head else answer.body)])
+                connection.write_eof()
+            async with asyncio.timeout(LINGER_SECONDS):
+                # closed with bytes unread, it would be reset, and the answer lost on its way
+                while await connection.read(MAX_HEAD_BYTES):
+                    pass
+            connection.close()
+            await connection.wait_closed()
+        except (BarnabasError, TimeoutError) as error:
+            logger.debug("gave up on %s, which asked for metrics: %r", connection.peer, error)
+        except Exception:
+            logger.exception("a request for metrics ended by an unexpected error")
+        finally:
+            connection.abort()
+
+    async def _read(self, connection: Connection) -> tuple[Answer, bool]:
+        """The answer to the request, and whether only its head is wanted."""
+        try:
+            method, path, headers = await read_request(connection)
+        except BadRequest as error:
+            return Answer(error.status, [f"{error}\n".encode()]), False
+        return await self._answer(path, headers), method == "HEAD"
+
+    async def _answer(self, path: str, headers: dict[str, str]) -> Answer:
+        if path == "/health":
+            return Answer(200, [b"the loop turns\n"])
+        if path == "/ready":
+            ready = self._is_ready()
+            return Answer(200 if ready else 503, [b"clients are served\n" if ready else b"not yet, or not any more\n"])
+        if path != "/metrics":
+            return Answer(404, [_PATHS.encode()])
+        if self._collect is None:
+            return Answer(503, [b"the node is starting\n"])
+        self._scrapes += 1
+        began = self._clock.monotonic()
+        page = await self._collect()
+        page.add("barnabas_scrapes_total", self._scrapes)
+        page.add("barnabas_scrape_seconds", self._clock.monotonic() - began)
+        openmetrics = "application/openmetrics-text" in headers.get("accept", "")
+        content_type = OPENMETRICS_TYPE if openmetrics else TEXT_TYPE
+        return Answer(200, [piece async for piece in _rendered(page, openmetrics)], content_type)
+
+
+async def _rendered(page: Page, openmetrics: bool) -> AsyncIterator[bytes]:
+    for piece in page.render(openmetrics=openmetrics):
+        yield piece
+        await asyncio.sleep(0)
+
+
+async def read_request(connection: Connection) -> tuple[str, str, dict[str, str]]:
+    """Method, path without its query, and headers by their names in lower case."""
+    head = b""
+    while b"\r\n\r\n" not in head:
+        more = await connection.read(MAX_HEAD_BYTES)
+        if not more:
+            raise BadRequest(400, "the request ends before its headers do")
+        head += more
+        if len(head) > MAX_HEAD_BYTES:
+            raise BadRequest(431, f"a request may have {MAX_HEAD_BYTES} bytes of headers")
+    first, *lines = head.partition(b"\r\n\r\n")[0].decode("latin-1").split("\r\n")
+    words = first.split(" ")
+    if len(words) != 3 or not words[2].startswith("HTTP/"):
+        raise BadRequest(400, "this is no request of HTTP")
+    method, target, version = words
+    if not version.startswith("HTTP/1."):
+        raise BadRequest(505, "HTTP/1.1 is spoken here")
+    if method not in ("GET", "HEAD"):
+        raise BadRequest(405, "only GET and HEAD are answered here")
+    headers = {name.strip().lower(): text.strip() for name, _, text in (line.partition(":") for line in lines)}
+    return method, target.partition("?")[0], headers
+
+
+def read_address(text: str) -> tuple[str, int]:
+    """`host:port`, with or without brackets around an address of IPv6; no host is every interface."""
+    host, colon, port = text.strip().rpartition(":")
+    if not colon or not port.isdecimal() or int(port) > 65535:
+        raise InvalidSetting(f"barnabas.metrics.listen={text}: must be host:port, with a port from 0 to 65535")
+    return host.strip("[]"), int(port)

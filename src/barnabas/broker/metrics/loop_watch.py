@@ -1,0 +1,55 @@
+"""How well the event loop turns: how late a timer is, and how much of the time it is at work.
+
+There is one loop for everything, so whoever holds it up delays everybody. A timer that is due ten times a
+second sees that as lateness: a stall of a tenth of a second or more is never missed, a shorter one as often
+as it is long. What the loop's thread spends of the processor's time tells how near it is to its limit.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from barnabas.core.clock import Clock
+from barnabas.core.metrics import WINDOW_SECONDS, Histogram
+from barnabas.core.process import thread_seconds
+
+INTERVAL_SECONDS = 0.1
+
+
+class LoopWatch:
+    """Starts with its making, on the loop that runs; ends with `stop`."""
+
+    def __init__(self, clock: Clock) -> None:
+        self.stalls = Histogram()
+        self._clock = clock
+        self._loop = asyncio.get_running_loop()
+        self._marks = [(clock.monotonic(), thread_seconds())]
+        self._wait()
+
+    def _wait(self) -> None:
+        self._due_at = self._clock.monotonic() + INTERVAL_SECONDS
+        self._timer = self._loop.call_later(INTERVAL_SECONDS, self._look)
+
+    def _look(self) -> None:
+        now = self._clock.monotonic()
+        self.stalls.observe(max(0.0, now - self._due_at))
+        if now - self._marks[-1][0] >= WINDOW_SECONDS:
+            self._marks = [self._marks[-1], (now, thread_seconds())]
+        self._wait()
+
+    def stop(self) -> None:
+        self._timer.cancel()
+
+    @property
+    def busy_seconds(self) -> float:
+        """The processor time of the loop's thread; to be asked for on the loop."""
+        return thread_seconds()
+
+    @property
+    def idle_ratio(self) -> float:
+        """The part of the last minute or two in which the loop waited for something to do."""
+        began, busy_then = self._marks[0]
+        seconds = self._clock.monotonic() - began
+        if seconds <= 0:
+            return 1.0
+        return min(1.0, max(0.0, 1.0 - (thread_seconds() - busy_then) / seconds))

@@ -1,0 +1,41 @@
+"""Puts the parts that measure a node together with its endpoint, once there are clients to be served."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from barnabas.broker.connections import Connections
+from barnabas.broker.current_settings import TopicSettings
+from barnabas.broker.metrics.collect import Parts, collect
+from barnabas.broker.metrics.endpoint import MetricsEndpoint
+from barnabas.broker.metrics.loop_watch import LoopWatch
+from barnabas.broker.metrics.requests import RequestTraffic
+from barnabas.broker.services import Services
+from barnabas.core.metrics import Page
+from barnabas.log.directory import LogDirectory
+
+
+def measure(
+    endpoint: MetricsEndpoint,
+    services: Services,
+    connections: Connections,
+    *,
+    directories: Callable[[], Sequence[LogDirectory]],
+    offline: Callable[[], Sequence[str]],
+    settings_of: Callable[[str], TopicSettings],
+    start_seconds: float,
+) -> None:
+    """Count requests and watch the loop from now on, until the endpoint is closed.
+
+    `directories` are the log directories in use, `offline` the names of those that cannot be used.
+    """
+    services.traffic = RequestTraffic()
+    watch = LoopWatch(services.clock)
+    parts = Parts(
+        services, connections, directories, offline, settings_of, services.traffic, watch, start_seconds
+    )
+
+    async def page() -> Page:
+        return await collect(parts)
+
+    endpoint.serve(page, is_ready=lambda: not connections.is_closing, at_end=watch.stop)

@@ -1,0 +1,107 @@
+"""Every metric, one a row: name, kind, labels, and a sentence. docs/metrics.md is held to this by a test.
+
+Names of the first part are those under which Prometheus' JMX exporter, by its published rules for Kafka,
+shows Kafka's own metrics, so that dashboards and alerts made for Kafka go on working: type and name of the
+MBean in lower case, `PerSec` counts as `_total`, labels as the MBean's keys. The second part is what
+Prometheus' clients tell of any process, the third what only this broker has.
+"""
+
+from __future__ import annotations
+
+from barnabas.core.metrics import read_families
+
+# ruff: noqa: E501
+_ROWS = """\
+kafka_server_brokertopicmetrics_messagesin_total counter topic Records appended by producers.
+kafka_server_brokertopicmetrics_bytesin_total counter topic Bytes of batches appended by producers.
+kafka_server_brokertopicmetrics_bytesout_total counter topic Bytes of batches sent to consumers.
+kafka_server_brokertopicmetrics_bytesrejected_total counter topic Bytes of batches that were too large.
+kafka_server_brokertopicmetrics_totalproducerequests_total counter topic Partitions that were asked to append.
+kafka_server_brokertopicmetrics_failedproducerequests_total counter topic Of these, how many failed in an unusual way.
+kafka_server_brokertopicmetrics_totalfetchrequests_total counter topic Partitions that were asked for records.
+kafka_server_brokertopicmetrics_failedfetchrequests_total counter topic Of these, how many failed in an unusual way.
+kafka_network_requestmetrics_requests_total counter request,version Requests answered.
+kafka_network_requestmetrics_errors_total counter request,error Errors told in answers; NONE counts answers without any.
+kafka_network_requestmetrics_totaltimems summary request Milliseconds from the request's last byte to its answer being queued.
+kafka_network_socketserver_networkprocessoravgidle_percent gauge - The part of time (0 to 1) in which the event loop was idle.
+kafka_server_kafkarequesthandlerpool_requesthandleravgidle_percent gauge - The same: one loop does both.
+kafka_server_socket_server_metrics_connection_count gauge listener Connections that are open.
+kafka_server_socket_server_metrics_connection_creation_total counter listener Connections accepted.
+kafka_server_socket_server_metrics_connection_close_total counter listener Connections that have ended.
+kafka_server_socket_server_metrics_expired_connections_killed_count gauge listener Connections closed for being idle, since the start.
+kafka_server_delayedoperationpurgatory_purgatorysize gauge delayedOperation Places at which requests wait: a fetch waits at each of its partitions.
+kafka_server_delayedoperationpurgatory_numdelayedoperations gauge delayedOperation Requests that wait.
+kafka_server_fetchsessioncache_numincrementalfetchsessions gauge - Fetch sessions.
+kafka_server_fetchsessioncache_numincrementalfetchpartitionscached gauge - Partitions in fetch sessions.
+kafka_server_kafkaserver_brokerstate gauge - As Kafka numbers it: 2 while it recovers, 3 when it serves, 6 while it stops.
+kafka_server_replicamanager_partitioncount gauge - Partitions with a replica here.
+kafka_server_replicamanager_leadercount gauge - Partitions led here.
+kafka_server_replicamanager_offlinereplicacount gauge - Replicas here whose directory cannot be used.
+kafka_server_replicamanager_underreplicatedpartitions gauge - Partitions led here with fewer in-sync replicas than replicas.
+kafka_server_replicamanager_underminisrpartitioncount gauge - Partitions led here with fewer in-sync replicas than min.insync.replicas.
+kafka_server_replicamanager_atminisrpartitioncount gauge - Partitions led here with just as many.
+kafka_cluster_partition_replicascount gauge topic,partition Replicas of a partition led here.
+kafka_cluster_partition_insyncreplicascount gauge topic,partition In-sync replicas of a partition led here.
+kafka_cluster_partition_underreplicated gauge topic,partition 1 where some replica is not in sync.
+kafka_cluster_partition_underminisr gauge topic,partition 1 where fewer are in sync than min.insync.replicas.
+kafka_cluster_partition_laststableoffsetlag gauge topic,partition High watermark less last stable offset, of a partition in use.
+kafka_controller_kafkacontroller_activecontrollercount gauge - 1 on the node that leads the metadata quorum.
+kafka_controller_kafkacontroller_activebrokercount gauge - Brokers that are registered and not fenced.
+kafka_controller_kafkacontroller_fencedbrokercount gauge - Brokers that are registered and fenced.
+kafka_controller_kafkacontroller_globaltopiccount gauge - Topics of the cluster.
+kafka_controller_kafkacontroller_globalpartitioncount gauge - Partitions of the cluster.
+kafka_controller_kafkacontroller_offlinepartitionscount gauge - Partitions that nobody leads.
+kafka_controller_kafkacontroller_preferredreplicaimbalancecount gauge - Partitions led by another than their first replica.
+kafka_controller_kafkacontroller_lastappliedrecordoffset gauge - The last metadata record in the image.
+kafka_controller_kafkacontroller_lastcommittedrecordoffset gauge - The last metadata record that is committed.
+kafka_server_broker_metadata_metrics_last_applied_record_offset gauge - The last metadata record that the broker has applied.
+kafka_server_raft_metrics_current_leader gauge - The node that leads the metadata quorum, -1 where none does.
+kafka_server_raft_metrics_current_epoch gauge - The epoch of the metadata quorum.
+kafka_server_raft_metrics_high_watermark gauge - Where the committed metadata ends.
+kafka_server_raft_metrics_log_end_offset gauge - Where the metadata log ends.
+kafka_log_log_size gauge topic,partition Bytes of batches, of a partition in use.
+kafka_log_log_logstartoffset gauge topic,partition The first offset, of a partition in use.
+kafka_log_log_logendoffset gauge topic,partition The next offset, of a partition in use.
+kafka_log_log_numlogsegments gauge topic,partition Segments, of a partition in use.
+kafka_log_logmanager_offlinelogdirectorycount gauge - Log directories that cannot be used.
+kafka_log_logmanager_logdirectoryoffline gauge logDirectory 1 where a log directory cannot be used.
+kafka_log_logcleaner_cleaner_recopy_percent gauge - Of what compaction read, how much it wrote again, in percent.
+kafka_log_logcleaner_max_clean_time_secs gauge - Seconds of the last compaction.
+kafka_log_logcleanermanager_max_dirty_percent gauge - The dirtiest log of those that are due, in percent.
+kafka_log_logcleanermanager_time_since_last_run_ms gauge - Milliseconds since compaction last looked for work.
+kafka_log_logcleanermanager_uncleanable_partitions_count gauge logDirectory Logs that could not be compacted, and are left alone.
+process_cpu_seconds_total counter - Processor time of the process, in seconds.
+process_resident_memory_bytes gauge - Memory that is resident.
+process_virtual_memory_bytes gauge - Memory that is mapped.
+process_start_time_seconds gauge - When the process started, in seconds since 1970.
+process_open_fds gauge - File descriptors in use, sockets included.
+process_max_fds gauge - How many there may be.
+python_info gauge implementation,version The interpreter.
+python_gc_collections_total counter generation Collections of garbage.
+python_gc_objects_collected_total counter generation Objects that were garbage.
+python_gc_objects_uncollectable_total counter generation Objects that were garbage and could not be freed.
+barnabas_build_info gauge version,kernel,loop 1; the version, the record kernel (c or pure) and the event loop in use.
+barnabas_start_seconds gauge - What the start took, until clients were answered.
+barnabas_loop_stall_seconds histogram - How late a timer of the event loop was, ten times a second.
+barnabas_loop_busy_seconds_total counter - Processor time of the event loop's thread, in seconds.
+barnabas_request_seconds histogram request The same times as totaltimems, in buckets that can be added up.
+barnabas_connections_turned_away_total counter listener Connections refused for max.connections or max.connections.per.ip.
+barnabas_queued_request_bytes gauge - Memory that requests take, where queued.max.request.bytes limits it.
+barnabas_partitions_open gauge - Partitions whose log is open.
+barnabas_open_files gauge - File descriptors of logs.
+barnabas_log_openings_total counter - Logs opened since the start.
+barnabas_log_opening_seconds_total counter - What that took.
+barnabas_log_recoveries_total counter - Logs of these that had not been closed cleanly.
+barnabas_log_recovery_seconds_total counter - What their recovery took.
+barnabas_compaction_rounds_total counter - How often compaction looked for work.
+barnabas_compactions_total counter - Compactions of a log.
+barnabas_compactions_failed_total counter - Compactions that failed, after which the log is left alone.
+barnabas_compaction_seconds_total counter - What compactions took.
+barnabas_compaction_read_bytes_total counter - Bytes that compactions read.
+barnabas_compaction_written_bytes_total counter - Bytes that they wrote.
+barnabas_compaction_read_records_total counter - Records that compactions read.
+barnabas_compaction_kept_records_total counter - Records that they kept.
+barnabas_scrapes_total counter - Answers like this one, this one included.
+barnabas_scrape_seconds gauge - What it took to gather this one."""
+
+FAMILIES = read_families(_ROWS)
