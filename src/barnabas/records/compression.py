@@ -28,10 +28,13 @@ RATIO_FREE_BYTES = 16 << 20
 _XERIAL_HEADER = b"\x82SNAPPY\x00" + (1).to_bytes(4, "big") + (1).to_bytes(4, "big")
 _XERIAL_MAGIC = _XERIAL_HEADER[:8]
 _XERIAL_BLOCK_BYTES = 32 << 10
-_LZ4_LEVEL = 1
 _LZ4_MAGIC = b"\x04\x22\x4d\x18"
 # format version 1 and the flag for blocks that do not refer to each other
 _LZ4_INDEPENDENT = 0x60
+# a frame of such blocks, of at most 64 KiB, without checksums; the last byte is one of the two before it
+_LZ4_HEADER = _LZ4_MAGIC + bytes((_LZ4_INDEPENDENT, 0x40, 0x82))
+_LZ4_BLOCK_BYTES = 64 << 10
+_LZ4_STORED = 1 << 31  # in a block's size: it was not made smaller, and is as it was
 _ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 # the words of cramjam's error when a fixed output is full; anything else means bad input
 _OUTPUT_FULL = "failed to write whole buffer"
@@ -69,9 +72,7 @@ def compress(codec: int, data: Buffer, level: int | None = None) -> Buffer:
         case Codec.SNAPPY:
             return _compress_snappy(data)
         case Codec.LZ4:
-            compressor = cramjam.lz4.Compressor(level=level or _LZ4_LEVEL, block_linked=False)
-            compressor.compress(data)
-            return memoryview(compressor.finish())
+            return _compress_lz4(data) if level is None else _compress_lz4_harder(data, level)
         case Codec.ZSTD:
             return memoryview(cramjam.zstd.compress(data, level=level))
 
@@ -153,6 +154,33 @@ def _zstd_size(data: Buffer) -> int | None:
     at = 5 + (not single_segment) + (0, 1, 2, 4)[descriptor & 3]
     size = int.from_bytes(data[at : at + field_bytes], "little")
     return size + 256 if field_bytes == 2 else size
+
+
+# ---- lz4 --------------------------------------------------------------------------------------------------
+
+
+def _compress_lz4(data: Buffer) -> bytearray:
+    """Block by block, since only what makes single blocks lets go of the GIL."""
+    output, view = bytearray(_LZ4_HEADER), memoryview(data)
+    for start in range(0, len(view), _LZ4_BLOCK_BYTES):
+        plain = view[start : start + _LZ4_BLOCK_BYTES]
+        block = bytes(cramjam.lz4.compress_block(plain, store_size=False))
+        if len(block) < len(plain):
+            output += len(block).to_bytes(4, "little")
+            output += block
+        else:
+            output += (len(plain) | _LZ4_STORED).to_bytes(4, "little")
+            output += plain
+    output += bytes(4)
+    return output
+
+
+def _compress_lz4_harder(data: Buffer, level: int) -> memoryview:
+    """With the thorough compressor, which holds the GIL: it is let go of after each block."""
+    compressor, view = cramjam.lz4.Compressor(level=level, block_linked=False), memoryview(data)
+    for start in range(0, len(view), _LZ4_BLOCK_BYTES):
+        compressor.compress(bytes(view[start : start + _LZ4_BLOCK_BYTES]))
+    return memoryview(compressor.finish())
 
 
 # ---- snappy -----------------------------------------------------------------------------------------------
