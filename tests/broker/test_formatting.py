@@ -49,7 +49,7 @@ CHECKPOINT = f"{METADATA_DIRECTORY}/00000000000000000000-0000000000.checkpoint"
 async def formatted(
     disk: Disk, directory_id: UUID = DIRECTORY_ID, properties: Mapping[str, str] | None = None
 ) -> MetaProperties:
-    own = server_properties("/data", node_id=1, listeners=BROKER, controllers=CONTROLLER)
+    own = server_properties({"log.dirs": "/data"}, node_id=1, listeners=BROKER, controllers=CONTROLLER)
     return await format_directory(
         disk,
         node_id=1,
@@ -151,7 +151,7 @@ def test_the_settings_for_kafka_are_read_back_as_they_are() -> None:
 
 def test_the_settings_for_kafka_name_where_the_node_reaches_itself() -> None:
     everywhere = [Listener("CONTROLLER", "", 19093, "PLAINTEXT")]
-    settings = server_properties("/data/", node_id=4, listeners=BROKER, controllers=everywhere)
+    settings = server_properties({"log.dirs": "/data"}, node_id=4, listeners=BROKER, controllers=everywhere)
     assert settings["controller.quorum.bootstrap.servers"] == "localhost:19093"
     assert settings["listeners"] == "PLAINTEXT://127.0.0.1:19092,CONTROLLER://:19093"
     assert (settings["log.dirs"], settings["node.id"]) == ("/data", "4")
@@ -214,7 +214,7 @@ def without_times(data: bytes) -> list[tuple[BatchHeader, Sequence[object]]]:
 @pytest.mark.java
 def test_it_is_what_kafkas_own_tool_leaves(tmp_path: Path) -> None:
     data = tmp_path / "data"
-    settings = server_properties(str(data), node_id=1, listeners=BROKER, controllers=CONTROLLER)
+    settings = server_properties({"log.dirs": str(data)}, node_id=1, listeners=BROKER, controllers=CONTROLLER)
     properties = tmp_path / "server.properties"
     properties.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
     arguments = ["format", "--standalone", f"--cluster-id={CLUSTER_ID}", "-c", str(properties)]

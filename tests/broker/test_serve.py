@@ -260,7 +260,7 @@ def test_an_unknown_setting_is_a_warning_with_the_nearest_name(tmp_path: Path) -
         ),
         (("--set", "ssl.keystore.location=/keys"), "TLS"),
         (("--set", "process.roles=broker"), "process.roles"),
-        (("--set", "log.dirs=a,b"), "log.dirs"),
+        (("--set", "log.dirs=a,a"), "log.dirs"),
         (("--set", "listeners=SSL://127.0.0.1:0"), "TLS"),
         (("--set", "controller.quorum.voters=1@a:1,2@b:1,3@c:1"), "controller.quorum.voters"),
         (("--set", "controller.quorum.bootstrap.servers=a:1,b:1"), "controller.quorum.bootstrap.servers"),

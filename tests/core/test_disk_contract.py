@@ -420,7 +420,7 @@ class TestSpace:
 
     def test_a_disk_that_is_not_there_says_so(self, tmp_path: Path) -> None:
         async def scenario() -> None:
-            with pytest.raises(FileMissing, match="cannot look at .*gone"):
+            with pytest.raises(FileMissing, match=r"cannot look at .*gone"):
                 await OsDisk(tmp_path / "gone", InlineWorkers(), SystemClock()).space()
 
         asyncio.run(scenario())

@@ -81,7 +81,9 @@ async def barnabas(data: Path, ports: tuple[int, int] = (0, 0)) -> AsyncIterator
                 directory_id=random.uuid(),
                 controllers=controllers,
                 bootstrap=bootstrap_records(),
-                properties=server_properties(str(data), node_id=1, listeners=own, controllers=controllers),
+                properties=server_properties(
+                    {"log.dirs": str(data)}, node_id=1, listeners=own, controllers=controllers
+                ),
                 now_ms=clock.wall_ms(),
             )
         assert meta.directory_id is not None

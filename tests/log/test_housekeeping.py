@@ -136,7 +136,7 @@ def test_what_has_begun_is_carried_through_when_housekeeping_is_cancelled() -> N
             await may_end.wait()
             ended.append(True)
 
-        task = asyncio.ensure_future(housekeeping._carried_through(action))
+        task = asyncio.ensure_future(housekeeping.carried_through(action))
         await begun.wait()
         task.cancel()
         await asyncio.sleep(0)
@@ -161,7 +161,7 @@ def test_what_fails_while_it_is_carried_through_is_told_of_once(
             await may_end.wait()
             raise DiskFailed("the disk is gone")
 
-        task = asyncio.ensure_future(housekeeping._carried_through(action))
+        task = asyncio.ensure_future(housekeeping.carried_through(action))
         await begun.wait()
         for _ in range(cancels):
             task.cancel()

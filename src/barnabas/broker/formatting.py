@@ -164,9 +164,14 @@ def make_voter(node_id: int, directory_id: UUID, controllers: Sequence[Listener]
 
 
 def server_properties(
-    log_dir: str, *, node_id: int, listeners: Sequence[Listener], controllers: Sequence[Listener]
+    places: Mapping[str, str],
+    *,
+    node_id: int,
+    listeners: Sequence[Listener],
+    controllers: Sequence[Listener],
 ) -> dict[str, str]:
-    """The settings with which Apache Kafka runs on the directory, as a cluster of one."""
+    """The settings with which Apache Kafka runs on the directories, as a cluster of one; `places` are those
+    that say where they are."""
     both = (*listeners, *controllers)
     return {
         "process.roles": "broker,controller",
@@ -175,7 +180,7 @@ def server_properties(
         "listeners": ",".join(each.endpoint for each in both),
         "controller.listener.names": ",".join(each.name for each in controllers),
         "listener.security.protocol.map": ",".join(f"{each.name}:{each.protocol}" for each in both),
-        "log.dirs": log_dir.rstrip("/"),
+        **places,
         "offsets.topic.replication.factor": "1",
         "transaction.state.log.replication.factor": "1",
         "transaction.state.log.min.isr": "1",

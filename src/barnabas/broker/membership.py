@@ -6,7 +6,7 @@ the metadata log, so a later incarnation always has a larger one.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from uuid import UUID
 
 from barnabas.broker.controller_channel import ControllerChannel
@@ -37,17 +37,17 @@ class Membership:
         self.epoch = -1
         self._controller = controller
 
-    async def join(
+    async def register(
         self,
         *,
         cluster_id: str,
         incarnation_id: UUID,
-        directory_id: UUID,
+        directory_ids: Sequence[UUID],
         listeners: Sequence[Listener],
         rack: str | None,
         previous_epoch: int | None,
     ) -> None:
-        """Register, and become active; `previous_epoch` is that of a clean stop, if the last one was."""
+        """Become known to the controller; `previous_epoch` is that of a clean stop, if the last one was."""
         response = await self._controller.register(
             BrokerRegistrationRequest(
                 broker_id=self.node_id,
@@ -67,13 +67,47 @@ class Membership:
                     for name, (low, high) in SUPPORTED_FEATURES.items()
                 ],
                 rack=rack,
-                log_dirs=[directory_id.bytes],
+                log_dirs=sorted(each.bytes for each in directory_ids),
                 previous_broker_epoch=-1 if previous_epoch is None else previous_epoch,
             )
         )
         self._require(response.error_code, "register")
         self.epoch = response.broker_epoch
+
+    async def activate(self) -> None:
+        """Lead what there is to lead."""
         await self._heartbeat(want_fence=False)
+
+    async def tell_failed(self, directory_id: UUID) -> None:
+        """A directory has failed: what is in it cannot be led from here."""
+        await self._heartbeat(offline_log_dirs=[directory_id.bytes])
+
+    async def assign(self, places: Mapping[tuple[bytes, int], UUID]) -> None:
+        """Tell in which directories partitions are, by topic id and number."""
+        from barnabas.protocol.messages.assign_replicas_to_dirs import (
+            AssignReplicasToDirsRequest,
+            DirectoryData,
+            PartitionData,
+            TopicData,
+        )
+
+        directories: dict[bytes, dict[bytes, list[PartitionData]]] = {}
+        for (topic_id, partition), directory_id in sorted(places.items()):
+            topics = directories.setdefault(directory_id.bytes, {})
+            topics.setdefault(topic_id, []).append(PartitionData(partition_index=partition))
+        request = AssignReplicasToDirsRequest(
+            broker_id=self.node_id,
+            broker_epoch=self.epoch,
+            directories=[
+                DirectoryData(
+                    id_=directory_id,
+                    topics=[TopicData(topic_id=each, partitions=numbers) for each, numbers in topics.items()],
+                )
+                for directory_id, topics in directories.items()
+            ],
+        )
+        response = await self._controller.assign_replicas_to_dirs(request)
+        self._require(response.error_code, "say where its partitions are")
 
     async def leave(self) -> None:
         """Have others lead, and say goodbye."""
@@ -91,7 +125,11 @@ class Membership:
         return range(first, first + response.producer_id_len)
 
     async def _heartbeat(
-        self, *, want_fence: bool = False, want_shut_down: bool = False
+        self,
+        *,
+        want_fence: bool = False,
+        want_shut_down: bool = False,
+        offline_log_dirs: Sequence[bytes] = (),
     ) -> BrokerHeartbeatResponse:
         response = await self._controller.heartbeat(
             BrokerHeartbeatRequest(
@@ -101,6 +139,7 @@ class Membership:
                 current_metadata_offset=self.epoch,
                 want_fence=want_fence,
                 want_shut_down=want_shut_down,
+                offline_log_dirs=list(offline_log_dirs),
             )
         )
         self._require(response.error_code, "send a heartbeat")

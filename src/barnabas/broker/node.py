@@ -1,38 +1,43 @@
-"""A node put together, started and stopped: its directory, its part in the quorum, replicas and listeners.
+"""A node put together, started and stopped: its directories, its part in the quorum, replicas and listeners.
 
-The order of the start: the directory is locked and read, the metadata replayed, the ports bound, and the node
-registered with the controller; only then are clients answered (those who come earlier wait). A clean stop is
-the same backwards, and ends with the checkpoints and the mark of a clean shutdown. Whatever makes it unsafe
-to go on (`fail`) ends the node without that mark, so that the next start checks what is there.
+The order of the start: the directories are locked and read, the metadata replayed, the ports bound, and the
+node registered with the controller; only then are clients answered (those who come earlier wait). A clean
+stop is the same backwards, and ends with the checkpoints and the mark of a clean shutdown. Whatever makes it
+unsafe to go on (`fail`) ends the node without that mark, so that the next start checks what is there; a disk
+that fails takes only its own directory along where the node can do without it.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
+from uuid import UUID
 
 from barnabas.broker.changes import follow
 from barnabas.broker.connections import Connections, limits_of
 from barnabas.broker.controller_channel import ControllerChannel
 from barnabas.broker.current_settings import CurrentSettings
 from barnabas.broker.fetch_sessions import FetchSessions
-from barnabas.broker.formatting import check_directory, format_directory, server_properties
+from barnabas.broker.formatting import format_directory, server_properties
 from barnabas.broker.handlers import SERVED_BY_CONTROLLER
 from barnabas.broker.membership import Membership
+from barnabas.broker.placement import Placement
 from barnabas.broker.producer_ids import ProducerIds
-from barnabas.broker.quorum import METADATA_LOG, MetadataQuorum
+from barnabas.broker.quorum import METADATA_LOG, MetadataQuorum, QuorumClosed
 from barnabas.broker.quorum_snapshots import SnapshotPolicy
 from barnabas.broker.replicas import Replicas
 from barnabas.broker.requests import Door
 from barnabas.broker.services import Services
+from barnabas.broker.storage import Layout, Storage, open_storage, read_layout
+from barnabas.broker.unenforced import ALLOW, refuse_unenforced
 from barnabas.controller.bootstrap import bootstrap_records
 from barnabas.core.clock import Clock
-from barnabas.core.disk import Disk
+from barnabas.core.disk import Disk, DiskFailed, FileMissing
 from barnabas.core.errors import StorageError
 from barnabas.core.network import Connection, Network
 from barnabas.core.network import Listener as OpenListener
@@ -44,7 +49,7 @@ from barnabas.core.settings.relations import read_voters
 from barnabas.core.settings.security import refuse_unenforceable, warnings_of
 from barnabas.core.workers import Workers
 from barnabas.log.checkpoints import MetaProperties, uuid_to_text
-from barnabas.log.config import LogConfig
+from barnabas.log.config import CleanerSettings, LogConfig
 from barnabas.log.directory import LogDirectory
 from barnabas.log.housekeeping import Intervals, keep_house
 
@@ -83,6 +88,7 @@ class Node:
         self._open: list[OpenListener] = []
         self._waiting: list[tuple[Connection, Door]] | None = []
         self._tasks: list[asyncio.Task[Any]] = []
+        self._houses: dict[UUID, asyncio.Task[None]] = {}
         self._failure: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
         self._began = clock.monotonic()
         self.metrics: MetricsEndpoint | None = None
@@ -99,7 +105,7 @@ class Node:
         workers: Workers,
         host_name: str = "localhost",
     ) -> Node:
-        """A node that serves clients; `disk` opens the directory that the settings name.
+        """A node that serves clients; `disk` opens a directory that the settings name.
 
         `host_name` is what clients are told where a listener is on every interface and advertises none.
         """
@@ -108,27 +114,33 @@ class Node:
         _refuse_other_nodes(settings)
         for warning in warnings_of(settings, listeners):
             logger.warning("%s", warning)
-        path = _one_directory(settings)
-        node = cls(settings, path, network, clock, random, workers, host_name)
+        layout = read_layout(settings)
+        node = cls(settings, ",".join(layout.log_dirs), network, clock, random, workers, host_name)
         async with AsyncExitStack() as undo:
             undo.push_async_callback(node.abandon)
-            await node._start(disk(path), listeners)
+            await node._start(layout, disk, listeners)
             undo.pop_all()
         return node
 
-    async def _start(self, disk: Disk, listeners: Listeners) -> None:
-        meta = await self._identify(disk, listeners)
-        assert meta.directory_id is not None
-        self.cluster_id = meta.cluster_id
-        self._logs = await LogDirectory.open(
-            disk, clock=self._clock, random=self._random, workers=self._workers, on_failure=self.fail
-        )
-        await self._bind(listeners)
-        self._quorum = await MetadataQuorum.open(
-            self._logs,
+    async def _start(self, layout: Layout, disk: Callable[[str], Disk], listeners: Listeners) -> None:
+        storage = self._storage = await open_storage(
+            layout,
             disk,
             node_id=self.node_id,
-            directory_id=meta.directory_id,
+            found_cluster=partial(self._found_cluster, listeners),
+            on_failure=self._directory_failed,
+            clock=self._clock,
+            random=self._random,
+            workers=self._workers,
+        )
+        self.cluster_id = storage.cluster_id
+        self._logs = storage.logs
+        await self._bind(listeners)
+        self._quorum = await MetadataQuorum.open(
+            storage.metadata,
+            storage.metadata.disk,
+            node_id=self.node_id,
+            directory_id=storage.metadata_id,
             clock=self._clock,
             controllers=self._reachable(listeners.controller),
             min_insync_replicas=self.settings.integer("min.insync.replicas"),
@@ -139,29 +151,45 @@ class Node:
         image = self._quorum.image
         settings = CurrentSettings(self.node_id, image, self.settings)
         refuse_unenforceable(settings.broker)
-        self._logs.config_of = lambda topic: settings.of_topic(topic).log
+        refuse_unenforced(image, storage.metadata.where, allowed=settings.broker.boolean(ALLOW))
+        for directory_id, directory in storage.all.items():
+            directory.config_of = lambda topic: settings.of_topic(topic).log
+            if storage.can_do_without(directory_id):
+                directory.on_trouble = partial(self._directory_in_trouble, directory_id)
         controller = ControllerChannel(
-            self._quorum, meta.cluster_id, self._random, settings.topic_policy, settings.config_rules
+            self._quorum, self.cluster_id, self._random, settings.topic_policy, settings.config_rules
         )
         self._membership = Membership(self.node_id, controller)
         self._replicas = Replicas(self.node_id, image, self._logs, settings.of_topic)
         follow(self._quorum, self._replicas, settings)
+        self._placement = Placement(self._quorum, storage, self._replicas, self._membership)
+        await storage.settle(image)
         await self._replicas.set_strays_aside()
-        await self._membership.join(
-            cluster_id=meta.cluster_id,
-            incarnation_id=self._random.uuid(),
-            directory_id=meta.directory_id,
-            listeners=self._advertised(listeners),
-            rack=self.settings.string("broker.rack"),
-            previous_epoch=self._logs.stopped_epoch,
-        )
+        await self._join(listeners)
         self._serve(controller, settings)
 
-    async def _identify(self, disk: Disk, listeners: Listeners) -> MetaProperties:
-        """Whose directory it is; an empty one becomes that of this node."""
-        meta = await check_directory(disk, self.node_id)
-        if meta is not None:
-            return meta
+    async def _join(self, listeners: Listeners) -> None:
+        """Register, say where the partitions are, and become active."""
+        found, anew = self._placement.survey()
+        await self._membership.register(
+            cluster_id=self.cluster_id,
+            incarnation_id=self._random.uuid(),
+            directory_ids=list(self._storage.directories),
+            listeners=self._advertised(listeners),
+            rack=self.settings.string("broker.rack"),
+            previous_epoch=self._storage.previous_epoch,
+        )
+        if found:
+            await self._membership.assign(found)
+        await self._membership.activate()
+        if anew:
+            await self._membership.assign(anew)
+        self._placement.follow()
+
+    async def _found_cluster(
+        self, listeners: Listeners, disk: Disk, places: Mapping[str, str]
+    ) -> MetaProperties:
+        """Make an empty directory that of this node, and of a cluster of its own."""
         _refuse_to_found_another_cluster(self.settings, listeners)
         cluster_id = uuid_to_text(self._random.uuid())
         logger.info("a new directory: %s becomes that of cluster %s", disk.describe(""), cluster_id)
@@ -173,10 +201,7 @@ class Node:
             controllers=listeners.controller,
             bootstrap=bootstrap_records(),
             properties=server_properties(
-                disk.describe(""),
-                node_id=self.node_id,
-                listeners=listeners.broker,
-                controllers=listeners.controller,
+                places, node_id=self.node_id, listeners=listeners.broker, controllers=listeners.controller
             ),
             now_ms=self._clock.wall_ms(),
         )
@@ -238,8 +263,27 @@ class Node:
             self._measure(self.metrics, settings)
         self._run(self._connections.close_idle())
         self._run(self._quorum.snapshots.keep())
-        cleaner = settings.cleaner if self.settings.boolean("log.cleaner.enable") else None
-        self._run(keep_house(self._logs, self._clock, _intervals(self.settings), cleaner))
+        self._keep_houses(settings)
+
+    def _keep_houses(self, settings: CurrentSettings) -> None:
+        """See to every directory by itself; what all compactions may use together is shared out."""
+        directories = self._storage.directories
+        count = len(directories)
+
+        def share() -> CleanerSettings:
+            whole = settings.cleaner()
+            if count == 1:
+                return whole
+            return whole._replace(
+                dedupe_buffer_bytes=whole.dedupe_buffer_bytes // count,
+                max_bytes_per_second=whole.max_bytes_per_second / count,
+            )
+
+        cleans = self.settings.boolean("log.cleaner.enable")
+        for directory_id, directory in self._storage.all.items():
+            cleaner = share if cleans and directory_id in directories else None
+            house = keep_house(directory, self._clock, _intervals(self.settings), cleaner)
+            self._houses[directory_id] = self._run(house)
 
     def _measure(self, endpoint: MetricsEndpoint, settings: CurrentSettings) -> None:
         from barnabas.broker.metrics.measuring import measure
@@ -248,16 +292,17 @@ class Node:
             endpoint,
             self.services,
             self._connections,
-            directories=lambda: [self._logs],
-            offline=lambda: [],
+            directories=lambda: list(self._storage.all.values()),
+            offline=lambda: list(getattr(self._logs, "missing", ())),
             settings_of=settings.of_topic,
             start_seconds=self._clock.monotonic() - self._began,
         )
 
-    def _run(self, work: Coroutine[Any, Any, None]) -> None:
+    def _run(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.get_running_loop().create_task(work)
         task.add_done_callback(self._ended)
         self._tasks.append(task)
+        return task
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         if not task.cancelled() and (error := task.exception()) is not None:
@@ -270,6 +315,11 @@ class Node:
         broker = self._quorum.image.brokers[self.node_id]
         return [f"{at.host}:{at.port}" for at in broker.endpoints.values()]
 
+    @property
+    def directories(self) -> list[LogDirectory]:
+        """The log directories in use."""
+        return list(self._storage.directories.values())
+
     def port_of(self, listener: str) -> int:
         """The port at which a listener is bound."""
         return self._ports[listener]
@@ -278,6 +328,42 @@ class Node:
         """It is not safe to go on: `failed` tells whoever runs this node, and the first reason counts."""
         if not self._failure.done():
             self._failure.set_result(error)
+
+    def _directory_in_trouble(self, directory_id: UUID, error: StorageError) -> None:
+        """A call of a disk failed: one that is full or out of descriptors may get over it, others not."""
+        if isinstance(error, (DiskFailed, FileMissing)):
+            self._directory_failed(directory_id, error)
+
+    def _directory_failed(self, directory_id: UUID, error: StorageError) -> None:
+        """What is in a directory is in doubt: the node goes on without it, if it can."""
+        storage: Storage | None = getattr(self, "_storage", None)
+        if storage is None or not storage.can_do_without(directory_id):
+            if storage is None or directory_id in storage.all:  # else it has been dropped already
+                self.fail(error)
+            return
+        directory, lost = storage.drop(directory_id, error)
+        for name, partition in lost:
+            self._replicas.lose(name, partition, error)
+        logger.critical(
+            "%s is out of use, and its %d partitions are offline; the rest goes on. %s; when the disk is "
+            "mended or replaced, restart the node",
+            directory.where,
+            len(lost),
+            error,
+        )
+        self._run(self._let_go(directory_id, directory, error))
+
+    async def _let_go(self, directory_id: UUID, directory: LogDirectory, reason: StorageError) -> None:
+        house = self._houses.pop(directory_id, None)
+        if house is not None:
+            house.cancel()
+            await asyncio.gather(house, return_exceptions=True)
+        if self._membership.epoch >= 0:
+            try:
+                await self._membership.tell_failed(directory_id)
+            except (StorageError, QuorumClosed) as error:
+                logger.error("the metadata will not tell that %s has failed: %s", directory.where, error)
+        await directory.give_up(reason)
 
     async def failed(self) -> BaseException:
         """Wait until the node cannot go on, and why."""
@@ -295,14 +381,15 @@ class Node:
         except StorageError as error:  # a full disk does not keep the logs from being closed cleanly
             logger.error("the metadata will not tell of this stop: %s", error)
         await self._quorum.close()
+        await self._placement.close()
         await self._replicas.close()
-        await self._logs.close(self._membership.epoch)
+        await self._storage.close(self._membership.epoch)
 
     async def abandon(self) -> None:
         """Stop at once, as a crash would: the next start checks everything."""
         await self._close_doors()
-        if hasattr(self, "_logs"):
-            await self._logs.abandon()
+        if hasattr(self, "_storage"):
+            await self._storage.abandon()
 
     async def _close_doors(self) -> None:
         for listener in self._open:
@@ -342,20 +429,6 @@ def _refuse_to_found_another_cluster(settings: BrokerSettings, listeners: Listen
                 f"controller.quorum.bootstrap.servers={server}: no controller listener of this node is at "
                 "that port, and this version cannot join a quorum elsewhere; name this node, or leave it out"
             )
-
-
-def _one_directory(settings: BrokerSettings) -> str:
-    directories = settings.log_dirs
-    if len(directories) != 1:
-        raise InvalidSetting(
-            f"log.dirs={','.join(directories)}: this version keeps its data in one directory; name one"
-        )
-    if settings.string("metadata.log.dir") not in (None, directories[0]):
-        raise InvalidSetting(
-            f"metadata.log.dir={settings.string('metadata.log.dir')}: this version keeps the metadata where "
-            f"the data is, in {directories[0]}; leave it out"
-        )
-    return directories[0]
 
 
 def _intervals(settings: BrokerSettings) -> Intervals:

@@ -3,7 +3,8 @@
 The image of the cluster decides what exists and who leads; this follows it. A topic that is gone takes its
 partitions along (their files are removed in the background), a new leader epoch or new settings reach the
 replicas that are open, and the others when they are opened. Files of a topic that was deleted and made anew
-just before a crash are found by their topic id when the new one is first touched, and go then.
+just before a crash are found by their topic id when the new one is first touched, and go then. What was in a
+log directory that failed is lost until that is there again: it can neither be read nor written.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 from uuid import UUID
 
 from barnabas.broker.current_settings import TopicSettings
@@ -22,6 +24,9 @@ from barnabas.log.partition import PartitionLog
 from barnabas.metadata.image import ClusterImage
 from barnabas.metadata.names import CLUSTER_METADATA
 from barnabas.metadata.parts import PartitionImage, TopicImage
+
+if TYPE_CHECKING:
+    from barnabas.log.directories import LogDirectories
 
 logger = logging.getLogger("barnabas.replicas")
 
@@ -51,7 +56,7 @@ class Replicas:
         self,
         node_id: int,
         image: ClusterImage,
-        directory: LogDirectory,
+        directory: LogDirectory | LogDirectories,
         settings_of: Callable[[str], TopicSettings],
     ) -> None:
         self._node_id = node_id
@@ -60,6 +65,8 @@ class Replicas:
         self._settings_of = settings_of
         self._open: dict[tuple[bytes, int], Replica] = {}
         self._removals: dict[asyncio.Task[None], None] = {}
+        # those in a directory that cannot be used, and why
+        self._lost: dict[tuple[bytes, int], StorageError] = {}
         self.traffic: dict[bytes, TopicTraffic] = {}  # by topic id
         self.past_traffic = TopicTraffic()  # of topics that are gone
 
@@ -107,6 +114,8 @@ class Replicas:
 
     def _led(self, topic: TopicImage, partition: int) -> PartitionImage:
         image = self._existing(topic, partition)
+        if self._lost and (reason := self._lost.get((topic.id, partition))) is not None:
+            raise StorageError(f"{topic.name}-{partition} cannot be reached: {reason}")
         if image.leader != self._node_id:
             raise NotLeaderOrFollower(
                 f"node {image.leader} leads {topic.name}-{partition}, this is {self._node_id}"
@@ -142,6 +151,7 @@ class Replicas:
         self.past_traffic.take(self.traffic.pop(topic.id, TopicTraffic()))
         gone = UnknownTopicOrPartition(f"{name} was deleted")
         for partition in topic.partitions:
+            self._lost.pop((topic.id, partition), None)
             replica = self._open.pop((topic.id, partition), None)
             if replica is not None:
                 replica.marks.end(gone)
@@ -158,6 +168,20 @@ class Replicas:
             )
         except StorageError as error:
             logger.error("the files of %s-%d could not be removed: %s", name, partition, error)
+
+    def lose(self, name: str, partition: int, reason: StorageError) -> None:
+        """The directory of a partition cannot be used: whoever waits there is told, and whoever comes."""
+        topic = self._image.topic(name)
+        if topic is None:
+            return
+        self._lost[topic.id, partition] = reason
+        replica = self._open.pop((topic.id, partition), None)
+        if replica is not None:
+            replica.marks.end(reason)
+
+    def is_lost(self, topic: TopicImage, partition: int) -> bool:
+        """Whether a partition is in a directory that cannot be used."""
+        return (topic.id, partition) in self._lost
 
     def topic_changed(self, topic: TopicImage) -> None:
         """Leaders, epochs or settings of a topic are others now."""

@@ -12,7 +12,7 @@ node or cluster is a mistake, and refused.
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 from uuid import UUID
@@ -32,6 +32,7 @@ from barnabas.core.settings.definition import InvalidSetting
 from barnabas.core.workers import Workers
 from barnabas.log.checkpoints import CorruptCheckpoint, MetaProperties
 from barnabas.log.directory import LogDirectory
+from barnabas.metadata.image import ClusterImage
 
 if TYPE_CHECKING:
     from barnabas.log.directories import LogDirectories
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("barnabas.node")
 
 Failed = Callable[[UUID, StorageError], None]
+Found = Callable[[Disk, dict[str, str]], Awaitable[MetaProperties]]
 
 
 class Layout(NamedTuple):
@@ -85,9 +87,7 @@ class Storage:
 
     def drop(self, directory_id: UUID, reason: StorageError) -> tuple[LogDirectory, list[tuple[str, int]]]:
         """A directory has failed, and others remain: gives it, and the partitions that were in it."""
-        from barnabas.log.directories import LogDirectories
-
-        assert isinstance(self.logs, LogDirectories)
+        assert not isinstance(self.logs, LogDirectory)
         directory = self.directories.pop(directory_id)
         return directory, self.logs.drop(directory_id, reason)
 
@@ -95,6 +95,16 @@ class Storage:
         """Whether the node may go on without a directory."""
         others = [each for each in self.directories if each != directory_id]
         return directory_id in self.directories and directory_id != self.metadata_id and bool(others)
+
+    async def settle(self, image: ClusterImage) -> None:
+        """See that no partition is in two directories; the metadata tells which topics there are."""
+        if not isinstance(self.logs, LogDirectory):
+
+            def topic_id_of(name: str) -> UUID | None:
+                topic = image.topic(name)
+                return None if topic is None else UUID(bytes=topic.id)
+
+            await self.logs.settle(topic_id_of)
 
     async def close(self, broker_epoch: int) -> None:
         """Stop cleanly; the directory of the metadata comes last."""
@@ -132,7 +142,7 @@ async def open_storage(
     disk_of: Callable[[str], Disk],
     *,
     node_id: int,
-    found_cluster: Callable[[Disk], Awaitable[MetaProperties]],
+    found_cluster: Found,
     on_failure: Failed,
     clock: Clock,
     random: Random,
@@ -164,28 +174,28 @@ async def _identify(
     layout: Layout,
     disk_of: Callable[[str], Disk],
     node_id: int,
-    found_cluster: Callable[[Disk], Awaitable[MetaProperties]],
+    found_cluster: Found,
     random: Random,
     missing: dict[str, StorageError],
 ) -> dict[str, _Owned]:
     """The directories that are this node's, that of the metadata first; new ones become so."""
     first = disk_of(layout.metadata_dir)
     meta = await check_directory(first, node_id)
+    disks = {path: first if path == layout.metadata_dir else disk_of(path) for path in layout.log_dirs}
     others: dict[str, tuple[Disk, MetaProperties | None]] = {}
-    for path in layout.log_dirs:
-        if path != layout.metadata_dir:
-            disk = disk_of(path)
+    for path, disk in disks.items():
+        if disk is not first:
             try:
                 others[path] = disk, await check_directory(disk, node_id)
             except CorruptCheckpoint:
                 raise
             except StorageError as error:
                 _leave_out(disk, error, missing)
+    is_new = meta is None
     if meta is None:
         _refuse_lost_metadata(first, others)
-        owned = {layout.metadata_dir: _Owned(first, meta := await found_cluster(first), is_new=True)}
-    else:
-        owned = {layout.metadata_dir: _Owned(first, meta, is_new=False)}
+        meta = await found_cluster(first, _places(first, disks.values()))
+    owned = {layout.metadata_dir: _Owned(first, meta, is_new=is_new)}
     for path, (disk, found) in others.items():
         try:
             owned[path] = await _further(disk, found, meta, random)
@@ -195,6 +205,14 @@ async def _identify(
             _leave_out(disk, error, missing)
     _refuse_copies(owned)
     return owned
+
+
+def _places(metadata: Disk, disks: Collection[Disk]) -> dict[str, str]:
+    """The settings that name the directories, by their full names."""
+    places = {"log.dirs": ",".join(disk.describe("").rstrip("/") for disk in disks)}
+    if metadata not in disks:
+        places["metadata.log.dir"] = metadata.describe("").rstrip("/")
+    return places
 
 
 async def _further(disk: Disk, found: MetaProperties | None, meta: MetaProperties, random: Random) -> _Owned:

@@ -32,7 +32,6 @@ from barnabas.core.faults import OPERATIONS, Faults, TornWrite
 from barnabas.core.memory_tree import DirectoryNode, FileNode, Node, Place, Tree, Truncate, Write, split
 from barnabas.core.random import Random, SeededRandom
 
-
 UNLIMITED_BYTES = 1 << 62
 
 

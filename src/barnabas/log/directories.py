@@ -1,4 +1,4 @@
-"""Several log directories as one: every partition is in exactly one of them.
+"""Several log directories as one: every partition is in exactly one of them (`settle`).
 
 Where a partition's files are, there it stays; a new one goes to the directory that has the fewest, and keeps
 that place even before its files exist (`place`). What a node tells of a partition's place is therefore true
@@ -12,6 +12,7 @@ missing, a partition without files may be there, and is taken for lost unless so
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Mapping
 from uuid import UUID
 
@@ -21,6 +22,8 @@ from barnabas.log.checkpoints import TopicPartition
 from barnabas.log.config import LogConfig
 from barnabas.log.directory import LogDirectory
 from barnabas.log.partition import PartitionLog
+
+logger = logging.getLogger("barnabas.log")
 
 # it lives in a log directory, but is no topic's partition that could be placed
 _METADATA = ("__cluster_metadata", 0)
@@ -47,7 +50,6 @@ class LogDirectories:
         self.is_cordoned: Callable[[str], bool] = lambda where: False
         # the places of those that have no files yet
         self._planned: dict[UUID, dict[TopicPartition, None]] = {each: {} for each in self._live}
-        _refuse_twice(self._live.values())
 
     # --- what there is
 
@@ -103,6 +105,24 @@ class LogDirectories:
         for planned in self._planned.values():
             planned.pop((topic, partition), None)
 
+    async def settle(self, topic_id_of: Callable[[str], UUID | None]) -> None:
+        """See that no partition is in two directories. One of a topic that was deleted while its directory
+        was away is set aside; where that does not decide, somebody has to."""
+        found: dict[TopicPartition, list[LogDirectory]] = {}
+        for directory in self._live.values():
+            for key in directory.partitions:
+                found.setdefault(key, []).append(directory)
+        for key, holders in found.items():
+            if len(holders) == 1:
+                continue
+            topic_id = topic_id_of(key[0])
+            valid = [each for each in holders if await each.owner(key) == topic_id]
+            if len(valid) > 1:
+                raise _twice(key, valid[0], valid[1])
+            for directory in holders:
+                if valid and directory is not valid[0]:
+                    await directory.set_aside(*key)
+
     # --- what is done with a partition: as in one directory
 
     def opened(self, topic: str, partition: int) -> PartitionLog | None:
@@ -135,8 +155,14 @@ class LogDirectories:
     async def set_aside(self, topic: str, partition: int) -> None:
         """Take a partition out of use that nobody knows; its files stay, under a name that says so."""
         there = self.where(topic, partition)
-        if there is not None:
-            await self._live[there].set_aside(topic, partition)
+        if there is None:
+            return
+        directory = self._live[there]
+        try:
+            await directory.set_aside(topic, partition)
+        except StorageError as error:
+            logger.error("cannot set %s-%d aside: %s", topic, partition, error)
+            directory.on_trouble(error)
 
     # --- a directory that fails
 
@@ -149,17 +175,12 @@ class LogDirectories:
         return sorted({*directory.partitions, *self._planned.pop(directory_id)})
 
 
-def _refuse_twice(directories: Iterable[LogDirectory]) -> None:
-    found: dict[TopicPartition, LogDirectory] = {}
-    for directory in directories:
-        for key in directory.partitions:
-            if (other := found.setdefault(key, directory)) is directory:
-                continue
-            raise PartitionTwice(
-                f"{names.partition_directory(*key)} is in two log directories, {other.where} and "
-                f"{directory.where}: a move between them did not end, or one was copied; remove it from one "
-                "of them (the one whose disk failed, if one did) and start again"
-            )
+def _twice(key: TopicPartition, one: LogDirectory, other: LogDirectory) -> PartitionTwice:
+    return PartitionTwice(
+        f"{names.partition_directory(*key)} is in two log directories, {one.where} and {other.where}: a move "
+        "between them did not end, or one was copied; remove it from one of them (the one whose disk failed, "
+        "if one did) and start again"
+    )
 
 
 def last_epoch(directories: Iterable[LogDirectory]) -> int | None:

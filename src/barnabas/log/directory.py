@@ -340,7 +340,7 @@ class LogDirectory:
         async with self._turns.setdefault(key, Turn()):
             if key not in self._known:
                 return  # never touched: there is nothing to take away
-            if keep is not None and await self._owner(key) == keep:
+            if keep is not None and await self.owner(key) == keep:
                 return
             log = self._logs.pop(key, None)
             await self.stop_cleaning(key)
@@ -365,7 +365,7 @@ class LogDirectory:
                 self._doomed.append((self._clock.monotonic() + delay_ms / 1000, name))
             await self.checkpoint()
 
-    async def _owner(self, key: TopicPartition) -> UUID | None:
+    async def owner(self, key: TopicPartition) -> UUID | None:
         """The topic id that a directory bears, if it can be told."""
         log = self._logs.get(key)
         if log is not None:

@@ -1,0 +1,145 @@
+"""In which log directory each partition of this node is, and that the metadata says the same.
+
+The files decide. What is found elsewhere than the metadata says is told to the controller before this node
+becomes active, so that it leads what it has. A partition without files gets a place: the one that the
+metadata names, if that is in use, else one that is chosen here and told. A partition that the metadata puts
+into a directory which is gone for good is made anew, empty, but not led before somebody elects it knowing
+that; if a directory is only missing, the partition may be in it, and is lost until that is back.
+
+A node with one directory has nothing to choose: the controller names it when a partition is made.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from uuid import UUID
+
+from barnabas.broker.membership import Membership
+from barnabas.broker.quorum import MetadataQuorum
+from barnabas.broker.replicas import Replicas
+from barnabas.broker.storage import Storage
+from barnabas.core.errors import BarnabasError, InvariantViolation, StorageError
+from barnabas.log.directory import LogDirectory
+from barnabas.metadata.directories import directory_of
+from barnabas.metadata.parts import MIGRATING_DIRECTORY, UNASSIGNED_DIRECTORY, PartitionImage, TopicImage
+from barnabas.metadata.records import PartitionChangeRecord, PartitionRecord
+from barnabas.protocol.schema import Message
+
+logger = logging.getLogger("barnabas.replicas")
+
+Places = dict[tuple[bytes, int], UUID]
+
+_NOT_CHOSEN = (UNASSIGNED_DIRECTORY, MIGRATING_DIRECTORY)
+
+
+class Placement:
+    """Follows the metadata once it has been surveyed."""
+
+    def __init__(
+        self, quorum: MetadataQuorum, storage: Storage, replicas: Replicas, membership: Membership
+    ) -> None:
+        self._node_id = membership.node_id
+        self._quorum = quorum
+        self._image = quorum.image
+        self._storage = storage
+        self._replicas = replicas
+        self._membership = membership
+        self._untold: Places = {}
+        self._telling: asyncio.Task[None] | None = None
+
+    def survey(self) -> tuple[Places, Places]:
+        """What must be told at a start: where partitions are, and where lost ones will be anew."""
+        found: Places = {}
+        anew: Places = {}
+        own = self._storage.directories
+        only = next(iter(own)).bytes if len(own) == 1 else None
+        for topic in self._image.topics_by_name.values():
+            for number, partition in topic.partitions.items():
+                told = directory_of(partition, self._node_id)
+                if told == only or self._node_id not in partition.replicas:
+                    continue
+                there = self._found(topic.name, number)
+                if there is None and (named := UUID(bytes=told)) in own:
+                    self._place(topic.name, number, named)
+                elif there is None:
+                    self._without_files(topic, number, told, found, anew)
+                elif there.bytes != told:
+                    found[topic.id, number] = there
+        return found, anew
+
+    def _found(self, name: str, partition: int) -> UUID | None:
+        directories = self._storage.directories.items()
+        return next((each for each, directory in directories if (name, partition) in directory), None)
+
+    def _without_files(
+        self, topic: TopicImage, number: int, told: bytes, found: Places, anew: Places
+    ) -> None:
+        missing = self._missing
+        if missing:
+            where, reason = next(iter(missing.items()))
+            self._replicas.lose(
+                topic.name, number, StorageError(f"it may be in {where}, which is left out: {reason}")
+            )
+        elif told in _NOT_CHOSEN:
+            found[topic.id, number] = self._place(topic.name, number)
+        else:
+            logger.error(
+                "%s-%d was in a directory that is not there any more: it will be empty; put that directory "
+                "back and restart the node, or elect a leader uncleanly, or delete the topic",
+                topic.name,
+                number,
+            )
+            anew[topic.id, number] = self._place(topic.name, number)
+
+    @property
+    def _missing(self) -> dict[str, StorageError]:
+        logs = self._storage.logs
+        return {} if isinstance(logs, LogDirectory) else logs.missing
+
+    def _place(self, name: str, partition: int, told: UUID | None = None) -> UUID:
+        logs = self._storage.logs
+        if isinstance(logs, LogDirectory):
+            return next(iter(self._storage.directories))
+        return logs.place(name, partition, told)
+
+    def follow(self) -> None:
+        """Give every partition that is made from now on its place."""
+        if not isinstance(self._storage.logs, LogDirectory):
+            self._quorum.subscribe(self._committed)
+
+    def _committed(self, records: Sequence[Message]) -> None:
+        for record in records:
+            if isinstance(record, PartitionRecord) or (
+                isinstance(record, PartitionChangeRecord) and record.replicas is not None
+            ):
+                topic = self._image.topic_by_id(record.topic_id)
+                partition = None if topic is None else topic.partitions.get(record.partition_id)
+                if topic is not None and partition is not None and self._node_id in partition.replicas:
+                    self._settle(topic, record.partition_id, partition)
+        if self._untold and self._telling is None:
+            self._telling = asyncio.get_running_loop().create_task(self._tell())
+
+    def _settle(self, topic: TopicImage, number: int, partition: PartitionImage) -> None:
+        told = directory_of(partition, self._node_id)
+        there = self._place(topic.name, number, UUID(bytes=told))
+        if there.bytes != told:
+            self._untold[topic.id, number] = there
+
+    async def _tell(self) -> None:
+        try:
+            while self._untold:
+                places, self._untold = self._untold, {}
+                await self._membership.assign(places)
+        except InvariantViolation:
+            raise
+        except BarnabasError as error:  # the node stops, or has no room for its metadata
+            logger.warning("the metadata will be told at the next start where new partitions are: %s", error)
+        finally:
+            self._telling = None
+
+    async def close(self) -> None:
+        """Wait for what is being told."""
+        if self._telling is not None:
+            await asyncio.wait((self._telling,))
