@@ -54,7 +54,7 @@ def test_every_setting_goes_by_kafkas_name(name: str, text: str, field: str, val
         ("max.message.bytes", "1e6"),
         ("segment.jitter.ms", ""),
         ("cleanup.policy", "shrink"),
-        ("cleanup.policy", ""),
+        ("cleanup.policy", "delete,shrink"),
         ("message.timestamp.type", "logappendtime"),
     ],
 )
