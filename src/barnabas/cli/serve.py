@@ -20,6 +20,7 @@ from pathlib import Path
 
 from barnabas import __version__
 from barnabas.broker.node import Node
+from barnabas.cli.log_format import set_up_logging
 from barnabas.core.clock import SystemClock
 from barnabas.core.descriptors import raise_open_file_limit
 from barnabas.core.errors import BarnabasError
@@ -40,20 +41,25 @@ _EXAMPLES = """examples:
   barnabas serve                                        127.0.0.1:9092, data in ./barnabas-data
   barnabas serve --dir /var/lib/barnabas --listen 0.0.0.0:9092
   barnabas serve --config server.properties --set log.retention.hours=24
+  barnabas serve --metrics 127.0.0.1:9404               http://127.0.0.1:9404/metrics for Prometheus
 """
 
 
 def main(arguments: Sequence[str]) -> int:
     """Serve until stopped; the exit status."""
     options = _parser().parse_args(arguments)
-    logging.basicConfig(
-        level=options.log_level.upper(), format="%(asctime)s %(levelname)-7s %(message)s", stream=sys.stderr
-    )
+    log_format = options.log_format
     try:
         settings = load_settings(options)
+        log_format = settings.string("barnabas.log.format")
+        set_up_logging(log_format, options.log_level, os.environ)
         return _run(settings)
     except BarnabasError as error:
-        sys.stderr.write(f"barnabas serve: {error}\n")
+        if log_format == "json":
+            set_up_logging(log_format, options.log_level, os.environ)
+            logger.critical("%s", error)
+        else:
+            sys.stderr.write(f"barnabas serve: {error}\n")
         return 1
 
 
@@ -79,7 +85,13 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--strict", action="store_true", help="refuse to start where a setting is not known")
     parser.add_argument(
-        "--log-level", default="info", choices=("debug", "info", "warning", "error"), help="what to log"
+        "--metrics", metavar="H:P", help="answer http://H:P/metrics, /health and /ready (default: not)"
+    )
+    parser.add_argument(
+        "--log-level", choices=("debug", "info", "warning", "error"), help="what to log (default: info)"
+    )
+    parser.add_argument(
+        "--log-format", choices=("text", "json"), help="lines for people, or JSON (default: text)"
     )
     return parser
 
@@ -96,6 +108,10 @@ def load_settings(options: argparse.Namespace) -> BrokerSettings:
         flags["log.dirs"] = options.dir
     if options.listen is not None:
         flags |= listen_flags(options.listen)
+    if options.metrics is not None:
+        flags["barnabas.metrics.listen"] = options.metrics
+    if options.log_format is not None:
+        flags["barnabas.log.format"] = options.log_format
     file: dict[str, str] | None = None
     if options.config is not None:
         try:
@@ -108,6 +124,21 @@ def load_settings(options: argparse.Namespace) -> BrokerSettings:
 def _run(settings: BrokerSettings) -> int:
     with asyncio.Runner(loop_factory=new_event_loop) as runner:
         return runner.run(_serve(settings))
+
+
+def _tell_ready(node: Node, ready_ms: float) -> None:
+    logger.info(
+        "Barnabas %s serves at %s: node %d, cluster %s, data in %s; ready after %.0f ms",
+        __version__,
+        ", ".join(node.endpoints),
+        node.node_id,
+        node.cluster_id,
+        node.directory,
+        ready_ms,
+        extra={"node_id": node.node_id, "cluster_id": node.cluster_id, "ready_ms": round(ready_ms)},
+    )
+    if node.metrics is not None:
+        logger.info("metrics at http://%s/metrics", node.metrics.address)
 
 
 async def _serve(settings: BrokerSettings) -> int:
@@ -132,15 +163,7 @@ async def _serve(settings: BrokerSettings) -> int:
     # what was made so far stays: the collector need not look at it again
     gc.collect()
     gc.freeze()
-    logger.info(
-        "Barnabas %s serves at %s: node %d, cluster %s, data in %s; ready after %.0f ms",
-        __version__,
-        ", ".join(node.endpoints),
-        node.node_id,
-        node.cluster_id,
-        node.directory,
-        (clock.monotonic() - began) * 1000,
-    )
+    _tell_ready(node, (clock.monotonic() - began) * 1000)
     failed = asyncio.create_task(node.failed())
     stopped = asyncio.create_task(stop.wait())
     await asyncio.wait((failed, stopped), return_when=asyncio.FIRST_COMPLETED)

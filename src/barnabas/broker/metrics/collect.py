@@ -141,9 +141,7 @@ def _controller(page: Page, services: Services) -> None:
     page.add(f"{prefix}_activebrokercount", len(brokers) - fenced)
     page.add(f"{prefix}_lastappliedrecordoffset", quorum.committed_offset - 1)
     page.add(f"{prefix}_lastcommittedrecordoffset", quorum.committed_offset - 1)
-    page.add(
-        "kafka_server_broker_metadata_metrics_last_applied_record_offset", quorum.committed_offset - 1
-    )
+    page.add("kafka_server_broker_metadata_metrics_last_applied_record_offset", quorum.committed_offset - 1)
     page.add("kafka_server_raft_metrics_current_leader", quorum.leader_id)
     page.add("kafka_server_raft_metrics_current_epoch", quorum.epoch)
     page.add("kafka_server_raft_metrics_high_watermark", quorum.committed_offset)

@@ -27,7 +27,6 @@ MAX_HEAD_BYTES = 8192
 MAX_CONNECTIONS = 16
 REQUEST_SECONDS = 10.0
 ANSWER_SECONDS = 30.0
-LINGER_SECONDS = 1.0
 
 _PLAIN = "text/plain; charset=utf-8"
 _REASONS = {
@@ -126,13 +125,11 @@ class MetricsEndpoint:
 
     async def _talk(self, connection: Connection) -> None:
         try:
-            async with asyncio.timeout(REQUEST_SECONDS):
-                answer, is_head = await self._read(connection)
+            answer, is_head = await self._read(connection)
             async with asyncio.timeout(ANSWER_SECONDS):
                 await connection.write([answer.head(), *([] if is_head else answer.body)])
                 connection.write_eof()
-            async with asyncio.timeout(LINGER_SECONDS):
-                # closed with bytes unread, it would be reset, and the answer lost on its way
+                # until the other end has it all: closed with bytes unread, it would be reset
                 while await connection.read(MAX_HEAD_BYTES):
                     pass
             connection.close()
@@ -147,7 +144,8 @@ class MetricsEndpoint:
     async def _read(self, connection: Connection) -> tuple[Answer, bool]:
         """The answer to the request, and whether only its head is wanted."""
         try:
-            method, path, headers = await read_request(connection)
+            async with asyncio.timeout(REQUEST_SECONDS):
+                method, path, headers = await read_request(connection)
         except BadRequest as error:
             return Answer(error.status, [f"{error}\n".encode()]), False
         return await self._answer(path, headers), method == "HEAD"
@@ -156,8 +154,9 @@ class MetricsEndpoint:
         if path == "/health":
             return Answer(200, [b"the loop turns\n"])
         if path == "/ready":
-            ready = self._is_ready()
-            return Answer(200 if ready else 503, [b"clients are served\n" if ready else b"not yet, or not any more\n"])
+            if self._is_ready():
+                return Answer(200, [b"clients are served\n"])
+            return Answer(503, [b"clients are not served yet, or not any more\n"])
         if path != "/metrics":
             return Answer(404, [_PATHS.encode()])
         if self._collect is None:
@@ -197,7 +196,8 @@ async def read_request(connection: Connection) -> tuple[str, str, dict[str, str]
         raise BadRequest(505, "HTTP/1.1 is spoken here")
     if method not in ("GET", "HEAD"):
         raise BadRequest(405, "only GET and HEAD are answered here")
-    headers = {name.strip().lower(): text.strip() for name, _, text in (line.partition(":") for line in lines)}
+    split = (line.partition(":") for line in lines)
+    headers = {name.strip().lower(): text.strip() for name, _, text in split}
     return method, target.partition("?")[0], headers
 
 
@@ -205,5 +205,5 @@ def read_address(text: str) -> tuple[str, int]:
     """`host:port`, with or without brackets around an address of IPv6; no host is every interface."""
     host, colon, port = text.strip().rpartition(":")
     if not colon or not port.isdecimal() or int(port) > 65535:
-        raise InvalidSetting(f"barnabas.metrics.listen={text}: must be host:port, with a port from 0 to 65535")
+        raise InvalidSetting(f"barnabas.metrics.listen={text}: it must be host:port, the port up to 65535")
     return host.strip("[]"), int(port)
