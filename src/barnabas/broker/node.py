@@ -152,6 +152,7 @@ class Node:
         settings = CurrentSettings(self.node_id, image, self.settings)
         refuse_unenforceable(settings.broker)
         refuse_unenforced(image, storage.metadata.where, allowed=settings.broker.boolean(ALLOW))
+        storage.cordon(lambda: settings.broker.strings("cordoned.log.dirs"))
         for directory_id, directory in storage.all.items():
             directory.config_of = lambda topic: settings.of_topic(topic).log
             if storage.can_do_without(directory_id):
@@ -252,6 +253,7 @@ class Node:
                 self.settings.integer("max.incremental.fetch.session.cache.slots"),
             ),
             producer_ids=ProducerIds(self._membership.allocate_producer_ids),
+            storage=self._storage,
             stop=self.fail,
         )
         self._connections = Connections(self.services, limits_of(settings.broker))

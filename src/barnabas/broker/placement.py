@@ -62,7 +62,7 @@ class Placement:
                     continue
                 there = self._found(topic.name, number)
                 if there is None and (named := UUID(bytes=told)) in own:
-                    self._place(topic.name, number, named)
+                    self._storage.place(topic.name, number, named)
                 elif there is None:
                     self._without_files(topic, number, told, found, anew)
                 elif there.bytes != told:
@@ -83,7 +83,7 @@ class Placement:
                 topic.name, number, StorageError(f"it may be in {where}, which is left out: {reason}")
             )
         elif told in _NOT_CHOSEN:
-            found[topic.id, number] = self._place(topic.name, number)
+            found[topic.id, number] = self._storage.place(topic.name, number)
         else:
             logger.error(
                 "%s-%d was in a directory that is not there any more: it will be empty; put that directory "
@@ -91,18 +91,12 @@ class Placement:
                 topic.name,
                 number,
             )
-            anew[topic.id, number] = self._place(topic.name, number)
+            anew[topic.id, number] = self._storage.place(topic.name, number)
 
     @property
     def _missing(self) -> dict[str, StorageError]:
         logs = self._storage.logs
         return {} if isinstance(logs, LogDirectory) else logs.missing
-
-    def _place(self, name: str, partition: int, told: UUID | None = None) -> UUID:
-        logs = self._storage.logs
-        if isinstance(logs, LogDirectory):
-            return next(iter(self._storage.directories))
-        return logs.place(name, partition, told)
 
     def follow(self) -> None:
         """Give every partition that is made from now on its place."""
@@ -123,7 +117,7 @@ class Placement:
 
     def _settle(self, topic: TopicImage, number: int, partition: PartitionImage) -> None:
         told = directory_of(partition, self._node_id)
-        there = self._place(topic.name, number, UUID(bytes=told))
+        there = self._storage.place(topic.name, number, UUID(bytes=told))
         if there.bytes != told:
             self._untold[topic.id, number] = there
 

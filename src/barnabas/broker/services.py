@@ -11,6 +11,7 @@ from barnabas.broker.fetch_sessions import FetchSessions
 from barnabas.broker.producer_ids import ProducerIds
 from barnabas.broker.quorum import MetadataQuorum
 from barnabas.broker.replicas import Replicas
+from barnabas.broker.storage import Storage
 from barnabas.controller.bootstrap import SUPPORTED_FEATURES
 from barnabas.core.clock import Clock
 from barnabas.core.random import Random
@@ -40,6 +41,7 @@ class Services:
         "replicas",
         "sessions",
         "stop",
+        "storage",
         "traffic",
     )
 
@@ -56,6 +58,7 @@ class Services:
         replicas: Replicas,
         sessions: FetchSessions,
         producer_ids: ProducerIds,
+        storage: Storage,
         stop: Callable[[BaseException], None],
     ) -> None:
         self.node_id = node_id
@@ -71,6 +74,7 @@ class Services:
         self.replicas = replicas
         self.sessions = sessions
         self.producer_ids = producer_ids
+        self.storage = storage
         self.stop = stop
         self.traffic: RequestTraffic | None = None  # counted only where somebody asks for metrics
 

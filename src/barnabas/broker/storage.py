@@ -12,7 +12,7 @@ node or cluster is a mistake, and refused.
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 from uuid import UUID
@@ -69,6 +69,7 @@ class Storage:
         metadata: LogDirectory,
         directories: dict[UUID, LogDirectory],
         logs: LogDirectory | LogDirectories,
+        named: dict[str, str],
         previous_epoch: int | None,
     ) -> None:
         assert meta.directory_id is not None
@@ -77,8 +78,25 @@ class Storage:
         self.metadata = metadata
         self.directories = directories
         self.logs = logs
+        # the full names of all of `log.dirs`, in use or not, by the names that the settings have for them
+        self.named = named
         # of the broker that stopped cleanly here
         self.previous_epoch = previous_epoch
+
+    def at(self, where: str) -> LogDirectory | None:
+        """The directory of that full name, if it is in use."""
+        return next((each for each in self.directories.values() if each.where == where), None)
+
+    def place(self, topic: str, partition: int, told: UUID | None = None) -> UUID:
+        """In which directory a partition is or will be; `told` counts where it has no files yet."""
+        if isinstance(self.logs, LogDirectory):
+            return next(iter(self.directories))
+        return self.logs.place(topic, partition, told)
+
+    def cordon(self, log_dirs: Callable[[], Sequence[str]]) -> None:
+        """Put no new partition into those of `log.dirs` that are named when it comes, `*` for all."""
+        if not isinstance(self.logs, LogDirectory):
+            self.logs.is_cordoned = lambda where: is_cordoned(self.named, where, log_dirs())
 
     @property
     def all(self) -> dict[UUID, LogDirectory]:
@@ -126,6 +144,11 @@ class Storage:
             await directory.abandon()
 
 
+def is_cordoned(named: Mapping[str, str], where: str, cordoned: Sequence[str]) -> bool:
+    """Whether a directory, by its full name, is among those of `cordoned.log.dirs`."""
+    return "*" in cordoned or any(named.get(each) == where for each in cordoned)
+
+
 class _Owned:
     """A directory that is this node's."""
 
@@ -151,7 +174,8 @@ async def open_storage(
     """Open every directory; `found_cluster` formats the one of the metadata where it is new."""
     open_log = partial(LogDirectory.open, clock=clock, random=random, workers=workers)
     missing: dict[str, StorageError] = {}
-    owned = await _identify(layout, disk_of, node_id, found_cluster, random, missing)
+    disks = {path: disk_of(path) for path in dict.fromkeys((layout.metadata_dir, *layout.log_dirs))}
+    owned = await _identify(layout, disks, node_id, found_cluster, random, missing)
     opened: dict[str, LogDirectory] = {}
     try:
         for path, own in owned.items():
@@ -163,7 +187,8 @@ async def open_storage(
                 if path == layout.metadata_dir:
                     raise
                 _leave_out(own.disk, error, missing)
-        return _assemble(layout, owned, opened, missing)
+        named = {path: disks[path].describe("") for path in layout.log_dirs}
+        return _assemble(layout, owned, opened, missing, named)
     except BaseException:
         for directory in opened.values():
             await directory.abandon()
@@ -172,16 +197,15 @@ async def open_storage(
 
 async def _identify(
     layout: Layout,
-    disk_of: Callable[[str], Disk],
+    disks: dict[str, Disk],
     node_id: int,
     found_cluster: Found,
     random: Random,
     missing: dict[str, StorageError],
 ) -> dict[str, _Owned]:
     """The directories that are this node's, that of the metadata first; new ones become so."""
-    first = disk_of(layout.metadata_dir)
+    first = disks[layout.metadata_dir]
     meta = await check_directory(first, node_id)
-    disks = {path: first if path == layout.metadata_dir else disk_of(path) for path in layout.log_dirs}
     others: dict[str, tuple[Disk, MetaProperties | None]] = {}
     for path, disk in disks.items():
         if disk is not first:
@@ -194,7 +218,7 @@ async def _identify(
     is_new = meta is None
     if meta is None:
         _refuse_lost_metadata(first, others)
-        meta = await found_cluster(first, _places(first, disks.values()))
+        meta = await found_cluster(first, _places(layout, disks))
     owned = {layout.metadata_dir: _Owned(first, meta, is_new=is_new)}
     for path, (disk, found) in others.items():
         try:
@@ -207,11 +231,12 @@ async def _identify(
     return owned
 
 
-def _places(metadata: Disk, disks: Collection[Disk]) -> dict[str, str]:
+def _places(layout: Layout, disks: Mapping[str, Disk]) -> dict[str, str]:
     """The settings that name the directories, by their full names."""
-    places = {"log.dirs": ",".join(disk.describe("").rstrip("/") for disk in disks)}
-    if metadata not in disks:
-        places["metadata.log.dir"] = metadata.describe("").rstrip("/")
+    full = {path: disk.describe("").rstrip("/") for path, disk in disks.items()}
+    places = {"log.dirs": ",".join(full[path] for path in layout.log_dirs)}
+    if layout.metadata_dir not in layout.log_dirs:
+        places["metadata.log.dir"] = full[layout.metadata_dir]
     return places
 
 
@@ -269,6 +294,7 @@ def _assemble(
     owned: dict[str, _Owned],
     opened: dict[str, LogDirectory],
     missing: dict[str, StorageError],
+    named: dict[str, str],
 ) -> Storage:
     meta = owned[layout.metadata_dir].meta
     directories = {owned[path].id: opened[path] for path in layout.log_dirs if path in opened}
@@ -287,4 +313,4 @@ def _assemble(
         new = [each.id for each in owned.values() if each.is_new]
         old = [each for own_id, each in directories.items() if own_id not in new]
         epoch = None if missing else last_epoch(old)
-    return Storage(meta, opened[layout.metadata_dir], directories, logs, epoch)
+    return Storage(meta, opened[layout.metadata_dir], directories, logs, named, epoch)

@@ -54,7 +54,7 @@ class Broker:
         self._host = host
         self._port = port
         self._clock: Clock = SystemClock()
-        self._memory: MemoryDisk | None = None
+        self._disks: dict[str, MemoryDisk] = {}  # by the names of log.dirs, where the data is in memory
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._workers: Workers | None = None
@@ -111,9 +111,15 @@ class Broker:
         if self._directory is not None:
             assert self._workers is not None
             return OsDisk(path, self._workers, self._clock)
-        if self._memory is None:
-            self._memory = MemoryDisk(SystemRandom(), clock=self._clock)
-        return self._memory
+        if path not in self._disks:
+            name = f"memory:{path}" if self._disks else "memory:"
+            self._disks[path] = MemoryDisk(SystemRandom(), clock=self._clock, name=name)
+        return self._disks[path]
+
+    @property
+    def _memory(self) -> MemoryDisk | None:
+        """The first disk, with the metadata, of a broker that has its data in memory."""
+        return next(iter(self._disks.values()), None)
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Run something on the broker's loop, and wait for its result."""
@@ -138,8 +144,8 @@ class Broker:
             node, self._node = self._node, None
             self.run(node.abandon())
             self._end_thread()
-            if self._memory is not None:
-                self._memory.crash_process()
+            for disk in self._disks.values():
+                disk.crash_process()
 
     def restart(self) -> None:
         """Stop cleanly if it runs, and start again with the same data at the same port."""

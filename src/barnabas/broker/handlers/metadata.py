@@ -14,6 +14,7 @@ from barnabas.broker.requests import RequestContext
 from barnabas.controller.decisions import Refused
 from barnabas.controller.names import check_name
 from barnabas.core.errors import BarnabasError, InvariantViolation, wire_error
+from barnabas.metadata.directories import is_online
 from barnabas.metadata.names import INTERNAL_TOPICS, is_internal
 from barnabas.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from barnabas.protocol.messages.metadata import (
@@ -28,7 +29,7 @@ from barnabas.protocol.schema import NO_UUID
 
 if TYPE_CHECKING:
     from barnabas.broker.services import Services
-    from barnabas.metadata.parts import PartitionImage, TopicImage
+from barnabas.metadata.parts import PartitionImage, TopicImage
 
 # What may be done, as bits by the number of the operation; without an authorizer it is everything.
 TOPIC_OPERATIONS = 0b1101_1111_1000
@@ -157,7 +158,11 @@ def partition_state(image: PartitionImage, listener: str, services: Services) ->
         error_code = _LEADER_NOT_AVAILABLE
     elif listener not in leader.endpoints:
         error_code = _LISTENER_NOT_FOUND
-    offline = [node for node in image.replicas if node not in brokers or brokers[node].fenced]
+    offline = [
+        node
+        for node in image.replicas
+        if node not in brokers or brokers[node].fenced or not is_online(image, brokers[node])
+    ]
     return PartitionState(error_code, -1 if error_code else image.leader, offline)
 
 

@@ -1,0 +1,104 @@
+"""DescribeLogDirs: the directories of `log.dirs`, what is in them, and how much room there is.
+
+A directory that is out of use is told of with an error instead. A partition that nobody has written to yet
+has no files, and stands with no bytes where they will be. No copy moves between directories here, so none is
+a future one, and none lags. From version 3 on there is an error for the whole, from 4 on the size of the
+medium, from 5 on whether the directory is cordoned.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from barnabas.broker.storage import is_cordoned
+from barnabas.core.errors import StorageError, wire_error
+from barnabas.log.checkpoints import TopicPartition
+from barnabas.log.directory import LogDirectory
+from barnabas.metadata.names import CLUSTER_METADATA
+from barnabas.protocol.messages.describe_log_dirs import (
+    DescribeLogDirsPartition,
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+    DescribeLogDirsResult,
+    DescribeLogDirsTopic,
+)
+
+if TYPE_CHECKING:
+    from barnabas.broker.requests import RequestContext
+    from barnabas.broker.services import Services
+
+_STORAGE_ERROR = wire_error("KAFKA_STORAGE_ERROR").code
+
+
+async def handle(
+    request: DescribeLogDirsRequest, context: RequestContext, services: Services
+) -> DescribeLogDirsResponse:
+    storage = services.storage
+    asked = _asked(request)
+    without_files = _without_files(services)
+    results = []
+    for where in storage.named.values():
+        directory = storage.at(where)
+        if directory is None:
+            results.append(_failed(where))
+            continue
+        try:
+            results.append(await _describe(directory, asked, without_files.get(where, ()), services))
+        except StorageError:
+            results.append(_failed(where))
+    return DescribeLogDirsResponse(throttle_time_ms=0, error_code=0, results=results)
+
+
+def _asked(request: DescribeLogDirsRequest) -> dict[TopicPartition, None] | None:
+    if request.topics is None:
+        return None
+    return {(topic.topic, number): None for topic in request.topics for number in topic.partitions}
+
+
+def _without_files(services: Services) -> dict[str, list[TopicPartition]]:
+    """The partitions of this node that are in no directory yet, by the one in which they will be."""
+    storage, replicas = services.storage, services.replicas
+    found: dict[str, list[TopicPartition]] = {}
+    for name, topic in services.image.topics_by_name.items():
+        for number, partition in topic.partitions.items():
+            if services.node_id not in partition.replicas or replicas.is_lost(topic, number):
+                continue
+            if not any((name, number) in directory for directory in storage.directories.values()):
+                there = storage.directories[storage.place(name, number)]
+                found.setdefault(there.where, []).append((name, number))
+    return found
+
+
+async def _describe(
+    directory: LogDirectory,
+    asked: dict[TopicPartition, None] | None,
+    without_files: Iterable[TopicPartition],
+    services: Services,
+) -> DescribeLogDirsResult:
+    sizes = {**await directory.sizes(), **dict.fromkeys(without_files, 0)}
+    topics: dict[str, list[DescribeLogDirsPartition]] = {}
+    for name, number in sorted(sizes):
+        if name != CLUSTER_METADATA and (asked is None or (name, number) in asked):
+            topics.setdefault(name, []).append(
+                DescribeLogDirsPartition(
+                    partition_index=number,
+                    partition_size=sizes[name, number],
+                    offset_lag=0,
+                    is_future_key=False,
+                )
+            )
+    space = await directory.disk.space()
+    cordoned = services.settings.strings("cordoned.log.dirs")
+    return DescribeLogDirsResult(
+        error_code=0,
+        log_dir=directory.where,
+        topics=[DescribeLogDirsTopic(name=name, partitions=each) for name, each in topics.items()],
+        total_bytes=space.total_bytes,
+        usable_bytes=space.usable_bytes,
+        is_cordoned=is_cordoned(services.storage.named, directory.where, cordoned),
+    )
+
+
+def _failed(where: str) -> DescribeLogDirsResult:
+    return DescribeLogDirsResult(error_code=_STORAGE_ERROR, log_dir=where, topics=[])
