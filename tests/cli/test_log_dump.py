@@ -67,8 +67,8 @@ def test_it_tells_what_kafkas_own_tool_tells(kafka_data: Path, capsys: pytest.Ca
 _BATCH = re.compile(
     r"baseOffset: (\S+) lastOffset: (\S+) count: (\S+) baseSequence: (\S+) lastSequence: (\S+) "
     r"producerId: (\S+) producerEpoch: (\S+) partitionLeaderEpoch: (\S+) isTransactional: (\S+) "
-    r"isControl: (\S+) deleteHorizonMs: (\S+) position: (\S+) (\w+): (\S+) size: (\S+) magic: (\S+) compresscodec: (\S+) "
-    r"crc: (\S+) isvalid: (\S+)"
+    r"isControl: (\S+) deleteHorizonMs: (\S+) position: (\S+) (\w+): (\S+) size: (\S+) magic: (\S+) "
+    r"compresscodec: (\S+) crc: (\S+) isvalid: (\S+)"
 )
 _RECORD = re.compile(
     r"\| offset: (\S+) \w+: (\S+) keySize: (\S+) valueSize: (\S+)(?: sequence: (\S+))? headerKeys: \[(.*?)\]"

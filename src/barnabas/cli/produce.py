@@ -39,6 +39,7 @@ from barnabas.core.errors import BarnabasError
 from barnabas.records.compression import Codec
 
 _SHOWN_FAILURES = 10
+_CREATION_TIMEOUT_S = 5.0
 _ACKS = {"all": ALL, "-1": ALL, "1": 1, "0": 0}
 _EXAMPLES = """
 echo 'dear sir' | barnabas produce letters                         a line, a record
@@ -120,17 +121,22 @@ async def _produce(session: Session, options: argparse.Namespace) -> int:
         session.clock, total=size_of_inputs(inputs), is_shown=not sys.stdin.isatty() or bool(options.files)
     )
     async with session.producer(config) as producer:
-        try:
-            await producer.partitions_of(options.topic)
-        except UnknownTopic:
-            await session.topic(options.topic)  # fails, with the nearest names
-            raise
+        await _await_topic(session, producer, options.topic)
         sending = _Sending(session, producer, options, progress)
         is_interrupted = await sending.run(inputs)
     sending.report()
     if is_interrupted:
         return INTERRUPTED
     return FAILED if sending.failed else OK
+
+
+async def _await_topic(session: Session, producer: Producer, topic: str) -> None:
+    """A topic that is not there comes into being by being asked for, where the cluster does that."""
+    try:
+        async with asyncio.timeout(min(_CREATION_TIMEOUT_S, session.timeout_s)):
+            await producer.partitions_of(topic)
+    except (UnknownTopic, TimeoutError):
+        await session.topic(topic)  # fails, with the nearest names
 
 
 class _Place(NamedTuple):
