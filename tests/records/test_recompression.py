@@ -24,8 +24,15 @@ KEPT = [name for name in BatchHeader._fields if name not in ("batch_length", "cr
 
 @given(RECORD_LISTS, CODECS, CODECS, st.booleans())
 def test_only_the_wrapping_changes(records: list[Record], old: int, new: int, is_idempotent: bool) -> None:
-    numbers = {"producer_id": 7, "producer_epoch": 3, "base_sequence": 2**31 - 2} if is_idempotent else {}
-    sent = build_batch(records, codec=old, transactional=is_idempotent, **numbers)
+    numbers = (7, 3, 2**31 - 2) if is_idempotent else (-1, -1, -1)
+    sent = build_batch(
+        records,
+        codec=old,
+        producer_id=numbers[0],
+        producer_epoch=numbers[1],
+        base_sequence=numbers[2],
+        transactional=is_idempotent,
+    )
     before = bytes(sent)
     stored = recompress_batch(sent, Codec(new))
     assert sent == before
