@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 
 CLIENT_ID = "barnabas-cli"
 _CONNECT_TIMEOUT_S = 5.0
+_SETTLE_S = 5.0
+_POLL_S = 0.01
 
 
 class Session:
@@ -81,6 +83,12 @@ class Session:
     async def topic(self, name: str) -> TopicDescription:
         """A topic that must be there."""
         return (await self.topics([name]))[name]
+
+    async def settled(self, holds: Callable[[], Awaitable[bool]]) -> None:
+        """Wait a while until a change that was made is known to brokers, so that the next command sees it."""
+        deadline = self.clock.monotonic() + min(_SETTLE_S, self.timeout_s)
+        while not await holds() and self.clock.monotonic() < deadline:
+            await self.clock.sleep(_POLL_S)
 
     async def connect(self) -> None:
         """Make the first connection."""

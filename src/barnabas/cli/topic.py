@@ -237,37 +237,49 @@ def _state(topic: TopicDescription) -> str:
 async def _create(session: Session, options: argparse.Namespace) -> None:
     if options.assign and (options.partitions or options.replicas):
         raise CommandFailed("--assign says all; leave out --partitions and --replicas")
-    created: list[dict[str, Any]] = []
+    facts = []
     for name in options.topics:
-        topic = NewTopic(
-            name,
-            options.partitions or DEFAULT,
-            options.replicas or DEFAULT,
-            dict(options.settings),
-            options.assign or {},
-        )
-        try:
-            (made,) = await session.admin.create_topics([topic], validate_only=options.dry_run)
-        except TopicExists:
-            if not options.if_not_exists:
-                raise
-            _tell_created(session, created, {"topic": name, "created": False}, f"{name} is there already")
-            continue
-        fact = {"topic": name, "created": not options.dry_run, "id": uuid_to_text(UUID(bytes=made.topic_id))}
-        fact |= {"partitions": made.partitions, "replicas": made.replication_factor}
-        verb = "could be created" if options.dry_run else "created"
-        count = f"{made.partitions} partition{'s' * (made.partitions != 1)}" if made.partitions > 0 else ""
-        copies = f"{made.replication_factor} replica{'s' * (made.replication_factor != 1)}"
-        told = f": {count}, {copies}" if count else ""
-        _tell_created(session, created, fact, f"{name} {verb}{told}")
+        fact, text = await _create_one(session, name, options)
+        facts.append(fact)
+        if not session.output.as_json:
+            session.output.say(text)
     if session.output.as_json:
-        session.output.document(created)
+        session.output.document(facts)
 
 
-def _tell_created(session: Session, created: list[dict[str, Any]], fact: dict[str, Any], text: str) -> None:
-    created.append(fact)
-    if not session.output.as_json:
-        session.output.say(text)
+async def _create_one(session: Session, name: str, options: argparse.Namespace) -> tuple[dict[str, Any], str]:
+    """Create a topic; what to tell machines, and people."""
+    topic = NewTopic(
+        name,
+        options.partitions or DEFAULT,
+        options.replicas or DEFAULT,
+        dict(options.settings),
+        options.assign or {},
+    )
+    try:
+        (made,) = await session.admin.create_topics([topic], validate_only=options.dry_run)
+    except TopicExists:
+        if not options.if_not_exists:
+            raise
+        return {"topic": name, "created": False}, f"{name} is there already"
+    fact: dict[str, Any] = {"topic": name, "created": not options.dry_run}
+    if not options.dry_run:
+        await session.settled(lambda: _is_there(session, name))
+        fact["id"] = uuid_to_text(UUID(bytes=made.topic_id))
+    fact |= {"partitions": made.partitions, "replicas": made.replication_factor}
+    text = f"{name} {'could be created' if options.dry_run else 'created'}"
+    if made.partitions > 0:  # brokers before 2.4 do not tell
+        text += f": {_counted(made.partitions, 'partition')}, {_counted(made.replication_factor, 'replica')}"
+    return fact, text
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count} {what}{'' if count == 1 else 's'}"
+
+
+async def _is_there(session: Session, name: str) -> bool:
+    topic = (await session.admin.describe_topics()).get(name)
+    return topic is not None and all(partition.leader >= 0 for partition in topic.partitions)
 
 
 async def _describe(session: Session, options: argparse.Namespace) -> None:
@@ -299,8 +311,7 @@ def _show(session: Session, topic: TopicDescription, own: dict[str, str | None],
     say = session.output.say
     if not is_first:
         say()
-    count = len(topic.partitions)
-    say(f"{topic.name}: {count} partition{'s' * (count != 1)}, {_state(topic)}")
+    say(f"{topic.name}: {_counted(len(topic.partitions), 'partition')}, {_state(topic)}")
     say(f"id {uuid_to_text(UUID(bytes=topic.topic_id))}{', internal' * topic.is_internal}")
     for key, value in sorted(own.items()):
         say(f"{key}={value}")
@@ -335,6 +346,8 @@ async def _alter(session: Session, options: argparse.Namespace) -> None:
         await admin.alter_configs(ResourceType.TOPIC, topic.name, options.changes, validate_only=True)
     if options.partitions is not None:
         await admin.create_partitions({topic.name: options.partitions}, validate_only=is_dry)
+        if not is_dry:
+            await session.settled(lambda: _has_partitions(session, topic.name, options.partitions))
     if options.changes and not is_dry:
         await admin.alter_configs(ResourceType.TOPIC, topic.name, options.changes)
     words = []
@@ -343,6 +356,11 @@ async def _alter(session: Session, options: argparse.Namespace) -> None:
     words += [change_text(change) for change in options.changes]
     fact = {"topic": topic.name, "altered": not is_dry, "changes": words}
     session.output.done(fact, f"{topic.name} {'could be' if is_dry else 'is'} altered: {', '.join(words)}")
+
+
+async def _has_partitions(session: Session, name: str, count: int) -> bool:
+    topic = (await session.admin.describe_topics()).get(name)
+    return topic is not None and len(topic.partitions) >= count
 
 
 async def _delete(session: Session, options: argparse.Namespace) -> None:
@@ -365,4 +383,10 @@ async def _delete(session: Session, options: argparse.Namespace) -> None:
         await session.admin.delete_topics(options.topics)
     if options.topic_ids:
         await session.admin.delete_topics(topic_ids=options.topic_ids)
+    await session.settled(lambda: _are_gone(session, names))
     session.output.done({"deleted": names}, f"deleted {', '.join(names)}")
+
+
+async def _are_gone(session: Session, names: list[str]) -> bool:
+    there = await session.admin.list_topics(with_internal=True)
+    return not any(name in there for name in names)
