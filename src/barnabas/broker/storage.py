@@ -55,8 +55,6 @@ def read_layout(settings: BrokerSettings) -> Layout:
     log_dirs = settings.log_dirs
     if not log_dirs:
         raise InvalidSetting("log.dirs names no directory: name one")
-    if len(set(log_dirs)) < len(log_dirs):
-        raise InvalidSetting(f"log.dirs={','.join(log_dirs)}: a directory is named twice; name each once")
     return Layout(log_dirs, settings.string("metadata.log.dir") or log_dirs[0])
 
 
@@ -175,6 +173,7 @@ async def open_storage(
     open_log = partial(LogDirectory.open, clock=clock, random=random, workers=workers)
     missing: dict[str, StorageError] = {}
     disks = {path: disk_of(path) for path in dict.fromkeys((layout.metadata_dir, *layout.log_dirs))}
+    _refuse_twice(disks)
     owned = await _identify(layout, disks, node_id, found_cluster, random, missing)
     opened: dict[str, LogDirectory] = {}
     try:
@@ -193,6 +192,13 @@ async def open_storage(
         for directory in opened.values():
             await directory.abandon()
         raise
+
+
+def _refuse_twice(disks: Mapping[str, Disk]) -> None:
+    named: dict[str, str] = {}
+    for path, disk in disks.items():
+        if (other := named.setdefault(disk.describe(""), path)) != path:
+            raise InvalidSetting(f"log.dirs and metadata.log.dir: {other} and {path} are the same directory")
 
 
 async def _identify(
