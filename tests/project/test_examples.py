@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from barnabas.records.reader import read_records
 
 ROOT = Path(__file__).parents[2]
@@ -47,3 +49,13 @@ def test_the_broker_survives_its_kill(tmp_path: Path) -> None:
     assert result.stdout.count("consumed, each once and in order") == 2
     assert "24,000" in result.stdout  # those of the first half, and those sent through the kill
     assert (data / ".kafka_cleanshutdown").exists()
+
+
+@pytest.mark.spark
+def test_the_demo_adds_up(tmp_path: Path) -> None:
+    result = run("demo.py", "--dir", str(tmp_path / "data"), "--orders", "20000")
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert result.stderr == ""  # neither Spark nor Java has anything to say there
+    assert "20,000 orders read and added up" in result.stdout
+    assert re.search(r"checked all \d+ totals by product and hour equal what was sent", result.stdout)
+    assert (tmp_path / "data" / ".kafka_cleanshutdown").exists()

@@ -90,8 +90,9 @@ class BatchReader(DataSourceReader):
             return await plan(admin, options)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The records of a range."""
-        assert isinstance(partition, RangePartition)
+        """The records of a range; where there are none at all, Spark still asks once, for no partition."""
+        if not isinstance(partition, RangePartition):
+            return iter(())
         return in_steps(partial(self._read, partition.offsets))
 
     async def _read(self, offsets: OffsetRange) -> AsyncGenerator[pa.RecordBatch, None]:

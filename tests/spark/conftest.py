@@ -1,0 +1,36 @@
+"""One Spark session for all tests that need one: a JVM takes seconds to start."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+from barnabas.testing import Broker
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+SETTINGS = {
+    "auto.create.topics.enable": "false",
+    "log.cleaner.backoff.ms": "5",
+    "log.cleaner.min.cleanable.ratio": "0.01",
+}
+
+
+@pytest.fixture(scope="session")
+def shared_broker() -> Iterator[Broker]:
+    """A broker that creates no topics by itself, and compacts at once."""
+    with Broker(settings=SETTINGS) as broker:
+        yield broker
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """A session on two cores."""
+    from barnabas.spark.session import local_session
+
+    session = local_session("tests", cores=2, log_file=tmp_path_factory.mktemp("spark") / "spark.log")
+    yield session
+    session.stop()

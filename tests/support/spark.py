@@ -1,0 +1,20 @@
+"""Spark, where it is there."""
+
+from __future__ import annotations
+
+import importlib.util
+from functools import cache
+
+from barnabas.spark.java import NoJava, find_java
+
+
+@cache
+def missing_spark() -> str | None:
+    """What is lacking for tests with Spark, or None."""
+    if importlib.util.find_spec("pyspark") is None:
+        return "pyspark is not installed (the extra spark)"
+    try:
+        find_java()
+    except NoJava as error:
+        return str(error)
+    return None
