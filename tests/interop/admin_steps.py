@@ -103,11 +103,11 @@ def _topics() -> Iterator[Step]:
         ("t2", 2, "delete"),
         ("t3", 4, "delete"),
     ):
-        yield _create(name, count, configs={"cleanup.policy": policy})
-    yield _create("a", 1)
-    yield _create("zero", 0)
-    yield _create("many", 1, 0)
-    yield _create("odd", 1, 2)
+        yield create(name, count, configs={"cleanup.policy": policy})
+    yield create("a", 1)
+    yield create("zero", 0)
+    yield create("many", 1, 0)
+    yield create("odd", 1, 2)
     cases: list[dict[int, list[int]]] = [
         {0: [2]},
         {0: [1, 1]},
@@ -116,18 +116,19 @@ def _topics() -> Iterator[Step]:
         {0: [1], 2: [1]},
     ]
     for assigned in cases:
-        yield _create("by-hand", -1, -1, assigned)
-    yield _create("by-hand", 2, -1, {0: [1]})
-    yield _create("by-hand", -1, 1, {0: [1]})
+        yield create("by-hand", -1, -1, assigned)
+    yield create("by-hand", 2, -1, {0: [1]})
+    yield create("by-hand", -1, 1, {0: [1]})
 
 
-def _create(
+def create(
     name: str,
     count: int,
     factor: int = 1,
     assigned: dict[int, list[int]] | None = None,
     configs: dict[str, str] | None = None,
 ) -> Step:
+    """Create one topic."""
     topic = CreatableTopic(
         name=name,
         num_partitions=count,

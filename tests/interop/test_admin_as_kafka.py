@@ -1,16 +1,51 @@
-"""The same administrators' requests to Apache Kafka and to Barnabas: the same answers, messages included."""
+"""The same requests to Apache Kafka and to Barnabas, side by side: administrators', and of topics that have a
+codec of their own."""
 
 from __future__ import annotations
 
-from typing import Any
+import re
+from collections.abc import Iterator
+from itertools import product
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import pytest
 
+from barnabas.protocol.messages.fetch import FetchResponse
+from barnabas.protocol.messages.produce import ProduceResponse
 from barnabas.protocol.schema import Struct
+from barnabas.records.batch import HEADER_BYTES
+from barnabas.records.builder import build_batch
+from barnabas.records.compression import Codec, decompress
+from barnabas.records.kernel import check_batch
+from barnabas.records.record import Record
 from barnabas.testing import Broker
-from tests.interop.admin_steps import Step, steps
+from tests.interop.admin_steps import Step, create, steps
+from tests.interop.dump import dump, files
 from tests.support.apache_kafka import ApacheKafka
-from tests.support.raw_client import RawClient
+from tests.support.raw_client import RawClient, fetch_request, produce_request
+
+pytestmark = pytest.mark.java
+
+
+class Side(NamedTuple):
+    """One of the two."""
+
+    client: RawClient
+    data: Path
+
+
+@pytest.fixture(scope="module")
+def sides(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Side, Side]]:
+    """Kafka, and Barnabas."""
+    home = tmp_path_factory.mktemp("sides")
+    with (
+        ApacheKafka(home / "kafka") as kafka,
+        Broker(home / "barnabas") as broker,
+        RawClient(kafka.port) as theirs,
+        RawClient(broker.port) as ours,
+    ):
+        yield Side(theirs, kafka.data), Side(ours, home / "barnabas")
 
 
 def comparable(value: Any) -> Any:
@@ -22,21 +57,87 @@ def comparable(value: Any) -> Any:
     return any(value) if isinstance(value, bytes) else value
 
 
-def answer(client: RawClient, step: Step) -> Any:
-    return comparable(client.ask(step.request, step.version, step.response))
+def answer(side: Side, step: Step) -> Any:
+    return comparable(side.client.ask(step.request, step.version, step.response))
 
 
-@pytest.mark.java
-def test_administrators_are_answered_as_kafka_does(tmp_path: Any) -> None:
-    with (
-        ApacheKafka(tmp_path) as kafka,
-        Broker() as broker,
-        RawClient(kafka.port) as theirs,
-        RawClient(broker.port) as ours,
-    ):
-        differences = []
-        for step in steps():
-            expected, got = answer(theirs, step), answer(ours, step)
-            if got != expected:
-                differences.append(f"{step.request} v{step.version}\n  Kafka: {expected}\n  here:  {got}")
-        assert not differences, "\n".join(differences)
+def test_administrators_are_answered_alike_to_the_words(sides: tuple[Side, Side]) -> None:
+    differences = []
+    for step in steps():
+        expected, got = (answer(side, step) for side in sides)
+        if got != expected:
+            differences.append(f"{step.request} v{step.version}\n  Kafka: {expected}\n  here:  {got}")
+    assert not differences, "\n".join(differences)
+
+
+# ---- compression.type -------------------------------------------------------------------------------------
+
+CODECS = {"uncompressed": Codec.NONE} | {codec.name.lower(): codec for codec in list(Codec)[1:]}
+COUNT = 20
+
+
+def sent(codec: Codec, sequence: int) -> bytearray:
+    records = [
+        Record(i, 1_700_000_000_000 + i * 7 % 5, None if i % 3 else b"%d" % i, b"v" * 50, (("h", b"x"),))
+        for i in range(COUNT)
+    ]
+    return build_batch(records, codec=codec, producer_id=77, producer_epoch=2, base_sequence=sequence)
+
+
+def produced(side: Side, topic: str, batch: bytearray) -> int:
+    request = produce_request(topic, [b""])
+    request.topic_data[0].partition_data[0].records = memoryview(batch)
+    response = side.client.ask(request, 9, ProduceResponse)
+    return response.responses[0].partition_responses[0].error_code
+
+
+def stored(side: Side, topic: str, offset: int) -> dict[str, Any]:
+    """All that a batch says, but for what depends on how well a codec does."""
+    response = side.client.ask(fetch_request(topic, offset=offset), 11, FetchResponse)
+    batch = bytes(response.responses[0].partitions[0].records or b"")  # type: ignore[arg-type]
+    header = check_batch(batch, 0, len(batch))
+    section = batch[HEADER_BYTES : header.size_bytes]
+    found = header._asdict() | {"records": bytes(decompress(header.codec, section)), "section": b""}
+    del found["crc"], found["batch_length"]
+    return found
+
+
+def check_what_the_tool_reads(sides: tuple[Side, Side]) -> None:
+    variable = re.compile(r"(size|crc|position|log_append_time|LogAppendTime|CreateTime): \S+ ?")
+    printed = []
+    for side in sides:
+        those = files(side.data, [f"{name}-CreateTime-0" for name in CODECS], [".log"])
+        found = dump(side.data, those, "--deep-iteration")
+        assert len(found) == len(CODECS)
+        printed.append({file: [variable.sub("", line) for line in lines] for file, lines in found.items()})
+    assert printed[1] == printed[0]
+    assert sum("compresscodec: zstd" in line for lines in printed[1].values() for line in lines) == len(
+        CODECS
+    )
+
+
+def test_batches_are_stored_in_the_codec_of_their_topic(sides: tuple[Side, Side]) -> None:
+    for name in CODECS:
+        for timestamps in ("CreateTime", "LogAppendTime"):
+            configs = {"compression.type": name, "message.timestamp.type": timestamps}
+            step = create(f"{name}-{timestamps}", 1, configs=configs)
+            assert [answer(side, step)["topics"][0]["error_code"] for side in sides] == [0, 0]
+    for name, (at, codec) in product(CODECS, enumerate(Codec)):
+        topic = f"{name}-CreateTime"
+        batch = sent(codec, at * COUNT)
+        assert [produced(side, topic, bytearray(batch)) for side in sides] == [0, 0]
+        expected, got = (stored(side, topic, at * COUNT) for side in sides)
+        assert got == expected
+        assert got["attributes"] & 7 == CODECS[name]
+        assert [produced(side, f"{name}-LogAppendTime", bytearray(batch)) for side in sides] == [0, 0]
+    check_what_the_tool_reads(sides)
+
+
+def test_a_batch_may_be_too_large_before_it_is_recompressed_and_after(sides: tuple[Side, Side]) -> None:
+    records = [Record(0, 1_700_000_000_000, b"k", b"x" * 5000, ())]
+    for name, codec in (("uncompressed", Codec.ZSTD), ("zstd", Codec.NONE), ("gzip", Codec.ZSTD)):
+        topic = f"small-{name}"
+        step = create(topic, 1, configs={"compression.type": name, "max.message.bytes": "2000"})
+        assert answer(sides[0], step) == answer(sides[1], step)
+        errors = [produced(side, topic, build_batch(records, codec=codec)) for side in sides]
+        assert errors == [0, 0] if name == "gzip" else [10, 10]
