@@ -13,6 +13,7 @@ import textwrap
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
+from barnabas.cli.changes import SIGNS, alter, change_text
 from barnabas.cli.connecting import Session, connected
 from barnabas.cli.failures import CommandFailed, unknown_name
 from barnabas.cli.options import Actions, command_parser, natural
@@ -53,7 +54,6 @@ barnabas config unset --topic orders retention.ms
 barnabas config unset --all-brokers message.max.bytes
 """
 _CHANGE = re.compile(r"(.+?)(\+=|-=|=)(.*)", re.DOTALL)
-_OPERATIONS = {"=": ConfigOperation.SET, "+=": ConfigOperation.APPEND, "-=": ConfigOperation.SUBTRACT}
 _KINDS = {
     ResourceType.TOPIC: "topic",
     ResourceType.BROKER: "broker",
@@ -119,7 +119,7 @@ def _change(text: str) -> ConfigChange:
     parts = _CHANGE.fullmatch(text)
     if parts is None:
         raise argparse.ArgumentTypeError(f"{text!r}: write it as name=value")
-    return ConfigChange(parts[1].strip(), parts[3], _OPERATIONS[parts[2]])
+    return ConfigChange(parts[1].strip(), parts[3], SIGNS[parts[2]])
 
 
 def _removal(text: str) -> ConfigChange:
@@ -252,7 +252,7 @@ async def _set(session: Session, options: argparse.Namespace) -> None:
     if target.type is ResourceType.BROKER and not options.force:
         await _check_names(session, target, [name for name in new if not name.startswith(_LISTENER)])
     try:
-        await session.admin.alter_configs(*target, changes, validate_only=options.dry_run)
+        await alter(session, *target, changes, is_dry=options.dry_run)
     except BrokerError as error:
         if error.error.name == "INVALID_CONFIG":
             await _check_names(session, target, new)
@@ -271,11 +271,3 @@ async def _check_names(session: Session, target: _Target, names: Iterable[str]) 
     for name in names:
         if name not in known:
             raise unknown_name("setting", name, known, f"barnabas config describe {_option(target)} --all")
-
-
-def change_text(change: ConfigChange) -> str:
-    """A change, for people."""
-    if change.operation is ConfigOperation.DELETE:
-        return f"{change.name} as by default"
-    sign = next(sign for sign, operation in _OPERATIONS.items() if operation is change.operation)
-    return f"{change.name}{sign}{change.value}"

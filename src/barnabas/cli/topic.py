@@ -10,7 +10,7 @@ from typing import Any
 from uuid import UUID
 
 from barnabas.cli.asking import be_sure
-from barnabas.cli.config import change_text
+from barnabas.cli.changes import alter, change_text
 from barnabas.cli.connecting import Session, connected
 from barnabas.cli.failures import CommandFailed, unknown_name
 from barnabas.cli.offsets import show_offsets, trim
@@ -340,16 +340,16 @@ async def _alter(session: Session, options: argparse.Namespace) -> None:
             "there is nothing to alter", "give --partitions, --set, --unset, --append or --subtract"
         )
     topic = await session.topic(options.topic)
-    admin, is_dry = session.admin, options.dry_run
+    is_dry = options.dry_run
     # partitions cannot be taken back, so the settings are looked at before any are added
     if options.changes:
-        await admin.alter_configs(ResourceType.TOPIC, topic.name, options.changes, validate_only=True)
+        await alter(session, ResourceType.TOPIC, topic.name, options.changes, is_dry=True)
     if options.partitions is not None:
-        await admin.create_partitions({topic.name: options.partitions}, validate_only=is_dry)
+        await session.admin.create_partitions({topic.name: options.partitions}, validate_only=is_dry)
         if not is_dry:
             await session.settled(lambda: _has_partitions(session, topic.name, options.partitions))
     if options.changes and not is_dry:
-        await admin.alter_configs(ResourceType.TOPIC, topic.name, options.changes)
+        await alter(session, ResourceType.TOPIC, topic.name, options.changes, is_dry=False)
     words = []
     if options.partitions is not None:
         words.append(f"{options.partitions} partitions")

@@ -1,0 +1,41 @@
+"""`barnabas cluster`, on Barnabas and on Apache Kafka."""
+
+from __future__ import annotations
+
+import json
+
+from tests.cli.running import Commands
+
+
+def test_the_cluster_is_described_to_machines(anywhere: Commands) -> None:
+    anywhere.ok("topic", "create", "d-topic", "--partitions", 2)
+    cluster = json.loads(anywhere.ok("cluster", "describe", "--json"))
+    host, port = anywhere.bootstrap.split(":")
+    assert cluster["brokers"] == [{"id": 1, "host": host, "port": int(port), "rack": None, "fenced": False}]
+    assert len(cluster["cluster_id"]) == 22
+    assert cluster["quorum"]["leader_id"] == 1
+    assert [voter["id"] for voter in cluster["quorum"]["voters"]] == [1]
+    levels = {feature["feature"]: feature["level"] for feature in cluster["features"]}
+    assert levels["metadata.version"] == 30
+    (directory,) = cluster["log_dirs"]
+    assert (directory["broker"], directory["error"]) == (1, None)
+    assert [log["partition"] for log in directory["logs"] if log["topic"] == "d-topic"] == [0, 1]
+
+
+def test_the_cluster_is_described_to_people(anywhere: Commands) -> None:
+    text = anywhere.ok("cluster", "describe").decode()
+    assert text.startswith("cluster ")
+    rows = [line.split() for line in text.splitlines()]
+    assert ["BROKER", "ADDRESS", "RACK", "PARTITIONS", "STATE"] in rows
+    assert any(row[:2] == ["1", anywhere.bootstrap] for row in rows)
+    assert any(row[:2] == ["1", "leader"] for row in rows)
+    assert any(row[:3] == ["metadata.version", "30", "(4.3-IV0)"] for row in rows)
+    assert "not told" not in text
+
+
+def test_what_a_broker_speaks(anywhere: Commands) -> None:
+    apis = json.loads(anywhere.ok("cluster", "describe", "--apis", "--json"))
+    assert {"key": 18, "name": "ApiVersions", "first": 0, "last": 4} in apis
+    names = {api["name"] for api in apis}
+    assert {"Produce", "DescribeTopicPartitions"} <= names
+    assert "-" not in names

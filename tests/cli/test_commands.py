@@ -1,0 +1,225 @@
+"""What all commands share: help, errors with a next step, exit statuses, pipes, JSON."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import pty
+import re
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from barnabas.cli import asking, output
+from barnabas.cli.failures import CommandFailed
+from barnabas.cli.main import COMMANDS, main
+from barnabas.cli.options import naturals
+from barnabas.cli.running import joined
+from barnabas.testing import Broker
+from tests.cli.running import start
+
+ACTIONS = [
+    *(("topic", action) for action in ("list", "create", "describe", "alter", "delete", "offsets", "trim")),
+    *(("config", action) for action in ("list", "describe", "set", "unset")),
+    ("cluster", "describe"),
+]
+
+
+@pytest.mark.parametrize("command", sorted(COMMANDS))
+def test_every_command_has_help_with_examples(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main([command, "--help"])
+    assert ended.value.code == 0
+    text = capsys.readouterr().out
+    assert f"usage: barnabas {command}" in text
+    assert re.search(rf"^examples:\n(  .*\n)*  .*barnabas {command}", text, re.MULTILINE)
+
+
+@pytest.mark.parametrize("words", ACTIONS, ids=" ".join)
+def test_every_action_has_help_with_examples(
+    words: tuple[str, str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        main([*words, "--help"])
+    text = capsys.readouterr().out
+    assert f"usage: barnabas {' '.join(words)}" in text
+    assert f"examples:\n  barnabas {' '.join(words)}" in text
+    assert all(option in text for option in ("--bootstrap", "--timeout", "--json"))
+
+
+def closed_port() -> int:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        return int(taken.getsockname()[1])
+
+
+def test_where_nothing_listens_the_next_step_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+    address = f"127.0.0.1:{closed_port()}"
+    assert main(["topic", "list", "--bootstrap", address]) == 1
+    said = capsys.readouterr().err
+    first, second = said.splitlines()
+    assert first == f"barnabas topic list: no Kafka answers at {address} (Connection refused)"
+    assert "`barnabas serve`" in second
+    assert "--bootstrap" in second
+    # the options may stand before the action, too
+    assert main(["topic", "--json", "--bootstrap", address, "list"]) == 1
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert set(json.loads(captured.err)) == {"error", "next"}
+
+
+def test_an_address_that_is_none(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["topic", "list", "--bootstrap", "host:port"]) == 1
+    assert "'host:port' is no address; write host:port" in capsys.readouterr().err
+
+
+def test_somebody_who_speaks_no_kafka(capsys: pytest.CaptureFixture[str]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = f"127.0.0.1:{silent.getsockname()[1]}"
+        assert main(["topic", "list", "--bootstrap", address, "--timeout", "0.3"]) == 1
+    assert f"no Kafka answers at {address}" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["topic"],
+        ["topic", "lst"],
+        ["topic", "create"],
+        ["topic", "create", "x", "--partitions", "0"],
+        ["topic", "create", "x", "--set", "novalue"],
+        ["topic", "create", "x", "--assign", "a:b"],
+        ["topic", "delete", "--id", "short"],
+        ["topic", "trim", "x"],
+        ["topic", "list", "--timeout", "-1"],
+        ["config", "set", "--topic", "x", "novalue"],
+        ["config", "describe"],
+        ["config", "describe", "--topic", "x", "--broker", "1"],
+    ],
+    ids=" ".join,
+)
+def test_a_wrong_command_line_is_status_2(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(arguments)
+    assert ended.value.code == 2
+    assert "usage: barnabas" in capsys.readouterr().err
+
+
+def test_the_environment_names_the_cluster(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("BARNABAS_BOOTSTRAP", f"127.0.0.1:{closed_port()},{broker.bootstrap}")
+    assert main(["topic", "list", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == []
+
+
+def test_an_address_that_the_cluster_names_and_that_does_not_work(
+    make_broker: type[Broker], capsys: pytest.CaptureFixture[str]
+) -> None:
+    elsewhere = {"advertised.listeners": f"PLAINTEXT://127.0.0.1:{closed_port()}"}
+    address = make_broker(settings=elsewhere).bootstrap
+    common = ["--bootstrap", address, "--timeout", "1"]
+    assert main(["topic", "create", "far", "--partitions", "1", *common]) == 0
+    assert main(["topic", "offsets", "far", *common]) == 1
+    assert "advertised.listeners" in capsys.readouterr().err
+
+
+def test_a_reader_that_has_seen_enough(broker: Broker) -> None:
+    with start(broker.bootstrap, "config", "describe", "--broker", "1", "--all", "--docs") as running:
+        assert running.stdout is not None
+        assert running.stderr is not None
+        assert running.stdin is not None
+        running.stdout.close()
+        assert running.stderr.read() == b""
+    assert running.returncode == 0
+
+
+def test_an_interrupt_is_quiet() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = f"127.0.0.1:{silent.getsockname()[1]}"
+        with start(address, "topic", "list") as running:
+            connected, _ = silent.accept()
+            with connected:
+                assert connected.recv(1)  # it has asked, and waits
+                running.send_signal(signal.SIGINT)
+                out, err = running.communicate(timeout=20)
+    assert (running.returncode, out, err) == (130, b"", b"")
+
+
+def test_at_a_terminal_tables_are_drawn_and_deletion_is_asked_for(broker: Broker, tmp_path: Path) -> None:
+    run = [sys.executable, "-m", "barnabas"]
+    environment = {**os.environ, "BARNABAS_BOOTSTRAP": broker.bootstrap, "COLUMNS": "80", "TERM": "xterm"}
+    subprocess.run([*run, "topic", "create", "seen"], env=environment, check=True, capture_output=True)
+    outer, inner = pty.openpty()
+    try:
+        for answer, expected in ((b"n\n", 1), (b"y\n", 0)):
+            os.write(outer, answer)
+            command = [*run, "topic", "delete", "seen"]
+            ended = subprocess.run(
+                command, env=environment, stdin=inner, stderr=inner, stdout=subprocess.PIPE
+            )
+            assert ended.returncode == expected
+            assert (ended.stdout == b"deleted seen\n") == (expected == 0)
+        assert b"Delete seen and all records there? [y/N]" in os.read(outer, 10_000)
+        subprocess.run([*run, "config", "list"], env=environment, stdout=inner, check=True)
+        assert "─" in os.read(outer, 10_000).decode()
+    finally:
+        os.close(outer)
+        os.close(inner)
+
+
+def test_nobody_is_asked_where_nobody_sits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdin", io.StringIO(""))
+    asking.be_sure("Really?", is_sure=False)
+
+
+def test_values_that_look_like_options() -> None:
+    assert joined(["offsets", "x", "--at", "-2h", "--json"]) == ["offsets", "x", "--at=-2h", "--json"]
+    assert joined(["--at=-2h", "-3", "--all"]) == ["--at=-2h", "-3", "--all"]
+
+
+def test_lists_of_numbers() -> None:
+    assert naturals("0,3,5-7,3") == [0, 3, 5, 6, 7]
+
+
+def test_a_plain_table_is_aligned_and_never_cut() -> None:
+    wide = "x" * 300
+    text = output.plain_table(("name", "count"), [["a", "1"], [wide, "1000"]], [False, True])
+    assert [len(line) for line in text.splitlines()] == [307, 307, 307]
+    assert text.splitlines()[0].startswith("NAME")
+
+
+@pytest.mark.parametrize(
+    ("count", "text"),
+    [(0, "0 B"), (1023, "1023 B"), (1536, "1.5 KiB"), (3 << 40, "3.0 TiB"), (5 << 50, "5120.0 TiB")],
+)
+def test_bytes_for_people(count: int, text: str) -> None:
+    assert output.bytes_text(count) == text
+
+
+def test_a_failure_without_a_next_step(capsys: pytest.CaptureFixture[str]) -> None:
+    output.tell_failure("barnabas x", CommandFailed("it broke"), as_json=False)
+    assert capsys.readouterr().err == "barnabas x: it broke\n"
+
+
+def test_nothing_is_loaded_that_is_not_needed(broker: Broker) -> None:
+    script = (
+        "import sys; from barnabas.cli.main import main;"
+        "main(['topic', 'list', '--json']); print(*sys.modules)"
+    )
+    environment = {**os.environ, "BARNABAS_BOOTSTRAP": broker.bootstrap}
+    done = subprocess.run(
+        [sys.executable, "-c", script], env=environment, check=True, capture_output=True, text=True
+    )
+    loaded = set(done.stdout.split())
+    assert not loaded & {
+        "rich",
+        "barnabas.broker.node",
+        "barnabas.client.producer",
+        "barnabas.client.consumer",
+    }
