@@ -1,0 +1,142 @@
+"""`barnabas doctor`: looks at this machine, at directories, at settings, at a cluster, and says what to do.
+
+Nothing is changed, unless `--write` asks for a round trip through the cluster. Exit status 1 where there is a
+problem; warnings alone are no failure.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from barnabas.cli.checks.directory import check_directory
+from barnabas.cli.checks.findings import Finding, Level, Section
+from barnabas.cli.checks.machine import check_machine
+from barnabas.cli.checks.settings_file import check_settings_file
+from barnabas.cli.failures import FAILED, OK
+from barnabas.cli.options import command_parser, wants_json
+from barnabas.cli.output import Output
+from barnabas.cli.running import run_command
+
+_EXAMPLES = """
+barnabas doctor                                    this machine
+barnabas doctor --dir /var/lib/kafka               a log directory, of Barnabas or of Apache Kafka
+barnabas doctor --dir /var/lib/kafka --verify      the same, reading every byte
+barnabas doctor --config server.properties         settings, and the directories they name
+barnabas doctor --bootstrap localhost:9092         a running cluster, of whatever kind
+barnabas doctor --bootstrap localhost:9092 --write with a record written and read back
+"""
+_COLOURS = {Level.OK: "\x1b[32m", Level.WARNING: "\x1b[33m", Level.PROBLEM: "\x1b[31m"}
+_WIDTH = max(len(level) for level in Level)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Look, and tell; the exit status."""
+    return run_command(_parser(), arguments)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = command_parser(
+        "barnabas doctor",
+        "Check this machine and, if named, directories, settings and a cluster; say what to do.",
+        _EXAMPLES,
+    )
+    parser.add_argument(
+        "--dir",
+        metavar="D",
+        action="append",
+        default=[],
+        dest="directories",
+        help="a log directory; may be repeated",
+    )
+    parser.add_argument(
+        "--verify", action="store_true", help="with --dir: read every byte of every segment, and the indexes"
+    )
+    parser.add_argument("--config", metavar="F", help="a file of settings (server.properties)")
+    parser.add_argument(
+        "--write",
+        action="store_true",
+        help="with --bootstrap: write and read a record, in a topic of its own",
+    )
+    parser.set_defaults(run=_run)
+    return parser
+
+
+def _run(options: argparse.Namespace) -> int:
+    sections = [check_machine()]
+    directories = [Path(each) for each in options.directories]
+    if options.config is not None:
+        checked = check_settings_file(Path(options.config))
+        sections.append(checked.section)
+        if checked.settings is not None:
+            named = [Path(each) for each in checked.settings.log_dirs]
+            directories += [each for each in named if each.exists() and each not in directories]
+    for directory in directories:
+        sections += check_directory(directory, verify=options.verify)
+    if getattr(options, "bootstrap", None) or options.write:
+        sections.append(_cluster(options))
+    _tell(sections, as_json=wants_json(options))
+    return FAILED if _count(sections, Level.PROBLEM) else OK
+
+
+def _cluster(options: argparse.Namespace) -> Section:
+    # imported here: the client is not needed to look at files
+    from barnabas.cli.checks.cluster import check_cluster
+    from barnabas.cli.connecting import Session
+    from barnabas.core.event_loop import new_event_loop
+
+    async def check() -> Section:
+        session = Session(options)
+        try:
+            return await check_cluster(session, write=options.write)
+        finally:
+            await session.close()
+
+    with asyncio.Runner(loop_factory=new_event_loop) as runner:
+        return runner.run(check())
+
+
+# ---- telling ---------------------------------------------------------------------------------------------
+
+
+def _count(sections: Sequence[Section], level: Level) -> int:
+    return sum(finding.level is level for section in sections for finding in section.findings)
+
+
+def _tell(sections: Sequence[Section], *, as_json: bool) -> None:
+    output = Output(as_json=as_json)
+    problems, warnings = _count(sections, Level.PROBLEM), _count(sections, Level.WARNING)
+    if as_json:
+        findings = [
+            {"subject": section.subject, **finding._asdict()}
+            for section in sections
+            for finding in section.findings
+        ]
+        output.document({"problems": problems, "warnings": warnings, "findings": findings})
+        return
+    for section in sections:
+        output.say(section.subject)
+        for finding in section.findings:
+            output.say(_line(finding, is_coloured=sys.stdout.isatty()))
+        output.say()
+    output.say(_summary(problems, warnings))
+
+
+def _line(finding: Finding, *, is_coloured: bool) -> str:
+    level = f"{finding.level:<{_WIDTH}}"
+    if is_coloured:
+        level = f"{_COLOURS[finding.level]}{level}\x1b[0m"
+    lines = [f"  {level}  {finding.what}"]
+    if finding.next_step is not None:
+        lines.append(f"  {'':<{_WIDTH}}  -> {finding.next_step}")
+    return "\n".join(lines)
+
+
+def _summary(problems: int, warnings: int) -> str:
+    if not problems and not warnings:
+        return "nothing wrong"
+    counts = [(problems, "problem"), (warnings, "warning")]
+    return ", ".join(f"{count} {what}{'s' * (count != 1)}" for count, what in counts if count)
