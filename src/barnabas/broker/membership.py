@@ -29,6 +29,10 @@ class RegistrationRefused(BarnabasError):
     """The controller does not take this broker in, or no longer knows it."""
 
 
+class NotRegistered(RegistrationRefused):
+    """The controller knows no broker of this id: it was unregistered."""
+
+
 class Membership:
     """One incarnation of a broker."""
 
@@ -110,11 +114,14 @@ class Membership:
         self._require(response.error_code, "say where its partitions are")
 
     async def leave(self) -> None:
-        """Have others lead, and say goodbye."""
-        for _ in range(_MAX_SHUTDOWN_ROUNDS):
-            response = await self._heartbeat(want_shut_down=True)
-            if response.should_shut_down:
-                return
+        """Have others lead, and say goodbye; one that was unregistered meanwhile is gone already."""
+        try:
+            for _ in range(_MAX_SHUTDOWN_ROUNDS):
+                response = await self._heartbeat(want_shut_down=True)
+                if response.should_shut_down:
+                    return
+        except NotRegistered:
+            return
 
     async def allocate_producer_ids(self) -> range:
         """A block of producer ids for this broker alone."""
@@ -147,6 +154,6 @@ class Membership:
 
     def _require(self, error_code: int, what: str) -> None:
         if error_code:
-            raise RegistrationRefused(
-                f"broker {self.node_id} could not {what}: {WIRE_ERRORS[error_code].name}"
-            )
+            name = WIRE_ERRORS[error_code].name
+            kind = NotRegistered if name == "BROKER_ID_NOT_REGISTERED" else RegistrationRefused
+            raise kind(f"broker {self.node_id} could not {what}: {name}")
