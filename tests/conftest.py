@@ -15,6 +15,7 @@ import pytest
 from hypothesis import settings
 
 from tests.support.apache_kafka import missing
+from tests.support.foreign import missing_go, missing_node
 from tests.support.spark import missing_spark
 from tests.support.targets import KINDS, Target, make_target
 
@@ -28,6 +29,10 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     # raised from one place, all these skips fold into one line of the summary
     if item.get_closest_marker("java") is not None and (lacking := missing()) is not None:
         pytest.skip(f"needs Java 17 or later and Maven: {lacking}")
+    if item.get_closest_marker("node") is not None and (lacking := missing_node()) is not None:
+        pytest.skip(f"needs Node.js and npm: {lacking}")
+    if item.get_closest_marker("go") is not None and (lacking := missing_go()) is not None:
+        pytest.skip(f"needs Go: {lacking}")
     if item.get_closest_marker("spark") is not None and (lacking := missing_spark()) is not None:
         pytest.skip(f"needs Spark: {lacking}")
 

@@ -14,11 +14,13 @@ from __future__ import annotations
 
 import argparse
 import base64
+import contextlib
 import fcntl
 import functools
 import hashlib
 import os
 import re
+import secrets
 import shutil
 import signal
 import socket
@@ -105,15 +107,19 @@ def tool(main_class: str | Path, *arguments: str | Path, timeout_s: float = 120.
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports of the loopback interface that nobody listens on now, all different."""
-    sockets = [socket.socket() for _ in range(count)]
-    try:
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return [each.getsockname()[1] for each in sockets]
-    finally:
-        for each in sockets:
-            each.close()
+    """Ports of the loopback interface that nobody listens on now, all different.
+
+    They are below those that systems give to outgoing connections: one of these could take it in between.
+    """
+    found: list[int] = []
+    with contextlib.ExitStack() as held:
+        while len(found) < count:
+            port = 10_000 + secrets.randbelow(20_000)
+            candidate = held.enter_context(socket.socket())
+            with contextlib.suppress(OSError):
+                candidate.bind(("127.0.0.1", port))
+                found.append(port)
+    return found
 
 
 def call(port: int, api_key: int, version: int, body: bytes, *, timeout_s: float = 10.0) -> bytes:
@@ -147,7 +153,9 @@ class ApacheKafka:
         port: int | None = None,
         settings: Mapping[str, str] | None = None,
         jvm: Sequence[str] = LEAN_JVM,
+        standalone: bool = False,
     ) -> None:
+        """`standalone`: the voters stand in the log (kraft.version 1), not in the settings."""
         self.home = home
         self.data = data or home / "data"
         free = free_ports(2)
@@ -155,6 +163,7 @@ class ApacheKafka:
         self.bootstrap = f"127.0.0.1:{self.port}"
         self._settings = dict(settings or {})
         self._jvm = tuple(jvm)
+        self._standalone = standalone
         self._process: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> ApacheKafka:
@@ -181,7 +190,8 @@ class ApacheKafka:
         properties.write_text("".join(f"{key}={value}\n" for key, value in self._properties().items()))
         if not (self.data / "meta.properties").exists():
             cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
-            tool("kafka.tools.StorageTool", "format", f"--cluster-id={cluster_id}", "-c", properties)
+            how = ["--standalone"] if self._standalone else []
+            tool("kafka.tools.StorageTool", "format", f"--cluster-id={cluster_id}", *how, "-c", properties)
         return properties
 
     def start(self) -> None:
@@ -218,10 +228,14 @@ class ApacheKafka:
             self._process = None
 
     def _properties(self) -> dict[str, str]:
+        controller = f"127.0.0.1:{self.controller_port}"
+        quorum = {"controller.quorum.voters": f"1@{controller}"}
+        if self._standalone:
+            quorum = {"controller.quorum.bootstrap.servers": controller}
         return {
             "process.roles": "broker,controller",
             "node.id": "1",
-            "controller.quorum.voters": f"1@127.0.0.1:{self.controller_port}",
+            **quorum,
             "listeners": f"PLAINTEXT://{self.bootstrap},CONTROLLER://127.0.0.1:{self.controller_port}",
             "controller.listener.names": "CONTROLLER",
             "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",

@@ -46,9 +46,9 @@ class Served:
 
     def __init__(self, home: Path, settings: Mapping[str, str]) -> None:
         home.mkdir(parents=True, exist_ok=True)
-        self.port, controller_port = free_ports(2)
+        self.port, self.controller_port = free_ports(2)
         self.bootstrap = f"127.0.0.1:{self.port}"
-        listeners = f"PLAINTEXT://{self.bootstrap},CONTROLLER://127.0.0.1:{controller_port}"
+        listeners = f"PLAINTEXT://{self.bootstrap},CONTROLLER://127.0.0.1:{self.controller_port}"
         given = {"listeners": listeners, **settings}
         self._log_file = home / "serve.log"
         self._command = [sys.executable, "-m", "barnabas", "serve", "--dir", str(home / "data")]

@@ -24,7 +24,7 @@ def check_name(name: str) -> None:
     elif len(name) > LONGEST_NAME:
         problem = f"it has {len(name)} characters, {LONGEST_NAME} are allowed"
     elif not _ALLOWED.issuperset(name):
-        problem = f"'{name}' has characters other than ASCII letters, digits, '.', '_' and '-'"
+        problem = f"'{name}' contains one or more characters other than ASCII alphanumerics, '.', '_' and '-'"
     else:
         return
     raise Refused("INVALID_TOPIC_EXCEPTION", f"Topic name is invalid: {problem}")

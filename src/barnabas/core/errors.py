@@ -172,6 +172,9 @@ class BarnabasError(Exception):
     """The root of everything Barnabas raises on purpose; `wire` is what a client is told."""
 
     wire: ClassVar[WireError] = wire_error("UNKNOWN_SERVER_ERROR")
+    # where one record of a batch is at fault: which, and what is wrong with it
+    record_index: int | None = None
+    record_fault: str = ""
 
     @property
     def told(self) -> str:

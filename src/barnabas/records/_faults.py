@@ -62,7 +62,7 @@ _FAULTS: dict[int, tuple[type[BarnabasError], str]] = {
     TRAILING_BYTES: (InvalidRecord, "bytes are left over behind the last record"),
     MISSING_RECORDS: (InvalidRecord, "the batch ends before its record count is reached"),
     BAD_OFFSET_DELTA: (InvalidRecord, "its offset delta is out of sequence"),
-    NO_KEY: (InvalidRecord, "it has no key, which this topic requires"),
+    NO_KEY: (InvalidRecord, "Compacted topic cannot accept message without key"),
     TOO_LARGE: (RecordListTooLarge, "with this batch the columns could hold more than 2 GiB of a kind"),
     BAD_TIMESTAMP: (InvalidTimestamp, "its timestamp is outside the bounds this topic sets"),
 }
@@ -86,4 +86,6 @@ def batch_error(fault: int, position: int) -> BarnabasError:
 def record_error(fault: int, index: int) -> BarnabasError:
     """The exception for a fault of the record at `index` in its batch."""
     kind, text = _FAULTS[fault]
-    return kind(f"record {index} of the batch: {text}")
+    error = kind(f"record {index} of the batch: {text}")
+    error.record_index, error.record_fault = index, text
+    return error

@@ -42,6 +42,7 @@ SERVED: dict[int, Served] = {
     46: Served("ListPartitionReassignments", "list_partition_reassignments", 0, 0),
     48: Served("DescribeClientQuotas", "describe_client_quotas", 0, 1),
     49: Served("AlterClientQuotas", "alter_client_quotas", 0, 1),
+    50: Served("DescribeUserScramCredentials", "describe_user_scram_credentials", 0, 0),
     55: Served("DescribeQuorum", "describe_quorum", 0, 2),
     57: Served("UpdateFeatures", "update_features", 0, 2),
     60: Served("DescribeCluster", "describe_cluster", 0, 2),
@@ -52,4 +53,6 @@ SERVED: dict[int, Served] = {
 }
 
 # What a listener of the quorum answers; who asks there by mistake learns that it is no broker's.
-SERVED_BY_CONTROLLER: dict[int, Served] = {key: SERVED[key] for key in (18, 55, 57, 60)}
+SERVED_BY_CONTROLLER: dict[int, Served] = {
+    key: SERVED[key] for key in (18, 19, 20, 32, 33, 37, 43, 44, 45, 46, 49, 50, 55, 57, 60, 64)
+}

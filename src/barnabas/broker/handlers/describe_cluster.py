@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 _BROKERS = 1
 _CONTROLLERS = 2
-_NAMES = {_BROKERS: "broker", _CONTROLLERS: "controller"}
+_NAMES = {_BROKERS: "BROKER", _CONTROLLERS: "CONTROLLER"}
 _NOT_ASKED = -(2**31)
 
 
@@ -35,7 +35,10 @@ async def handle(
     if request.endpoint_type not in (_BROKERS, _CONTROLLERS):
         return _failed("UNSUPPORTED_ENDPOINT_TYPE", f"Unsupported endpoint type {request.endpoint_type}")
     if request.endpoint_type != own_type:
-        told = f"This is an endpoint of a {_NAMES[own_type]}, not of a {_NAMES[request.endpoint_type]}."
+        told = (
+            f"The request was sent to an endpoint of type {_NAMES[own_type]}, "
+            f"but we wanted an endpoint of type {_NAMES[request.endpoint_type]}"
+        )
         return _failed("MISMATCHED_ENDPOINT_TYPE", told)
     return DescribeClusterResponse(
         throttle_time_ms=0,

@@ -17,6 +17,7 @@ from barnabas.core.errors import BarnabasError, InvalidRecord, InvariantViolatio
 from barnabas.core.network import ConnectionLost
 from barnabas.metadata.names import is_internal
 from barnabas.protocol.messages.produce import (
+    BatchIndexAndErrorMessage,
     PartitionProduceData,
     PartitionProduceResponse,
     ProduceRequest,
@@ -108,7 +109,7 @@ async def _append_topic(
         if is_internal(topic.name) and context.client_id != "__admin_client":
             raise InvalidTopic(f"{topic.name} is internal: clients do not write to it")
     except BarnabasError as error:
-        return [_failed(one.index, error) for one in data.partition_data]
+        return [_failed(data.name, one.index, error) for one in data.partition_data]
     acks = request.acks
     return [await _append(topic, one, acks, services, waits) for one in data.partition_data]
 
@@ -129,7 +130,7 @@ async def _append(
         raise
     except BarnabasError as error:
         services.replicas.traffic_of(topic).refused_produce(error, len(batch or b""))
-        return _failed(index, error)
+        return _failed(topic.name, index, error)
     response = PartitionProduceResponse(
         index=index,
         error_code=0,
@@ -147,10 +148,16 @@ def _check(acks: int) -> None:
         raise InvalidAcks(f"acks={acks}; it must be 0, 1 or -1 (all)")
 
 
-def _failed(index: int, error: BarnabasError) -> PartitionProduceResponse:
-    return PartitionProduceResponse(
+def _failed(topic: str, index: int, error: BarnabasError) -> PartitionProduceResponse:
+    response = PartitionProduceResponse(
         index=index, error_code=error.wire.code, base_offset=-1, error_message=error.told
     )
+    if error.record_index is not None:
+        fault = f"{error.record_fault} in topic partition {topic}-{index}"
+        response.record_errors = [
+            BatchIndexAndErrorMessage(batch_index=error.record_index, batch_index_error_message=fault)
+        ]
+    return response
 
 
 async def _wait_for(waits: list[_Wait], timeout_ms: int) -> None:

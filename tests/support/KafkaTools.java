@@ -1,0 +1,89 @@
+/*
+ * Apache Kafka's command-line tools, one after another in one JVM: to start one for each costs a second.
+ *
+ * Each line of the standard input is a command (JSON: `tool`, a main class; `arguments`; `input`), each line of
+ * the standard output its answer: the exit status and what the tool printed. A tool that would end the process
+ * ends only itself: by an error that some of them catch, and talk about, so only what was said before counts.
+ */
+
+import java.io.*;
+import java.lang.reflect.InvocationTargetException;
+import java.nio.charset.StandardCharsets;
+
+import com.fasterxml.jackson.databind.*;
+import com.fasterxml.jackson.databind.node.ObjectNode;
+
+import org.apache.kafka.common.utils.Exit;
+
+public class KafkaTools {
+    static final ObjectMapper JSON = new ObjectMapper();
+
+    static ByteArrayOutputStream out, err;
+    static ObjectNode answer;
+
+    static class Ended extends Error {
+        Ended() {
+            super(null, null, false, false);
+        }
+    }
+
+    public static void main(String[] arguments) throws Exception {
+        Exit.setExitProcedure((status, message) -> { end(status); throw new Ended(); });
+        Exit.setHaltProcedure((status, message) -> { end(status); throw new Ended(); });
+        Exit.setShutdownHookAdder((name, hook) -> { });
+        PrintStream answers = new PrintStream(new FileOutputStream(FileDescriptor.out), true, StandardCharsets.UTF_8);
+        BufferedReader commands = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
+        for (String line; (line = commands.readLine()) != null; ) {
+            run(JSON.readTree(line));
+            answers.println(JSON.writeValueAsString(answer));
+        }
+        Runtime.getRuntime().halt(0);
+    }
+
+    static void end(int status) {
+        if (answer == null) {
+            answer = JSON.createObjectNode();
+            answer.put("status", status);
+            answer.put("out", out.toString(StandardCharsets.UTF_8));
+            answer.put("err", err.toString(StandardCharsets.UTF_8));
+        }
+    }
+
+    static void run(JsonNode command) {
+        String[] arguments = JSON.convertValue(command.get("arguments"), String[].class);
+        answer = null;
+        out = new ByteArrayOutputStream();
+        err = new ByteArrayOutputStream();
+        System.setIn(new ByteArrayInputStream(command.get("input").asText().getBytes(StandardCharsets.UTF_8)));
+        System.setOut(new PrintStream(out, true, StandardCharsets.UTF_8));
+        System.setErr(new PrintStream(err, true, StandardCharsets.UTF_8));
+        int status = 0;
+        try {
+            scala.Console.withOut(System.out, () -> scala.Console.withErr(System.err, () -> {
+                call(command.get("tool").asText(), arguments);
+                return null;
+            }));
+        } catch (Ended ended) {
+            return;
+        } catch (Throwable error) {
+            error.printStackTrace(System.err);
+            status = 1;
+        }
+        end(status);
+    }
+
+    static void call(String tool, String[] arguments) {
+        try {
+            Class.forName(tool).getMethod("main", String[].class).invoke(null, (Object) arguments);
+        } catch (InvocationTargetException error) {
+            throw KafkaTools.<RuntimeException>as_is(error.getCause());
+        } catch (ReflectiveOperationException error) {
+            throw new IllegalArgumentException(error);
+        }
+    }
+
+    @SuppressWarnings("unchecked")
+    static <E extends Throwable> E as_is(Throwable error) throws E {
+        throw (E) error;
+    }
+}

@@ -1,0 +1,96 @@
+"""Clients of other languages, run as programs: Node.js with kafkajs, Go with franz-go.
+
+Their packages are fetched once into the user's cache, by the lock files beside the programs.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import functools
+import hashlib
+import json
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+INTEROP = Path(__file__).resolve().parent.parent / "interop"
+NODE, GO = INTEROP / "node", INTEROP / "go"
+
+
+class ForeignFailed(Exception):
+    """A program of another language could not be built, or failed."""
+
+
+@functools.cache
+def missing_node() -> str | None:
+    """What this machine lacks to run the programs for Node.js, None where nothing."""
+    lacking = [name for name in ("node", "npm") if shutil.which(name) is None]
+    return f"{' and '.join(lacking)} not on the PATH" if lacking else None
+
+
+@functools.cache
+def missing_go() -> str | None:
+    """What this machine lacks to build the programs in Go, None where nothing."""
+    if shutil.which("go") is None:
+        return "go is not on the PATH"
+    wanted = re.search(r"^go (\d+)\.(\d+)", (GO / "go.mod").read_text(), re.MULTILINE)
+    found = re.search(r"go(\d+)\.(\d+)", _said(["go", "version"]))
+    assert wanted is not None
+    if found is None or tuple(map(int, found.groups())) < tuple(map(int, wanted.groups())):
+        return f"go is older than {wanted[1]}.{wanted[2]}"
+    return None
+
+
+def run_node(program: str, *arguments: str) -> list[dict[str, Any]]:
+    """The JSON lines that a program of tests/interop/node prints."""
+    folder = _made("node", NODE, _install_node)
+    return _lines(["node", str(folder / program), *arguments])
+
+
+def run_go(*arguments: str) -> list[dict[str, Any]]:
+    """The JSON lines that the program of tests/interop/go prints."""
+    folder = _made("go", GO, _build_go)
+    return _lines([str(folder / "interop"), *arguments])
+
+
+def _install_node(folder: Path) -> None:
+    _said(["npm", "ci", "--no-audit", "--no-fund", "--silent"], folder)
+
+
+def _build_go(folder: Path) -> None:
+    _said(["go", "build", "-o", "interop", "."], folder)
+
+
+def _made(kind: str, source: Path, make: Callable[[Path], None]) -> Path:
+    """A copy of the programs, with what they need, made anew when they have changed."""
+    files = sorted(path for path in source.iterdir() if path.is_file())
+    wanted = hashlib.sha256(b"".join(path.read_bytes() for path in files)).hexdigest()
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "barnabas"
+    folder = cache / f"interop-{kind}"
+    cache.mkdir(parents=True, exist_ok=True)
+    with (cache / f"interop-{kind}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        complete = folder / ".complete"
+        if not complete.exists() or complete.read_text() != wanted:
+            shutil.rmtree(folder, ignore_errors=True)
+            folder.mkdir()
+            for path in files:
+                shutil.copy(path, folder)
+            make(folder)
+            complete.write_text(wanted)
+    return folder
+
+
+def _lines(command: list[str]) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in _said(command).splitlines()]
+
+
+def _said(command: list[str], folder: Path | None = None) -> str:
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=600, check=False)
+    if done.returncode != 0:
+        raise ForeignFailed(f"{command} ended with {done.returncode}:\n{done.stdout}{done.stderr}")
+    return done.stdout
