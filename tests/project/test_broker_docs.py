@@ -10,6 +10,7 @@ import pytest
 from barnabas.broker.handlers import SERVED
 from barnabas.cli import serve
 from barnabas.core.settings.broker import BROKER
+from barnabas.core.settings.own import OWN
 from barnabas.core.settings.topic import SYNONYMS, TOPIC
 from barnabas.log.config import known_settings
 
@@ -58,5 +59,6 @@ def test_every_default_of_a_topic_that_logs_heed_is_told_of() -> None:
 
 def test_settings_that_are_said_to_steer_something_exist_and_do_so() -> None:
     named = named_settings()
-    assert named <= set(BROKER)
-    assert [name for name in named if not BROKER[name].has_effect] == []
+    assert named <= {*BROKER, *OWN}
+    assert set(OWN) <= named
+    assert [name for name in named if name in BROKER and not BROKER[name].has_effect] == []

@@ -85,7 +85,7 @@ def _requests(page: Page, traffic: RequestTraffic, now: float) -> None:
     for (name, version), api in traffic.apis.items():
         for shown in _names(name):
             page.add("kafka_network_requestmetrics_requests_total", api.count, shown, str(version))
-            _add_errors(errors.setdefault(shown, {}), api)
+        _add_errors(errors.setdefault(name, {}), api)
     for name, by_error in errors.items():
         for error, count in by_error.items():
             page.add("kafka_network_requestmetrics_errors_total", count, name, error)

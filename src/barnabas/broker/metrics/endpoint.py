@@ -95,6 +95,11 @@ class MetricsEndpoint:
         assert self._listener is not None
         return self._listener.address
 
+    @property
+    def connection_count(self) -> int:
+        """How many ask at the moment."""
+        return len(self._tasks)
+
     def serve(
         self,
         collect: Callable[[], Awaitable[Page]],
