@@ -478,7 +478,11 @@ class PartitionLog:
             if self.shape & 1:
                 async with self.turn:
                     continue
-            await self._flush()
+            try:
+                await self._flush()
+            except StorageError as error:
+                self.home.on_trouble(error)
+                raise
 
     async def _flush_once(self) -> None:
         """Takes no turn: whoever has one, and closes the log, may be waiting for this."""

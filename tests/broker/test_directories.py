@@ -1,0 +1,511 @@
+"""A node with several log directories: made, found again, told of, and left out one by one."""
+
+from __future__ import annotations
+
+import errno
+import logging
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TypeVar
+from uuid import UUID
+
+import pytest
+
+from barnabas.broker.formatting import DirectoryRefused
+from barnabas.core.disk import DiskFailed
+from barnabas.core.errors import WIRE_ERRORS
+from barnabas.log.checkpoints import uuid_from_text
+from barnabas.log.directories import PartitionTwice
+from barnabas.metadata.parts import PartitionImage
+from barnabas.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
+from barnabas.protocol.messages.delete_topics import (
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+    DeleteTopicState,
+)
+from barnabas.protocol.messages.describe_log_dirs import (
+    DescribableLogDirTopic,
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+)
+from barnabas.protocol.messages.fetch import FetchResponse
+from barnabas.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from barnabas.protocol.messages.produce import ProduceResponse
+from barnabas.protocol.schema import NO_UUID
+from barnabas.testing import Broker
+from tests.support.raw_client import RawClient, fetch_request, produce_request, wait_until
+
+T = TypeVar("T")
+
+
+class Site:
+    """A broker with the directories a, b and c below one root, or on disks in memory."""
+
+    def __init__(self, root: Path | None, names: str = "abc", **settings: str) -> None:
+        self.root = root
+        self._given = {key.replace("_", "."): value for key, value in settings.items()}
+        self.broker = self.make(names)
+
+    def make(self, names: str) -> Broker:
+        log_dirs = ",".join(self.path(name) for name in names)
+        first = None if self.root is None else self.root / names[0]
+        return Broker(first, {"log.dirs": log_dirs, **self._given})
+
+    def path(self, name: str) -> str:
+        return name if self.root is None else str(self.root / name)
+
+    def start(self, names: str | None = None) -> None:
+        if names is not None:
+            self.broker = self.make(names)
+        self.broker.start()
+
+    def create(self, name: str, partitions: int = 3) -> None:
+        topic = CreatableTopic(
+            name=name, num_partitions=partitions, replication_factor=1, assignments=[], configs=[]
+        )
+        with RawClient(self.broker.port) as client:
+            answer = client.ask(CreateTopicsRequest(topics=[topic]), 7, CreateTopicsResponse)
+        assert [each.error_code for each in answer.topics] == [0]
+        wait_until(lambda: self.is_told(name), "the metadata tells where the partitions are")
+
+    def delete(self, name: str) -> None:
+        state = DeleteTopicState(name=name, topic_id=NO_UUID)
+        with RawClient(self.broker.port) as client:
+            answer = client.ask(DeleteTopicsRequest(topics=[state]), 6, DeleteTopicsResponse)
+        assert [each.error_code for each in answer.responses] == [0]
+
+    def produce(self, name: str, partition: int, value: bytes = b"v") -> str:
+        with RawClient(self.broker.port) as client:
+            request = produce_request(name, [value], partition=partition)
+            answer = client.ask(request, 9, ProduceResponse)
+        return WIRE_ERRORS[answer.responses[0].partition_responses[0].error_code].name
+
+    def fill(self, name: str, partitions: int = 3) -> None:
+        self.create(name, partitions)
+        assert [self.produce(name, number) for number in range(partitions)] == ["NONE"] * partitions
+
+    def fetch(self, name: str, partition: int) -> tuple[str, int]:
+        with RawClient(self.broker.port) as client:
+            answer = client.ask(fetch_request(name, partition=partition), 12, FetchResponse)
+        (found,) = answer.responses[0].partitions
+        return WIRE_ERRORS[found.error_code].name, found.high_watermark
+
+    def metadata(self, name: str) -> list[tuple[str, int, list[int]]]:
+        topics = [MetadataRequestTopic(name=name)]
+        with RawClient(self.broker.port) as client:
+            answer = client.ask(MetadataRequest(topics=topics), 9, MetadataResponse)
+        return [
+            (WIRE_ERRORS[each.error_code].name, each.leader_id, each.offline_replicas)
+            for each in answer.topics[0].partitions
+        ]
+
+    def describe(self, *topics: DescribableLogDirTopic, version: int = 5) -> dict[str, dict[str, int] | str]:
+        request = DescribeLogDirsRequest(topics=list(topics) or None)
+        with RawClient(self.broker.port) as client:
+            answer = client.ask(request, version, DescribeLogDirsResponse)
+        return {
+            Path(each.log_dir).name: WIRE_ERRORS[each.error_code].name
+            if each.error_code
+            else {
+                f"{topic.name}-{partition.partition_index}": partition.partition_size
+                for topic in each.topics
+                for partition in topic.partitions
+            }
+            for each in answer.results
+        }
+
+    def partitions(self, name: str) -> list[PartitionImage]:
+        topic = self.broker.node.services.image.topic(name)
+        assert topic is not None
+        return [topic.partitions[number] for number in sorted(topic.partitions)]
+
+    def is_told(self, name: str) -> bool:
+        registered = self.broker.node.services.image.brokers[1].log_dirs
+        return all(each.directories[0] in registered for each in self.partitions(name))
+
+    def told(self, name: str) -> str:
+        """In which directory the metadata says that each partition is."""
+        names = {own.bytes: Path(each.where).name for own, each in self._directories.items()}
+        return "".join(names.get(each.directories[0], "?") for each in self.partitions(name))
+
+    @property
+    def _directories(self) -> dict[UUID, object]:
+        return dict(self.broker.node._storage.directories)  # type: ignore[arg-type]
+
+    def held(self, name: str) -> str:
+        """In which directory each partition has its files."""
+        assert self.root is not None
+        count = len(self.partitions(name))
+        found = [
+            [each.name for each in sorted(self.root.iterdir()) if (each / f"{name}-{number}").exists()]
+            for number in range(count)
+        ]
+        return "".join("+".join(each) or "-" for each in found)
+
+    def directory_id(self, name: str) -> UUID:
+        assert self.root is not None
+        lines = (self.root / name / "meta.properties").read_text().splitlines()
+        return uuid_from_text(dict(line.split("=", 1) for line in lines if "=" in line)["directory.id"])
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Iterator[Site]:
+    made = Site(tmp_path)
+    made.start()
+    yield made
+    made.broker.stop()
+
+
+@pytest.fixture
+def in_memory() -> Iterator[Site]:
+    made = Site(None)
+    made.start()
+    yield made
+    made.broker.stop()
+
+
+# ---- made, found again, told of ----------------------------------------------------------------------------
+
+
+def test_partitions_are_spread_and_the_metadata_tells_where(site: Site) -> None:
+    site.fill("t")
+    site.fill("u", 2)
+    assert (site.held("t"), site.held("u")) == ("abc", "ab") == (site.told("t"), site.told("u"))
+    assert all(each.leader_epoch == 0 for each in site.partitions("t"))
+    for end in (site.broker.stop, site.broker.kill):
+        end()
+        site.start()
+        assert (site.told("t"), site.told("u")) == ("abc", "ab")
+        assert [site.fetch("t", number) for number in range(3)] == [("NONE", 1)] * 3
+    assert sorted(site.broker.node.services.image.brokers[1].log_dirs) == sorted(
+        site.directory_id(name).bytes for name in "abc"
+    )
+
+
+def test_each_directory_has_what_a_directory_has(site: Site, tmp_path: Path) -> None:
+    site.fill("t")
+    site.broker.stop()
+    for name in "abc":
+        files = {each.name for each in (tmp_path / name).iterdir()}
+        assert {".lock", ".kafka_cleanshutdown", "meta.properties"} <= files
+        assert {"recovery-point-offset-checkpoint", "replication-offset-checkpoint"} <= files
+        assert ("__cluster_metadata-0" in files) == (name == "a")
+        assert (tmp_path / name / "recovery-point-offset-checkpoint").read_text().count("t ") == 1
+    assert len({site.directory_id(name) for name in "abc"}) == 3
+    site.start()
+    assert site.broker.node._logs.was_clean
+
+
+def test_a_place_outlives_a_restart_before_there_are_files(site: Site) -> None:
+    site.create("t", 4)
+    told = site.told("t")
+    assert sorted(told) == ["a", "a", "b", "c"]
+    site.broker.restart()
+    assert site.told("t") == told
+    for number in range(4):
+        assert site.produce("t", number) == "NONE"
+    assert site.held("t") == told
+
+
+def test_a_topic_made_anew_may_be_elsewhere_and_leaves_nothing(site: Site) -> None:
+    for _ in range(3):
+        site.fill("t", 2)
+        assert site.held("t") == site.told("t")
+        site.delete("t")
+    wait_until(lambda: not site.broker.node._logs.partitions[1:], "the files are gone")
+
+
+def test_another_order_of_the_directories_changes_nothing(site: Site) -> None:
+    site.fill("t")
+    site.broker.stop()
+    site._given["metadata.log.dir"] = site.path("a")
+    site.start("cba")
+    assert site.told("t") == "abc"
+    assert [site.produce("t", number) for number in range(3)] == ["NONE"] * 3
+
+
+def test_a_further_directory_is_made_ready_and_used(tmp_path: Path) -> None:
+    site = Site(tmp_path, "a")
+    site.start()
+    site.fill("t", 2)
+    assert site.told("t") == "aa"
+    site.broker.stop()
+    site.start("ab")
+    site.fill("u", 2)
+    assert (site.told("t"), site.told("u")) == ("aa", "bb")
+    site.broker.stop()
+
+
+def test_the_metadata_may_be_apart(tmp_path: Path) -> None:
+    site = Site(tmp_path, "ab", metadata_log_dir=str(tmp_path / "m"))
+    site.start()
+    site.fill("t", 2)
+    assert site.told("t") == "ab"
+    assert (tmp_path / "m" / "__cluster_metadata-0").exists()
+    assert f"metadata.log.dir={tmp_path / 'm'}\n" in (tmp_path / "m" / "server.properties").read_text()
+    assert list(site.describe()) == ["a", "b"]
+    assert len(site.broker.node.services.image.brokers[1].log_dirs) == 2
+    for end in (site.broker.stop, site.broker.kill):
+        end()
+        site.start()
+        assert [site.fetch("t", number) for number in (0, 1)] == [("NONE", 1)] * 2
+    site.broker.stop()
+
+
+def test_cordoned_directories_get_nothing_new(tmp_path: Path) -> None:
+    site = Site(tmp_path, cordoned_log_dirs=str(tmp_path / "b"))
+    site.start()
+    site.fill("t", 4)
+    assert site.told("t") == "acac"
+    with RawClient(site.broker.port) as client:
+        answer = client.ask(DescribeLogDirsRequest(topics=None), 5, DescribeLogDirsResponse)
+    assert [each.is_cordoned for each in answer.results] == [False, True, False]
+    site.broker.stop()
+
+
+# ---- what is refused, and what is left out, at a start -----------------------------------------------------
+
+
+def refused(site: Site, names: str, kind: type[T]) -> str:
+    site.broker.stop()
+    with pytest.raises(kind) as caught:  # type: ignore[type-var]
+        site.start(names)
+    return str(caught.value)
+
+
+def test_a_directory_of_another_cluster_or_node_is_refused(site: Site, tmp_path: Path) -> None:
+    other = Broker(tmp_path / "x")
+    other.start()
+    other.stop()
+    assert f"{tmp_path / 'x'} belongs to cluster" in refused(site, "abcx", DirectoryRefused)
+    meta = tmp_path / "b" / "meta.properties"
+    meta.write_text(meta.read_text().replace("node.id=1", "node.id=2"))
+    assert f"{tmp_path / 'b'} belongs to node.id 2" in refused(site, "abc", DirectoryRefused)
+
+
+def test_a_copy_of_a_directory_is_refused(site: Site, tmp_path: Path) -> None:
+    site.broker.stop()
+    shutil.copytree(tmp_path / "b", tmp_path / "d")
+    assert "same directory.id" in refused(site, "abcd", DirectoryRefused)
+
+
+def test_a_node_whose_metadata_is_elsewhere_is_not_started_anew(site: Site, tmp_path: Path) -> None:
+    told = refused(site, "ba", DirectoryRefused)
+    assert f"let metadata.log.dir name {tmp_path / 'a'}" in told or "not where the metadata is to be" in told
+    told = refused(site, "xabc", DirectoryRefused)
+    assert f"{tmp_path / 'x'} is to hold the metadata and is empty" in told
+    assert not (tmp_path / "x").exists()
+
+
+def test_a_partition_in_two_directories_is_refused(site: Site, tmp_path: Path) -> None:
+    site.fill("t")
+    site.broker.stop()
+    shutil.copytree(tmp_path / "a" / "t-0", tmp_path / "b" / "t-0")
+    told = refused(site, "abc", PartitionTwice)
+    assert f"t-0 is in two log directories, {tmp_path / 'a'} and {tmp_path / 'b'}" in told
+    shutil.rmtree(tmp_path / "a" / "t-0")
+    site.start("abc")
+    assert site.told("t") == "bbc"
+    assert [site.fetch("t", number) for number in range(3)] == [("NONE", 1)] * 3
+
+
+def test_what_was_moved_by_hand_is_led_from_where_it_is(site: Site, tmp_path: Path) -> None:
+    site.fill("t")
+    site.broker.stop()
+    shutil.move(tmp_path / "b" / "t-1", tmp_path / "c" / "t-1")
+    site.start("ac")
+    assert site.told("t") == "acc"
+    assert [site.fetch("t", number) for number in range(3)] == [("NONE", 1)] * 3
+
+
+def test_a_directory_that_cannot_be_read_is_left_out_until_it_can(
+    site: Site, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    site.fill("t")
+    site.broker.stop()
+    (tmp_path / "b").rename(tmp_path / "away")
+    (tmp_path / "b").write_text("this is no directory")
+    site.start()
+    assert any(f"{tmp_path / 'b'} is left out" in record.getMessage() for record in caplog.records)
+    assert site.metadata("t") == [("NONE", 1, []), ("LEADER_NOT_AVAILABLE", -1, [1]), ("NONE", 1, [])]
+    assert [site.produce("t", number) for number in range(3)] == ["NONE", "KAFKA_STORAGE_ERROR", "NONE"]
+    assert site.describe()["b"] == "KAFKA_STORAGE_ERROR"
+    site.fill("u", 2)
+    assert site.told("u") == "ac"
+    site.broker.stop()
+    (tmp_path / "b").unlink()
+    (tmp_path / "away").rename(tmp_path / "b")
+    site.start()
+    assert site.told("t") == "abc"
+    assert [site.fetch("t", number) for number in range(3)] == [("NONE", 2), ("NONE", 1), ("NONE", 2)]
+
+
+def test_what_was_in_a_directory_that_is_replaced_is_not_led(
+    site: Site, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As in Kafka: it is there, empty, but somebody has to want that."""
+    site.fill("t")
+    site.broker.stop()
+    shutil.rmtree(tmp_path / "b")
+    site.start()
+    assert any("t-1 was in a directory that is not there any more" in each.message for each in caplog.records)
+    assert [each.leader for each in site.partitions("t")] == [1, -1, 1]
+    assert [site.produce("t", number) for number in (0, 1)] == ["NONE", "NOT_LEADER_OR_FOLLOWER"]
+
+
+def test_without_the_metadata_there_is_no_start(site: Site, tmp_path: Path) -> None:
+    site.broker.stop()
+    shutil.rmtree(tmp_path / "a")
+    (tmp_path / "a").write_text("this is no directory")
+    with pytest.raises(DiskFailed):
+        site.start()
+
+
+# ---- what fails while the node runs ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("operation", ["sync", "append"])
+def test_a_disk_that_fails_takes_its_own_partitions_along(
+    in_memory: Site, operation: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    site = in_memory
+    site.fill("t")
+    disk = site.broker._disks["b"]
+    disk.fail(operation, errno.EIO)
+    failing = site.produce("t", 1) if operation == "append" else flush(site, "t", 1)
+    assert failing == "KAFKA_STORAGE_ERROR"
+    wait_until(lambda: site.partitions("t")[1].leader == -1, "the controller knows")
+    assert [site.produce("t", number) for number in range(3)] == ["NONE", "KAFKA_STORAGE_ERROR", "NONE"]
+    assert site.fetch("t", 1)[0] == "KAFKA_STORAGE_ERROR"
+    assert site.metadata("t") == [("NONE", 1, []), ("LEADER_NOT_AVAILABLE", -1, [1]), ("NONE", 1, [])]
+    described = site.describe()
+    assert [described[name] == "KAFKA_STORAGE_ERROR" for name in described] == [False, True, False]
+    (told,) = [record for record in caplog.records if record.levelno == logging.CRITICAL]
+    assert "is out of use, and its 1 partitions are offline" in told.getMessage()
+    assert "restart the node" in told.getMessage()
+    site.fill("u", 4)
+    assert len(site.broker.node.services.image.brokers[1].log_dirs) == 2
+    site.broker.stop()
+    disk.heal()
+    site.start()
+    assert [site.produce("t", number) for number in range(3)] == ["NONE"] * 3
+    assert site.metadata("t") == [("NONE", 1, [])] * 3
+
+
+def flush(site: Site, name: str, partition: int) -> str:
+    log = site.broker.node._logs.opened(name, partition)
+    assert log is not None
+    with pytest.raises(DiskFailed) as caught:
+        site.broker.run(log.flush())
+    return caught.value.wire.name
+
+
+def test_who_waits_there_is_told_at_once(in_memory: Site) -> None:
+    site = in_memory
+    site.fill("t")
+    with RawClient(site.broker.port) as client:
+        client.send(fetch_request("t", partition=1, offset=1, max_wait_ms=20_000), 12)
+        wait_until(lambda: any(each.marks.polls for each in site.broker.node._replicas.open), "it waits")
+        site.broker._disks["b"].fail("append", errno.EIO)
+        assert site.produce("t", 1) == "KAFKA_STORAGE_ERROR"
+        _, answer = client.receive_response(FetchResponse, 12, flexible=True)
+    assert WIRE_ERRORS[answer.responses[0].partitions[0].error_code].name == "KAFKA_STORAGE_ERROR"
+
+
+def test_a_full_disk_is_no_failed_one(in_memory: Site) -> None:
+    site = in_memory
+    site.fill("t")
+    site.broker._disks["b"].fail("append", errno.ENOSPC, times=1)
+    assert [site.produce("t", 1), site.produce("t", 1)] == ["KAFKA_STORAGE_ERROR", "NONE"]
+    assert len(site.broker.node.directories) == 3
+
+
+@pytest.mark.parametrize("names", ["ab", "a"])
+def test_the_disk_of_the_metadata_ends_the_node(names: str) -> None:
+    site = Site(None, names)
+    site.start()
+    site.fill("t", 2)
+    site.broker._disks["a"].fail("sync", errno.EIO, path_glob="*.log")
+    flush(site, "t", 0)
+    assert isinstance(site.broker.run(site.broker.node.failed()), DiskFailed)
+    site.broker.kill()
+
+
+def test_the_last_disk_of_topics_ends_the_node(in_memory: Site) -> None:
+    in_memory.broker.stop()
+    site = Site(None, "bc", metadata_log_dir="a")
+    site.start()
+    site.fill("t", 2)
+    for name, number in (("b", 0), ("c", 1)):
+        site.broker._disks[name].fail("sync", errno.EIO, path_glob="*.log")
+        flush(site, "t", number)
+    assert isinstance(site.broker.run(site.broker.node.failed()), DiskFailed)
+    site.broker.kill()
+
+
+def test_a_checkpoint_that_cannot_be_written_is_a_disk_that_fails() -> None:
+    site = Site(None, log_flush_offset_checkpoint_interval_ms="10")
+    site.start()
+    site.fill("t")
+    site.broker._disks["c"].fail("rename", errno.EIO)
+    wait_until(lambda: site.partitions("t")[2].leader == -1, "the directory is given up")
+    assert [site.produce("t", number) for number in range(3)] == ["NONE", "NONE", "KAFKA_STORAGE_ERROR"]
+    site.broker.stop()
+
+
+def test_topics_are_deleted_and_made_while_a_directory_is_out(in_memory: Site) -> None:
+    site = in_memory
+    site.fill("t")
+    site.broker._disks["b"].fail("append", errno.EIO)
+    assert site.produce("t", 1) == "KAFKA_STORAGE_ERROR"
+    wait_until(lambda: site.partitions("t")[1].leader == -1, "the controller knows")
+    site.delete("t")
+    site.fill("t")
+    assert [site.fetch("t", number) for number in range(3)] == [("NONE", 1)] * 3
+    site.broker.stop()
+    site.broker._disks["b"].heal()
+    site.start()  # the old one is set aside
+    assert [site.fetch("t", number) for number in range(3)] == [("NONE", 1)] * 3
+
+
+# ---- DescribeLogDirs ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("version", range(1, 6))
+def test_directories_are_described(site: Site, version: int) -> None:
+    site.create("empty", 1)
+    site.fill("t")
+    whole = site.describe(version=version)
+    size = {name: each for part in whole.values() for name, each in part.items()}  # type: ignore[union-attr]
+    assert list(whole) == ["a", "b", "c"]
+    assert sorted(size) == ["empty-0", "t-0", "t-1", "t-2"]
+    assert size["empty-0"] == 0
+    assert 60 < size["t-0"] == size["t-1"] == size["t-2"]
+    only = site.describe(
+        DescribableLogDirTopic(topic="t", partitions=[1, 9]),
+        DescribableLogDirTopic(topic="nope", partitions=[0]),
+        version=version,
+    )
+    assert sorted(name for part in only.values() for name in part) == ["t-1"]
+
+
+def test_a_directory_tells_its_size_and_full_name(site: Site, tmp_path: Path) -> None:
+    with RawClient(site.broker.port) as client:
+        answer = client.ask(DescribeLogDirsRequest(topics=None), 5, DescribeLogDirsResponse)
+    assert answer.error_code == 0
+    usage = shutil.disk_usage(tmp_path)
+    for each, name in zip(answer.results, "abc", strict=True):
+        assert each.log_dir == str(tmp_path / name)
+        assert each.total_bytes == usage.total
+        assert 0 < each.usable_bytes <= usage.total
+        assert not each.is_cordoned
+
+
+def test_one_directory_is_described_too(make_broker: Callable[..., Broker]) -> None:
+    site = Site(None, "a")
+    site.broker = make_broker()
+    site.fill("t", 2)
+    ((name, found),) = site.describe().items()
+    assert name == "memory:"
+    assert sorted(found) == ["t-0", "t-1"]
