@@ -20,6 +20,7 @@ from barnabas.cli.failures import FAILED, OK
 from barnabas.cli.options import command_parser, wants_json
 from barnabas.cli.output import Output
 from barnabas.cli.running import run_command
+from barnabas.core.settings.broker_settings import BrokerSettings
 
 _EXAMPLES = """
 barnabas doctor                                    this machine
@@ -68,18 +69,26 @@ def _parser() -> argparse.ArgumentParser:
 def _run(options: argparse.Namespace) -> int:
     sections = [check_machine()]
     directories = [Path(each) for each in options.directories]
+    node_id: int | None = None
     if options.config is not None:
         checked = check_settings_file(Path(options.config))
         sections.append(checked.section)
         if checked.settings is not None:
-            named = [Path(each) for each in checked.settings.log_dirs]
-            directories += [each for each in named if each.exists() and each not in directories]
-    for directory in directories:
-        sections += check_directory(directory, verify=options.verify)
+            node_id = checked.settings.node_id
+            directories += _named(checked.settings)
+    for directory in dict.fromkeys(directories):
+        sections += check_directory(directory, verify=options.verify, node_id=node_id)
     if getattr(options, "bootstrap", None) or options.write:
         sections.append(_cluster(options))
     _tell(sections, as_json=wants_json(options))
     return FAILED if _count(sections, Level.PROBLEM) else OK
+
+
+def _named(settings: BrokerSettings) -> list[Path]:
+    """The directories that settings name, as far as they are there: a node makes those that are not."""
+    metadata = settings.string("metadata.log.dir")
+    named = (*settings.log_dirs, *([metadata] if metadata else []))
+    return [path for each in named if (path := Path(each)).exists()]
 
 
 def _cluster(options: argparse.Namespace) -> Section:
@@ -111,7 +120,12 @@ def _tell(sections: Sequence[Section], *, as_json: bool) -> None:
     problems, warnings = _count(sections, Level.PROBLEM), _count(sections, Level.WARNING)
     if as_json:
         findings = [
-            {"subject": section.subject, **finding._asdict()}
+            {
+                "subject": section.subject,
+                "level": finding.level,
+                "what": finding.what,
+                "next": finding.next_step,
+            }
             for section in sections
             for finding in section.findings
         ]

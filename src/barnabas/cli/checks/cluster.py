@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Iterator, Mapping
 
-from barnabas.cli.checks.findings import Finding, Section, ok, problem, warning
+from barnabas.cli.checks.findings import Finding, Section, counted, ok, problem, warning
 from barnabas.cli.connecting import Session
 from barnabas.cli.failures import explained
 from barnabas.client.admin import Broker, NewTopic, TopicDescription
@@ -39,9 +39,7 @@ async def check_cluster(session: Session, *, write: bool) -> Section:
 async def _findings(session: Session, *, write: bool) -> AsyncGenerator[Finding, None]:
     await session.connect()
     cluster = await session.admin.describe_cluster()
-    yield ok(
-        f"cluster {cluster.cluster_id}, {len(cluster.brokers)} broker{'s' * (len(cluster.brokers) != 1)}"
-    )
+    yield ok(f"cluster {cluster.cluster_id}, {counted(len(cluster.brokers), 'broker')}")
     if cluster.controller_id < 0:
         yield problem("there is no controller", "see that most of the controllers run and reach each other")
     for broker in cluster.brokers:
@@ -124,20 +122,20 @@ def _partitions(topics: Mapping[str, TopicDescription]) -> Iterator[Finding]:
     elsewhere = sum(
         each.leader >= 0 and bool(each.replicas) and each.leader != each.replicas[0] for _, each in every
     )
-    yield ok(f"{len(topics)} topics, {len(every)} partitions")
+    yield ok(f"{counted(len(topics), 'topic')}, {counted(len(every), 'partition')}")
     if offline:
         yield problem(
-            f"{len(offline)} partitions have no leader: {_some(offline)}",
+            f"no leader of {counted(len(offline), 'partition')}: {_some(offline)}",
             "start the brokers that hold them (`barnabas topic describe` names these)",
         )
     if lagging:
         yield warning(
-            f"{len(lagging)} partitions are under-replicated: {_some(lagging)}",
+            f"{counted(len(lagging), 'partition')} under-replicated: {_some(lagging)}",
             "see that the brokers missing from their in-sync replicas run and keep up",
         )
     if elsewhere:
         yield warning(
-            f"{elsewhere} partitions are not led by their preferred broker",
+            f"{counted(elsewhere, 'partition')} not led by the preferred broker",
             "they go back by themselves within auto.leader.rebalance; or elect preferred leaders",
         )
     if every and not offline and not lagging:

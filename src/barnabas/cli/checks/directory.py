@@ -11,7 +11,7 @@ import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from barnabas.cli.checks.findings import Finding, Section, ok, problem, warning
+from barnabas.cli.checks.findings import Finding, Section, counted, ok, problem, warning
 from barnabas.cli.checks.metadata_log import check_metadata
 from barnabas.cli.checks.partitions import PartitionsSeen, look_at_partitions
 from barnabas.cli.checks.settings_file import check_settings_file
@@ -50,8 +50,8 @@ _KNOWN = {
 }
 
 
-def check_directory(path: Path, *, verify: bool) -> list[Section]:
-    """Everything there is to say of a log directory; every checksum is read if `verify`."""
+def check_directory(path: Path, *, verify: bool, node_id: int | None = None) -> list[Section]:
+    """All there is to say of a log directory, which is to be that node's; every byte is read if `verify`."""
     section = Section(f"directory {path}", [])
     sections = [section]
     if not path.exists():
@@ -63,7 +63,7 @@ def check_directory(path: Path, *, verify: bool) -> list[Section]:
         )
         return sections
     try:
-        section.findings.extend(_findings(path, verify=verify))
+        section.findings.extend(_findings(path, node_id, verify=verify))
     except OSError as error:
         section.findings.append(
             problem(
@@ -75,8 +75,8 @@ def check_directory(path: Path, *, verify: bool) -> list[Section]:
     return sections
 
 
-def _findings(path: Path, *, verify: bool) -> Iterator[Finding]:
-    yield from _owner(path)
+def _findings(path: Path, node_id: int | None, *, verify: bool) -> Iterator[Finding]:
+    yield from _owner(path, node_id)
     holder = lock_holder(path / names.LOCK)
     is_used = holder is not None
     if holder is not None:
@@ -104,7 +104,7 @@ def _findings(path: Path, *, verify: bool) -> Iterator[Finding]:
 # ---- whose it is -----------------------------------------------------------------------------------------
 
 
-def _owner(path: Path) -> Iterator[Finding]:
+def _owner(path: Path, node_id: int | None) -> Iterator[Finding]:
     file = path / names.META_PROPERTIES
     if not file.exists():
         others = [each.name for each in path.iterdir() if each.name not in (names.LOCK, "lost+found")]
@@ -132,6 +132,11 @@ def _owner(path: Path) -> Iterator[Finding]:
         yield ok(
             f"of node {meta['node.id']} in cluster {meta['cluster.id']}, directory {meta['directory.id']}"
         )
+        if node_id is not None and meta["node.id"] != str(node_id):
+            yield problem(
+                f"the settings are those of node {node_id}",
+                f"start with node.id={meta['node.id']}, or with another directory",
+            )
     if not os.access(path, os.R_OK | os.W_OK | os.X_OK):
         yield problem(
             "may not be written to by this user", "look as the user that runs the node, or chown it"
@@ -241,20 +246,23 @@ def _leftovers(path: Path, seen: PartitionsSeen, *, is_used: bool) -> Iterator[F
             strangers.append(each)
     when = "in a moment" if is_used else "at the next start"
     if deleted := by_kind.get(DirectoryKind.DELETE):
-        yield ok(f"{len(deleted)} deleted partitions ({_size(deleted)}) are removed {when}")
+        yield ok(f"{counted(len(deleted), 'deleted partition')} ({_size(deleted)}), to be removed {when}")
     if future := by_kind.get(DirectoryKind.FUTURE):
         yield warning(
-            f"{len(future)} partitions were on their way here from another directory ({_size(future)})",
+            f"{counted(len(future), 'partition')} on the way here from another directory ({_size(future)})",
             "Apache Kafka goes on with the move; or remove the ...-future directories",
         )
     if stray := by_kind.get(DirectoryKind.STRAY):
         yield warning(
-            f"{len(stray)} partitions are set aside as stray ({_size(stray)}), as {stray[0].name}",
+            f"{counted(len(stray), 'partition')} set aside as stray ({_size(stray)}), as {stray[0].name}",
             "the cluster does not know them: remove the directories once you are sure",
         )
     if seen.leftover_files:
         size = bytes_text(sum(each.stat().st_size for each in seen.leftover_files if each.exists()))
-        yield ok(f"{len(seen.leftover_files)} files ({size}) of deletions and compactions go {when}")
+        yield ok(
+            f"{counted(len(seen.leftover_files), 'file')} ({size}) of deletions and compactions, "
+            f"to be removed {when}"
+        )
     if strangers:
         shown = ", ".join(str(each.relative_to(path)) for each in strangers[:5])
         more = f" and {len(strangers) - 5} more" if len(strangers) > 5 else ""

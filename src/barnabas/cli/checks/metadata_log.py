@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from barnabas.broker.unenforced import ALLOW, UnenforcedSecurity, refuse_unenforced
-from barnabas.cli.checks.findings import Finding, ok, problem, warning
+from barnabas.cli.checks.findings import Finding, counted, ok, problem, warning
 from barnabas.cli.dump.batches import FoundBatch, walk
 from barnabas.cli.dump.segments import segment_files
 from barnabas.core.errors import BarnabasError
@@ -59,8 +59,9 @@ def _findings(directory: Path, image: ClusterImage, replayed: int) -> Iterator[F
     topics, version = image.topics_by_name, image.metadata_version
     partitions = sum(len(topic.partitions) for topic in topics.values())
     yield ok(
-        f"metadata: {replayed:,} records come to {len(topics)} topics, {partitions} partitions, "
-        f"{len(image.brokers)} broker{'s' * (len(image.brokers) != 1)}, metadata.version {version}"
+        f"metadata: {counted(replayed, 'record')} of {counted(len(topics), 'topic')}, "
+        f"{counted(partitions, 'partition')} and {counted(len(image.brokers), 'broker')}, "
+        f"metadata.version {version}"
     )
     if not OLDEST_METADATA_VERSION <= version <= LATEST_METADATA_VERSION:
         yield problem(

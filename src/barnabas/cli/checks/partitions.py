@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from uuid import UUID
 
-from barnabas.cli.checks.findings import Finding, ok, problem, warning
+from barnabas.cli.checks.findings import Finding, counted, ok, problem, warning
 from barnabas.cli.dump.contents import what_is
 from barnabas.cli.dump.segments import Survey, check_index, segment_files, survey
 from barnabas.cli.dump.side_files import epoch_checkpoint, properties
@@ -44,7 +44,8 @@ class PartitionsSeen:
         """All this, judged by whether a node is running, and whether the last one stopped cleanly."""
         how = "every byte read" if verified else "their ends looked at"
         yield ok(
-            f"{self.partitions} partitions, {self.segments} segments, {bytes_text(self.size_bytes)}; {how}"
+            f"{counted(self.partitions, 'partition')}, {counted(self.segments, 'segment')}, "
+            f"{bytes_text(self.size_bytes)}; {how}"
         )
         for text in _some(self.broken):
             yield problem(text, "restore the partition from a copy, or delete the topic")
@@ -60,7 +61,7 @@ class PartitionsSeen:
         if self.strays:
             shown = ", ".join(self.strays[:_SHOWN])
             yield warning(
-                f"{len(self.strays)} partitions are not those of any topic in the metadata: {shown}",
+                f"{counted(len(self.strays), 'partition')} of no topic in the metadata: {shown}",
                 "the next start sets them aside as ...-stray; nothing is deleted",
             )
 

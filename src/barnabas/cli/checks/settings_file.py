@@ -7,7 +7,7 @@ import socket
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from barnabas.cli.checks.findings import Finding, Section, ok, problem, warning
+from barnabas.cli.checks.findings import Finding, Section, counted, ok, problem, warning
 from barnabas.core.errors import BarnabasError
 from barnabas.core.settings.broker_settings import BrokerSettings, setting_of
 from barnabas.core.settings.definition import InvalidSetting
@@ -46,7 +46,7 @@ def check_settings_file(path: Path) -> CheckedSettings:
         findings += [warning(_without_origin(text), "remove or mend the line") for text in settings.warnings]
         findings += _judged(settings)
     if not findings:
-        findings.append(ok(f"{len(given)} settings, all known and in effect"))
+        findings.append(ok(f"{counted(len(given), 'setting')}, all known and in effect"))
     return CheckedSettings(Section(subject, findings), None if wrong else settings)
 
 
