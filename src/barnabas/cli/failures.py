@@ -21,6 +21,8 @@ WRONG_USAGE = 2
 INTERRUPTED = 130
 
 _NEAR_NAMES = 3
+_LIKENESS = 0.6
+_NEARLY_AS_GOOD = 0.05
 _NEXT_STEPS = {
     "CLUSTER_AUTHORIZATION_FAILED": "ask whoever runs the cluster for an ACL on it",
     "INVALID_CONFIG": "`barnabas config describe ... --docs` tells what a setting is for",
@@ -78,7 +80,7 @@ def _reason(error: BarnabasError) -> str:
 def unknown_name(kind: str, name: str, known: Iterable[str], list_command: str) -> CommandFailed:
     """There is nothing of that name; the nearest that there are."""
     names = sorted(known)
-    near = difflib.get_close_matches(name, names, _NEAR_NAMES, cutoff=0.6)
+    near = _near(name, names)
     if near:
         next_step = f"did you mean {' or '.join(near)}? `{list_command}` shows all"
     elif names:
@@ -86,3 +88,12 @@ def unknown_name(kind: str, name: str, known: Iterable[str], list_command: str) 
     else:
         next_step = "there are none at all yet"
     return CommandFailed(f"there is no {kind} {name!r}", next_step)
+
+
+def _near(name: str, names: list[str]) -> list[str]:
+    """The names that look most like it: the best, and those that are nearly as good."""
+    near = difflib.get_close_matches(name, names, _NEAR_NAMES, cutoff=_LIKENESS)
+    if not near:
+        return []
+    best = difflib.SequenceMatcher(None, near[0], name).ratio()
+    return difflib.get_close_matches(name, names, _NEAR_NAMES, cutoff=best - _NEARLY_AS_GOOD)
