@@ -406,13 +406,19 @@ match: The clients that are meant, as name=pattern; all, if none is named.
 metrics: The prefixes of the metrics' names; * for all.
 """
 
+_OWN_TEXT = """\
+barnabas.allow.unenforced.security: Whether a node starts although access rules, users' credentials or policies are there that it cannot enforce.
+barnabas.log.format: How the node writes its log: text for people, json for programs.
+barnabas.metrics.listen: Where metrics are served, as host:port; nowhere, if it is not set.
+"""
+
 _SENTENCES: dict[str, str] = {}
 
 
 def sentence(name: str) -> str | None:
     """What a broker or topic setting is about; None for a name that is not Kafka's."""
     if not _SENTENCES:
-        _SENTENCES.update(_read(_BROKER_TEXT))
+        _SENTENCES.update(_read(_BROKER_TEXT) | _read(_OWN_TEXT))
         topic = _read(_TOPIC_TEXT)
         for setting, synonyms in SYNONYMS.items():
             for synonym, unit in synonyms:

@@ -44,7 +44,7 @@ _MAY_BE_ALLOWED = (
     "alter.config.policy.class.name",
     "client.quota.callback.class",
 )
-_WARNED = {
+WARNED = {
     "max.connection.creation.rate": "the rate of new connections is not limited yet",
     "replica.selector.class": "consumers read from the leader",
     "super.users": "no access is checked, so everybody is one",
@@ -71,7 +71,7 @@ def refuse_unenforceable(settings: BrokerSettings) -> None:
 
 def warnings_of(settings: BrokerSettings, listeners: Listeners) -> list[str]:
     """What whoever starts a node should know: settings without effect, listeners open to the network."""
-    lines = [f"{name} has no effect: {why}" for name, why in _WARNED.items() if settings.is_set(name)]
+    lines = [f"{name} has no effect: {why}" for name, why in WARNED.items() if settings.is_set(name)]
     if settings.boolean(_ALLOW):
         lines += [
             f"{name} is NOT enforced ({_ALLOW}=true): {_REFUSED[name]}"
