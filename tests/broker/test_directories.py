@@ -29,6 +29,11 @@ from barnabas.protocol.messages.describe_log_dirs import (
     DescribeLogDirsRequest,
     DescribeLogDirsResponse,
 )
+from barnabas.protocol.messages.elect_leaders import (
+    ElectLeadersRequest,
+    ElectLeadersResponse,
+    TopicPartitions,
+)
 from barnabas.protocol.messages.fetch import FetchResponse
 from barnabas.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from barnabas.protocol.messages.produce import ProduceResponse
@@ -347,11 +352,22 @@ def test_what_was_in_a_directory_that_is_replaced_is_not_led(
     """As in Kafka: it is there, empty, but somebody has to want that."""
     site.fill("t")
     site.broker.stop()
-    shutil.rmtree(tmp_path / "b")
+    shutil.move(tmp_path / "b", tmp_path / "away")
     site.start()
     assert any("t-1 was in a directory that is not there any more" in each.message for each in caplog.records)
     assert [each.leader for each in site.partitions("t")] == [1, -1, 1]
     assert [site.produce("t", number) for number in (0, 1)] == ["NONE", "NOT_LEADER_OR_FOLLOWER"]
+    asked = [TopicPartitions(topic="t", partitions=[1])]
+    with RawClient(site.broker.port) as client:
+        request = ElectLeadersRequest(election_type=1, topic_partitions=asked)
+        answer = client.ask(request, 2, ElectLeadersResponse)
+    assert answer.replica_election_results[0].partition_result[0].error_code == 0
+    assert (site.fetch("t", 1), site.produce("t", 1), site.told("t")) == (("NONE", 0), "NONE", "abc")
+    site.broker.stop()
+    shutil.rmtree(tmp_path / "b")
+    shutil.move(tmp_path / "away", tmp_path / "b")  # what was found again is what counts
+    site.start()
+    assert [site.fetch("t", number) for number in range(3)] == [("NONE", 2), ("NONE", 1), ("NONE", 1)]
 
 
 def test_without_the_metadata_there_is_no_start(site: Site, tmp_path: Path) -> None:
