@@ -84,10 +84,10 @@ def sent(codec: Codec, sequence: int) -> bytearray:
     return build_batch(records, codec=codec, producer_id=77, producer_epoch=2, base_sequence=sequence)
 
 
-def produced(side: Side, topic: str, batch: bytearray) -> int:
+def produced(side: Side, topic: str, batch: bytearray, version: int = 9) -> int:
     request = produce_request(topic, [b""])
     request.topic_data[0].partition_data[0].records = memoryview(batch)
-    response = side.client.ask(request, 9, ProduceResponse)
+    response = side.client.ask(request, version, ProduceResponse)
     return response.responses[0].partition_responses[0].error_code
 
 
@@ -141,3 +141,12 @@ def test_a_batch_may_be_too_large_before_it_is_recompressed_and_after(sides: tup
         assert answer(sides[0], step) == answer(sides[1], step)
         errors = [produced(side, topic, build_batch(records, codec=codec)) for side in sides]
         assert errors == [0, 0] if name == "gzip" else [10, 10]
+
+
+def test_zstd_came_late(sides: tuple[Side, Side]) -> None:
+    for step in (create("late", 1), create("late-zstd", 1, configs={"compression.type": "zstd"})):
+        assert answer(sides[0], step) == answer(sides[1], step)
+    for topic, codec, version in product(("late", "late-zstd"), (Codec.NONE, Codec.ZSTD), (3, 6, 7)):
+        batch = build_batch([Record(0, 1_700_000_000_000, b"k", b"v", ())], codec=codec)
+        expected, got = (produced(side, topic, bytearray(batch), version) for side in sides)
+        assert got == expected == (76 if codec is Codec.ZSTD and version < 7 else 0)

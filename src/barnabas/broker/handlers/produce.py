@@ -13,7 +13,13 @@ from typing import TYPE_CHECKING
 
 from barnabas.broker.leader_hints import point_to_leaders
 from barnabas.broker.requests import RequestContext
-from barnabas.core.errors import BarnabasError, InvalidRecord, InvariantViolation, wire_error
+from barnabas.core.errors import (
+    BarnabasError,
+    InvalidRecord,
+    InvariantViolation,
+    UnsupportedCompression,
+    wire_error,
+)
 from barnabas.core.network import ConnectionLost
 from barnabas.metadata.names import is_internal
 from barnabas.protocol.messages.produce import (
@@ -35,8 +41,10 @@ logger = logging.getLogger("barnabas.produce")
 
 ALL = -1
 _TOPIC_IDS_FROM = 13
+_ZSTD_FROM = 7
 _TRANSACTIONAL = 0x10
 _ATTRIBUTES_LOW_BYTE = 22  # of a batch
+_CODEC_MASK, _ZSTD = 0x07, 4
 
 
 class InvalidAcks(BarnabasError):
@@ -110,12 +118,17 @@ async def _append_topic(
             raise InvalidTopic(f"{topic.name} is internal: clients do not write to it")
     except BarnabasError as error:
         return [_failed(data.name, one.index, error) for one in data.partition_data]
-    acks = request.acks
-    return [await _append(topic, one, acks, services, waits) for one in data.partition_data]
+    acks, knows_zstd = request.acks, context.api_version >= _ZSTD_FROM
+    return [await _append(topic, one, acks, knows_zstd, services, waits) for one in data.partition_data]
 
 
 async def _append(
-    topic: TopicImage, data: PartitionProduceData, acks: int, services: Services, waits: list[_Wait]
+    topic: TopicImage,
+    data: PartitionProduceData,
+    acks: int,
+    knows_zstd: bool,
+    services: Services,
+    waits: list[_Wait],
 ) -> PartitionProduceResponse:
     index, batch = data.index, data.records
     try:
@@ -125,6 +138,8 @@ async def _append(
             raise InvalidRecord("a produce request carries one batch of records a partition")
         if batch[_ATTRIBUTES_LOW_BYTE] & _TRANSACTIONAL:
             raise TransactionsNotServed("transactions are not served by this broker")
+        if not knows_zstd and batch[_ATTRIBUTES_LOW_BYTE] & _CODEC_MASK == _ZSTD:
+            raise UnsupportedCompression(f"zstd came with version {_ZSTD_FROM} of Produce")
         appended: Appended = await replica.append(batch, all_in_sync=acks == ALL)
     except InvariantViolation:
         raise
