@@ -20,6 +20,7 @@ from barnabas.protocol.headers import begin_response, read_request_header, set_l
 from barnabas.protocol.messages import (
     api_versions,
     create_topics,
+    delete_records,
     delete_topics,
     describe_cluster,
     describe_configs,
@@ -39,6 +40,7 @@ PORT = 9092
 REQUESTS: list[type[Message]] = [
     api_versions.ApiVersionsRequest,
     create_topics.CreateTopicsRequest,
+    delete_records.DeleteRecordsRequest,
     delete_topics.DeleteTopicsRequest,
     describe_cluster.DescribeClusterRequest,
     describe_configs.DescribeConfigsRequest,
@@ -285,6 +287,51 @@ class FakeBroker:
                 for index, log in partitions.items()
             ],
         )
+
+    def on_create_topics(self, request: create_topics.CreateTopicsRequest, version: int) -> Message:
+        for topic in request.topics:
+            self.cluster.add_topic(topic.name, topic.num_partitions)
+        results = [
+            create_topics.CreatableTopicResult(
+                name=topic.name,
+                topic_id=self.cluster.topics[topic.name][0],
+                error_code=0,
+                error_message=None,
+                num_partitions=topic.num_partitions,
+                configs=None,
+            )
+            for topic in request.topics
+        ]
+        return create_topics.CreateTopicsResponse(throttle_time_ms=0, topics=results)
+
+    def on_describe_cluster(self, request: Any, version: int) -> Message:
+        brokers = [
+            describe_cluster.DescribeClusterBroker(broker_id=each.node_id, host=each.host, port=PORT)
+            for each in self.cluster.brokers.values()
+        ]
+        return describe_cluster.DescribeClusterResponse(
+            throttle_time_ms=0, error_code=0, cluster_id="fake", controller_id=1, brokers=brokers
+        )
+
+    def on_delete_records(self, request: delete_records.DeleteRecordsRequest, version: int) -> Message:
+        def result(topic: str, each: delete_records.DeleteRecordsPartition) -> Any:
+            log = self.cluster.partition(topic, each.partition_index)
+            is_here = log.leader == self.node_id
+            if is_here:
+                log.start = max(log.start, each.offset)
+            return delete_records.DeleteRecordsPartitionResult(
+                partition_index=each.partition_index,
+                low_watermark=log.start if is_here else -1,
+                error_code=0 if is_here else NOT_LEADER,
+            )
+
+        topics = [
+            delete_records.DeleteRecordsTopicResult(
+                name=topic.name, partitions=[result(topic.name, each) for each in topic.partitions]
+            )
+            for topic in request.topics
+        ]
+        return delete_records.DeleteRecordsResponse(throttle_time_ms=0, topics=topics)
 
     def on_init_producer_id(self, request: Any, version: int) -> Message:
         self.cluster.next_producer_id += 1

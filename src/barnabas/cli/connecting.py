@@ -21,6 +21,7 @@ from barnabas.cli.options import bootstrap_of, timeout_s_of, wants_json
 from barnabas.cli.output import Output
 from barnabas.client.admin import Admin, TopicDescription
 from barnabas.client.cluster import ClientConfig, parse_bootstrap
+from barnabas.client.errors import UnknownTopic
 from barnabas.core.clock import SystemClock
 from barnabas.core.errors import BarnabasError
 from barnabas.core.event_loop import new_event_loop
@@ -73,12 +74,15 @@ class Session:
 
     async def topics(self, names: Iterable[str]) -> dict[str, TopicDescription]:
         """Topics that must be there; one that is not fails with the nearest names."""
-        wanted = list(names)
-        known = await self.admin.describe_topics()
-        for name in wanted:
-            if name not in known:
-                raise unknown_name("topic", name, known, "barnabas topic list")
-        return {name: known[name] for name in wanted}
+        wanted = list(dict.fromkeys(names))
+        try:
+            return await self.admin.describe_topics(wanted)
+        except UnknownTopic:
+            known = await self.admin.list_topics(with_internal=True)
+            for name in wanted:
+                if name not in known:
+                    raise unknown_name("topic", name, known, "barnabas topic list") from None
+            raise
 
     async def topic(self, name: str) -> TopicDescription:
         """A topic that must be there."""
@@ -89,6 +93,14 @@ class Session:
         deadline = self.clock.monotonic() + min(_SETTLE_S, self.timeout_s)
         while not await holds() and self.clock.monotonic() < deadline:
             await self.clock.sleep(_POLL_S)
+
+    async def has_topic(self, name: str, partitions: int = 1) -> bool:
+        """Whether there is such a topic, with so many partitions at least, and all have leaders."""
+        try:
+            topic = (await self.admin.describe_topics([name]))[name]
+        except UnknownTopic:
+            return False
+        return len(topic.partitions) >= partitions and all(each.leader >= 0 for each in topic.partitions)
 
     async def connect(self) -> None:
         """Make the first connection."""

@@ -5,14 +5,14 @@ from __future__ import annotations
 import argparse
 import contextlib
 import fnmatch
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 from uuid import UUID
 
 from barnabas.cli.asking import be_sure
 from barnabas.cli.changes import alter, change_text
 from barnabas.cli.connecting import Session, connected
-from barnabas.cli.failures import CommandFailed, unknown_name
+from barnabas.cli.failures import CommandFailed
 from barnabas.cli.offsets import show_offsets, trim
 from barnabas.cli.options import Actions, command_parser, naturals, positive, setting
 from barnabas.cli.running import run_command
@@ -26,7 +26,7 @@ from barnabas.client.admin import (
     ResourceType,
     TopicDescription,
 )
-from barnabas.client.errors import TopicExists
+from barnabas.client.errors import TopicExists, UnknownTopic
 from barnabas.log.checkpoints import uuid_from_text, uuid_to_text
 from barnabas.protocol.channel import NotSpoken
 
@@ -264,7 +264,7 @@ async def _create_one(session: Session, name: str, options: argparse.Namespace) 
         return {"topic": name, "created": False}, f"{name} is there already"
     fact: dict[str, Any] = {"topic": name, "created": not options.dry_run}
     if not options.dry_run:
-        await session.settled(lambda: _is_there(session, name))
+        await session.settled(lambda: session.has_topic(name))
         fact["id"] = uuid_to_text(UUID(bytes=made.topic_id))
     fact |= {"partitions": made.partitions, "replicas": made.replication_factor}
     text = f"{name} {'could be created' if options.dry_run else 'created'}"
@@ -275,11 +275,6 @@ async def _create_one(session: Session, name: str, options: argparse.Namespace) 
 
 def _counted(count: int, what: str) -> str:
     return f"{count} {what}{'' if count == 1 else 's'}"
-
-
-async def _is_there(session: Session, name: str) -> bool:
-    topic = (await session.admin.describe_topics()).get(name)
-    return topic is not None and all(partition.leader >= 0 for partition in topic.partitions)
 
 
 async def _describe(session: Session, options: argparse.Namespace) -> None:
@@ -347,7 +342,7 @@ async def _alter(session: Session, options: argparse.Namespace) -> None:
     if options.partitions is not None:
         await session.admin.create_partitions({topic.name: options.partitions}, validate_only=is_dry)
         if not is_dry:
-            await session.settled(lambda: _has_partitions(session, topic.name, options.partitions))
+            await session.settled(lambda: session.has_topic(topic.name, options.partitions))
     if options.changes and not is_dry:
         await alter(session, ResourceType.TOPIC, topic.name, options.changes, is_dry=False)
     words = []
@@ -358,35 +353,35 @@ async def _alter(session: Session, options: argparse.Namespace) -> None:
     session.output.done(fact, f"{topic.name} {'could be' if is_dry else 'is'} altered: {', '.join(words)}")
 
 
-async def _has_partitions(session: Session, name: str, count: int) -> bool:
-    topic = (await session.admin.describe_topics()).get(name)
-    return topic is not None and len(topic.partitions) >= count
-
-
 async def _delete(session: Session, options: argparse.Namespace) -> None:
     if not options.topics and not options.topic_ids:
-        raise CommandFailed("no topic is named")
-    known = await session.admin.describe_topics()
-    by_id = {topic.topic_id: topic for topic in known.values()}
-    wanted = []
-    for name in options.topics:
-        if name not in known:
-            raise unknown_name("topic", name, known, "barnabas topic list")
-        wanted.append(known[name])
-    for topic_id in options.topic_ids:
-        if topic_id not in by_id:
-            raise CommandFailed(f"there is no topic of id {uuid_to_text(UUID(bytes=topic_id))}")
-        wanted.append(by_id[topic_id])
-    names = list(dict.fromkeys(topic.name for topic in wanted))
-    be_sure(f"Delete {', '.join(names)} and all records there?", is_sure=options.yes)
+        raise CommandFailed("no topic is named", "give names, or ids with --id")
+    wanted: dict[str, TopicDescription] = {}
+    if options.topics:
+        wanted |= await session.topics(options.topics)
+    if options.topic_ids:
+        try:
+            wanted |= await session.admin.describe_topics(topic_ids=options.topic_ids)
+        except UnknownTopic:
+            raise CommandFailed(
+                "there is no topic of that id", "`barnabas topic list --json` has ids"
+            ) from None
+    be_sure(f"Delete {', '.join(wanted)} and all records there?", is_sure=options.yes)
     if options.topics:
         await session.admin.delete_topics(options.topics)
     if options.topic_ids:
         await session.admin.delete_topics(topic_ids=options.topic_ids)
-    await session.settled(lambda: _are_gone(session, names))
-    session.output.done({"deleted": names}, f"deleted {', '.join(names)}")
+    await session.settled(lambda: _are_gone(session, wanted.values()))
+    session.output.done({"deleted": list(wanted)}, f"deleted {', '.join(wanted)}")
 
 
-async def _are_gone(session: Session, names: list[str]) -> bool:
-    there = await session.admin.list_topics(with_internal=True)
-    return not any(name in there for name in names)
+async def _are_gone(session: Session, topics: Iterable[TopicDescription]) -> bool:
+    """Whether topics are no longer there; others of the same names may be there again."""
+    for topic in topics:
+        try:
+            found = (await session.admin.describe_topics([topic.name]))[topic.name]
+        except UnknownTopic:
+            continue
+        if found.topic_id == topic.topic_id:
+            return False
+    return True
