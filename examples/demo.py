@@ -233,11 +233,10 @@ def verdict(sent: Counter[tuple[str, int]], *reads: dict[tuple[str, int], Total]
         console.print("[bold red]the totals differ from what was sent[/]")
         return 1
     console.print(
-        f"[bold green]checked[/] all {len(sent)} totals by product and hour equal what was sent, "
-        f"{sum(sent.values()) / 100:,.2f} together"
+        f"[bold green]checked[/] all {len(sent)} totals by product and hour are those of what was sent"
     )
-    console.print("[bold]next[/]    docs/spark.md: the format; README.md: a broker of your own;")
-    console.print("        .venv/bin/python examples/broker.py: kill -9 in mid-work, and carry on")
+    console.print("[bold]next[/]    docs/spark.md: the format; and kill -9 in mid-work, and carry on:")
+    console.print(f"        {sys.executable} examples/broker.py", soft_wrap=True)
     return 0
 
 

@@ -35,7 +35,11 @@ def test_the_python_in_the_readme_prints_what_it_shows(broker: Broker, tmp_path:
 
 
 PASTED = [
-    pytest.param(script, id=f"{document.name}-{number}")
+    pytest.param(
+        script,
+        id=f"{document.name}-{number}",
+        marks=[pytest.mark.spark] if "barnabas.spark" in script else [],
+    )
     for document in DOCUMENTS
     for number, script in enumerate(
         re.findall(r"^```sh\n(python - <<.*?)^```", document.read_text(), re.MULTILINE | re.DOTALL)
@@ -52,7 +56,7 @@ def test_python_that_a_document_tells_to_paste_runs(script: str, tmp_path: Path)
         env={"PATH": path},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=120,
     )
     assert result.returncode == 0, result.stderr
     assert result.stdout
