@@ -309,14 +309,18 @@ class MetadataQuorum:
             raise
         self._appended_ms = BatchHeader.parse(ready.batches[-1]).max_timestamp
 
-    def _moment(self) -> Moment:
-        """What a snapshot would tell now."""
-        controls: list[Message] = []
-        if self.kraft_version > 0:
-            controls.append(KRaftVersionRecord(k_raft_version=self.kraft_version))
-            if self._voters is not None:
-                controls.append(self._voters)
-        return Moment(self._replayed, self.image.copy(), controls, self._appended_ms)
+    async def _moment(self) -> Moment:
+        """What a snapshot would tell now; commands wait while it is copied, others do not."""
+        async with self._turn:
+            copied = ClusterImage()
+            for _ in self.image.copy_into(copied):
+                await asyncio.sleep(0)
+            controls: list[Message] = []
+            if self.kraft_version > 0:
+                controls.append(KRaftVersionRecord(k_raft_version=self.kraft_version))
+                if self._voters is not None:
+                    controls.append(self._voters)
+            return Moment(self._replayed, copied, controls, self._appended_ms)
 
     def _fail(self, error: BaseException) -> BarnabasError:
         """From now on nothing is decided here; the node is told to stop."""

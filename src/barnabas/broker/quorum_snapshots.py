@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from itertools import islice
 from typing import NamedTuple
 
@@ -78,7 +78,7 @@ class Snapshots:
         log: PartitionLog,
         clock: Clock,
         policy: SnapshotPolicy,
-        moment: Callable[[], Moment],
+        moment: Callable[[], Awaitable[Moment]],
         *,
         known: Sequence[SnapshotId],
         uncovered_bytes: int,
@@ -135,7 +135,7 @@ class Snapshots:
 
     async def take(self) -> SnapshotId | None:
         """Write one of what is committed now; None where the newest says the same, or in a transaction."""
-        moment = self._moment()
+        moment = await self._moment()
         covered_bytes = self._uncovered_bytes
         if (self._known and moment.id <= self._known[-1]) or moment.image.in_transaction:
             return None

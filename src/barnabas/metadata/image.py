@@ -89,18 +89,28 @@ class ClusterImage:
         _REPLAYS[type(record)](self, record)
 
     def copy(self) -> ClusterImage:
-        """An image of its own with the same contents; what is immutable is shared, so it is quickly made."""
+        """An image of its own with the same contents; what is immutable is shared."""
         copied = ClusterImage()
+        for _ in self.copy_into(copied):
+            pass
+        return copied
+
+    def copy_into(self, copied: ClusterImage) -> Iterator[None]:
+        """Make an empty image equal to this one, a slice at a time; this one must not change meanwhile."""
         copied.features = self.features.copy()
         copied.brokers = self.brokers.copy()
         copied.controllers = self.controllers.copy()
-        for name, topic in self.topics_by_name.items():
-            copied.topics_by_name[name] = copied.topics_by_id[topic.id] = topic.copy()
-        copied.configs = {resource: values.copy() for resource, values in self.configs.items()}
         copied.next_producer_id = self.next_producer_id
         copied.kept = self.kept.copy()
         copied._transaction = None if self._transaction is None else self._transaction.copy()
-        return copied
+        for count, (name, topic) in enumerate(self.topics_by_name.items(), 1):
+            copied.topics_by_name[name] = copied.topics_by_id[topic.id] = topic.copy()
+            if count % _SLICE == 0:
+                yield
+        for count, (resource, values) in enumerate(self.configs.items(), 1):
+            copied.configs[resource] = values.copy()
+            if count % _SLICE == 0:
+                yield
 
     def iter_records(self) -> Iterator[Message]:
         """The records of a snapshot, in the order in which Kafka writes them: what makes an equal image.
@@ -122,6 +132,7 @@ class ClusterImage:
 
 
 _NOTHING_SET: dict[str, str] = {}
+_SLICE = 200
 _TRANSACTION_ENDS = (r.EndTransactionRecord, r.AbortTransactionRecord)
 
 
