@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from tests.cli.running import Commands
+from tests.cli.running import Commands, until
 
 
 def test_the_cluster_is_described_to_machines(anywhere: Commands) -> None:
@@ -19,7 +19,12 @@ def test_the_cluster_is_described_to_machines(anywhere: Commands) -> None:
     assert levels["metadata.version"] == 30
     (directory,) = cluster["log_dirs"]
     assert (directory["broker"], directory["error"]) == (1, None)
-    assert [log["partition"] for log in directory["logs"] if log["topic"] == "d-topic"] == [0, 1]
+
+    def are_there() -> bool:  # Kafka makes logs after it has told of the topic
+        (directory,) = json.loads(anywhere.ok("cluster", "describe", "--json"))["log_dirs"]
+        return [log["partition"] for log in directory["logs"] if log["topic"] == "d-topic"] == [0, 1]
+
+    until(are_there)
 
 
 def test_the_cluster_is_described_to_people(anywhere: Commands) -> None:

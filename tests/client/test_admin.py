@@ -350,11 +350,15 @@ def test_log_directories_are_described(bootstrap: str) -> None:
         await make(admin, NewTopic(topic, 2, 1))
         async with clients.producer() as producer:
             await (await producer.send(topic, b"x" * 1000, partition=1))
-        of_brokers = await admin.describe_log_dirs(topics=[topic])
-        ((path, directory),) = of_brokers[1].items()
+
+        async def logs() -> list[int]:
+            of_brokers = await admin.describe_log_dirs(topics=[topic])
+            return sorted(each.partition for one in of_brokers[1].values() for each in one.replicas)
+
+        await becomes([0, 1], logs)
+        ((path, directory),) = (await admin.describe_log_dirs(topics=[topic]))[1].items()
         assert path
         assert directory.error is None
-        assert {each.partition for each in directory.replicas} == {0, 1}
         assert directory.replicas[TopicPartition(topic, 0)].size_bytes == 0
         assert directory.replicas[TopicPartition(topic, 1)].size_bytes > 1000
         everything = await admin.describe_log_dirs([1])
