@@ -80,6 +80,7 @@ NOTES = {
     "max.connections": Here(State.HEEDED, "who is too many is turned away"),
     "max.connections.per.ip": Here(State.HEEDED, "who is too many is turned away"),
     "max.connections.per.ip.overrides": Here(State.HEEDED),
+    "max.connection.creation.rate": Here(State.HEEDED, "who comes sooner is served later"),
     "listeners": Here(State.HEEDED, "not altered while the broker runs"),
     "listener.security.protocol.map": Here(State.HEEDED, "only PLAINTEXT; not altered while the broker runs"),
     "controller.quorum.voters": Here(State.REFUSED, "where it names other nodes"),

@@ -15,6 +15,7 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, NamedTuple
 
+from barnabas.broker.pace import UNLIMITED, Pace
 from barnabas.broker.requests import Door, NotServed, answer
 from barnabas.broker.traffic import ListenerTraffic
 from barnabas.core.errors import BarnabasError, InvariantViolation
@@ -42,6 +43,7 @@ class Limits(NamedTuple):
     max_connections_per_ip: int = 2**31 - 1  # max.connections.per.ip
     per_ip_overrides: tuple[tuple[str, int], ...] = ()  # max.connections.per.ip.overrides
     queued_max_bytes: int = -1  # queued.max.request.bytes
+    created_per_second: int = UNLIMITED  # max.connection.creation.rate
 
 
 def limits_of(settings: BrokerSettings) -> Limits:
@@ -53,6 +55,7 @@ def limits_of(settings: BrokerSettings) -> Limits:
         settings.integer("max.connections.per.ip"),
         tuple(connections_per_ip(settings).items()),
         settings.integer("queued.max.request.bytes"),
+        settings.integer("max.connection.creation.rate"),
     )
 
 
@@ -111,8 +114,9 @@ class Connections:
 
     def __init__(self, services: Services, limits: Limits) -> None:
         self._services = services
-        self.limit(limits)
         self._clock = services.clock
+        self._pace = Pace(limits.created_per_second, self._clock.monotonic())
+        self.limit(limits)
         self._sessions: dict[Session, None] = {}  # a set whose order does not depend on addresses
         self._per_host: dict[str, int] = {}
         self._scratch = memoryview(bytearray(SCRATCH_BYTES))
@@ -127,6 +131,8 @@ class Connections:
         """Heed other limits from now on; whoever is there already may stay."""
         self._limits = limits
         self._overrides = dict(limits.per_ip_overrides)
+        if limits.created_per_second != self._pace.per_second:
+            self._pace = Pace(limits.created_per_second, self._clock.monotonic())
 
     @property
     def is_closing(self) -> bool:
@@ -149,7 +155,8 @@ class Connections:
         session = Session(connection, door, self._clock.monotonic())
         self._sessions[session] = None
         self._per_host[host] = self._per_host.get(host, 0) + 1
-        session.task = asyncio.get_running_loop().create_task(self._serve(session))
+        wait_seconds = self._pace.wait_seconds(session.last_active)
+        session.task = asyncio.get_running_loop().create_task(self._serve(session, wait_seconds))
         session.task.add_done_callback(_look_at)
 
     def _has_room_for(self, peer: Address) -> bool:
@@ -164,9 +171,12 @@ class Connections:
             return False
         return True
 
-    async def _serve(self, session: Session) -> None:
+    async def _serve(self, session: Session, wait_seconds: float) -> None:
         connection = session.connection
         try:
+            if wait_seconds:
+                await self._clock.sleep(wait_seconds)
+                session.last_active = self._clock.monotonic()
             await self._serve_to_the_end(session)
             if not self._is_closing:
                 # as long as it does not take its last answers it counts, and may be idle for too long

@@ -101,8 +101,8 @@ def test_warnings() -> None:
     assert "PLAINTEXT://:9092 listens beyond this machine" in line
     (line,) = start(num_network_threads="8", num_io_threads="3")
     assert "num.network.threads, num.io.threads" in line
-    (line,) = start(max_connection_creation_rate="5")
-    assert "max.connection.creation.rate" in line
+    (line,) = start(replica_selector_class="x")
+    assert "replica.selector.class" in line
 
 
 def test_who_knows_better_may_have_access_rules_ignored() -> None:

@@ -45,7 +45,6 @@ _MAY_BE_ALLOWED = (
     "client.quota.callback.class",
 )
 WARNED = {
-    "max.connection.creation.rate": "the rate of new connections is not limited yet",
     "replica.selector.class": "consumers read from the leader",
     "super.users": "no access is checked, so everybody is one",
     "metric.reporters": "reporters are not loaded",
