@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping
 import pytest
 from hypothesis import settings
 
-from tests.support.apache_kafka import missing
+from tests.support.apache_kafka import ApacheKafka, missing
 from tests.support.foreign import missing_go, missing_node
 from tests.support.spark import missing_spark
 from tests.support.targets import KINDS, Target, make_target
@@ -59,6 +59,14 @@ def bootstrap(target_kind: str, tmp_path_factory: pytest.TempPathFactory) -> Ite
     target.start()
     yield target.bootstrap
     target.stop()
+
+
+@pytest.fixture(scope="session")
+def apache_kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of an Apache Kafka that creates no topics by itself; one for all tests of our own tools."""
+    settings = {"auto.create.topics.enable": "false"}
+    with ApacheKafka(tmp_path_factory.mktemp("kafka"), settings=settings) as kafka:
+        yield kafka.bootstrap
 
 
 @pytest.fixture

@@ -9,7 +9,6 @@ import pytest
 
 from barnabas.testing import Broker
 from tests.cli.running import Commands
-from tests.support.apache_kafka import ApacheKafka
 
 
 @pytest.fixture(scope="session")
@@ -19,16 +18,7 @@ def own_cluster() -> Iterator[str]:
         yield broker.bootstrap
 
 
-@pytest.fixture(scope="session")
-def kafka_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The address of an Apache Kafka."""
-    with ApacheKafka(tmp_path_factory.mktemp("kafka")) as kafka:
-        yield kafka.bootstrap
-
-
-@pytest.fixture(
-    scope="session", params=["own_cluster", pytest.param("kafka_cluster", marks=pytest.mark.java)]
-)
+@pytest.fixture(scope="session", params=["own_cluster", pytest.param("apache_kafka", marks=pytest.mark.java)])
 def any_cluster(request: pytest.FixtureRequest) -> str:
     """The address of a cluster of either kind, which all tests share: each uses topics of its own."""
     address: str = request.getfixturevalue(request.param)

@@ -7,16 +7,8 @@ from collections.abc import Iterator
 import pytest
 
 from barnabas.testing import Broker
-from tests.support.apache_kafka import ApacheKafka
 
 SETTINGS = {"auto.create.topics.enable": "false"}
-
-
-@pytest.fixture(scope="session")
-def apache_kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The address of an Apache Kafka."""
-    with ApacheKafka(tmp_path_factory.mktemp("kafka"), settings=SETTINGS) as kafka:
-        yield kafka.bootstrap
 
 
 @pytest.fixture(scope="session")

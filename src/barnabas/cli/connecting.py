@@ -76,13 +76,14 @@ class Session:
         """Topics that must be there; one that is not fails with the nearest names."""
         wanted = list(dict.fromkeys(names))
         try:
-            return await self.admin.describe_topics(wanted)
+            found = await self.admin.describe_topics(wanted)
         except UnknownTopic:
             known = await self.admin.list_topics(with_internal=True)
             for name in wanted:
                 if name not in known:
                     raise unknown_name("topic", name, known, "barnabas topic list") from None
             raise
+        return {name: found[name] for name in wanted}
 
     async def topic(self, name: str) -> TopicDescription:
         """A topic that must be there."""

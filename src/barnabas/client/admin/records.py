@@ -65,8 +65,9 @@ class Records(Engine):
                     DeleteRecordsPartition(partition_index=each.partition, offset=wanted[each])
                 )
             request = DeleteRecordsRequest(topics=list(topics.values()), timeout_ms=self._timeout_ms)
-            # to delete again what is deleted does nothing
-            response = await self._ask(request, DeleteRecordsResponse, is_safe=True, node_id=node_id)
+            # to delete again what is deleted does nothing; but an end may have moved on meanwhile
+            is_safe = all(wanted[each] != TO_THE_END for each in partitions)
+            response = await self._ask(request, DeleteRecordsResponse, is_safe=is_safe, node_id=node_id)
             return {
                 (at := TopicPartition(answer.name, each.partition_index)): error_of(
                     each.error_code, f"cannot delete records of {at}"
