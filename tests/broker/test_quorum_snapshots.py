@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import pytest
 
-from barnabas.broker.formatting import METADATA_DIRECTORY
+from barnabas.broker.formatting import METADATA_DIRECTORY, DirectoryRefused
 from barnabas.broker.quorum import METADATA_LOG, MetadataQuorum
 from barnabas.broker.quorum_files import MetadataGap
 from barnabas.broker.quorum_snapshots import CHECK_SECONDS, SnapshotPolicy
@@ -22,8 +22,9 @@ from barnabas.core.clock import ManualClock
 from barnabas.core.disk import DiskFull
 from barnabas.core.memory_disk import MemoryDisk
 from barnabas.core.random import SeededRandom
-from barnabas.log.checkpoints import read_whole
+from barnabas.log.checkpoints import read_whole, write_atomically
 from barnabas.log.config import LogConfig
+from barnabas.log.producers import Origin
 from barnabas.metadata.image import ClusterImage
 from barnabas.metadata.records import (
     AccessControlEntryRecord,
@@ -39,8 +40,9 @@ from barnabas.metadata.records import (
     read_frame,
 )
 from barnabas.protocol.schema import Message
-from barnabas.raft.control_records import KRaftVersionRecord, VotersRecord
-from barnabas.raft.snapshot import SnapshotId, parse_snapshot_name, read_snapshot
+from barnabas.raft.batches import data_batches
+from barnabas.raft.control_records import KRaftVersionRecord, VotersRecord, control_batch
+from barnabas.raft.snapshot import SnapshotId, build_snapshot, parse_snapshot_name, read_snapshot
 from tests.broker.test_formatting import CONTROLLER, DIRECTORY_ID, FEATURES, NOW_MS
 from tests.broker.test_quorum import FIRST, create, new_disk, topic
 from tests.support.logs import START_MS, open_directory
@@ -400,6 +402,46 @@ def test_an_older_metadata_version_is_told_in_older_records() -> None:
             assert (versions[RegisterBrokerRecord], versions[PartitionRecord]) == (3, 1)
         async with running(disk) as quorum:
             assert quorum.image == image
+
+    disk = new_disk()
+    asyncio.run(run())
+
+
+NEWER = [
+    (b"\x01\x1d\x00", [], "a record of type 29 of version 0"),
+    (b"\x01\x02\x01", [], "TopicRecord of version 1"),
+    (b"\x02\x02\x00", [], "TopicRecord of version 0, frame version 2"),
+    (
+        encode_record(FeatureLevelRecord(name="metadata.version", feature_level=31)),
+        [],
+        "metadata.version 31, where 30 is the latest",
+    ),
+    (None, [KRaftVersionRecord(k_raft_version=2)], "kraft.version 2, where 1 is the latest"),
+]
+
+
+@pytest.mark.parametrize("in_snapshot", [True, False])
+@pytest.mark.parametrize(("value", "controls", "told"), NEWER)
+def test_what_a_newer_kafka_wrote_is_refused_by_name(
+    value: bytes | None, controls: list[Message], told: str, in_snapshot: bool
+) -> None:
+    async def run() -> None:
+        values = [] if value is None else [value]
+        async with running(disk) as quorum:
+            end, epoch = quorum.end_offset, quorum.epoch
+            if not in_snapshot:
+                log = quorum.snapshots._log
+                batches = data_batches(values, NOW_MS) or [control_batch(controls, NOW_MS)]
+                await log.append_as_leader(batches[0], epoch, Origin.COORDINATOR)
+        if in_snapshot:
+            written = build_snapshot(values, NOW_MS, controls=controls)
+            path = f"{METADATA_DIRECTORY}/{SnapshotId(end, epoch).name}"
+            await write_atomically(disk, path, written)
+        with pytest.raises(DirectoryRefused, match="a newer Kafka wrote this metadata") as refusal:
+            async with running(disk):
+                pass
+        assert told in str(refusal.value)
+        assert METADATA_DIRECTORY in str(refusal.value)
 
     disk = new_disk()
     asyncio.run(run())

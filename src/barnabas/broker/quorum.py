@@ -21,6 +21,7 @@ from uuid import UUID
 
 from barnabas.broker.formatting import (
     KRAFT_VERSION,
+    METADATA_DIRECTORY,
     METADATA_TOPIC,
     METADATA_TOPIC_ID,
     DirectoryRefused,
@@ -45,6 +46,7 @@ from barnabas.metadata.records import (
     BeginTransactionRecord,
     EndTransactionRecord,
     FeatureLevelRecord,
+    UnknownRecord,
     decode_record,
     encode_record,
 )
@@ -140,6 +142,9 @@ class MetadataQuorum:
         """
         log = await directory.partition(METADATA_TOPIC, 0, topic_id=METADATA_TOPIC_ID, config=config)
         found = await find_quorum(disk, log)
+        if found.kraft_version > KRAFT_VERSION:
+            told = f"a newer Kafka wrote this metadata: kraft.version {found.kraft_version}, where"
+            raise _too_new(disk, f"{told} {KRAFT_VERSION} is the latest that is known here")
         me = VoterKey(node_id, directory_id)
         voters = VotersRecord(voters=[make_voter(node_id, directory_id, controllers)])
         raft = Raft(
@@ -159,10 +164,13 @@ class MetadataQuorum:
     async def _start(self, found: Found, min_insync_replicas: int) -> None:
         self._raft.tick(self._clock.wall_ms())
         await self._settle()
-        for value in found.snapshot.values:
-            self.image.replay(decode_record(value))
-        async for record in records(self._log, found.snapshot_id.end_offset, self.committed_offset):
-            self.image.replay(record)
+        try:
+            for value in found.snapshot.values:
+                self.image.replay(decode_record(value))
+            async for record in records(self._log, found.snapshot_id.end_offset, self.committed_offset):
+                self.image.replay(record)
+        except UnknownRecord as error:
+            raise _too_new(self._disk, str(error)) from error
         self._replayed = SnapshotId(self.committed_offset, self.epoch)
         if activation := await self._activation(min_insync_replicas):
             await self._commit(activation)
@@ -338,6 +346,11 @@ class MetadataQuorum:
             await asyncio.wait(self._running)
         if self._raft.state is State.LEADER:
             self._raft.resign()
+
+
+def _too_new(disk: Disk, told: str) -> DirectoryRefused:
+    where = disk.describe(METADATA_DIRECTORY)
+    return DirectoryRefused(f"{where}: {told}. Go on with what wrote it, or with a newer version of this")
 
 
 def _encode(record: Message, metadata_version: int) -> bytes:
