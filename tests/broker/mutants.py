@@ -27,6 +27,7 @@ from barnabas.protocol.messages.delete_topics import (
 )
 from barnabas.protocol.messages.describe_cluster import DescribeClusterRequest
 from barnabas.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from barnabas.protocol.messages.describe_quorum import AskedPartition, AskedTopic, DescribeQuorumRequest
 from barnabas.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from barnabas.protocol.messages.find_coordinator import FindCoordinatorRequest
 from barnabas.protocol.messages.init_producer_id import InitProducerIdRequest
@@ -48,6 +49,7 @@ from barnabas.protocol.messages.produce import (
     ProduceRequest,
     TopicProduceData,
 )
+from barnabas.protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from barnabas.protocol.schema import NO_UUID, Message, Struct
 from barnabas.records.builder import build_batch
 from barnabas.records.record import Record
@@ -116,6 +118,16 @@ def sensible(key: int, topic_id: bytes, random: Random) -> Message:
             kind, who = random.choice(((2, name), (4, "1"), (4, ""), (8, "1"), (3, "x")))
             resource = DescribeConfigsResource(resource_type=kind, resource_name=who, configuration_keys=None)
             return DescribeConfigsRequest(resources=[resource], include_synonyms=True)
+        case 55:
+            partitions = [AskedPartition(partition_index=random.choice((0, 0, 1)))]
+            topic_name = random.choice(("__cluster_metadata", name))
+            return DescribeQuorumRequest(topics=[AskedTopic(topic_name=topic_name, partitions=partitions)])
+        case 57:
+            feature, level = random.choice((("metadata.version", 30), ("kraft.version", 1), (name, 0)))
+            update = FeatureUpdateKey(
+                feature=feature, max_version_level=level, upgrade_type=1, allow_downgrade=False
+            )
+            return UpdateFeaturesRequest(feature_updates=[update], validate_only=random.random() < 0.5)
         case 60:
             return DescribeClusterRequest(
                 include_cluster_authorized_operations=True, endpoint_type=random.choice((1, 2))
