@@ -63,9 +63,8 @@ def bootstrap(target_kind: str, tmp_path_factory: pytest.TempPathFactory) -> Ite
 
 @pytest.fixture(scope="session")
 def apache_kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The address of an Apache Kafka that creates no topics by itself; one for all tests of our own tools."""
-    settings = {"auto.create.topics.enable": "false"}
-    with ApacheKafka(tmp_path_factory.mktemp("kafka"), settings=settings) as kafka:
+    """The address of an Apache Kafka that tests of our own tools share: each uses topics of its own."""
+    with ApacheKafka(tmp_path_factory.mktemp("kafka")) as kafka:
         yield kafka.bootstrap
 
 

@@ -50,15 +50,13 @@ def test_a_cluster_is_looked_at(anywhere: Commands) -> None:
 
 
 @pytest.mark.java
-def test_read_committed(
-    kafka_cluster: str, capfdbinary: pytest.CaptureFixture[bytes], tmp_path: Path
-) -> None:
+def test_read_committed(apache_kafka: str, capfdbinary: pytest.CaptureFixture[bytes], tmp_path: Path) -> None:
     from aiokafka import AIOKafkaProducer
 
-    topic = make_topic(kafka_cluster, "data-transactions")
+    topic = make_topic(apache_kafka, "data-transactions")
 
     async def fill() -> None:
-        producer = AIOKafkaProducer(bootstrap_servers=kafka_cluster, transactional_id="cli")
+        producer = AIOKafkaProducer(bootstrap_servers=apache_kafka, transactional_id="cli")
         await producer.start()
         for number in range(4):
             await producer.begin_transaction()
@@ -67,7 +65,7 @@ def test_read_committed(
         await producer.stop()
 
     asyncio.run(fill())
-    barnabas = Commands(kafka_cluster, capfdbinary, tmp_path)
+    barnabas = Commands(apache_kafka, capfdbinary, tmp_path)
     assert barnabas.ok("consume", topic, "--values").split() == [b"0", b"1", b"2", b"3"]
     committed = barnabas.ok("consume", topic, "--values", "--isolation", "read_committed")
     assert committed.split() == [b"0", b"2"]

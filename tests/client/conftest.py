@@ -8,18 +8,16 @@ import pytest
 
 from barnabas.testing import Broker
 
-SETTINGS = {"auto.create.topics.enable": "false"}
-
 
 @pytest.fixture(scope="session")
 def barnabas() -> Iterator[str]:
     """The address of a Barnabas."""
-    with Broker(settings=SETTINGS) as broker:
+    with Broker() as broker:
         yield broker.bootstrap
 
 
 @pytest.fixture(scope="session", params=["barnabas", pytest.param("apache_kafka", marks=pytest.mark.java)])
 def bootstrap(request: pytest.FixtureRequest) -> str:
-    """The address of a running broker that creates no topics by itself."""
+    """The address of a running broker."""
     address: str = request.getfixturevalue(request.param)
     return address

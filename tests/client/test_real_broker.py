@@ -154,7 +154,8 @@ def test_topics_come_and_go(bootstrap: str) -> None:
 def test_errors_have_names(bootstrap: str) -> None:
     async def work(clients: Clients) -> None:
         topic = await clients.topic("strict", cleanup_policy="compact", max_message_bytes="2000")
-        async with clients.producer(ProducerConfig(max_block_ms=500)) as producer:
+        finds_only = ClientConfig(allow_auto_topic_creation=False)
+        async with clients.producer(ProducerConfig(max_block_ms=500, client=finds_only)) as producer:
             with pytest.raises(UnknownTopic, match="create it first"):
                 await producer.send("nowhere", b"v")
             with pytest.raises(BrokerError, match=r"INVALID_RECORD.*needs a key"):
