@@ -65,6 +65,10 @@ class WatchedFile:
     def pins(self) -> int:
         return self.inner.pins
 
+    @property
+    def is_gone(self) -> bool:
+        return self.inner.is_gone
+
     async def append(self, data: Buffer) -> None:
         await self._disk.watch("append", self.path)
         await self.inner.append(data)

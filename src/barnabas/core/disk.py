@@ -46,6 +46,10 @@ class File(Protocol):
     def pins(self) -> int:
         """How many readers hold it."""
 
+    @property
+    def is_gone(self) -> bool:
+        """Whether it was closed or removed, so that no further reader can pin it."""
+
     async def append(self, data: Buffer) -> None:
         """Write all of `data` at the end, or nothing."""
 

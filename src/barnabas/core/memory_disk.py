@@ -63,6 +63,10 @@ class MemoryFile:
     def pins(self) -> int:
         return self._node.pins
 
+    @property
+    def is_gone(self) -> bool:
+        return self._closed or (self._node.parent is None and not self._node.pins)
+
     async def append(self, data: Buffer) -> None:
         self._check("append")
         node, size = self._node, self._node.content.size

@@ -140,6 +140,11 @@ class OsFile:
     def pins(self) -> int:
         return self._node.pins
 
+    @property
+    def is_gone(self) -> bool:
+        node = self._node
+        return self._closed or (not node.linked and node.fd < 0)
+
     async def append(self, data: Buffer) -> None:
         # The hot path: beside the system call it may cost a fraction of a microsecond.
         node = self._node

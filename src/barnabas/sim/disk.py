@@ -164,6 +164,10 @@ class SimFile:
     def pins(self) -> int:
         return self._file.pins
 
+    @property
+    def is_gone(self) -> bool:
+        return self._file.is_gone
+
     async def append(self, data: Buffer) -> None:
         def finish(part: float = 1.0) -> None:
             head = _head(data, part)

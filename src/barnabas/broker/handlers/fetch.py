@@ -15,6 +15,7 @@ from barnabas.broker.leader_hints import point_to_leaders
 from barnabas.broker.purgatory import LongPoll
 from barnabas.broker.replicas import NotLeaderOrFollower
 from barnabas.broker.requests import RequestContext
+from barnabas.core.disk import FileRange
 from barnabas.core.errors import BarnabasError, InvariantViolation, OffsetOutOfRange
 from barnabas.log.partition import Bound
 from barnabas.log.reading import UNKNOWN_OFFSET, end_offset_for_epoch, read, read_on, unread
@@ -61,21 +62,23 @@ async def handle(request: FetchRequest, context: RequestContext, services: Servi
     try:
         session = services.sessions.begin(request, context.api_version)
     except BarnabasError as error:
+        if services.traffic is not None:
+            services.traffic.failed("Fetch", context.api_version, [error.wire.code])
         return FetchResponse(throttle_time_ms=0, error_code=error.wire.code, session_id=0, responses=[])
     terms = _terms(request, context, services)
     wants = session.wants
-    read = await _read_all(wants, terms, services)
+    read = await _read_what_is_there(wants, terms, services)
     missing_bytes = min(request.min_bytes, terms.max_bytes) - read.readable_bytes
     waits = missing_bytes > 0 and request.max_wait_ms > 0 and wants and not read.is_final
     if waits and _have_moved(read.replicas, read.results):
-        read = await _read_all(wants, terms, services)
+        read = await _read_what_is_there(wants, terms, services)
     elif waits:
         poll = LongPoll(missing_bytes)
         for replica in read.replicas:
             poll.watch(replica.marks)
         # what was found before the wait may have been compacted or deleted since, and its files removed
         if await poll.wait(request.max_wait_ms / 1000) or read.readable_bytes:
-            read = await _read_all(wants, terms, services)
+            read = await _read_what_is_there(wants, terms, services)
     response = session.respond(read.results)
     for traffic, size_bytes in read.sent:
         traffic.bytes_out += size_bytes
@@ -85,7 +88,7 @@ async def handle(request: FetchRequest, context: RequestContext, services: Servi
         for one in topic.partitions
         if one.error_code
     )
-    response.node_endpoints = point_to_leaders(failed, context, services)
+    response.node_endpoints = point_to_leaders("Fetch", failed, context, services)
     return response
 
 
@@ -99,6 +102,15 @@ def _terms(request: FetchRequest, context: RequestContext, services: Services) -
         min(request.max_bytes, services.fetch_max_bytes),
         replica_id >= 0,
     )
+
+
+async def _read_what_is_there(wants: list[Want], terms: _Terms, services: Services) -> _Read:
+    """One partition after another takes time; what was found first may be gone when the last is found: its
+    topic deleted, its segment compacted and removed. Then it is looked for again."""
+    while True:
+        read = await _read_all(wants, terms, services)
+        if not any(isinstance(one.records, FileRange) and one.records.file.is_gone for one in read.results):
+            return read
 
 
 async def _read_all(wants: list[Want], terms: _Terms, services: Services) -> _Read:
