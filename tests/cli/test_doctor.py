@@ -193,13 +193,15 @@ def test_an_index_is_held_against_its_segment(data: Path, examine: Examine) -> N
     content = bytearray(index.read_bytes())
     content[7] += 1
     index.write_bytes(content)
-    assert not examine("--dir", data)["warning"]
+    assert not has(examine("--dir", data)["warning"], "deleted-0")
     assert has(examine("--dir", data, "--verify")["warning"], "deleted-0/", "where no batch begins", "anew")
 
 
 def test_new_and_missing_directories(tmp_path: Path, examine: Examine) -> None:
     assert has(examine("--dir", tmp_path)["ok"], "is empty: the first start formats it")
     assert has(examine("--dir", tmp_path / "nothing")["problem"], "is not there")
+    (tmp_path / "letters-0").mkdir()
+    assert has(examine("--dir", tmp_path / "letters-0")["problem"], "a partition's directory", "lies in")
     (tmp_path / "file").write_text("x")
     assert has(examine("--dir", tmp_path / "file")["problem"], "is no directory")
 
@@ -216,6 +218,23 @@ def test_a_directory_in_use(tmp_path: Path, examine: Examine) -> None:
     assert has(examine("--dir", data)["ok"], "the last stop was clean")
     with Broker(data) as broker:  # nothing was in its way, before or after
         write(broker.bootstrap, "letters", [b"yours"])
+
+
+def test_a_file_that_vanishes_while_it_looks(
+    kafka_data: Path, examine: Examine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, calls = directory.look_at_partitions, []
+
+    def vanishing(*arguments: Any, **options: Any) -> Any:
+        calls.append(arguments)
+        if len(calls) < 3:
+            raise FileNotFoundError(2, "No such file or directory", "00000000000000000000.log.deleted")
+        return real(*arguments, **options)
+
+    monkeypatch.setattr(directory, "look_at_partitions", vanishing)
+    found = examine("--dir", kafka_data)
+    assert (found["problem"], len(calls)) == ([], 3)
+    assert sum("13 partitions" in each for each in found["ok"]) == 1
 
 
 def test_little_room(kafka_data: Path, examine: Examine, monkeypatch: pytest.MonkeyPatch) -> None:

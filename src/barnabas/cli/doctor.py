@@ -18,7 +18,7 @@ from barnabas.cli.checks.machine import check_machine
 from barnabas.cli.checks.settings_file import check_settings_file
 from barnabas.cli.failures import FAILED, OK
 from barnabas.cli.options import command_parser, wants_json
-from barnabas.cli.output import Output
+from barnabas.cli.output import Output, counted
 from barnabas.cli.running import run_command
 from barnabas.core.settings.broker_settings import BrokerSettings
 
@@ -153,4 +153,4 @@ def _summary(problems: int, warnings: int) -> str:
     if not problems and not warnings:
         return "nothing wrong"
     counts = [(problems, "problem"), (warnings, "warning")]
-    return ", ".join(f"{count} {what}{'s' * (count != 1)}" for count, what in counts if count)
+    return ", ".join(counted(count, what) for count, what in counts if count)

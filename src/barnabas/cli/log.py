@@ -17,7 +17,7 @@ from barnabas.cli.dump.contents import Item, Wanted, files_of, items_of
 from barnabas.cli.dump.facts import Facts
 from barnabas.cli.failures import FAILED, OK, CommandFailed
 from barnabas.cli.options import Actions, command_parser, wants_json
-from barnabas.cli.output import Output, bytes_text
+from barnabas.cli.output import Output, bytes_text, counted
 from barnabas.cli.running import run_command
 from barnabas.cli.times import time_text
 
@@ -111,9 +111,9 @@ class _Printer:
         if self._output.as_json:
             return
         how = "checked" if verified else "read"
-        found = f"{self.problems} problem{'s' * (self.problems != 1)}" if self.problems else "nothing wrong"
+        found = counted(self.problems, "problem") if self.problems else "nothing wrong"
         if self._files > 1 or verified:
-            self._output.say(f"{self._files} file{'s' * (self._files != 1)} {how}: {found}")
+            self._output.say(f"{counted(self._files, 'file')} {how}: {found}")
 
 
 # ---- a line for each kind --------------------------------------------------------------------------------
@@ -124,9 +124,8 @@ def _file_line(facts: Facts) -> str:
 
 
 def _batch_line(facts: Facts) -> str:
-    count = facts["count"]
     parts = [
-        f"  {facts['base_offset']}-{facts['last_offset']}: {count} record{'s' * (count != 1)}",
+        f"  {facts['base_offset']}-{facts['last_offset']}: {counted(facts['count'], 'record')}",
         f"at byte {facts['position']}",
         f"{facts['size']} bytes",
         facts["codec"] if facts["codec"] != "none" else "not compressed",
@@ -191,7 +190,7 @@ def _total_line(facts: Facts) -> str:
         text = "  no batches"
     else:
         text = (
-            f"  {facts['batches']} batches, {facts['records']} records, "
+            f"  {counted(facts['batches'], 'batch')}, {counted(facts['records'], 'record')}, "
             f"offsets {facts['first_offset']} to {facts['last_offset']}"
         )
     return text + (f", then {facts['tail_bytes']} bytes that are no batch" if "tail_bytes" in facts else "")

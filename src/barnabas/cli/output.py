@@ -102,6 +102,12 @@ def _is_number(text: str) -> bool:
     return text == "-" or text.replace(",", "").removeprefix("-").replace(".", "", 1).isdecimal()
 
 
+def counted(number: int, what: str) -> str:
+    """`1 topic`, `1,200 topics`; `1 batch`, `2 batches`."""
+    ending = "es" if what.endswith("ch") else "s"
+    return f"{number:,} {what}{ending * (number != 1)}"
+
+
 def bytes_text(count: int) -> str:
     """A number of bytes, for people: 1.5 GiB."""
     size = float(count)

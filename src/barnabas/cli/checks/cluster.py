@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Iterator, Mapping
 
-from barnabas.cli.checks.findings import Finding, Section, counted, ok, problem, warning
+from barnabas.cli.checks.findings import Finding, Section, ok, problem, warning
 from barnabas.cli.connecting import Session
 from barnabas.cli.failures import explained
+from barnabas.cli.output import counted
 from barnabas.client.admin import Broker, NewTopic, TopicDescription
 from barnabas.client.consumer import ConsumerConfig, Reset
 from barnabas.client.fetched import ConsumerRecord

@@ -6,17 +6,18 @@ and a node in this very process would lose it.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from barnabas.cli.checks.findings import Finding, Section, counted, ok, problem, warning
+from barnabas.cli.checks.findings import Finding, Section, ok, problem, warning
 from barnabas.cli.checks.metadata_log import check_metadata
 from barnabas.cli.checks.partitions import PartitionsSeen, look_at_partitions
 from barnabas.cli.checks.settings_file import check_settings_file
 from barnabas.cli.dump.side_files import offset_checkpoint
-from barnabas.cli.output import bytes_text
+from barnabas.cli.output import bytes_text, counted
 from barnabas.core.errors import BarnabasError
 from barnabas.core.settings.properties import parse_properties
 from barnabas.log import names
@@ -25,6 +26,7 @@ from barnabas.log.names import DirectoryKind, parse_partition_directory
 from barnabas.metadata.names import CLUSTER_METADATA
 from barnabas.raft.snapshot import BOOTSTRAP_CHECKPOINT
 
+_LOOKS = 5
 _FREE_WARNING = 0.10
 _FREE_PROBLEM = 0.02
 _FREE_WARNING_BYTES = 1 << 30
@@ -57,13 +59,11 @@ def check_directory(path: Path, *, verify: bool, node_id: int | None = None) -> 
     if not path.exists():
         section.findings.append(problem("is not there", "name a log directory: log.dirs in the settings"))
         return sections
-    if not path.is_dir():
-        section.findings.append(
-            problem("is no directory", "name a log directory, or use `barnabas log dump`")
-        )
-        return sections
     try:
-        section.findings.extend(_findings(path, node_id, verify=verify))
+        if not (path / names.META_PROPERTIES).exists() and (what := _what_else(path)) is not None:
+            section.findings.append(what)
+            return sections
+        section.findings.extend(_look(path, node_id, verify=verify))
     except OSError as error:
         section.findings.append(
             problem(
@@ -73,6 +73,14 @@ def check_directory(path: Path, *, verify: bool, node_id: int | None = None) -> 
     if (path / _SERVER_PROPERTIES).exists():
         sections.append(check_settings_file(path / _SERVER_PROPERTIES).section)
     return sections
+
+
+def _look(path: Path, node_id: int | None, *, verify: bool) -> list[Finding]:
+    """Look, and once more where a node that runs here took something away meanwhile."""
+    for _ in range(_LOOKS - 1):
+        with contextlib.suppress(FileNotFoundError):
+            return list(_findings(path, node_id, verify=verify))
+    return list(_findings(path, node_id, verify=verify))
 
 
 def _findings(path: Path, node_id: int | None, *, verify: bool) -> Iterator[Finding]:
@@ -104,17 +112,25 @@ def _findings(path: Path, node_id: int | None, *, verify: bool) -> Iterator[Find
 # ---- whose it is -----------------------------------------------------------------------------------------
 
 
+def _what_else(path: Path) -> Finding | None:
+    """What is wrong with a place that is no log directory; None where it may become one."""
+    if not path.is_dir():
+        return problem("is no directory", "name a log directory, or use `barnabas log dump`")
+    if parse_partition_directory(path.name) is not None:
+        return problem("is a partition's directory, not a log directory", "name the one it lies in")
+    others = sorted(each.name for each in path.iterdir() if each.name not in (names.LOCK, "lost+found"))
+    if others:
+        return problem(
+            f"has no {names.META_PROPERTIES} but is not empty (it holds {others[0]})",
+            "a node refuses it: name the directory it had, or an empty one",
+        )
+    return None
+
+
 def _owner(path: Path, node_id: int | None) -> Iterator[Finding]:
     file = path / names.META_PROPERTIES
     if not file.exists():
-        others = [each.name for each in path.iterdir() if each.name not in (names.LOCK, "lost+found")]
-        if others:
-            yield problem(
-                f"has no {names.META_PROPERTIES} but is not empty (it holds {sorted(others)[0]})",
-                "a node refuses it: name the directory it had, or an empty one",
-            )
-        else:
-            yield ok("is empty: the first start formats it")
+        yield ok("is empty: the first start formats it")
         return
     meta = parse_properties(file.read_text(encoding="latin-1"))
     wrong = [name for name, fits in _META.items() if not _fits(fits, meta.get(name))]

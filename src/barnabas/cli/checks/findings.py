@@ -42,8 +42,3 @@ def warning(what: str, next_step: str | None = None) -> Finding:
 def problem(what: str, next_step: str | None = None) -> Finding:
     """It does not work, or will not for long."""
     return Finding(Level.PROBLEM, what, next_step)
-
-
-def counted(number: int, what: str) -> str:
-    """`1 topic`, `1,200 topics`."""
-    return f"{number:,} {what}{'s' * (number != 1)}"

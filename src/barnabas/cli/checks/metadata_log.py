@@ -6,9 +6,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from barnabas.broker.unenforced import ALLOW, UnenforcedSecurity, refuse_unenforced
-from barnabas.cli.checks.findings import Finding, counted, ok, problem, warning
+from barnabas.cli.checks.findings import Finding, ok, problem, warning
 from barnabas.cli.dump.batches import FoundBatch, walk
 from barnabas.cli.dump.segments import segment_files
+from barnabas.cli.output import counted
 from barnabas.core.errors import BarnabasError
 from barnabas.metadata.image import ClusterImage
 from barnabas.metadata.records import decode_record

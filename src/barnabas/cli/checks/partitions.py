@@ -10,11 +10,11 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from uuid import UUID
 
-from barnabas.cli.checks.findings import Finding, counted, ok, problem, warning
+from barnabas.cli.checks.findings import Finding, ok, problem, warning
 from barnabas.cli.dump.contents import what_is
 from barnabas.cli.dump.segments import Survey, check_index, segment_files, survey
 from barnabas.cli.dump.side_files import epoch_checkpoint, properties
-from barnabas.cli.output import bytes_text
+from barnabas.cli.output import bytes_text, counted
 from barnabas.core.errors import BarnabasError
 from barnabas.log import names
 from barnabas.log.checkpoints import TEMPORARY, uuid_from_text

@@ -7,7 +7,8 @@ import socket
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from barnabas.cli.checks.findings import Finding, Section, counted, ok, problem, warning
+from barnabas.cli.checks.findings import Finding, Section, ok, problem, warning
+from barnabas.cli.output import counted
 from barnabas.core.errors import BarnabasError
 from barnabas.core.settings.broker_settings import BrokerSettings, setting_of
 from barnabas.core.settings.definition import InvalidSetting

@@ -44,7 +44,10 @@ def files_of(path: Path) -> Iterator[Path]:
     if not path.is_dir():
         yield path
         return
-    entries = sorted(path.iterdir())
+    try:
+        entries = sorted(path.iterdir())
+    except FileNotFoundError:  # a node that runs here has just removed it
+        return
     yield from (each for each in entries if each.is_file() and what_is(each) is not None)
     yield from (
         file

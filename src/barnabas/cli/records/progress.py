@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from barnabas.cli.output import bytes_text
+from barnabas.cli.output import bytes_text, counted
 from barnabas.core.clock import Clock
 
 _REDRAW_S = 0.1
@@ -70,6 +70,6 @@ class Progress:
     def totals(self) -> str:
         """What it came to, in a line."""
         return (
-            f"{self.records:,} record{'s' * (self.records != 1)}, {bytes_text(self.size_bytes)} "
+            f"{counted(self.records, 'record')}, {bytes_text(self.size_bytes)} "
             f"in {self.seconds:.1f} s ({self._rate():,.0f} records/s)"
         )
