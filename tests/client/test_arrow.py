@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+import confluent_kafka
 import pytest
 
 from barnabas.client import arrow
@@ -150,3 +151,27 @@ def test_a_reset_brings_nothing_that_was_not_asked_for(bootstrap: str) -> None:
         assert rows_of(found) == []
 
     real(bootstrap, work)
+
+
+@pytest.mark.java
+def test_aborted_records_and_markers_are_passed_over(apache_kafka: str) -> None:
+    settings = {"bootstrap.servers": apache_kafka, "transactional.id": "arrow"}
+
+    async def work(clients: Clients) -> list[int]:
+        topic = await clients.topic("arrow-transactions")
+        producer = confluent_kafka.Producer(settings)
+        producer.init_transactions()
+        for end in (producer.abort_transaction, producer.commit_transaction, producer.abort_transaction):
+            producer.begin_transaction()
+            for n in range(10):
+                producer.produce(topic, b"%d" % n, partition=0)
+            producer.flush()
+            end()
+        config = EXACT._replace(read_committed=True, partition_max_bytes=100)  # a batch an answer
+        async with clients.consumer(config) as consumer:
+            (end_offset,) = (await consumer.end_offsets((topic, 0))).values()
+            assert end_offset == 33  # each transaction has a marker
+            rows = rows_of([each async for each in read_range(consumer, (topic, 0), 0, end_offset)])
+        return [row["offset"] for row in rows]
+
+    assert real(apache_kafka, work) == list(range(11, 21))

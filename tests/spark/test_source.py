@@ -11,6 +11,7 @@ import pytest
 
 from barnabas.client.admin import Admin, NewTopic
 from barnabas.client.producer import Producer, ProducerConfig
+from barnabas.log.partition import PartitionLog
 from barnabas.records.compression import Codec
 from barnabas.records.record import Headers
 from barnabas.spark.driving import seams
@@ -146,18 +147,16 @@ def test_a_compacted_topic_has_gaps(shared_broker: Broker, read: Read) -> None:
     configs = {"cleanup_policy": "compact", "segment_bytes": "1048576"}
     fill(shared_broker, "compacted", plain(995), **configs)
 
-    async def compact() -> None:
+    async def roll() -> PartitionLog:
         replicas = shared_broker.node._replicas
         log = (await replicas.leader(replicas.topic("compacted", b"", by_id=False), 0)).log
         await log.roll()
+        return log
 
-    shared_broker.run(compact())
+    log = shared_broker.run(roll())
+    wait_until(lambda: log.cleaned_offset == 995, "it is compacted")
     left = [*range(985, 995)]
-
-    def offsets() -> list[int]:
-        return sorted(row.offset for row in read("compacted", columns="offset").collect())
-
-    wait_until(lambda: offsets() == left, "it is compacted")
+    assert sorted(row.offset for row in read("compacted", columns="offset").collect()) == left
     pieces = read("compacted", columns="offset", minPartitions="7")
     assert sorted(row.offset for row in pieces.collect()) == left
     early = read("compacted", endingOffsets='{"compacted": {"0": 985}}')
