@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 from barnabas.broker import node
 from barnabas.broker.current_settings import CurrentSettings
+from barnabas.broker.handlers import fetch
 from barnabas.broker.replica import Replica
 from barnabas.log import trimming
 from barnabas.log.compaction.cleaning import CleanerIo, clean
@@ -137,6 +139,18 @@ def test_a_node_ends_in_the_middle_of_a_compaction(make_broker: Callable[..., Br
     assert len(offsets(broker, log_of(broker, "t"))) == 40
 
 
+async def compact_and_sweep(log: PartitionLog) -> None:
+    """Compact a log now, and remove what was replaced."""
+
+    async def unhurried(size_bytes: int) -> None:
+        pass
+
+    io = CleanerIo(1 << 19, 0.9, unhurried)
+    await clean(log, await survey(log), OffsetMap(1 << 20, bytes(16)), io=io)
+    await trimming.sweep(log)
+    assert log.doomed == []
+
+
 def test_what_is_compacted_and_removed_under_a_long_poll_is_looked_up_again(
     make_broker: Callable[..., Broker],
 ) -> None:
@@ -150,19 +164,36 @@ def test_what_is_compacted_and_removed_under_a_long_poll_is_looked_up_again(
         assert found is not None
         return found
 
-    async def compact_and_sweep() -> None:
-        async def unhurried(size_bytes: int) -> None:
-            pass
-
-        io = CleanerIo(1 << 19, 0.9, unhurried)
-        await clean(log, await survey(log), OffsetMap(1 << 20, bytes(16)), io=io)
-        await trimming.sweep(log)
-        assert log.doomed == []
-
     with RawClient(broker.port) as client:
         client.send(fetch_request("t", offset=position, max_wait_ms=1500, min_bytes=1 << 20), 12)
         wait_until(lambda: bool(replica().marks.polls), "it waits for more")
-        broker.run(compact_and_sweep())
+        broker.run(compact_and_sweep(log))
         _, answer = client.receive_response(FetchResponse, 12, flexible=True)
         (partition,) = answer.responses[0].partitions
     assert [record.offset for record in read_records(partition.records or b"")] == list(range(30, 40))
+
+
+def test_what_is_removed_while_other_partitions_are_read_is_looked_up_again(
+    make_broker: Callable[..., Broker], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker = make_broker(settings={**EVERY_TOPIC, "log.cleaner.enable": "false"})
+    log, other = create(broker, "t", file_delete_delay_ms="0"), create(broker, "u")
+    fill(broker, log)
+    fill(broker, other)
+    read, seen = fetch._read, []
+
+    async def read_slowly(replica: Replica, *arguments: Any, **options: Any) -> Any:
+        seen.append(replica.name)
+        if replica.name == "u" and "u" not in seen[:-1]:
+            await compact_and_sweep(log)  # what was found in it is gone
+        return await read(replica, *arguments, **options)
+
+    monkeypatch.setattr(fetch, "_read", read_slowly)
+    request = fetch_request("t", offset=log.bases[-2])
+    request.topics += fetch_request("u", offset=0).topics
+    with RawClient(broker.port) as client:
+        answer = client.ask(request, 12, FetchResponse)
+    of_t, of_u = (topic.partitions[0] for topic in answer.responses)
+    assert seen == ["t", "u", "t", "u"]
+    assert [record.offset for record in read_records(of_t.records or b"")] == list(range(30, 40))
+    assert [record.offset for record in read_records(of_u.records or b"")][:10] == list(range(10))
