@@ -77,6 +77,8 @@ def _check(update: FeatureUpdateKey, levels: dict[str, int], wanted: dict[str, i
         raise _invalid(update, "The controller does not support the given upgrade type.")
     if new < 0:
         raise _invalid(update, "A feature version cannot be less than 0.")
+    if name not in SUPPORTED_FEATURES and new == old > 0:
+        return  # as Kafka finalised it, whoever serves it
     _check_support(update, node_id)
     if new < old and kind == _UPGRADE:
         raise _invalid(
@@ -128,7 +130,9 @@ def _invalid(update: FeatureUpdateKey, why: str) -> Refused:
 
 def _records(image: ClusterImage, wanted: dict[str, int], min_insync_replicas: int) -> list[Message]:
     records: list[Message] = [
-        FeatureLevelRecord(name=name, feature_level=level) for name, level in wanted.items()
+        FeatureLevelRecord(name=name, feature_level=level)
+        for name, level in wanted.items()
+        if name in SUPPORTED_FEATURES
     ]
     if wanted.get(ELR_FEATURE, 0) > image.features.get(ELR_FEATURE, 0):
         records += _one_min_insync_replicas(image, min_insync_replicas)
