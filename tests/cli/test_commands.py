@@ -173,6 +173,32 @@ def test_at_a_terminal_tables_are_drawn_and_deletion_is_asked_for(broker: Broker
         os.close(inner)
 
 
+def test_a_question_can_be_interrupted(broker: Broker) -> None:
+    assert main(["topic", "create", "kept", "--bootstrap", broker.bootstrap]) == 0
+    outer, inner = pty.openpty()
+    command = [sys.executable, "-m", "barnabas", "topic", "delete", "kept", "--bootstrap", broker.bootstrap]
+    try:
+        with subprocess.Popen(command, stdin=inner, stderr=inner, stdout=subprocess.PIPE) as running:
+            said = b""
+            while b"[y/N]" not in said:
+                said += os.read(outer, 1000)
+            running.send_signal(signal.SIGINT)
+            assert running.wait(20) == 130
+    finally:
+        os.close(outer)
+        os.close(inner)
+    assert main(["topic", "describe", "kept", "--bootstrap", broker.bootstrap]) == 0
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full")
+def test_output_that_cannot_be_written_is_an_error(broker: Broker) -> None:
+    command = [sys.executable, "-m", "barnabas", "cluster", "describe", "--bootstrap", broker.bootstrap]
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert done.returncode == 1
+    assert done.stderr == "barnabas cluster describe: cannot write the output: No space left on device\n"
+
+
 def test_nobody_is_asked_where_nobody_sits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdin", io.StringIO(""))
     asking.be_sure("Really?", is_sure=False)

@@ -8,15 +8,18 @@ pipe (`| head`) ends a command quietly with 0.
 from __future__ import annotations
 
 import argparse
+import errno
 import os
 import re
 import sys
 from collections.abc import Callable, Sequence
 
-from barnabas.cli.failures import FAILED, INTERRUPTED, OK, explained
+from barnabas.cli.failures import FAILED, INTERRUPTED, OK, CommandFailed, explained
 from barnabas.cli.options import wants_json
 from barnabas.cli.output import tell_failure
 from barnabas.core.errors import BarnabasError
+
+_OUTPUT_ERRORS = frozenset((errno.ENOSPC, errno.EIO, errno.EFBIG, errno.EDQUOT))
 
 
 def run_command(parser: argparse.ArgumentParser, arguments: Sequence[str]) -> int:
@@ -51,6 +54,12 @@ def guarded(work: Callable[[], int | None], prog: str, *, as_json: bool = False)
     except BrokenPipeError:
         _silence_stdout()
         return OK
+    except OSError as error:
+        if error.filename is not None or error.errno not in _OUTPUT_ERRORS:
+            raise
+        _silence_stdout()
+        tell_failure(prog, CommandFailed(f"cannot write the output: {error.strerror}"), as_json=as_json)
+        return FAILED
     return OK if status is None else status
 
 
