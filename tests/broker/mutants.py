@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from barnabas.broker.handlers import SERVED
 from barnabas.broker.requests import _class_of
+from barnabas.protocol.messages import alter_configs, incremental_alter_configs
 from barnabas.protocol.messages.api_versions import ApiVersionsRequest
 from barnabas.protocol.messages.create_topics import (
     CreatableReplicaAssignment,
@@ -31,6 +32,7 @@ from barnabas.protocol.messages.describe_quorum import AskedPartition, AskedTopi
 from barnabas.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from barnabas.protocol.messages.find_coordinator import FindCoordinatorRequest
 from barnabas.protocol.messages.init_producer_id import InitProducerIdRequest
+from barnabas.protocol.messages.list_config_resources import ListConfigResourcesRequest
 from barnabas.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from barnabas.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from barnabas.protocol.messages.offset_fetch import (
@@ -118,6 +120,10 @@ def sensible(key: int, topic_id: bytes, random: Random) -> Message:
             kind, who = random.choice(((2, name), (4, "1"), (4, ""), (8, "1"), (3, "x")))
             resource = DescribeConfigsResource(resource_type=kind, resource_name=who, configuration_keys=None)
             return DescribeConfigsRequest(resources=[resource], include_synonyms=True)
+        case 33 | 44:
+            return _settings(key, name, random)
+        case 74:
+            return ListConfigResourcesRequest(resource_types=random.choice(([], [2, 32], [16, 5])))
         case 55:
             partitions = [AskedPartition(partition_index=random.choice((0, 0, 1)))]
             topic_name = random.choice(("__cluster_metadata", name))
@@ -144,6 +150,34 @@ def _produce(name: str, topic_id: bytes, partition: int, random: Random) -> Prod
         acks=random.choice((1, 1, -1, 0, 5)),
         timeout_ms=1,
         topic_data=[TopicProduceData(name=name, topic_id=topic_id, partition_data=[data])],
+    )
+
+
+def _settings(key: int, name: str, random: Random) -> Message:
+    kind, who, setting, value = random.choice(
+        (
+            (2, name, "retention.ms", "1000000"),
+            (2, name, "cleanup.policy", "delete"),
+            (4, "1", "log.cleaner.backoff.ms", "999"),
+            (4, "", "no.such", "x"),
+            (8, "1", "barnabas.fuzzed", "INFO"),
+            (16, "m", "match", "client_id=a"),
+            (32, "g", "consumer.session.timeout.ms", "50000"),
+        )
+    )
+    is_judged = random.random() < 0.3
+    if key == 33:
+        whole = alter_configs.AlterableConfig(name=setting, value=value)
+        resource = alter_configs.AlterConfigsResource(resource_type=kind, resource_name=who, configs=[whole])
+        return alter_configs.AlterConfigsRequest(resources=[resource], validate_only=is_judged)
+    change = incremental_alter_configs.AlterableConfig(
+        name=setting, config_operation=random.randrange(5), value=random.choice((value, value, None))
+    )
+    changed = incremental_alter_configs.AlterConfigsResource(
+        resource_type=kind, resource_name=who, configs=[change]
+    )
+    return incremental_alter_configs.IncrementalAlterConfigsRequest(
+        resources=[changed], validate_only=is_judged
     )
 
 

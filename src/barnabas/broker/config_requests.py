@@ -81,7 +81,7 @@ def _check_node_id(name: str, services: Services, words: str) -> None:
         node_id = int(name)
     except ValueError:
         raise Refused("INVALID_REQUEST", f"Node id must be an integer, but it is: {name}") from None
-    if node_id != services.node_id:
+    if node_id != services.node_id or name != str(node_id):  # settings of "01" would be found by nobody
         raise Refused("INVALID_REQUEST", f"Unexpected {words} {services.node_id}, but received {name}")
 
 

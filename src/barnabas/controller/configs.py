@@ -157,13 +157,17 @@ def _check_resource_name(resource_type: int, resource_name: str) -> None:
             raise Refused("INVALID_REQUEST", "Default topic resources are not allowed.")
         check_name(resource_name)
     elif resource_type == BROKER_RESOURCE:
-        if resource_name != CLUSTER_DEFAULT and not resource_name.isdecimal():
+        if resource_name != CLUSTER_DEFAULT and not _is_node_id(resource_name):
             raise Refused("INVALID_REQUEST", "Unable to parse broker name as a base 10 number.")
     elif resource_type == GROUP_RESOURCE:
         if not resource_name:
             raise Refused("INVALID_REQUEST", "Default group resources are not allowed.")
     elif resource_type != CLIENT_METRICS_RESOURCE:
         raise Refused("INVALID_REQUEST", f"Unknown resource type {resource_type}")
+
+
+def _is_node_id(text: str) -> bool:
+    return text.isascii() and text.isdecimal() and len(text) <= len(str(2**31))
 
 
 def _check_existence(image: ClusterImage, resource_type: int, resource_name: str) -> None:
