@@ -73,7 +73,7 @@ def _draw(columns: Sequence[str], cells: Sequence[Sequence[str]], numbers: Seque
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(box=SIMPLE_HEAD, pad_edge=False, header_style="bold")
+    table = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False, header_style="bold")
     for name, is_number in zip(columns, numbers, strict=True):
         table.add_column(name, justify="right" if is_number else "left", overflow="fold")
     for line in cells:
