@@ -22,7 +22,7 @@ def check_name(name: str) -> None:
     elif name in (".", ".."):
         problem = f"'{name}' is not allowed"
     elif len(name) > LONGEST_NAME:
-        problem = f"it has {len(name)} characters, {LONGEST_NAME} are allowed"
+        problem = f"the length of '{name}' is longer than the max allowed length {LONGEST_NAME}"
     elif not _ALLOWED.issuperset(name):
         problem = f"'{name}' contains one or more characters other than ASCII alphanumerics, '.', '_' and '-'"
     else:
