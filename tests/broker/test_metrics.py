@@ -9,6 +9,7 @@ import re
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -179,6 +180,20 @@ def test_the_process_and_the_loop_are_told_of(broker: Broker) -> None:
         assert scrape("process_resident_memory_bytes") > 1 << 20
         assert 0 < scrape("process_open_fds") <= scrape("process_max_fds")
         assert scrape("process_start_time_seconds") > 1_600_000_000
+
+
+def test_a_stall_of_the_loop_is_seen(broker: Broker) -> None:
+    async def stall() -> None:
+        time.sleep(0.4)  # noqa: ASYNC251 - this is what must not happen
+
+    def late() -> float:
+        scrape = Scrape(broker)
+        buckets = "barnabas_loop_stall_seconds_bucket"
+        return scrape(buckets, le="+Inf") - scrape(buckets, le="0.131072")
+
+    before = late()
+    broker.run(stall())
+    wait_until(lambda: late() > before, "the stall is told")
 
 
 def test_a_recovery_and_open_files_are_told_of(tmp_path: Path) -> None:

@@ -343,6 +343,7 @@ NOT_NEEDED = (
     *("barnabas.client", "barnabas.testing", "barnabas.records._pure", "barnabas.core.memory_disk"),
     *("barnabas.core.memory_network", "barnabas.broker.handlers.fetch", "barnabas.log.compaction"),
     *("barnabas.broker.handlers.describe_configs", "barnabas.broker.handlers.list_offsets"),
+    *("barnabas.broker.metrics", "barnabas.core.metrics", "barnabas.core.process"),
 )
 
 

@@ -23,7 +23,7 @@ class Answered(Protocol):
 
 
 def point_to_leaders(
-    failed: Iterable[tuple[str, bytes, int, Answered]], context: RequestContext, services: Services
+    api: str, failed: Iterable[tuple[str, bytes, int, Answered]], context: RequestContext, services: Services
 ) -> list[NodeEndpoint]:
     """Tell in each partition that failed for it who leads now; gives where these nodes are.
 
@@ -32,7 +32,9 @@ def point_to_leaders(
     """
     image = services.image
     endpoints: dict[int, NodeEndpoint] = {}
+    codes: list[int] = []
     for name, topic_id, index, answered in failed:
+        codes.append(answered.error_code)
         topic = image.topic(name) if name else image.topic_by_id(topic_id)
         partition = None if topic is None else topic.partitions.get(index)
         if partition is None or answered.error_code not in _WRONG_LEADER:
@@ -43,4 +45,6 @@ def point_to_leaders(
         at = None if broker is None else broker.endpoints.get(context.listener)
         if broker is not None and at is not None:
             endpoints[leader] = NodeEndpoint(node_id=leader, host=at.host, port=at.port, rack=broker.rack)
+    if codes and services.traffic is not None:
+        services.traffic.failed(api, context.api_version, codes)
     return list(endpoints.values())

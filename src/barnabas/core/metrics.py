@@ -17,6 +17,7 @@ from typing import NamedTuple
 BUCKETS = 256  # up to 2^64 microseconds, which is for ever
 QUANTILES = (0.5, 0.75, 0.95, 0.98, 0.99, 0.999)
 WINDOW_SECONDS = 60.0
+LINES_A_PIECE = 500
 
 TEXT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 OPENMETRICS_TYPE = "application/openmetrics-text; version=1.0.0; charset=utf-8"
@@ -131,17 +132,20 @@ class Page:
 
     def _add(self, name: str, suffix: str, value: float, labels: Iterable[tuple[str, str]]) -> None:
         told = ",".join(f'{label}="{_escaped(text)}"' for label, text in labels if text)
-        self._lines[name].append(f"{name}{suffix}{{{told}}} {value}" if told else f"{name}{suffix} {value}")
+        shown = value if value == value else "NaN"
+        self._lines[name].append(f"{name}{suffix}{{{told}}} {shown}" if told else f"{name}{suffix} {shown}")
 
     def render(self, *, openmetrics: bool = False) -> Iterator[bytes]:
-        """The page in pieces, a family each."""
+        """The page in pieces that are quickly made, so that others may have their turn in between."""
         for name, lines in self._lines.items():
             if lines:
                 kind, text = self._families[name].kind, self._families[name].help
                 # OpenMetrics calls a counter by its name without the ending of its samples
                 shown = name.removesuffix("_total") if openmetrics and kind == "counter" else name
                 head = f"# HELP {shown} {text}\n# TYPE {shown} {kind}\n"
-                yield (head + "\n".join(lines) + "\n").encode().replace(b" nan\n", b" NaN\n")
+                yield head.encode()
+                for at in range(0, len(lines), LINES_A_PIECE):
+                    yield ("\n".join(lines[at : at + LINES_A_PIECE]) + "\n").encode()
         if openmetrics:
             yield b"# EOF\n"
 

@@ -99,7 +99,7 @@ async def handle(
         for one in topic.partition_responses
         if one.error_code
     )
-    response.node_endpoints = point_to_leaders(failed, context, services)
+    response.node_endpoints = point_to_leaders("Produce", failed, context, services)
     return response
 
 

@@ -6,6 +6,10 @@ from barnabas.broker.metrics.response_errors import errors_in
 from barnabas.core.metrics import BUCKETS, Histogram
 from barnabas.protocol.schema import Message
 
+# what goes wrong in these is told to `failed` where it does: to search every answer of theirs would cost more
+# than all the rest
+TELL_THEMSELVES = ("Produce", "Fetch")
+
 
 class ApiTraffic:
     """One version of one API; its times are counted together with those of the others."""
@@ -14,7 +18,7 @@ class ApiTraffic:
 
     def __init__(self, times: Histogram) -> None:
         self.count = 0
-        self.with_errors = 0
+        self.with_errors = 0  # answers that tell of some
         self.errors: dict[int, int] = {}  # by their code, each mention counted
         self.times = times
 
@@ -26,11 +30,16 @@ class RequestTraffic:
         self.apis: dict[tuple[str, int], ApiTraffic] = {}
         self.times: dict[str, Histogram] = {}
 
-    def answered(self, name: str, version: int, response: Message | None, seconds: float) -> None:
-        """A request was answered, or needed no answer, that long after it had been read."""
+    def api(self, name: str, version: int) -> ApiTraffic:
+        """What is counted of one version of an API."""
         api = self.apis.get((name, version))
         if api is None:
             api = self.apis[name, version] = ApiTraffic(self.times.setdefault(name, Histogram()))
+        return api
+
+    def answered(self, name: str, version: int, response: Message | None, seconds: float) -> None:
+        """A request was answered, or needed no answer, that long after it had been read."""
+        api = self.apis.get((name, version)) or self.api(name, version)
         api.count += 1
         # Histogram.observe without the calls: this is paid for every request
         times = api.times
@@ -38,7 +47,13 @@ class RequestTraffic:
         square = seconds * seconds * 1e12
         bucket = int(square * square).bit_length()
         times.counts[bucket if bucket < BUCKETS else -1] += 1
-        if response is not None and (codes := errors_in(response)):
+        if name not in TELL_THEMSELVES and response is not None:
+            self.failed(name, version, errors_in(response))
+
+    def failed(self, name: str, version: int, codes: list[int]) -> None:
+        """An answer tells of these errors; of none, perhaps."""
+        if codes:
+            api = self.api(name, version)
             api.with_errors += 1
             for code in codes:
                 api.errors[code] = api.errors.get(code, 0) + 1

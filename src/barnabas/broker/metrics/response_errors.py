@@ -1,57 +1,66 @@
-"""Which errors a response tells of, wherever in it they stand; made from its declaration, once a class."""
+"""Which errors a response tells of, wherever in it they stand.
+
+Many requests pay for this while there is an endpoint, so the search is written out as a function for each
+kind of response, from its declaration, when the first one comes: loops over the lists on the way to where an
+`error_code` stands, and nothing else.
+"""
 
 from __future__ import annotations
 
 import sys
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterator
 
-from barnabas.protocol.schema import Struct
+from barnabas.protocol.schema import Message, Struct
 
 _FIELD = "error_code"
 
-
-class _Place(NamedTuple):
-    """Where errors stand in a structure: in itself, and in which of its fields."""
-
-    is_here: bool
-    inside: tuple[tuple[str, bool, _Place], ...]  # a field, whether it is a list, and where in its elements
+_searches: dict[type[Message], Callable[[Message], list[int]]] = {}
 
 
-_places: dict[type[Struct], _Place] = {}
-
-
-def errors_in(response: Struct) -> list[int]:
+def errors_in(response: Message) -> list[int]:
     """The codes of all errors, each as often as it is told."""
     cls = type(response)
-    place = _places.get(cls)
-    if place is None:
-        place = _places[cls] = _place_in(cls)
-    found: list[int] = []
-    _collect(response, place, found)
-    return found
+    search = _searches.get(cls)
+    if search is None:
+        search = _searches[cls] = _made_for(cls)
+    return search(response)
 
 
-def _collect(value: Any, place: _Place, found: list[int]) -> None:
-    if place.is_here and value.error_code:
-        found.append(value.error_code)
-    for name, is_list, inside in place.inside:
-        value_inside = getattr(value, name)
-        if is_list:
-            for element in value_inside or ():
-                _collect(element, inside, found)
-        elif value_inside is not None:
-            _collect(value_inside, inside, found)
+def _made_for(cls: type[Message]) -> Callable[[Message], list[int]]:
+    source = [
+        "def search(response):",
+        " found, v0 = [], response.__dict__",
+        *_search(cls, 0, " "),
+        " return found",
+    ]
+    namespace: dict[str, Callable[[Message], list[int]]] = {}
+    exec("\n".join(source), namespace)
+    return namespace["search"]
 
 
-def _place_in(cls: type[Struct]) -> _Place:
-    known = vars(sys.modules[cls.__module__])
-    inside = []
+def _search(cls: type[Struct], depth: int, indent: str) -> Iterator[str]:
+    """The lines that look through a structure, whose attributes are called v and its depth.
+
+    Attributes are looked up in the object's dictionary: what is not in it has its default, and tells nothing.
+    """
+    value, inside = f"v{depth}", f"v{depth + 1}"
     for field in cls.__fields__:
-        plain = field.type_text.removesuffix(" | None")
-        is_list = plain.startswith("list[")
-        element = known.get(plain.removeprefix("list[").removesuffix("]") if is_list else plain)
-        if isinstance(element, type) and issubclass(element, Struct):
-            place = _place_in(element)
-            if place.is_here or place.inside:
-                inside.append((field.name, is_list, place))
-    return _Place(any(field.name == _FIELD for field in cls.__fields__), tuple(inside))
+        if field.name == _FIELD:
+            yield f"{indent}if {value}.get('{_FIELD}'): found.append({value}['{_FIELD}'])"
+        element, is_list = _structure(cls, field.type_text)
+        lines = list(_search(element, depth + 1, indent + " ")) if element is not None else []
+        if lines:
+            several = f"{value}.get('{field.name}')"
+            yield f"{indent}for {inside} in {several if is_list else f'({several},)'} or ():"
+            yield f"{indent} if {inside} is None: continue"
+            yield f"{indent} {inside} = {inside}.__dict__"
+            yield from lines
+
+
+def _structure(cls: type[Struct], type_text: str) -> tuple[type[Struct] | None, bool]:
+    """The structure that a field is made of, if it is, and whether it is a list of them."""
+    plain = type_text.removesuffix(" | None")
+    is_list = plain.startswith("list[")
+    name = plain.removeprefix("list[").removesuffix("]") if is_list else plain
+    found = vars(sys.modules[cls.__module__]).get(name)
+    return (found if isinstance(found, type) and issubclass(found, Struct) else None), is_list
