@@ -273,6 +273,21 @@ def test_what_cannot_be_heeded_is_passed_over(caplog: pytest.LogCaptureFixture) 
     assert "node.id" in told[1]
 
 
+def test_a_topic_may_have_what_an_older_kafka_took(client: RawClient, broker: Broker) -> None:
+    """Kafka 3 had no minimum of a mebibyte; the log goes by the default, and whoever looks sees the value."""
+    record = ConfigRecord(resource_type=TOPIC, resource_name="t", name="segment.bytes", value="1000")
+
+    async def leave() -> None:
+        await broker.node.services.quorum.submit(lambda image: Decision([record], None))
+
+    broker.run(leave())
+    assert produced(client, b"a") == 0
+    assert config_of(broker).segment_bytes == 1 << 30
+    assert value_of(client, TOPIC, "t", "segment.bytes") == "1000"
+    assert alter(client, TOPIC, "t", ("segment.bytes", SET, "2000000")) == DONE
+    assert config_of(broker).segment_bytes == 2_000_000
+
+
 def test_a_node_does_not_start_under_what_it_cannot_enforce(broker: Broker) -> None:
     """Kafka may have left such a setting in the metadata."""
     name = "listener.name.plaintext.ssl.keystore.location"

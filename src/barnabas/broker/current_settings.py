@@ -13,8 +13,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.controller.topics import TopicPolicy
 from barnabas.core.settings.broker_settings import BrokerSettings, setting_of
-from barnabas.core.settings.definition import InvalidSetting, Update
-from barnabas.core.settings.topic import log_config_properties, topic_defaults, validate_topic_overrides
+from barnabas.core.settings.definition import InvalidSetting, Setting, Update
+from barnabas.core.settings.topic import (
+    TOPIC,
+    log_config_properties,
+    topic_defaults,
+    validate_topic_overrides,
+)
 from barnabas.log.config import CleanerSettings, LogConfig, known_settings
 from barnabas.metadata.image import ClusterImage
 
@@ -81,7 +86,8 @@ class CurrentSettings:
         return found
 
     def _work_out(self, overrides: dict[str, str]) -> TopicSettings:
-        properties = log_config_properties(overrides, self.broker)
+        usable = {name: text for name, text in overrides.items() if _fits(TOPIC.get(name), text)}
+        properties = log_config_properties(usable, self.broker)
         heeded = known_settings()
         log = LogConfig.from_properties({name: text for name, text in properties.items() if name in heeded})
         return TopicSettings(log, int(properties["min.insync.replicas"]))
@@ -113,17 +119,22 @@ class CurrentSettings:
 
 
 def _usable(altered: Mapping[str, str]) -> dict[str, str]:
-    return {name: text for name, text in altered.items() if _is_usable(name, text)}
+    return {name: text for name, text in altered.items() if _is_alterable(name, text)}
 
 
-def _is_usable(name: str, text: str) -> bool:
+def _is_alterable(name: str, text: str) -> bool:
     setting = setting_of(name)
-    if setting is None:
-        return True
+    is_fixed = setting is not None and setting.update is Update.READ_ONLY
+    if is_fixed and not name.startswith("listener.name."):
+        logger.error("an altered setting is passed over: %s is not altered while a broker runs", name)
+        return False
+    return _fits(setting, text)
+
+
+def _fits(setting: Setting | None, text: str) -> bool:
     try:
-        if setting.update is Update.READ_ONLY and setting.name == name and "listener.name." not in name:
-            raise InvalidSetting(f"{name} cannot be altered while a broker runs")
-        setting.parse(text)
+        if setting is not None:
+            setting.parse(text)
     except InvalidSetting as error:
         logger.error("an altered setting is passed over: %s", error)
         return False

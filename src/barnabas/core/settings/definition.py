@@ -81,6 +81,14 @@ class Setting(NamedTuple):
             _check(self, value)
         return value
 
+    def normalised(self, text: str) -> str:
+        """A text as it is described: without blanks, booleans in small letters; and just as it is where it is
+        no value, since whoever stored such a thing should see it."""
+        try:
+            return format_value(self.parse(text)) or ""
+        except InvalidSetting:
+            return text
+
     def default_value(self) -> Value:
         """The typed default; Kafka's defaults are within their own ranges, so this never fails."""
         return None if self.default is None else _READERS[self.kind](self, self.default)

@@ -87,8 +87,7 @@ def describe_client_metrics(
     found = []
     for name in dict.fromkeys(wanted):
         setting = CLIENT_METRICS[name]
-        value = setting.parse(overrides[name]) if name in overrides else setting.default_value()
-        shown = format_value(value)
+        shown = setting.normalised(overrides.get(name, setting.default or ""))
         synonyms = [Synonym(name, shown, Source.CLIENT_METRICS)] if name in overrides else []
         found.append(_described(setting, shown, False, synonyms, client_metrics_sentence(name)))
     return found
@@ -117,7 +116,7 @@ def _describe_group_setting(name: str, overrides: Mapping[str, str], settings: B
     setting = GROUP.get(name) or Setting(name, Kind.UNKNOWN, None, "-")
     synonyms = []
     if name in overrides:
-        shown = None if setting.is_sensitive else format_value(setting.parse(overrides[name]))
+        shown = None if setting.is_sensitive else setting.normalised(overrides[name])
         synonyms = [Synonym(name, shown, Source.GROUP)]
     else:
         shown = format_value(group_default(name, settings))

@@ -109,7 +109,7 @@ def topic_defaults(broker: BrokerSettings) -> dict[str, str]:
 
 def effective_topic_settings(overrides: Mapping[str, str], defaults: Mapping[str, str]) -> dict[str, str]:
     """A topic's settings in full: its own over `topic_defaults`."""
-    return {**defaults, **{name: normalised(name, text) for name, text in overrides.items()}}
+    return {**defaults, **{name: _normalised(name, text) for name, text in overrides.items()}}
 
 
 def log_config_properties(overrides: Mapping[str, str], broker: BrokerSettings) -> dict[str, str]:
@@ -120,10 +120,9 @@ def log_config_properties(overrides: Mapping[str, str], broker: BrokerSettings) 
     }
 
 
-def normalised(name: str, text: str) -> str:
-    """A topic setting's text as it is described: without blanks, booleans in small letters."""
+def _normalised(name: str, text: str) -> str:
     setting = TOPIC.get(name)
-    return text if setting is None else format_value(setting.parse(text)) or ""
+    return text if setting is None else setting.normalised(text)
 
 
 def validate_topic_overrides(
