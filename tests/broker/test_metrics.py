@@ -81,8 +81,8 @@ def test_traffic_is_counted_by_topic_and_together(broker: Broker, client: RawCli
     assert scrape(f"{BTM}_messagesin_total", topic="letters") == 2
     assert scrape(f"{BTM}_messagesin_total", topic="parcels") == 1
     assert scrape(f"{BTM}_messagesin_total") == 3
-    assert scrape(f"{BTM}_bytesin_total", topic="letters") == len(records)  # type: ignore[arg-type]
-    assert scrape(f"{BTM}_bytesout_total", topic="letters") == len(records)  # type: ignore[arg-type]
+    assert scrape(f"{BTM}_bytesin_total", topic="letters") == len(records)
+    assert scrape(f"{BTM}_bytesout_total", topic="letters") == len(records)
     assert scrape(f"{BTM}_bytesout_total", topic="parcels") == 0
     assert scrape(f"{BTM}_totalproducerequests_total") == 2
     assert scrape(f"{BTM}_totalfetchrequests_total") == 1
@@ -208,6 +208,17 @@ def test_a_recovery_and_open_files_are_told_of(tmp_path: Path) -> None:
         assert Scrape(broker)("barnabas_log_recovery_seconds_total") > 0
         broker.restart()
         assert Scrape(broker)("barnabas_log_recoveries_total") == 0
+
+
+def test_a_directory_that_cannot_be_used_is_told_of(tmp_path: Path) -> None:
+    good, bad = tmp_path / "good", tmp_path / "bad"
+    bad.write_text("no directory")
+    with Broker(good, {**SETTINGS, "log.dirs": f"{good},{bad}"}) as broker:
+        scrape = Scrape(broker)
+    assert scrape("kafka_log_logmanager_offlinelogdirectorycount") == 1
+    offline = "kafka_log_logmanager_logdirectoryoffline"
+    assert scrape(offline, logDirectory=str(good)) == 0
+    assert scrape(offline, logDirectory=str(bad)) == 1
 
 
 def test_a_compaction_is_told_of() -> None:

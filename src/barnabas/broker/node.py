@@ -295,7 +295,7 @@ class Node:
             self.services,
             self._connections,
             directories=lambda: list(self._storage.all.values()),
-            offline=lambda: list(getattr(self._logs, "missing", ())),
+            offline=lambda: [] if isinstance(self._logs, LogDirectory) else list(self._logs.missing),
             settings_of=settings.of_topic,
             start_seconds=self._clock.monotonic() - self._began,
         )
