@@ -15,9 +15,17 @@ import pytest
 from barnabas.broker.formatting import DirectoryRefused
 from barnabas.core.disk import DiskFailed
 from barnabas.core.errors import WIRE_ERRORS
+from barnabas.log import trimming
 from barnabas.log.checkpoints import uuid_from_text
 from barnabas.log.directories import PartitionTwice
+from barnabas.log.moving import Move
 from barnabas.metadata.parts import PartitionImage
+from barnabas.protocol.messages.alter_replica_log_dirs import (
+    AlterReplicaLogDir,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirsResponse,
+    AlterReplicaLogDirTopic,
+)
 from barnabas.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
 from barnabas.protocol.messages.delete_topics import (
     DeleteTopicsRequest,
@@ -59,6 +67,10 @@ class Site:
 
     def path(self, name: str) -> str:
         return name if self.root is None else str(self.root / name)
+
+    def memory_name(self, name: str) -> str:
+        """The full name of a disk in memory: the first has none of its own."""
+        return self.broker._disks[name].name if name in self.broker._disks else name
 
     def start(self, names: str | None = None) -> None:
         if names is not None:
@@ -306,12 +318,13 @@ def test_a_node_whose_metadata_is_elsewhere_is_not_started_anew(site: Site, tmp_
 def test_a_partition_in_two_directories_is_refused(site: Site, tmp_path: Path) -> None:
     site.fill("t")
     site.broker.stop()
-    shutil.copytree(tmp_path / "a" / "t-0", tmp_path / "b" / "t-0")
+    shutil.copytree(tmp_path / "c" / "t-2", tmp_path / "a" / "t-2")
+    shutil.move(tmp_path / "c" / "t-2", tmp_path / "b" / "t-2")
     told = refused(site, "abc", PartitionTwice)
-    assert f"t-0 is in two log directories, {tmp_path / 'a'} and {tmp_path / 'b'}" in told
-    shutil.rmtree(tmp_path / "a" / "t-0")
+    assert f"t-2 is in two log directories, {tmp_path / 'a'} and {tmp_path / 'b'}" in told
+    shutil.rmtree(tmp_path / "a" / "t-2")
     site.start("abc")
-    assert site.told("t") == "bbc"
+    assert site.told("t") == "abb"
     assert [site.fetch("t", number) for number in range(3)] == [("NONE", 1)] * 3
 
 
@@ -483,6 +496,160 @@ def test_topics_are_deleted_and_made_while_a_directory_is_out(in_memory: Site) -
     site.broker._disks["b"].heal()
     site.start()  # the old one is set aside
     assert [site.fetch("t", number) for number in range(3)] == [("NONE", 1)] * 3
+
+
+# ---- moves between directories -----------------------------------------------------------------------------
+
+
+def alter(site: Site, name: str, partition: int, where: str, version: int = 2) -> str:
+    path = site.path(where) if site.root is not None else f"{site.memory_name(where)}/"
+    topics = [AlterReplicaLogDirTopic(name=name, partitions=[partition])]
+    request = AlterReplicaLogDirsRequest(dirs=[AlterReplicaLogDir(path=path, topics=topics)])
+    with RawClient(site.broker.port) as client:
+        answer = client.ask(request, version, AlterReplicaLogDirsResponse)
+    ((topic,),) = [answer.results]
+    (one,) = topic.partitions
+    assert (topic.topic_name, one.partition_index) == (name, partition)
+    return WIRE_ERRORS[one.error_code].name
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_partition_moves_while_it_is_in_use(site: Site, version: int) -> None:
+    site.create("t")
+    for number in range(20):
+        assert site.produce("t", 1, b"%d" % number * 1000) == "NONE"
+    before = site.describe()
+    assert alter(site, "t", 1, "c", version) == "NONE"
+    sent = 0
+    while site.told("t") != "acc":
+        sent += site.produce("t", 1) == "NONE"
+    wait_until(lambda: site.held("t") == "-c-", "the original's files go")
+    assert site.fetch("t", 1) == ("NONE", 20 + sent)
+    assert site.produce("t", 1) == "NONE"
+    assert sum(site.describe()["c"].values()) > before["b"]["t-1"]  # type: ignore[union-attr,index]
+    for end in (site.broker.stop, site.broker.kill):
+        end()
+        site.start()
+        assert site.told("t") == "acc"
+        assert site.fetch("t", 1) == ("NONE", 21 + sent)
+
+
+def test_a_move_keeps_what_only_the_log_knows(site: Site) -> None:
+    """The start, the epochs, the producers and where it was compacted."""
+    site.create("t")
+    for _ in range(10):
+        site.produce("t", 1)
+    log = site.broker.node._logs.opened("t", 1)
+    assert log is not None
+    site.broker.run(trimming.delete_records(log, 4))
+    assert alter(site, "t", 1, "a") == "NONE"
+    wait_until(lambda: site.held("t") == "-a-" and not moves_of(site), "it has moved")
+    new = site.broker.node._logs.opened("t", 1)
+    assert new is not None
+    assert new is not log
+    assert (new.start_offset, new.end_offset, new.high_watermark) == (4, 10, 10)
+    assert new.epochs.entries == log.epochs.entries
+    assert (new.topic_id, new.config) == (log.topic_id, log.config)
+    assert site.fetch("t", 1) == ("OFFSET_OUT_OF_RANGE", -1)
+
+
+def test_one_without_files_gets_another_place(site: Site) -> None:
+    site.create("t")
+    assert alter(site, "t", 1, "a") == "NONE"
+    assert site.told("t") == "aac"
+    assert site.produce("t", 1) == "NONE"
+    assert site.held("t") == "-a-"
+    assert alter(site, "t", 1, "a") == "NONE"  # where it is
+
+
+def test_what_cannot_move_is_told_why(site: Site) -> None:
+    site.create("t")
+    site.create("x" * 230)
+    assert alter(site, "t", 1, "nowhere") == "LOG_DIR_NOT_FOUND"
+    assert alter(site, "t", 9, "a") == alter(site, "nope", 0, "a") == "REPLICA_NOT_AVAILABLE"
+    assert alter(site, "x" * 230, 0, "a") == "INVALID_TOPIC_EXCEPTION"
+
+
+def slowed() -> Site:
+    """Its moves take for ever, unless they are small."""
+    site = Site(None, replica_alter_log_dirs_io_max_bytes_per_second="1")
+    site.start()
+    site.fill("t")
+    return site
+
+
+def moves_of(site: Site) -> list[Move]:
+    moves = site.broker.node.services.moves
+    assert moves is not None
+    return [move for move, _ in list(moves._under_way.values())]
+
+
+def under_way(site: Site) -> bool:
+    return any(move.copy is not None for move in moves_of(site))
+
+
+def test_a_copy_is_described_given_up_and_deleted_with_its_topic() -> None:
+    site = slowed()
+    assert alter(site, "t", 1, "c") == "NONE"
+    wait_until(lambda: under_way(site), "it has begun")
+    with RawClient(site.broker.port) as client:
+        answer = client.ask(DescribeLogDirsRequest(topics=None), 5, DescribeLogDirsResponse)
+    found = [
+        (each.log_dir, one.partition_index)
+        for each in answer.results
+        for topic in each.topics
+        for one in topic.partitions
+        if one.is_future_key
+    ]
+    assert found == [("memory:c/", 1)]
+    assert alter(site, "t", 1, "b") == "NONE"  # never mind
+    assert not under_way(site)
+    assert alter(site, "t", 1, "a") == "NONE"
+    wait_until(lambda: under_way(site), "it has begun")
+    site.delete("t")
+    wait_until(lambda: not under_way(site) and len(site.broker.node._logs.partitions) == 1, "all is gone")
+    for disk in site.broker._disks.values():
+        assert not [name for name in site.broker.run(disk.listdir("")) if name.endswith("-future")]
+    site.broker.stop()
+
+
+@pytest.mark.parametrize("end", ["stop", "kill"])
+def test_an_unfinished_copy_goes_at_the_next_start(end: str) -> None:
+    site = slowed()
+    assert alter(site, "t", 1, "c") == "NONE"
+    wait_until(lambda: under_way(site), "it has begun")
+    getattr(site.broker, end)()
+    site.start()
+    assert [site.fetch("t", number) for number in range(3)] == [("NONE", 1)] * 3
+    listed = site.broker._disks["c"].listdir
+    wait_until(lambda: not any("-future" in name for name in site.broker.run(listed(""))), "it is gone")
+    site.broker.stop()
+
+
+@pytest.mark.parametrize("operation", ["mkdir", "append", "sync", "rename"])
+def test_a_move_that_fails_leaves_the_partition_where_it_was(in_memory: Site, operation: str) -> None:
+    site = in_memory
+    site.fill("t")
+    glob = "t-1*" if operation != "rename" else "t-1.*-future"
+    site.broker._disks["c"].fail(operation, errno.ENOSPC, path_glob=glob)
+    assert alter(site, "t", 1, "c") == "NONE"
+    wait_until(lambda: not moves_of(site), "it is given up")
+    site.broker._disks["c"].heal()
+    assert [site.produce("t", number) for number in range(3)] == ["NONE"] * 3
+    assert site.broker.run(site.broker._disks["b"].listdir("t-1"))
+    site.broker.restart()
+    assert [site.fetch("t", number) for number in range(3)] == [("NONE", 2)] * 3
+
+
+def test_of_two_the_one_that_the_metadata_names_counts(site: Site, tmp_path: Path) -> None:
+    """As a crash leaves it in the last moment of a move."""
+    site.fill("t")
+    site.broker.stop()
+    shutil.copytree(tmp_path / "b" / "t-1", tmp_path / "c" / "t-1")
+    site.start()
+    assert (site.told("t"), site.held("t")) == ("abc", "abc")
+    (stray,) = [each.name for each in (tmp_path / "c").iterdir() if each.name.startswith("t-1")]
+    assert stray.endswith("-stray")
 
 
 # ---- DescribeLogDirs ---------------------------------------------------------------------------------------

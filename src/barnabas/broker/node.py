@@ -15,6 +15,7 @@ from collections.abc import Callable, Coroutine, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from functools import partial
+from math import inf
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
@@ -164,7 +165,7 @@ class Node:
         self._replicas = Replicas(self.node_id, image, self._logs, settings.of_topic)
         follow(self._quorum, self._replicas, settings)
         self._placement = Placement(self._quorum, storage, self._replicas, self._membership)
-        await storage.settle(image)
+        await storage.settle(image, self.node_id)
         await self._replicas.set_strays_aside()
         await self._join(listeners)
         self._serve(controller, settings)
@@ -256,6 +257,17 @@ class Node:
             storage=self._storage,
             stop=self.fail,
         )
+        if not isinstance(self._logs, LogDirectory):
+            from barnabas.broker.moves import BYTES_PER_SECOND, Moves
+
+            self.services.moves = Moves(
+                self._logs,
+                self._replicas,
+                self._membership,
+                self._clock,
+                lambda: settings.broker.optional_integer(BYTES_PER_SECOND) or inf,
+                self.fail,
+            )
         self._connections = Connections(self.services, limits_of(settings.broker))
         settings.subscribe(lambda altered: self._connections.limit(limits_of(altered)))
         waiting, self._waiting = self._waiting or [], None
@@ -378,6 +390,8 @@ class Node:
         self._replicas.wake_readers()
         await self._connections.finish(FINISH_SECONDS)
         await self._close_doors()
+        if self.services.moves is not None:
+            await self.services.moves.close()
         try:
             await self._membership.leave()
         except StorageError as error:  # a full disk does not keep the logs from being closed cleanly
@@ -390,6 +404,8 @@ class Node:
     async def abandon(self) -> None:
         """Stop at once, as a crash would: the next start checks everything."""
         await self._close_doors()
+        if hasattr(self, "services") and self.services.moves is not None:
+            await self.services.moves.abandon()
         if hasattr(self, "_storage"):
             await self._storage.abandon()
 

@@ -183,6 +183,14 @@ class Replicas:
         """Whether a partition is in a directory that cannot be used."""
         return (topic.id, partition) in self._lost
 
+    def moved(self, topic_id: bytes, partition: int, log: PartitionLog) -> None:
+        """A partition is in another directory: who waits there goes on waiting, and finds it."""
+        replica = self._open.get((topic_id, partition))
+        topic = self._image.topic_by_id(topic_id)
+        if replica is not None and topic is not None:
+            replica.log = log
+            replica.lead(topic.partitions[partition], replica.min_in_sync)
+
     def topic_changed(self, topic: TopicImage) -> None:
         """Leaders, epochs or settings of a topic are others now."""
         settings, topic_id = self._settings_of(topic.name), UUID(bytes=topic.id)

@@ -20,6 +20,7 @@ from barnabas.metadata.image import ClusterImage
 
 if TYPE_CHECKING:
     from barnabas.broker.metrics.requests import RequestTraffic
+    from barnabas.broker.moves import Moves
     from barnabas.controller.configs import ConfigRules
 
 
@@ -34,6 +35,7 @@ class Services:
         "features",
         "fetch_max_bytes",
         "image",
+        "moves",
         "node_id",
         "producer_ids",
         "quorum",
@@ -75,6 +77,7 @@ class Services:
         self.sessions = sessions
         self.producer_ids = producer_ids
         self.storage = storage
+        self.moves: Moves | None = None  # where there are several directories
         self.stop = stop
         self.traffic: RequestTraffic | None = None  # counted only where somebody asks for metrics
 

@@ -32,6 +32,7 @@ from barnabas.core.settings.definition import InvalidSetting
 from barnabas.core.workers import Workers
 from barnabas.log.checkpoints import CorruptCheckpoint, MetaProperties
 from barnabas.log.directory import LogDirectory
+from barnabas.metadata.directories import directory_of
 from barnabas.metadata.image import ClusterImage
 
 if TYPE_CHECKING:
@@ -112,7 +113,7 @@ class Storage:
         others = [each for each in self.directories if each != directory_id]
         return directory_id in self.directories and directory_id != self.metadata_id and bool(others)
 
-    async def settle(self, image: ClusterImage) -> None:
+    async def settle(self, image: ClusterImage, node_id: int) -> None:
         """See that no partition is in two directories; the metadata tells which topics there are."""
         if not isinstance(self.logs, LogDirectory):
 
@@ -120,7 +121,12 @@ class Storage:
                 topic = image.topic(name)
                 return None if topic is None else UUID(bytes=topic.id)
 
-            await self.logs.settle(topic_id_of)
+            def told(key: tuple[str, int]) -> UUID | None:
+                topic = image.topic(key[0])
+                partition = None if topic is None else topic.partitions.get(key[1])
+                return None if partition is None else UUID(bytes=directory_of(partition, node_id))
+
+            await self.logs.settle(topic_id_of, told)
 
     async def close(self, broker_epoch: int) -> None:
         """Stop cleanly; the directory of the metadata comes last."""

@@ -12,8 +12,9 @@ missing, a partition without files may be there, and is taken for lost unless so
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from uuid import UUID
 
 from barnabas.core.errors import StorageError
@@ -46,6 +47,10 @@ class LogDirectories:
         self._live = dict(directories)
         # why those that are not in use are not, by their names
         self.missing: dict[str, StorageError] = dict(missing or {})
+        # has a move let go of a partition, before its files are taken away
+        self.stop_moving: Callable[[TopicPartition], Awaitable[None]] = _nobody_moves
+        # what is changing its directory at this moment: whoever wants it waits
+        self.switching: dict[TopicPartition, asyncio.Future[None]] = {}
         # may be asked to leave some out when a new partition is placed
         self.is_cordoned: Callable[[str], bool] = lambda where: False
         # the places of those that have no files yet
@@ -100,14 +105,24 @@ class LogDirectories:
 
         return min(open_to_new or self._live, key=partitions_in)
 
+    def put(self, topic: str, partition: int, directory_id: UUID) -> None:
+        """Give a partition that has no files yet another place."""
+        self.forget(topic, partition)
+        self._planned[directory_id][topic, partition] = None
+
     def forget(self, topic: str, partition: int) -> None:
         """The partition is being deleted: the next of that name may be placed anew."""
         for planned in self._planned.values():
             planned.pop((topic, partition), None)
 
-    async def settle(self, topic_id_of: Callable[[str], UUID | None]) -> None:
-        """See that no partition is in two directories. One of a topic that was deleted while its directory
-        was away is set aside; where that does not decide, somebody has to."""
+    async def settle(
+        self,
+        topic_id_of: Callable[[str], UUID | None],
+        told: Callable[[TopicPartition], UUID | None] = lambda key: None,
+    ) -> None:
+        """See that no partition is in two directories: one that the metadata does not name (`told`), as a
+        move leaves it that was nearly over, or one of a topic that was deleted while its directory was away
+        is set aside. Where that does not decide, somebody has to."""
         found: dict[TopicPartition, list[LogDirectory]] = {}
         for directory in self._live.values():
             for key in directory.partitions:
@@ -118,10 +133,24 @@ class LogDirectories:
             topic_id = topic_id_of(key[0])
             valid = [each for each in holders if await each.owner(key) == topic_id]
             if len(valid) > 1:
-                raise _twice(key, valid[0], valid[1])
+                named = told(key)
+                if named is None or self._live.get(named) not in valid:
+                    raise _twice(key, valid[0], valid[1])
+                valid = [self._live[named]]
             for directory in holders:
                 if valid and directory is not valid[0]:
+                    logger.warning(
+                        "%s-%d is in %s and in %s; the former counts, the latter is kept as ...-stray",
+                        *key,
+                        valid[0].where,
+                        directory.where,
+                    )
                     await directory.set_aside(*key)
+        for directory in self._live.values():
+            for key, name in directory.unfinished:
+                if key in found:  # or it may be all that is left
+                    logger.warning("a move to %s/%s was not finished: the copy goes", directory.where, name)
+                    directory.drop_unfinished(name)
 
     # --- what is done with a partition: as in one directory
 
@@ -136,6 +165,7 @@ class LogDirectories:
         self, topic: str, partition: int, *, topic_id: UUID | None = None, config: LogConfig | None = None
     ) -> PartitionLog:
         """A partition's log, opened (and recovered) or created on the first touch."""
+        await self._settled((topic, partition))
         there = self.place(topic, partition)
         log = await self._live[there].partition(topic, partition, topic_id=topic_id, config=config)
         self._planned.get(there, {}).pop((topic, partition), None)
@@ -143,11 +173,13 @@ class LogDirectories:
 
     async def existing(self, topic: str, partition: int) -> PartitionLog | None:
         """A partition's log, opened if need be; None where there is no such partition, or not any more."""
+        await self._settled((topic, partition))
         there = self.where(topic, partition)
         return None if there is None else await self._live[there].existing(topic, partition)
 
     async def delete_partition(self, topic: str, partition: int, *, keep: UUID | None = None) -> None:
         """Take a partition away, unless it is of topic id `keep`."""
+        await self.stop_moving((topic, partition))
         there = self.where(topic, partition)
         if there is not None:
             await self._live[there].delete_partition(topic, partition, keep=keep)
@@ -163,6 +195,10 @@ class LogDirectories:
         except StorageError as error:
             logger.error("cannot set %s-%d aside: %s", topic, partition, error)
             directory.on_trouble(error)
+
+    async def _settled(self, key: TopicPartition) -> None:
+        while (switch := self.switching.get(key)) is not None:
+            await asyncio.shield(switch)
 
     # --- a directory that fails
 
@@ -187,3 +223,7 @@ def last_epoch(directories: Iterable[LogDirectory]) -> int | None:
     """The epoch of the broker that stopped cleanly in all of them; None where one was left otherwise."""
     epochs = {directory.stopped_epoch for directory in directories}
     return epochs.pop() if len(epochs) == 1 else None
+
+
+async def _nobody_moves(key: TopicPartition) -> None:
+    """There is nothing to wait for."""

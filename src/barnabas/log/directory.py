@@ -79,6 +79,10 @@ class LogDirectory:
         # let go of, before its files are taken away
         self.being_cleaned: PartitionLog | None = None
         self.stop_cleaning: Callable[[TopicPartition], Awaitable[None]] = _nobody_cleans
+        # what is on its way to another directory, and not compacted meanwhile
+        self.held_back: dict[TopicPartition, None] = {}
+        # the copies of such that a stop has left unfinished here, with the names of their directories
+        self.unfinished: list[tuple[TopicPartition, str]] = []
         # told of errors that say that the disk is failing, though no file is in doubt because of them
         self.on_trouble: Callable[[StorageError], None] = _nobody_minds
         self.totals = LogTotals()
@@ -153,6 +157,8 @@ class LogDirectory:
                 self._known[parsed.topic, parsed.partition] = None
             elif parsed.kind is DirectoryKind.DELETE:
                 self._doomed.append((0.0, name))
+            elif parsed.kind is DirectoryKind.FUTURE:
+                self.unfinished.append(((parsed.topic, parsed.partition), name))
         self._start_offsets = await self._read_offsets(names.LOG_START_CHECKPOINT) or {}
         self._high_watermarks = await self._read_offsets(names.REPLICATION_CHECKPOINT) or {}
         self._cleaned_offsets = await self._read_offsets(names.CLEANER_CHECKPOINT) or {}
@@ -335,7 +341,45 @@ class LogDirectory:
         """Take a partition out of use that nobody knows; its files stay, under a name that says so."""
         await self._take_away((topic, partition), DirectoryKind.STRAY)
 
-    async def _take_away(self, key: TopicPartition, kind: DirectoryKind, keep: UUID | None = None) -> None:
+    async def discard(self, key: TopicPartition, reason: StorageError) -> None:
+        """Take a partition away that is elsewhere now, for that reason to those who still use it."""
+        await self._take_away(key, DirectoryKind.DELETE, reason=reason)
+
+    async def make_copy(self, key: TopicPartition, log: PartitionLog) -> PartitionLog:
+        """An empty log for what is to move in from another directory; nobody finds it before `adopt`."""
+        path = names.marked_directory(*key, DirectoryKind.FUTURE, self._random.uuid())
+        await self._topic_id(path, log.topic_id, is_new=True)
+        return await open_partition(self._home, path, log.config, is_clean=False, recovery_point=0)
+
+    async def drop_copy(self, copy: PartitionLog) -> None:
+        """Let go of an unfinished copy, and of its files."""
+        copy.abandon()
+        await self._disk.remove_tree(copy.path)
+
+    def drop_unfinished(self, name: str) -> None:
+        """Have the files of a copy go that was never finished."""
+        self._doomed.append((0.0, name))
+
+    async def adopt(self, key: TopicPartition, copy: PartitionLog, original: PartitionLog) -> PartitionLog:
+        """A copy that has been closed takes its place; returns its log, opened anew."""
+        async with self._turns.setdefault(key, Turn()):
+            self._recovery_points[key] = copy.end_offset
+            self._high_watermarks[key] = copy.high_watermark
+            if copy.start_offset:
+                self._start_offsets[key] = copy.start_offset
+            await self._checkpoint()
+            await self._disk.rename(copy.path, names.partition_directory(*key))
+            self._known[key] = None
+            await self._sync_names()
+            return await self._touch(key, original.topic_id, original.config)
+
+    async def _take_away(
+        self,
+        key: TopicPartition,
+        kind: DirectoryKind,
+        keep: UUID | None = None,
+        reason: StorageError | None = None,
+    ) -> None:
         # whoever wants one of the same name waits until nothing is left of this one, not even its checkpoints
         async with self._turns.setdefault(key, Turn()):
             if key not in self._known:
@@ -347,7 +391,7 @@ class LogDirectory:
             if log is not None:
                 self._to_flush.discard(log)
                 self._left_open.add(key)
-                await log.retire(PartitionDeleted(f"{log.path} was deleted"))
+                await log.retire(reason or PartitionDeleted(f"{log.path} was deleted"))
             name = names.marked_directory(*key, kind, self._random.uuid())
             await self._disk.rename(names.partition_directory(*key), name)
             del self._known[key]

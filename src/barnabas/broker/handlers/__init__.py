@@ -34,6 +34,7 @@ SERVED: dict[int, Served] = {
     23: Served("OffsetForLeaderEpoch", "offset_for_leader_epoch", 2, 4),
     32: Served("DescribeConfigs", "describe_configs", 1, 4),
     33: Served("AlterConfigs", "alter_configs", 0, 2),
+    34: Served("AlterReplicaLogDirs", "alter_replica_log_dirs", 1, 2),
     35: Served("DescribeLogDirs", "describe_log_dirs", 1, 5),
     37: Served("CreatePartitions", "create_partitions", 0, 3),
     43: Served("ElectLeaders", "elect_leaders", 0, 2),

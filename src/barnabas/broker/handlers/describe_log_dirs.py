@@ -1,9 +1,9 @@
 """DescribeLogDirs: the directories of `log.dirs`, what is in them, and how much room there is.
 
 A directory that is out of use is told of with an error instead. A partition that nobody has written to yet
-has no files, and stands with no bytes where they will be. No copy moves between directories here, so none is
-a future one, and none lags. From version 3 on there is an error for the whole, from 4 on the size of the
-medium, from 5 on whether the directory is cordoned.
+has no files, and stands with no bytes where they will be. The copy of one that is on its way to another
+directory (AlterReplicaLogDirs) stands there as a future one, with how far it lags behind. From version 3 on
+there is an error for the whole, from 4 on the size of the medium, from 5 on whether a directory is cordoned.
 """
 
 from __future__ import annotations
@@ -86,6 +86,16 @@ async def _describe(
                     partition_size=sizes[name, number],
                     offset_lag=0,
                     is_future_key=False,
+                )
+            )
+    for move in () if services.moves is None else services.moves.copies_in(directory):
+        if move.copy is not None and (asked is None or move.key in asked):
+            topics.setdefault(move.key[0], []).append(
+                DescribeLogDirsPartition(
+                    partition_index=move.key[1],
+                    partition_size=move.copy.size_bytes,
+                    offset_lag=move.lag,
+                    is_future_key=True,
                 )
             )
     space = await directory.disk.space()

@@ -99,7 +99,8 @@ class Cleaner:
     async def _filthiest(self) -> _Due | None:
         candidates = []
         for key in await self._directory.compacted():
-            if key not in self._put_off and (due := await self._look_at(key)) is not None:
+            is_open_to_it = key not in self._put_off and key not in self._directory.held_back
+            if is_open_to_it and (due := await self._look_at(key)) is not None:
                 candidates.append((due, due.cleanable))
             await asyncio.sleep(0)  # there may be thousands of them
         self._totals.dirtiest_ratio = max((dirty.ratio for _, dirty in candidates), default=0.0)

@@ -1,0 +1,113 @@
+"""Moves of partitions between the log directories of this node, as somebody asked for them.
+
+A move runs in the background until it is over, another place is asked for, the partition is deleted or the
+node stops; one that fails leaves the partition where it was. `replica.alter.log.dirs.io.max.bytes.per.second`
+bounds the copying of each.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from functools import partial
+from uuid import UUID
+
+from barnabas.broker.membership import Membership
+from barnabas.broker.replicas import Replicas
+from barnabas.core.clock import Clock
+from barnabas.core.errors import BarnabasError, InvariantViolation
+from barnabas.log.checkpoints import TopicPartition
+from barnabas.log.directories import LogDirectories
+from barnabas.log.directory import LogDirectory
+from barnabas.log.moving import Move, unhurried
+from barnabas.log.partition import PartitionLog
+from barnabas.metadata.parts import TopicImage
+
+logger = logging.getLogger("barnabas.replicas")
+
+BYTES_PER_SECOND = "replica.alter.log.dirs.io.max.bytes.per.second"
+
+
+class Moves:
+    """Those under way, by partition."""
+
+    def __init__(
+        self,
+        logs: LogDirectories,
+        replicas: Replicas,
+        membership: Membership,
+        clock: Clock,
+        bytes_per_second: Callable[[], float],
+        stop: Callable[[BaseException], None],
+    ) -> None:
+        self._logs = logs
+        self._replicas = replicas
+        self._membership = membership
+        self._clock = clock
+        self._bytes_per_second = bytes_per_second
+        self._stop_node = stop
+        self._under_way: dict[TopicPartition, tuple[Move, asyncio.Task[None]]] = {}
+        self._is_abandoned = False
+        logs.stop_moving = self.stop
+
+    async def move(self, topic: TopicImage, partition: int, target_id: UUID) -> None:
+        """Begin to move a partition into a directory in use, instead of what was begun with it before."""
+        key = (topic.name, partition)
+        if (begun := self._under_way.get(key)) is not None:
+            if begun[0].target is self._logs.live[target_id]:
+                return
+            await self.stop(key)
+        there = self._logs.where(*key)
+        if there is None:
+            self._logs.put(*key, target_id)
+            await self._membership.assign({(topic.id, partition): target_id})
+        elif there != target_id:
+            source, target = self._logs.live[there], self._logs.live[target_id]
+            move = Move(key, source, target, self._clock, self._bytes_per_second)
+            task = asyncio.get_running_loop().create_task(self._run(move, topic.id, target_id))
+            self._under_way[key] = move, task
+
+    async def _run(self, move: Move, topic_id: bytes, target_id: UUID) -> None:
+        try:
+            await move.copy_most()
+            await unhurried(self._switch(move, topic_id, target_id))
+        except InvariantViolation as error:
+            self._stop_node(error)
+        except BarnabasError as error:
+            logger.error("%s-%d cannot move to %s, and stays: %s", *move.key, move.target.where, error)
+        finally:
+            if not self._is_abandoned:
+                await move.give_up()
+            del self._under_way[move.key]
+
+    async def _switch(self, move: Move, topic_id: bytes, target_id: UUID) -> PartitionLog:
+        switching = self._logs.switching[move.key] = asyncio.get_running_loop().create_future()
+        place = {(topic_id, move.key[1]): target_id}
+        try:
+            return await move.switch(
+                partial(self._membership.assign, place), partial(self._replicas.moved, topic_id, move.key[1])
+            )
+        finally:
+            del self._logs.switching[move.key]
+            switching.set_result(None)
+
+    async def stop(self, key: TopicPartition) -> None:
+        """Return when nothing moves that partition any more: it is where it was, or has arrived."""
+        if (begun := self._under_way.get(key)) is not None:
+            begun[1].cancel()
+            await asyncio.wait((begun[1],))
+
+    def copies_in(self, directory: LogDirectory) -> list[Move]:
+        """What is on its way to a directory."""
+        return [move for move, _ in self._under_way.values() if move.target is directory]
+
+    async def close(self) -> None:
+        """Give up what is under way."""
+        for key in list(self._under_way):
+            await self.stop(key)
+
+    async def abandon(self) -> None:
+        """End as a crash would: nothing is put in order, which is for the next start."""
+        self._is_abandoned = True
+        await self.close()
