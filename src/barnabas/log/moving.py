@@ -23,6 +23,7 @@ from barnabas.log import reading, trimming
 from barnabas.log.checkpoints import TopicPartition
 from barnabas.log.directory import LogDirectory
 from barnabas.log.partition import Bound, PartitionLog
+from barnabas.records.batch import HEADER_BYTES, BatchHeader
 
 logger = logging.getLogger("barnabas.log")
 
@@ -69,8 +70,8 @@ class Move:
         self.source.held_back[self.key] = None
         await self.source.stop_cleaning(self.key)
         self.copy = copy = await self.target.make_copy(self.key, log)
-        if log.start_offset > copy.end_offset:
-            await trimming.truncate_fully_and_start_at(copy, log.start_offset)
+        if (first_offset := await _first_offset(log)) > copy.end_offset:
+            await trimming.truncate_fully_and_start_at(copy, first_offset)
         while log.end_offset > copy.end_offset:
             copied = await self._copy_some(log, copy)
             await self._clock.sleep(copied / self._bytes_per_second())
@@ -145,6 +146,15 @@ class Move:
         if copy is not None:
             with suppress(StorageError):
                 await self.target.drop_copy(copy)
+
+
+async def _first_offset(log: PartitionLog) -> int:
+    """Where the batch begins in which the log starts."""
+    fetched = await reading.read(log, log.start_offset, 1, Bound.LOG_END)
+    if fetched.range is None:
+        return log.start_offset
+    file, position, _ = fetched.range
+    return BatchHeader.parse(await file.read(position, HEADER_BYTES)).base_offset
 
 
 async def unhurried(work: Awaitable[PartitionLog]) -> PartitionLog:
