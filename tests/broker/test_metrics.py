@@ -366,6 +366,14 @@ class TestEndpoint:
             client.ask(metadata_request("letters"), 9, MetadataResponse)
             assert produce(client, "letters", [b"one"]) == 0
 
+    @pytest.mark.parametrize(("host", "is_warned"), [("127.0.0.1", False), ("", True), ("0.0.0.0", True)])
+    def test_a_start_warns_where_others_can_ask(
+        self, host: str, is_warned: bool, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        with Broker(settings={"barnabas.metrics.listen": f"{host}:0"}) as broker:
+            assert get(broker, "/ready")[0] == 200
+        assert ("to whoever can reach it" in caplog.text) is is_warned
+
     @pytest.mark.parametrize("address", ["nowhere", "127.0.0.1:x", "127.0.0.1:99999"])
     def test_a_wrong_address_ends_the_start(self, address: str) -> None:
         with pytest.raises(InvalidSetting, match=r"barnabas\.metrics\.listen"):

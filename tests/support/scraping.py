@@ -15,7 +15,7 @@ SETTINGS = {"barnabas.metrics.listen": "127.0.0.1:0"}
 def address_of(broker: Broker) -> tuple[str, int]:
     endpoint = broker.node.metrics
     assert endpoint is not None
-    return endpoint.address
+    return "127.0.0.1", endpoint.address.port
 
 
 def get(broker: Broker, path: str = "/metrics", **headers: str) -> tuple[int, str, str]:

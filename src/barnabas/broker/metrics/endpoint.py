@@ -88,6 +88,11 @@ class MetricsEndpoint:
         host, port = read_address(address)
         endpoint = cls(clock)
         endpoint._listener = await network.listen(host, port, endpoint._accept)
+        if not (host in ("localhost", "::1") or host.startswith("127.")):
+            logger.warning(
+                "metrics are told at %s to whoever can reach it: nobody is asked who they are",
+                endpoint.address,
+            )
         return endpoint
 
     @property
