@@ -143,8 +143,10 @@ class MetadataQuorum:
         log = await directory.partition(METADATA_TOPIC, 0, topic_id=METADATA_TOPIC_ID, config=config)
         found = await find_quorum(disk, log)
         if found.kraft_version > KRAFT_VERSION:
-            told = f"a newer Kafka wrote this metadata: kraft.version {found.kraft_version}, where"
-            raise _too_new(disk, f"{told} {KRAFT_VERSION} is the latest that is known here")
+            level = (
+                f"kraft.version {found.kraft_version}, where {KRAFT_VERSION} is the latest that is known here"
+            )
+            raise _too_new(disk, f"a newer Kafka wrote this metadata: {level}")
         me = VoterKey(node_id, directory_id)
         voters = VotersRecord(voters=[make_voter(node_id, directory_id, controllers)])
         raft = Raft(

@@ -125,13 +125,16 @@ class Snapshots:
 
     async def _wait(self) -> None:
         """Until it is time to look, or so much has come that one is due at once."""
-        alarm = asyncio.ensure_future(self._clock.sleep(CHECK_SECONDS))
-        alarm.add_done_callback(lambda _: self._wake.set())
+        alarm = asyncio.ensure_future(self._alarm())
         try:
             await self._wake.wait()
         finally:
             alarm.cancel()
             self._wake.clear()
+
+    async def _alarm(self) -> None:
+        await self._clock.sleep(CHECK_SECONDS)
+        self._wake.set()
 
     async def take(self) -> SnapshotId | None:
         """Write one of what is committed now; None where the newest says the same, or in a transaction."""
