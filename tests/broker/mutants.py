@@ -55,6 +55,7 @@ from barnabas.protocol.messages.update_features import FeatureUpdateKey, UpdateF
 from barnabas.protocol.schema import NO_UUID, Message, Struct
 from barnabas.records.builder import build_batch
 from barnabas.records.record import Record
+from tests.broker.admin_requests import administrative
 from tests.support.messages import _random_field, random_message
 from tests.support.raw_client import frame, payload
 
@@ -138,6 +139,8 @@ def sensible(key: int, topic_id: bytes, random: Random) -> Message:
             return DescribeClusterRequest(
                 include_cluster_authorized_operations=True, endpoint_type=random.choice((1, 2))
             )
+    if (request := administrative(key, name, partition, offset, random)) is not None:
+        return request
     raise AssertionError(f"the fuzzer knows no sensible request of API {key}: give it one here")
 
 
