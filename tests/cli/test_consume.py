@@ -254,6 +254,21 @@ def test_it_follows_until_interrupted(running: Broker) -> None:
     assert re.fullmatch(rb"2 records, 6 B in \d+\.\d s \(\S+ records/s\)\n", err)
 
 
+def test_it_follows_a_broker_that_comes_back(tmp_path: Path) -> None:
+    with Broker(tmp_path / "data") as broker:
+        make_topic(broker.bootstrap, "letters")
+        process = start(broker.bootstrap, "consume", "letters", "-f", "--from", "earliest", "--values")
+        assert process.stdout is not None
+        write(broker.bootstrap, "letters", [b"before"])
+        assert process.stdout.readline() == b"before\n"
+        broker.restart()
+        write(broker.bootstrap, "letters", [b"after"])
+        assert process.stdout.readline() == b"after\n"
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=20)
+        assert process.returncode == 0
+
+
 def test_it_follows_up_to_an_offset(running: Broker) -> None:
     topic = make_topic(running.bootstrap, "bounded")
     process = start(running.bootstrap, "consume", topic, "-f", "--from", "1", "--until", "3", "--values")

@@ -16,11 +16,15 @@ from barnabas.cli.checks.directory import check_directory
 from barnabas.cli.checks.findings import Finding, Level, Section
 from barnabas.cli.checks.machine import check_machine
 from barnabas.cli.checks.settings_file import check_settings_file
+from barnabas.cli.dump.segments import Survey
 from barnabas.cli.failures import FAILED, OK
 from barnabas.cli.options import command_parser, wants_json
 from barnabas.cli.output import Output, counted
+from barnabas.cli.records.progress import Progress
 from barnabas.cli.running import run_command
+from barnabas.core.clock import SystemClock
 from barnabas.core.settings.broker_settings import BrokerSettings
+from barnabas.log.names import LOG
 
 _EXAMPLES = """
 barnabas doctor                                    this machine
@@ -76,8 +80,7 @@ def _run(options: argparse.Namespace) -> int:
         if checked.settings is not None:
             node_id = checked.settings.node_id
             directories += _named(checked.settings)
-    for directory in dict.fromkeys(directories):
-        sections += check_directory(directory, verify=options.verify, node_id=node_id)
+    sections += _directories(list(dict.fromkeys(directories)), options, node_id)
     if getattr(options, "bootstrap", None) or options.write:
         sections.append(_cluster(options))
     _tell(sections, as_json=wants_json(options))
@@ -89,6 +92,25 @@ def _named(settings: BrokerSettings) -> list[Path]:
     metadata = settings.string("metadata.log.dir")
     named = (*settings.log_dirs, *([metadata] if metadata else []))
     return [path for each in named if (path := Path(each)).exists()]
+
+
+def _directories(paths: list[Path], options: argparse.Namespace, node_id: int | None) -> list[Section]:
+    """Look at directories, with a bar at a terminal where that takes long."""
+    total = sum(file.stat().st_size for path in paths for file in path.glob(f"*/*{LOG}"))
+    progress = Progress(SystemClock(), total=total, is_shown=options.verify)
+
+    def surveyed(segment: Survey) -> None:
+        progress.done += segment.valid_bytes
+        progress.add(segment.records, segment.valid_bytes)
+
+    try:
+        return [
+            section
+            for path in paths
+            for section in check_directory(path, verify=options.verify, node_id=node_id, surveyed=surveyed)
+        ]
+    finally:
+        progress.end()
 
 
 def _cluster(options: argparse.Namespace) -> Section:

@@ -18,8 +18,10 @@ from barnabas.cli.dump.facts import Facts
 from barnabas.cli.failures import FAILED, OK, CommandFailed
 from barnabas.cli.options import Actions, command_parser, wants_json
 from barnabas.cli.output import Output, bytes_text, counted
+from barnabas.cli.records.progress import Progress
 from barnabas.cli.running import run_command
 from barnabas.cli.times import time_text
+from barnabas.core.clock import SystemClock
 
 _EXAMPLES = """
 barnabas log dump data/orders-0                          every file of a partition
@@ -56,8 +58,23 @@ def _parser() -> argparse.ArgumentParser:
 
 def _dump(options: argparse.Namespace) -> int:
     wanted = Wanted(options.records, options.verify, True if options.metadata else None)
+    progress = Progress(SystemClock(), total=_size(options.paths), is_shown=options.quiet)
     printer = _Printer(as_json=wants_json(options), is_quiet=options.quiet)
-    for name in options.paths:
+    try:
+        _show_all(options.paths, wanted, printer, progress)
+    finally:
+        progress.end()
+    printer.end(verified=options.verify)
+    return FAILED if printer.problems else OK
+
+
+def _size(names: Sequence[str]) -> int:
+    """How many bytes there are to read, about: a node may be running."""
+    return sum(file.stat().st_size for name in names for file in files_of(Path(name)) if file.exists())
+
+
+def _show_all(names: Sequence[str], wanted: Wanted, printer: _Printer, progress: Progress) -> None:
+    for name in names:
         path = Path(name)
         if not path.exists():
             raise CommandFailed(
@@ -68,14 +85,16 @@ def _dump(options: argparse.Namespace) -> int:
                 try:
                     for item in items_of(file, wanted):
                         printer.show(file, item)
+                        if item.kind == "file":
+                            progress.done += item.facts["size"]
+                        elif item.kind == "total":
+                            progress.add(item.facts["records"], item.facts["valid_bytes"])
                 except FileNotFoundError:  # a node that runs here has just removed it
                     printer.show(file, Item("gone", {"gone": "removed while it was to be read"}))
         except OSError as error:
             if error.filename is None:  # of standard output
                 raise
             raise CommandFailed(f"cannot read {error.filename}: {error.strerror}") from error
-    printer.end(verified=options.verify)
-    return FAILED if printer.problems else OK
 
 
 class _Printer:

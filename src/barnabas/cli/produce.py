@@ -122,6 +122,8 @@ async def _produce(session: Session, options: argparse.Namespace) -> int:
     )
     async with session.producer(config) as producer:
         await _await_topic(session, producer, options.topic)
+        if STANDARD_INPUT in inputs and sys.stdin.isatty() and sys.stderr.isatty() and not options.quiet:
+            sys.stderr.write("a line is a record; Ctrl-D ends\n")
         sending = _Sending(session, producer, options, progress)
         is_interrupted = await sending.run(inputs)
     sending.report()

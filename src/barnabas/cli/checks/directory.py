@@ -16,6 +16,7 @@ from barnabas.cli.checks.findings import Finding, Section, ok, problem, warning
 from barnabas.cli.checks.metadata_log import check_metadata
 from barnabas.cli.checks.partitions import PartitionsSeen, look_at_partitions
 from barnabas.cli.checks.settings_file import check_settings_file
+from barnabas.cli.dump.segments import Survey
 from barnabas.cli.dump.side_files import offset_checkpoint
 from barnabas.cli.output import bytes_text, counted
 from barnabas.core.errors import BarnabasError
@@ -52,7 +53,17 @@ _KNOWN = {
 }
 
 
-def check_directory(path: Path, *, verify: bool, node_id: int | None = None) -> list[Section]:
+def _unheard(_: Survey) -> None:
+    """Nobody wants to know how far it has come."""
+
+
+def check_directory(
+    path: Path,
+    *,
+    verify: bool,
+    node_id: int | None = None,
+    surveyed: Callable[[Survey], None] = _unheard,
+) -> list[Section]:
     """All there is to say of a log directory, which is to be that node's; every byte is read if `verify`."""
     section = Section(f"directory {path}", [])
     sections = [section]
@@ -63,7 +74,7 @@ def check_directory(path: Path, *, verify: bool, node_id: int | None = None) -> 
         if not (path / names.META_PROPERTIES).exists() and (what := _what_else(path)) is not None:
             section.findings.append(what)
             return sections
-        section.findings.extend(_look(path, node_id, verify=verify))
+        section.findings.extend(_look(lambda: _findings(path, node_id, surveyed, verify=verify)))
     except OSError as error:
         section.findings.append(
             problem(
@@ -75,15 +86,17 @@ def check_directory(path: Path, *, verify: bool, node_id: int | None = None) -> 
     return sections
 
 
-def _look(path: Path, node_id: int | None, *, verify: bool) -> list[Finding]:
+def _look(findings: Callable[[], Iterator[Finding]]) -> list[Finding]:
     """Look, and once more where a node that runs here took something away meanwhile."""
     for _ in range(_LOOKS - 1):
         with contextlib.suppress(FileNotFoundError):
-            return list(_findings(path, node_id, verify=verify))
-    return list(_findings(path, node_id, verify=verify))
+            return list(findings())
+    return list(findings())
 
 
-def _findings(path: Path, node_id: int | None, *, verify: bool) -> Iterator[Finding]:
+def _findings(
+    path: Path, node_id: int | None, surveyed: Callable[[Survey], None], *, verify: bool
+) -> Iterator[Finding]:
     yield from _owner(path, node_id)
     holder = lock_holder(path / names.LOCK)
     is_used = holder is not None
@@ -102,7 +115,7 @@ def _findings(path: Path, node_id: int | None, *, verify: bool) -> Iterator[Find
             finding = _checkpoint(path / name, recovery_points)
             if finding is not None:
                 yield finding
-    seen = look_at_partitions(path, recovery_points, image, verify=verify)
+    seen = look_at_partitions(path, recovery_points, image, verify=verify, surveyed=surveyed)
     yield from seen.findings(
         is_used=is_used, was_clean=(path / names.CLEAN_SHUTDOWN).exists(), verified=verify
     )

@@ -6,7 +6,7 @@ crash leaves its traces. With it every byte of every segment is read, and indexe
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from uuid import UUID
 
@@ -78,26 +78,30 @@ def look_at_partitions(
     image: ClusterImage | None,
     *,
     verify: bool,
+    surveyed: Callable[[Survey], None],
 ) -> PartitionsSeen:
-    """Look at every partition in a directory."""
+    """Look at every partition in a directory; `surveyed` is told of each segment that was read."""
     seen = PartitionsSeen()
     for each in sorted(path.iterdir()):
         parsed = parse_partition_directory(each.name) if each.is_dir() else None
         if parsed is not None and parsed.kind is DirectoryKind.LIVE:
             recovery_point = recovery_points.get((parsed.topic, parsed.partition), 0)
-            _look_at(each, parsed, recovery_point, image, seen, verify=verify)
+            end = _look_at(each, parsed, image, seen, verify=verify, surveyed=surveyed)
+            if end is not None and end < recovery_point:
+                seen.broken.append(f"{each.name} ends at {end}, but was synced up to {recovery_point} once")
     return seen
 
 
 def _look_at(
     directory: Path,
     parsed: PartitionDirectory,
-    recovery_point: int,
     image: ClusterImage | None,
     seen: PartitionsSeen,
     *,
     verify: bool,
-) -> None:
+    surveyed: Callable[[Survey], None],
+) -> int | None:
+    """Look at one partition; gives its end offset, None where it has no segment."""
     seen.partitions += 1
     for file in sorted(directory.iterdir()):
         if file.name.endswith(_ON_THE_WAY):
@@ -111,15 +115,14 @@ def _look_at(
     previous: Survey | None = None
     for segment in segments if verify else segments[-1:]:
         found = survey(segment, verify=verify)
+        surveyed(found)
         _judge(segment, found, previous, segment == segments[-1], seen)
         if verify:
             _look_at_indexes(segment, found, seen)
         previous = found
-    if previous is not None:
-        last = previous.last_offset
-        end = (previous.base_offset or 0) if last is None else last + 1
-        if end < recovery_point:
-            seen.broken.append(f"{directory.name} ends at {end}, but was synced up to {recovery_point} once")
+    if previous is None:
+        return None
+    return previous.base_offset if previous.last_offset is None else previous.last_offset + 1
 
 
 def _is_metadatas(file: Path, parsed: PartitionDirectory) -> bool:

@@ -1,6 +1,7 @@
 """How far a long command has come: a bar on standard error while it runs, a line of totals at its end.
 
-The bar is drawn only where standard error is a terminal and standard output is not, since they would mix.
+The bar is drawn only where standard error is a terminal; a command that prints meanwhile asks for it only if
+standard output is none, since they would mix.
 """
 
 from __future__ import annotations
