@@ -39,6 +39,11 @@ from barnabas.protocol.messages.produce import (
     ProduceResponse,
     TopicProduceData,
 )
+from barnabas.protocol.messages.update_features import (
+    FeatureUpdateKey,
+    UpdateFeaturesRequest,
+    UpdateFeaturesResponse,
+)
 from barnabas.records.builder import build_batch
 from barnabas.records.record import Record
 from tests.interop.dump import dump
@@ -183,6 +188,14 @@ def levels(bootstrap: str) -> dict[str, int]:
     return {each.name: each.max_version_level for each in answer.finalized_features}
 
 
+def raise_level(bootstrap: str, name: str, level: int) -> None:
+    update = FeatureUpdateKey(feature=name, max_version_level=level, upgrade_type=1)
+    request = UpdateFeaturesRequest(feature_updates=[update], validate_only=False)
+    with RawClient(port_of(bootstrap)) as client:
+        answer = client.ask(request, 2, UpdateFeaturesResponse)
+    assert answer.error_code == 0, answer.error_message
+
+
 def set_quota(bootstrap: str) -> None:
     entry = EntryData(
         entity=[EntityData(entity_type="user", entity_name="k")],
@@ -264,6 +277,9 @@ def test_back_and_forth_with_everything(tmp_path: Path) -> None:
         assert send_in_sequence(bootstrap, 3) == (0, 3)
         assert new_producer_id(bootstrap) > given
         work(bootstrap, "barnabas-again")
+        # the voters, so far named in the settings, stand in the log from now on
+        raise_level(bootstrap, "kraft.version", 1)
+        features["kraft.version"] = 1
         given, seen = new_producer_id(bootstrap), look(bootstrap)
         barnabas.kill()
 
