@@ -38,10 +38,11 @@ CONFIGS = {
 
 
 class Deletion(NamedTuple):
-    """What was asked for, and the start that was answered; None where there was no answer."""
+    """What was asked for, and the start that was answered, and when; None where there was no answer."""
 
     offset: int
-    low_watermark: int | None
+    low_watermark: int | None = None
+    answered_at: float = 0.0
 
 
 def scenario_of(seed: int) -> Scenario:
@@ -60,9 +61,9 @@ async def delete_some(world: World, process: Process, deletions: list[Deletion])
                 start = (await admin.list_offsets({PLACE: EARLIEST}))[PLACE].offset
                 end = (await admin.list_offsets({PLACE: LATEST}))[PLACE].offset
                 wanted = start + random.below(max(1, end - start + 1))
-                deletions.append(Deletion(wanted, None))
+                deletions.append(Deletion(wanted))
                 (low_watermark,) = (await admin.delete_records({PLACE: wanted})).values()
-                deletions[-1] = Deletion(wanted, low_watermark)
+                deletions[-1] = Deletion(wanted, low_watermark, clock.monotonic())
             except BarnabasError:
                 continue  # faults are what it is here for
 
@@ -84,7 +85,11 @@ def run(seed: int) -> tuple[Outcome, list[Deletion]]:
 def violations_of(history: History, deletions: list[Deletion]) -> list[Violation]:
     (final,) = history.of(FinalRead)
     said = []
-    answered = [each.low_watermark for each in deletions if each.low_watermark is not None]
+    answered = [
+        each.low_watermark
+        for each in deletions
+        if each.low_watermark is not None and each.answered_at <= final.asked_at
+    ]
     if answered != sorted(answered):
         said.append(f"the start went back: {answered}")
     if final.start_offset < max(answered, default=0):
