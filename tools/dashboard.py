@@ -301,9 +301,19 @@ ROWS: dict[str, list[Panel]] = {
             },
         ),
         Panel(
+            "Flushes to the disk",
+            "ms",
+            {
+                "p{{quantile}} {{instance}} {{logDirectory}}": "kafka_log_logflushstats_logflushrateandtimems"
+                + SELECTED.replace("}", ',quantile=~"0.50|0.99"}')
+            },
+            12,
+        ),
+        Panel(
             "Directories that cannot be used",
             "short",
             {"{{instance}} {{logDirectory}}": f"kafka_log_logmanager_logdirectoryoffline{SELECTED} > 0"},
+            12,
         ),
     ],
     "Compaction": [

@@ -201,7 +201,10 @@ def test_a_recovery_and_open_files_are_told_of(tmp_path: Path) -> None:
         with RawClient(broker.port) as client:
             client.ask(metadata_request("letters"), 9, MetadataResponse)
             produce(client, "letters", [b"one"])
-        assert Scrape(broker)("barnabas_open_files") > 0
+        scrape = Scrape(broker)
+        assert scrape("barnabas_open_files") > 0
+        flushes = "kafka_log_logflushstats_logflushrateandtimems_count"
+        assert scrape(flushes, logDirectory=str(tmp_path / "data")) > 0  # of the metadata
         broker.kill()
         broker.start()
         wait_until(lambda: Scrape(broker)("barnabas_log_recoveries_total") == 2, "both logs are recovered")
@@ -294,7 +297,8 @@ class TestEndpoint:
         wanted = "application/openmetrics-text;version=1.0.0;q=0.5,text/plain;q=0.1"
         _, kind, text = get(broker, Accept=wanted)
         assert kind.startswith("application/openmetrics-text")
-        assert {each.type for each in parse_openmetrics(text)} == {"counter", "gauge", "histogram"}
+        kinds = {"counter", "gauge", "histogram", "summary"}
+        assert {each.type for each in parse_openmetrics(text)} == kinds
 
     @pytest.mark.parametrize(
         ("request_bytes", "status"),

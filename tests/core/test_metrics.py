@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
-from barnabas.core.metrics import BUCKETS, WINDOW_SECONDS, Histogram, Page, bucket_of, read_families
+from barnabas.core.histogram import BUCKETS, WINDOW_SECONDS, Histogram, bucket_of
+from barnabas.core.metrics import Page, read_families
 
 FAMILIES = read_families("""\
 letters_total counter castle,messenger Letters brought.

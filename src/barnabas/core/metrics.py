@@ -3,80 +3,19 @@
 Whoever does the work only adds to plain integers of its own; everything else (names, labels, sums, quantiles)
 happens when somebody asks. So there is no registry to look anything up in, no lock and no thread: `Page` is
 made anew for each answer, filled by those who know the numbers, and rendered.
-
-A histogram counts durations in buckets four to the octave, from a microsecond on. The fourth power of the
-microseconds has its bucket's number as bit length: two multiplications, where a search would cost a loop.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from math import nan
 from typing import NamedTuple
 
-BUCKETS = 256  # up to 2^64 microseconds, which is for ever
-QUANTILES = (0.5, 0.75, 0.95, 0.98, 0.99, 0.999)
-WINDOW_SECONDS = 60.0
+from barnabas.core.histogram import QUANTILES, Histogram
+
 LINES_A_PIECE = 500
 
 TEXT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 OPENMETRICS_TYPE = "application/openmetrics-text; version=1.0.0; charset=utf-8"
-
-
-class Histogram:
-    """How long something took, how often. On the hot path its two lines are written out instead."""
-
-    __slots__ = ("_marks", "counts", "seconds")
-
-    def __init__(self) -> None:
-        self.counts = [0] * BUCKETS
-        self.seconds = 0.0
-        # when the counts were noted, and what they were; the older note is where the window begins
-        self._marks: list[tuple[float, list[int]]] = []
-
-    def observe(self, seconds: float) -> None:
-        """Count one."""
-        self.counts[bucket_of(seconds)] += 1
-        self.seconds += seconds
-
-    @property
-    def count(self) -> int:
-        return sum(self.counts)
-
-    def at_most(self, octave: int) -> int:
-        """How many took less than 2^octave microseconds."""
-        return sum(self.counts[: 4 * octave + 1])
-
-    def recent_quantiles(self, now: float, quantiles: Iterable[float] = QUANTILES) -> list[float]:
-        """Those of the last minute or two, in seconds; nan where nothing happened. `now` is monotonic."""
-        if not self._marks or now - self._marks[-1][0] >= WINDOW_SECONDS:
-            self._marks = [*self._marks[-1:], (now, self.counts.copy())]
-        # at first there is nothing older than now: all that ever happened is recent
-        before = self._marks[0][1] if len(self._marks) > 1 else [0] * BUCKETS
-        return quantiles_of([new - old for new, old in zip(self.counts, before, strict=True)], quantiles)
-
-
-def bucket_of(seconds: float) -> int:
-    """The bucket of a duration; the last one holds whatever is longer."""
-    square = seconds * seconds * 1e12
-    return min(int(square * square).bit_length(), BUCKETS - 1)
-
-
-def quantiles_of(counts: list[int], quantiles: Iterable[float]) -> list[float]:
-    """In seconds: the upper end of the bucket in which each quantile lies, at most a fifth too much."""
-    total = sum(counts)
-    if total == 0:
-        return [nan for _ in quantiles]
-    return [_upper_end(counts, quantile * total) for quantile in quantiles]
-
-
-def _upper_end(counts: list[int], rank: float) -> float:
-    seen = 0
-    for bucket, count in enumerate(counts):
-        seen += count
-        if count and seen >= rank:
-            return float(2.0 ** (bucket / 4)) / 1e6
-    raise AssertionError("a rank beyond the last observation")
 
 
 class Family(NamedTuple):

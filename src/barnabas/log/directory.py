@@ -112,7 +112,15 @@ class LogDirectory:
         self._sweep = SharedCall(self._sweep_once)
         self._sync_names = SharedCall(partial(disk.sync_dir, ""))
         self._home = Home(
-            disk, clock, random, workers, self._persist, self._to_flush.add, on_failure, self._in_trouble
+            disk,
+            clock,
+            random,
+            workers,
+            self._persist,
+            self._to_flush.add,
+            on_failure,
+            self._in_trouble,
+            self.totals,
         )
 
     @classmethod

@@ -41,6 +41,7 @@ from barnabas.log.producers import Origin, ProducerStates
 from barnabas.log.segment import MAX_RELATIVE_OFFSET, Segment
 from barnabas.log.shared_call import SharedCall
 from barnabas.log.side_files import SideFiles
+from barnabas.log.totals import LogTotals
 from barnabas.log.turn import Turn
 from barnabas.records import kernel
 from barnabas.records.batch import NO_PRODUCER_ID, NO_TIMESTAMP, BatchHeader
@@ -64,6 +65,8 @@ class Home(NamedTuple):
     on_failure: Callable[[StorageError], None]
     # a call of the disk failed, though nothing is in doubt because of that
     on_trouble: Callable[[StorageError], None]
+    # what is counted of all logs there
+    totals: LogTotals
 
 
 class Bound(Enum):
@@ -490,6 +493,7 @@ class PartitionLog:
             return  # the caller looks again what is left to flush
         self.require_sound()
         end_offset, shape, active = self.end_offset, self.shape, self.active
+        began = self.home.clock.monotonic()
         await self.side.write_epochs()
         try:
             for segment in self.segments[self.floor_segment(self.recovery_point) :]:
@@ -501,6 +505,7 @@ class PartitionLog:
                 # what a failed sync left unwritten is unknown, and a second sync would not say
                 self.fail(error)
                 raise
+        self.home.totals.flushes.observe(self.home.clock.monotonic() - began)
         # a segment cut or sealed meanwhile is not synced as a whole: the next round will see to it
         if shape == self.shape and active is self.active:
             self.recovery_point = max(self.recovery_point, end_offset)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from barnabas.core.histogram import Histogram
+
 
 class LogTotals:
     """Of one log directory."""
@@ -16,6 +18,7 @@ class LogTotals:
         "compactions",
         "compactions_failed",
         "dirtiest_ratio",
+        "flushes",
         "last_compaction_seconds",
         "last_round_at",
         "opened",
@@ -30,6 +33,7 @@ class LogTotals:
         self.opening_seconds = 0.0
         self.recovered = 0  # of these, such as had not been closed cleanly
         self.recovery_seconds = 0.0
+        self.flushes = Histogram()
         self.compaction_rounds = 0
         self.compactions = 0
         self.compactions_failed = 0

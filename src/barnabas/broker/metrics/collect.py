@@ -163,9 +163,11 @@ def _directories(page: Page, parts: Parts) -> None:
     page.add("kafka_log_logmanager_offlinelogdirectorycount", len(offline))
     for where in offline:
         page.add("kafka_log_logmanager_logdirectoryoffline", 1, where)
-    directories = parts.directories()
+    directories, now = parts.directories(), parts.services.clock.monotonic()
     for directory in directories:
         page.add("kafka_log_logmanager_logdirectoryoffline", 0, directory.where)
+        flushes = "kafka_log_logflushstats_logflushrateandtimems"
+        page.add_summary(flushes, directory.totals.flushes, now, directory.where, scale=1000.0)
         page.add(
             "kafka_log_logcleanermanager_uncleanable_partitions_count",
             directory.totals.uncleanable,

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 
 from barnabas.core.clock import Clock
-from barnabas.core.metrics import WINDOW_SECONDS, Histogram
+from barnabas.core.histogram import WINDOW_SECONDS, Histogram
 from barnabas.core.process import thread_seconds
 
 INTERVAL_SECONDS = 0.1

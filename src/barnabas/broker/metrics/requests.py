@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from barnabas.broker.metrics.response_errors import errors_in
-from barnabas.core.metrics import BUCKETS, Histogram
+from barnabas.core.histogram import BUCKETS, Histogram
 from barnabas.protocol.schema import Message
 
 # what goes wrong in these is told to `failed` where it does: to search every answer of theirs would cost more

@@ -63,6 +63,7 @@ kafka_log_log_size gauge topic,partition Bytes of batches, of a partition in use
 kafka_log_log_logstartoffset gauge topic,partition The first offset, of a partition in use.
 kafka_log_log_logendoffset gauge topic,partition The next offset, of a partition in use.
 kafka_log_log_numlogsegments gauge topic,partition Segments, of a partition in use.
+kafka_log_logflushstats_logflushrateandtimems summary logDirectory Milliseconds of a flush of a log to the disk.
 kafka_log_logmanager_offlinelogdirectorycount gauge - Log directories that cannot be used.
 kafka_log_logmanager_logdirectoryoffline gauge logDirectory 1 where a log directory cannot be used.
 kafka_log_logcleaner_cleaner_recopy_percent gauge - Of what compaction read, how much it wrote again, in percent.
