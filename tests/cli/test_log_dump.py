@@ -64,6 +64,54 @@ def test_it_tells_what_kafkas_own_tool_tells(kafka_data: Path, capsys: pytest.Ca
         assert [_as_kafka(item, is_metadata=is_metadata) for item in by_file[name]] == told, name
 
 
+@pytest.mark.java
+@pytest.mark.parametrize(
+    ("partition", "decoder"),
+    [("__consumer_offsets-0", "--offsets-decoder"), ("__transaction_state-0", "--transaction-log-decoder")],
+)
+def test_it_decodes_what_kafkas_own_tool_decodes(
+    kafka_data: Path, capsys: pytest.CaptureFixture[str], partition: str, decoder: str
+) -> None:
+    files = kafka_dump.files(kafka_data, [partition], [".log"])
+    theirs = []
+    for lines in kafka_dump.dump(kafka_data, files, decoder).values():
+        for line in lines:
+            found = re.fullmatch(r"\| .* key: (\{.*?\}) payload: (.*)", line)
+            if found is not None:
+                theirs.append((json.loads(found[1])["data"], _payload(found[2])))
+    ours = [
+        (_camel_all(item["key"]), item["data"] and (item["version"], _camel_all(item["data"])))
+        for item in dumped(capsys, *files, "--records")
+        if item["kind"] == "record" and "control_type" not in item
+    ]
+    assert len(ours) > 10
+    assert ours == theirs
+
+
+def _payload(text: str) -> tuple[int, Any] | None:
+    if text == "<DELETE>":
+        return None
+    document = json.loads(text)
+    assert document["data"].pop("classicMemberMetadata", None) is None  # the one thing that is left out
+    _drop_opaque(document["data"])
+    return int(document["version"]), document["data"]
+
+
+def _drop_opaque(data: dict[str, Any]) -> dict[str, Any]:
+    """What clients put in a member's record is bytes to us; Kafka's tool looks into it."""
+    for member in data.get("members", []):
+        del member["subscription"], member["assignment"]
+    return data
+
+
+def _camel_all(value: Any) -> Any:
+    if isinstance(value, dict):
+        if set(value) == {"base64"}:
+            return value["base64"]
+        return _drop_opaque({_camel(name): _camel_all(each) for name, each in value.items()})
+    return [_camel_all(each) for each in value] if isinstance(value, list) else value
+
+
 _BATCH = re.compile(
     r"baseOffset: (\S+) lastOffset: (\S+) count: (\S+) baseSequence: (\S+) lastSequence: (\S+) "
     r"producerId: (\S+) producerEpoch: (\S+) partitionLeaderEpoch: (\S+) isTransactional: (\S+) "
@@ -153,6 +201,23 @@ def test_the_metadata_log_is_decoded(kafka_data: Path, capsys: pytest.CaptureFix
     assert leader["data"]["leader_id"] == 1
     bootstrap = dumped(capsys, kafka_data / "bootstrap.checkpoint", "--records")
     assert "metadata.version" in [item["data"].get("name") for item in bootstrap if "data" in item]
+
+
+def test_offsets_and_transactions_are_decoded(
+    kafka_data: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    items = dumped(capsys, *(kafka_data / "__consumer_offsets-0").glob("*.log"), "--records")
+    first = next(item for item in items if item.get("type") == "OffsetCommit")
+    assert first["key"] == {"group": "alone", "topic": "segments", "partition": 0}
+    assert (first["data"]["offset"], first["data"]["metadata"]) == (7, "some metadata")
+    assert any(item.get("type") == "ConsumerGroupMemberMetadata" and item["data"] is None for item in items)
+    (moved,) = (kafka_data / "__transaction_state-0").glob("*0.log")
+    copy = Path(shutil.copy(moved, tmp_path / SEGMENT))  # where its place does not tell what it is
+    assert not any("type" in item for item in dumped(capsys, copy, "--records") if item["kind"] == "record")
+    items = dumped(capsys, copy, "--records", "--decode", "transactions")
+    assert "a" in [item["key"]["transactional_id"] for item in items if "key" in item]
+    as_offsets = dumped(capsys, copy, "--records", "--decode", "metadata")
+    assert any("not_decoded" in item for item in as_offsets)
 
 
 def test_every_small_file_is_read(kafka_data: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -22,14 +22,23 @@ from barnabas.cli.records.progress import Progress
 from barnabas.cli.running import run_command
 from barnabas.cli.times import time_text
 from barnabas.core.clock import SystemClock
+from barnabas.metadata.names import CLUSTER_METADATA, CONSUMER_OFFSETS, TRANSACTION_STATE
 
 _EXAMPLES = """
 barnabas log dump data/orders-0                          every file of a partition
 barnabas log dump data/orders-0/*.log --records          the records, too
 barnabas log dump data/orders-0 --verify                 checksums, records, indexes against the log
-barnabas log dump data/__cluster_metadata-0 --records    the metadata log, decoded
+barnabas log dump data/__cluster_metadata-0 --records    the metadata log, decoded; offsets, transactions too
 barnabas log dump data --verify --quiet                  a whole directory: only what is wrong
 """
+
+
+_TOPICS = {
+    "metadata": CLUSTER_METADATA,
+    "offsets": CONSUMER_OFFSETS,
+    "transactions": TRANSACTION_STATE,
+    "none": "",
+}
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -50,14 +59,16 @@ def _parser() -> argparse.ArgumentParser:
         "--verify", action="store_true", help="check checksums, records, and indexes against the log"
     )
     dump.add_argument(
-        "--metadata", action="store_true", help="decode as metadata what does not look like it by its path"
+        "--decode",
+        choices=_TOPICS,
+        help="what the records are, where the path does not tell; none leaves them as they are",
     )
     dump.add_argument("--quiet", action="store_true", help="print only what is wrong, and totals")
     return parser
 
 
 def _dump(options: argparse.Namespace) -> int:
-    wanted = Wanted(options.records, options.verify, True if options.metadata else None)
+    wanted = Wanted(options.records, options.verify, _TOPICS.get(options.decode))
     progress = Progress(SystemClock(), total=_size(options.paths), is_shown=options.quiet)
     printer = _Printer(as_json=wants_json(options), is_quiet=options.quiet)
     try:
@@ -176,7 +187,9 @@ def _record_line(facts: Facts) -> str:
         line += f"  {facts['control_type']}" + (f", coordinator epoch {epoch}" if epoch is not None else "")
         return line + (f"  {_compact(facts['data'])}" if "data" in facts else "")
     if "type" in facts:
-        return f"{line}  {facts['type']} v{facts['version']}  {_compact(facts['data'])}"
+        line += f"  {facts['type']}" + (f" v{facts['version']}" if "version" in facts else "")
+        line += f"  {_compact(facts['key'])}" if "key" in facts else ""
+        return f"{line}  {'deleted' if facts['data'] is None else _compact(facts['data'])}"
     line += f"  {_pair('key', facts, 'key')}  {_pair('value', facts)}"
     return line + (f"  ({facts['not_decoded']})" if "not_decoded" in facts else "")
 

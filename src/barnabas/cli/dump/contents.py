@@ -36,7 +36,7 @@ class Wanted(NamedTuple):
 
     records: bool = False
     verify: bool = False
-    is_metadata: bool | None = None  # None: to judge by the path
+    topic: str | None = None  # decode as that topic's; None: to judge by the path
 
 
 def files_of(path: Path) -> Iterator[Path]:
@@ -86,6 +86,14 @@ def _suffix(path: Path) -> str:
     return Path(name).suffix
 
 
+def _topic_of(path: Path) -> str | None:
+    """Whose batches these are, by where they lie."""
+    if _suffix(path) == CHECKPOINT:
+        return CLUSTER_METADATA
+    directory = names.parse_partition_directory(path.resolve().parent.name)
+    return None if directory is None else directory.topic
+
+
 def _problem(text: str) -> Item:
     return Item("problem", {"problem": text})
 
@@ -95,9 +103,7 @@ def _problems(texts: Iterable[str]) -> Iterator[Item]:
 
 
 def _batches(path: Path, wanted: Wanted) -> Iterator[Item]:
-    is_metadata = wanted.is_metadata
-    if is_metadata is None:
-        is_metadata = _suffix(path) == CHECKPOINT or path.resolve().parent.name.startswith(CLUSTER_METADATA)
+    topic = wanted.topic if wanted.topic is not None else _topic_of(path)
     seen = Survey(names.parse_offset(path.name, names.LOG))
     told = 0
     for found in walk(path, bodies=wanted.records or wanted.verify):
@@ -114,7 +120,7 @@ def _batches(path: Path, wanted: Wanted) -> Iterator[Item]:
         yield Item("batch", facts)
         if wanted.records and fault is None:
             try:
-                yield from (Item("record", each) for each in records_facts(found, is_metadata=is_metadata))
+                yield from (Item("record", each) for each in records_facts(found, topic))
             except BarnabasError as error:  # without --verify nothing was checked before
                 seen.problem(f"the records at byte {found.position} cannot be read: {error}")
         yield from _problems(seen.problems[told:])

@@ -7,10 +7,12 @@ from collections.abc import Iterator
 from typing import Any
 from uuid import UUID
 
+from barnabas.cli.dump import coordinators
 from barnabas.cli.dump.batches import FoundBatch
 from barnabas.cli.payload import headers_to_json, put_bytes
 from barnabas.core.errors import BarnabasError
 from barnabas.log.checkpoints import uuid_to_text
+from barnabas.metadata.names import CLUSTER_METADATA
 from barnabas.metadata.records import decode_record, read_frame
 from barnabas.protocol.schema import Message, Struct
 from barnabas.raft.control_records import read_control_batch
@@ -50,8 +52,8 @@ def batch_facts(position: int, header: BatchHeader) -> Facts:
     return facts
 
 
-def records_facts(batch: FoundBatch, *, is_metadata: bool) -> Iterator[Facts]:
-    """What the records of a batch say; those of brokers and of the metadata log in their own terms."""
+def records_facts(batch: FoundBatch, topic: str | None) -> Iterator[Facts]:
+    """What the records of a batch say; those of brokers, and of the topics of theirs, in their own terms."""
     header = batch.header
     controls: dict[int, Message] = {}
     for record in read_batch(batch.data, 0, header):
@@ -68,8 +70,10 @@ def records_facts(batch: FoundBatch, *, is_metadata: bool) -> Iterator[Facts]:
             if header.is_control:
                 controls = controls or dict(read_control_batch(batch.data, 0, header))
                 facts |= _control(record, controls.get(record.offset))
-            elif is_metadata:
+            elif topic == CLUSTER_METADATA:
                 facts |= _metadata(record)
+            elif topic in coordinators.TOPICS:
+                facts |= _coordinator(topic, record)
             else:
                 _payload(facts, record)
         except BarnabasError as error:
@@ -86,7 +90,7 @@ def _payload(facts: Facts, record: Record) -> None:
 def _control(record: Record, message: Message | None) -> Facts:
     facts: Facts = {"control_type": control_type(record.key).name}
     if message is not None:
-        return facts | {"data": _plain(message)}
+        return facts | {"data": _plain(message, message.__versions__[1])}
     marker = parse_marker(record)
     return facts if marker is None else facts | {"coordinator_epoch": marker.coordinator_epoch}
 
@@ -95,22 +99,32 @@ def _metadata(record: Record) -> Facts:
     value = record.value or b""
     cls, version, _ = read_frame(value)
     name = cls.__name__.removesuffix("Record")
-    return {"type": name, "version": version, "data": _plain(decode_record(value))}
+    return {"type": name, "version": version, "data": _plain(decode_record(value), version)}
 
 
-def _plain(message: Message | Struct) -> Facts:
+def _coordinator(topic: str, record: Record) -> Facts:
+    told = coordinators.decode_coordinator(topic, record)
+    key = _plain(told.key, 0)
+    if told.value is None:
+        return {"type": told.type, "key": key, "data": None}
+    return {"type": told.type, "key": key, "version": told.version, "data": _plain(told.value, told.version)}
+
+
+def _plain(message: Message | Struct, version: int) -> Facts:
+    """The fields that a message has in that version; of the tagged ones those that were there."""
     return {
-        field.name: _plain_value(field.type_text, getattr(message, field.name))
+        field.name: _plain_value(field.type_text, getattr(message, field.name), version)
         for field in message.__fields__
-        if field.tag is None or getattr(message, field.name) != field.default
+        if field.first <= version <= field.last
+        and (field.tag is None or getattr(message, field.name) != field.default)
     }
 
 
-def _plain_value(type_text: str, value: Any) -> Any:
+def _plain_value(type_text: str, value: Any, version: int) -> Any:
     if isinstance(value, Struct):
-        return _plain(value)
+        return _plain(value, version)
     if isinstance(value, (list, tuple)):
-        return [_plain_value(type_text, each) for each in value]
+        return [_plain_value(type_text, each, version) for each in value]
     if isinstance(value, (bytes, bytearray, memoryview)):
         if "Uuid" in type_text:
             return uuid_to_text(UUID(bytes=bytes(value)))
