@@ -47,6 +47,8 @@ from barnabas.protocol.messages.metadata import MetadataRequest, MetadataRequest
 from barnabas.protocol.messages.produce import ProduceResponse
 from barnabas.protocol.schema import NO_UUID
 from barnabas.testing import Broker
+from tests.support.configs import BROKER, DELETE, DONE, SET
+from tests.support.configs import alter as alter_config
 from tests.support.raw_client import RawClient, fetch_request, produce_request, wait_until
 
 T = TypeVar("T")
@@ -77,13 +79,16 @@ class Site:
             self.broker = self.make(names)
         self.broker.start()
 
-    def create(self, name: str, partitions: int = 3) -> None:
+    def try_to_create(self, name: str, partitions: int = 3) -> str:
         topic = CreatableTopic(
             name=name, num_partitions=partitions, replication_factor=1, assignments=[], configs=[]
         )
         with RawClient(self.broker.port) as client:
             answer = client.ask(CreateTopicsRequest(topics=[topic]), 7, CreateTopicsResponse)
-        assert [each.error_code for each in answer.topics] == [0]
+        return WIRE_ERRORS[answer.topics[0].error_code].name
+
+    def create(self, name: str, partitions: int = 3) -> None:
+        assert self.try_to_create(name, partitions) == "NONE"
         wait_until(lambda: self.is_told(name), "the metadata tells where the partitions are")
 
     def delete(self, name: str) -> None:
@@ -278,6 +283,29 @@ def test_cordoned_directories_get_nothing_new(tmp_path: Path) -> None:
     with RawClient(site.broker.port) as client:
         answer = client.ask(DescribeLogDirsRequest(topics=None), 5, DescribeLogDirsResponse)
     assert [each.is_cordoned for each in answer.results] == [False, True, False]
+    site.broker.stop()
+
+
+@pytest.mark.parametrize("names", ["ab", "a"])
+def test_directories_are_cordoned_while_the_node_runs(tmp_path: Path, names: str) -> None:
+    site = Site(tmp_path, names)
+    site.start()
+
+    def alter_cordoned(value: str | None, count: int) -> None:
+        change = ("cordoned.log.dirs", DELETE if value is None else SET, value)
+        with RawClient(site.broker.port) as client:
+            assert alter_config(client, BROKER, "1", change) == DONE
+        wait_until(
+            lambda: len(site.broker.node.services.image.brokers[1].cordoned_log_dirs or ()) == count,
+            "the metadata tells so",
+        )
+
+    alter_cordoned("*", len(names))
+    assert site.try_to_create("t") == "INVALID_REPLICATION_FACTOR"
+    site.broker.restart()
+    wait_until(lambda: site.try_to_create("t") == "INVALID_REPLICATION_FACTOR", "it is so after a restart")
+    alter_cordoned(None, 0)
+    site.fill("t", 2)
     site.broker.stop()
 
 

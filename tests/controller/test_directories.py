@@ -189,3 +189,26 @@ def test_what_is_found_elsewhere_at_a_start_is_led_from_there() -> None:
     assert assign(cluster, A, 1) == ["NONE"]
     cluster.beat(1)
     assert [led(cluster.partition("t", number)) for number in (0, 1)] == [(1, (1,), ())] * 2
+
+
+def test_a_broker_whose_directories_are_all_cordoned_gets_nothing_new() -> None:
+    cluster = Cluster()
+    start(cluster, A, B)
+    request = BrokerHeartbeatRequest(
+        broker_id=1,
+        broker_epoch=cluster.image.brokers[1].epoch,
+        current_metadata_offset=len(cluster.log),
+        want_fence=False,
+        want_shut_down=False,
+        cordoned_log_dirs=[A],
+    )
+    cluster.carry_out(heartbeat(cluster.image, request))
+    assert [each.error_code for each in cluster.create(topic("t"))] == [0]
+    request.cordoned_log_dirs = [A, B]
+    cluster.carry_out(heartbeat(cluster.image, request))
+    (refused,) = cluster.create(topic("u"))
+    assert WIRE_ERRORS[refused.error_code].name == "INVALID_REPLICATION_FACTOR"
+    assert "all their log directories cordoned" in (refused.error_message or "")
+    request.cordoned_log_dirs = []
+    cluster.carry_out(heartbeat(cluster.image, request))
+    assert [each.error_code for each in cluster.create(topic("u"))] == [0]

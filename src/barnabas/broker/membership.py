@@ -86,6 +86,10 @@ class Membership:
         """A directory has failed: what is in it cannot be led from here."""
         await self._heartbeat(offline_log_dirs=[directory_id.bytes])
 
+    async def tell_cordoned(self, directory_ids: Sequence[UUID]) -> None:
+        """These directories, and no others, get no new partitions."""
+        await self._heartbeat(cordoned_log_dirs=sorted(each.bytes for each in directory_ids))
+
     async def assign(self, places: Mapping[tuple[bytes, int], UUID]) -> None:
         """Tell in which directories partitions are, by topic id and number."""
         from barnabas.protocol.messages.assign_replicas_to_dirs import (
@@ -137,6 +141,7 @@ class Membership:
         want_fence: bool = False,
         want_shut_down: bool = False,
         offline_log_dirs: Sequence[bytes] = (),
+        cordoned_log_dirs: list[bytes] | None = None,
     ) -> BrokerHeartbeatResponse:
         response = await self._controller.heartbeat(
             BrokerHeartbeatRequest(
@@ -147,6 +152,7 @@ class Membership:
                 want_fence=want_fence,
                 want_shut_down=want_shut_down,
                 offline_log_dirs=list(offline_log_dirs),
+                cordoned_log_dirs=cordoned_log_dirs,
             )
         )
         self._require(response.error_code, "send a heartbeat")

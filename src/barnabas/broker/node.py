@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from functools import partial
@@ -167,10 +167,10 @@ class Node:
         self._placement = Placement(self._quorum, storage, self._replicas, self._membership)
         await storage.settle(image, self.node_id)
         await self._replicas.set_strays_aside()
-        await self._join(listeners)
+        await self._join(listeners, settings)
         self._serve(controller, settings)
 
-    async def _join(self, listeners: Listeners) -> None:
+    async def _join(self, listeners: Listeners, settings: CurrentSettings) -> None:
         """Register, say where the partitions are, and become active."""
         found, anew = self._placement.survey()
         await self._membership.register(
@@ -187,6 +187,21 @@ class Node:
         if anew:
             await self._membership.assign(anew)
         self._placement.follow()
+        self._cordon(settings.broker)
+        settings.subscribe(self._cordon)
+
+    def _cordon(self, settings: BrokerSettings) -> None:
+        """Have the metadata say which directories get nothing new, where it says otherwise."""
+        directory_ids = self._storage.cordoned(settings.strings("cordoned.log.dirs"))
+        registered = self._quorum.image.brokers[self.node_id].cordoned_log_dirs or ()
+        if sorted(each.bytes for each in directory_ids) != sorted(registered):
+            self._run(self._tell(self._membership.tell_cordoned(directory_ids), "is cordoned"))
+
+    async def _tell(self, told: Awaitable[None], what: str) -> None:
+        try:
+            await told
+        except (StorageError, QuorumClosed) as error:
+            logger.error("the metadata will not tell which directory %s: %s", what, error)
 
     async def _found_cluster(
         self, listeners: Listeners, disk: Disk, places: Mapping[str, str]
@@ -373,10 +388,7 @@ class Node:
             house.cancel()
             await asyncio.gather(house, return_exceptions=True)
         if self._membership.epoch >= 0:
-            try:
-                await self._membership.tell_failed(directory_id)
-            except (StorageError, QuorumClosed) as error:
-                logger.error("the metadata will not tell that %s has failed: %s", directory.where, error)
+            await self._tell(self._membership.tell_failed(directory_id), "has failed")
         await directory.give_up(reason)
 
     async def failed(self) -> BaseException:

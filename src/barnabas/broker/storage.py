@@ -97,6 +97,11 @@ class Storage:
         if not isinstance(self.logs, LogDirectory):
             self.logs.is_cordoned = lambda where: is_cordoned(self.named, where, log_dirs())
 
+    def cordoned(self, log_dirs: Sequence[str]) -> list[UUID]:
+        """The directories in use that these are."""
+        directories = self.directories.items()
+        return [each for each, one in directories if is_cordoned(self.named, one.where, log_dirs)]
+
     @property
     def all(self) -> dict[UUID, LogDirectory]:
         """The directories in use: those of the topics, and that of the metadata."""

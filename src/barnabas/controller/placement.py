@@ -2,7 +2,8 @@
 
 Brokers are put in a random order; each partition's replicas are neighbours in it, and each partition starts
 one broker further than the one before. So leaders are spread evenly, and replicas nearly so. Fenced brokers
-get replicas only where the others are not enough, and never lead.
+get replicas only where the others are not enough, and never lead. Brokers of which every directory is
+cordoned get none.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from collections.abc import Sequence
 
 from barnabas.controller.decisions import Refused
 from barnabas.core.random import Random
+from barnabas.metadata.directories import takes_new
 from barnabas.metadata.parts import BrokerImage
 
 
@@ -18,6 +20,7 @@ def place(
     brokers: Sequence[BrokerImage], partitions: int, replication_factor: int, random: Random
 ) -> list[list[int]]:
     """The replicas of each partition, the preferred leader first; Refused where there are too few brokers."""
+    brokers = [broker for broker in brokers if takes_new(broker)]
     if replication_factor > len(brokers):
         raise Refused(
             "INVALID_REPLICATION_FACTOR",

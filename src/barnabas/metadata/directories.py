@@ -24,3 +24,9 @@ def is_online(partition: PartitionImage, broker: BrokerImage) -> bool:
     directory = directory_of(partition, broker.id)
     # brokers from before directories had ids register none
     return directory in _NOT_CHOSEN or directory in broker.log_dirs or not broker.log_dirs
+
+
+def takes_new(broker: BrokerImage) -> bool:
+    """Whether a broker has a directory that is open to new replicas: one that is not cordoned."""
+    cordoned = broker.cordoned_log_dirs
+    return not cordoned or any(each not in cordoned for each in broker.log_dirs)
