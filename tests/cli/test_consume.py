@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
+import pty
 import re
 import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -204,6 +209,24 @@ def test_into_a_file(barnabas: Commands, tmp_path: Path) -> None:
     out = tmp_path / "out"
     assert barnabas.ok("consume", "minutes", "--partition", 0, "--values", "--output", out) == b""
     assert out.read_text().split() == minutes(0, 9, (0,))
+
+
+def test_a_bar_where_somebody_watches(running: Broker) -> None:
+    terminal, end = pty.openpty()
+    command = [sys.executable, "-m", "barnabas", "consume", "minutes", "--values", "--until", "10"]
+    environment = {**os.environ, "BARNABAS_BOOTSTRAP": running.bootstrap, "TERM": "xterm", "COLUMNS": "100"}
+    done = subprocess.run(
+        command, stdout=subprocess.PIPE, stderr=end, env=environment, timeout=60, check=True
+    )
+    os.close(end)
+    shown = b""
+    with contextlib.suppress(OSError):  # which is how a terminal says that nobody writes any more
+        while data := os.read(terminal, 1 << 16):
+            shown += data
+    os.close(terminal)
+    assert len(done.stdout.split()) == 20
+    assert "━".encode() in shown
+    assert re.search(rb"20 records, 100 B in \d+\.\d s", shown)
 
 
 # ---- what cannot be --------------------------------------------------------------------------------------

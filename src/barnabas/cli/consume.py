@@ -50,8 +50,15 @@ def main(arguments: Sequence[str]) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = command_parser("barnabas consume", "Read the records of a topic.", _EXAMPLES)
-    position = partial(parse_position, now_ms=SystemClock().wall_ms())
     parser.add_argument("topic", metavar="TOPIC")
+    _add_what(parser)
+    _add_how(parser)
+    parser.set_defaults(run=connected(_consume))
+    return parser
+
+
+def _add_what(parser: argparse.ArgumentParser) -> None:
+    position = partial(parse_position, now_ms=SystemClock().wall_ms())
     where = parser.add_argument_group("what to read")
     where.add_argument("--partition", metavar="N[,N-M]", type=naturals, help="only these (default: all)")
     where.add_argument(
@@ -86,6 +93,9 @@ def _parser() -> argparse.ArgumentParser:
         default="read_uncommitted",
         help="read_committed leaves out aborted and undecided transactions",
     )
+
+
+def _add_how(parser: argparse.ArgumentParser) -> None:
     how = parser.add_argument_group("how to print it")
     how.add_argument(
         "--format",
@@ -96,8 +106,6 @@ def _parser() -> argparse.ArgumentParser:
     how.add_argument("--null", metavar="TEXT", default="", help="what stands for null in --format")
     how.add_argument("--values", action="store_true", help="only values, one a line: --format '{value}'")
     how.add_argument("--output", "-o", metavar="FILE", help="write to a file, with progress at a terminal")
-    parser.set_defaults(run=connected(_consume))
-    return parser
 
 
 def _format(options: argparse.Namespace, out: BinaryIO) -> Format:
@@ -156,7 +164,8 @@ class _Reading:
         self._format = write
         self._filters: list[Filter] = options.filters
         self._is_interrupted = False
-        self._open: dict[TopicPartition, Range] = {}
+        self._open: dict[TopicPartition, Range] = {}  # what is not read to its end
+        self._until_ms: int | None = None
 
     async def run(self, partitions: Sequence[TopicPartition]) -> int:
         options = self._options
@@ -164,7 +173,7 @@ class _Reading:
         begin = options.begin or parse_position(default, 0)
         until = options.until or parse_position("end", 0)
         ranges = await ranges_of(self._consumer, partitions, begin, until, is_followed=options.follow)
-        self._until_ms: int | None = until.time_ms if options.follow else None
+        self._until_ms = until.time_ms if options.follow else None
         self._open = {each: one for each, one in ranges.items() if one.end is None or one.start < one.end}
         total = sum((one.end or one.start) - one.start for one in self._open.values())
         is_apart = not self._out.isatty()

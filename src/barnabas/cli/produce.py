@@ -67,6 +67,13 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("topic", metavar="TOPIC")
     parser.add_argument("files", metavar="FILE", nargs="*", help="what to read (default: standard input)")
+    _add_records(parser)
+    _add_sending(parser)
+    parser.set_defaults(run=connected(_produce))
+    return parser
+
+
+def _add_records(parser: argparse.ArgumentParser) -> None:
     records = parser.add_argument_group("records")
     records.add_argument(
         "--key-separator", metavar="TEXT", help="what stands between key and value in a line"
@@ -81,6 +88,9 @@ def _parser() -> argparse.ArgumentParser:
         "--repartition", action="store_true", help="with --json: do not heed the partitions in the input"
     )
     records.add_argument("--null", metavar="TEXT", help="a key or value that is this text is null")
+
+
+def _add_sending(parser: argparse.ArgumentParser) -> None:
     sending = parser.add_argument_group("sending")
     sending.add_argument(
         "--compression", choices=[codec.name.lower() for codec in Codec], default="none", help="of batches"
@@ -93,8 +103,6 @@ def _parser() -> argparse.ArgumentParser:
         "--max-bytes", metavar="N", type=positive, default=1 << 20, help="the largest record (default: 1 MiB)"
     )
     sending.add_argument("--quiet", "-q", action="store_true", help="no totals")
-    parser.set_defaults(run=connected(_produce))
-    return parser
 
 
 def _config(session: Session, options: argparse.Namespace) -> ProducerConfig:
