@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import re
 import shutil
+import struct
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from barnabas.cli.dump.segments import check_index, survey
 from barnabas.cli.main import main
 from barnabas.records.batch import HEADER_BYTES, BatchHeader
 from barnabas.testing import Broker
@@ -316,6 +318,19 @@ def test_indexes_that_lead_astray(
     assert "where no batch begins" in found[index.name]
     assert "stands before it" in found[time_index.name]
     assert len(found) == 2
+
+
+def test_an_index_that_grows_while_it_is_read(kafka_data: Path, tmp_path: Path) -> None:
+    growing = Path(shutil.copytree(kafka_data / "deleted-0", tmp_path / "deleted-0"))
+    log, index = growing / SEGMENT, growing / "00000000000000000000.index"
+    seen = survey(log, verify=False)
+    with log.open("ab") as file:
+        file.write(bytes(100))
+    with index.open("ab") as file:
+        file.write(struct.pack(">ii", 30, seen.valid_bytes))
+    assert check_index(index, seen) == []
+    log.write_bytes(log.read_bytes()[: seen.valid_bytes])
+    assert len(check_index(index, seen)) == 1
 
 
 def test_a_snapshot_and_a_checkpoint_that_are_torn(
