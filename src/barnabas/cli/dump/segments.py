@@ -121,7 +121,8 @@ def check_index(path: Path, seen: Survey) -> list[str]:
     segment = path.with_suffix(names.LOG)
     if segment.exists() and segment.stat().st_size > seen.valid_bytes:  # it has grown, and the index with it
         last = -1 if seen.last_offset is None else seen.last_offset
-        entries = [entry for entry in entries if entry.get("offset", entry.get("last_offset", 0)) <= last]
+        name = "last_offset" if path.suffix == names.TXN_INDEX else "offset"
+        entries = [entry for entry in entries if entry[name] <= last]
     judge = {names.INDEX: _check_offset, names.TIME_INDEX: _check_time, names.TXN_INDEX: _check_aborted}
     problems = (problem for entry in entries if (problem := judge[path.suffix](entry, seen)) is not None)
     return [problem for problem, _ in zip(problems, range(_MAX_PROBLEMS_OF_A_FILE), strict=False)]
