@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from functools import partial
@@ -29,16 +29,17 @@ from barnabas.broker.handlers import SERVED_BY_CONTROLLER
 from barnabas.broker.membership import Membership
 from barnabas.broker.placement import Placement
 from barnabas.broker.producer_ids import ProducerIds
-from barnabas.broker.quorum import METADATA_LOG, MetadataQuorum, QuorumClosed
+from barnabas.broker.quorum import METADATA_LOG, MetadataQuorum
 from barnabas.broker.quorum_snapshots import SnapshotPolicy
 from barnabas.broker.replicas import Replicas
 from barnabas.broker.requests import Door
 from barnabas.broker.services import Services
-from barnabas.broker.storage import Layout, Storage, open_storage, read_layout
+from barnabas.broker.storage import Layout, open_storage, read_layout
 from barnabas.broker.unenforced import ALLOW, refuse_unenforced
+from barnabas.broker.upkeep import Upkeep
 from barnabas.controller.bootstrap import bootstrap_records
 from barnabas.core.clock import Clock
-from barnabas.core.disk import Disk, DiskFailed, FileMissing
+from barnabas.core.disk import Disk
 from barnabas.core.errors import StorageError
 from barnabas.core.network import Connection, Network
 from barnabas.core.network import Listener as OpenListener
@@ -50,9 +51,8 @@ from barnabas.core.settings.relations import read_voters
 from barnabas.core.settings.security import refuse_unenforceable, warnings_of
 from barnabas.core.workers import Workers
 from barnabas.log.checkpoints import MetaProperties, uuid_to_text
-from barnabas.log.config import CleanerSettings, LogConfig
+from barnabas.log.config import LogConfig
 from barnabas.log.directory import LogDirectory
-from barnabas.log.housekeeping import Intervals, keep_house
 
 if TYPE_CHECKING:
     from barnabas.broker.metrics.endpoint import MetricsEndpoint
@@ -89,7 +89,6 @@ class Node:
         self._open: list[OpenListener] = []
         self._waiting: list[tuple[Connection, Door]] | None = []
         self._tasks: list[asyncio.Task[Any]] = []
-        self._houses: dict[UUID, asyncio.Task[None]] = {}
         self._failure: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
         self._began = clock.monotonic()
         self.metrics: MetricsEndpoint | None = None
@@ -153,24 +152,22 @@ class Node:
         settings = CurrentSettings(self.node_id, image, self.settings)
         refuse_unenforceable(settings.broker)
         refuse_unenforced(image, storage.metadata.where, allowed=settings.broker.boolean(ALLOW))
-        storage.cordon(lambda: settings.broker.strings("cordoned.log.dirs"))
-        for directory_id, directory in storage.all.items():
-            directory.config_of = lambda topic: settings.of_topic(topic).log
-            if storage.can_do_without(directory_id):
-                directory.on_trouble = partial(self._directory_in_trouble, directory_id)
         controller = ControllerChannel(
             self._quorum, self.cluster_id, self._random, settings.topic_policy, settings.config_rules
         )
         self._membership = Membership(self.node_id, controller)
         self._replicas = Replicas(self.node_id, image, self._logs, settings.of_topic)
         follow(self._quorum, self._replicas, settings)
+        self._upkeep = Upkeep(
+            storage, self._replicas, self._membership, image, settings, run=self._run, fail=self.fail
+        )
         self._placement = Placement(self._quorum, storage, self._replicas, self._membership)
         await storage.settle(image, self.node_id)
         await self._replicas.set_strays_aside()
-        await self._join(listeners, settings)
+        await self._join(listeners)
         self._serve(controller, settings)
 
-    async def _join(self, listeners: Listeners, settings: CurrentSettings) -> None:
+    async def _join(self, listeners: Listeners) -> None:
         """Register, say where the partitions are, and become active."""
         found, anew = self._placement.survey()
         await self._membership.register(
@@ -187,21 +184,7 @@ class Node:
         if anew:
             await self._membership.assign(anew)
         self._placement.follow()
-        self._cordon(settings.broker)
-        settings.subscribe(self._cordon)
-
-    def _cordon(self, settings: BrokerSettings) -> None:
-        """Have the metadata say which directories get nothing new, where it says otherwise."""
-        directory_ids = self._storage.cordoned(settings.strings("cordoned.log.dirs"))
-        registered = self._quorum.image.brokers[self.node_id].cordoned_log_dirs or ()
-        if sorted(each.bytes for each in directory_ids) != sorted(registered):
-            self._run(self._tell(self._membership.tell_cordoned(directory_ids), "is cordoned"))
-
-    async def _tell(self, told: Awaitable[None], what: str) -> None:
-        try:
-            await told
-        except (StorageError, QuorumClosed) as error:
-            logger.error("the metadata will not tell which directory %s: %s", what, error)
+        self._upkeep.follow_cordons()
 
     async def _found_cluster(
         self, listeners: Listeners, disk: Disk, places: Mapping[str, str]
@@ -292,27 +275,7 @@ class Node:
             self._measure(self.metrics, settings)
         self._run(self._connections.close_idle())
         self._run(self._quorum.snapshots.keep())
-        self._keep_houses(settings)
-
-    def _keep_houses(self, settings: CurrentSettings) -> None:
-        """See to every directory by itself; what all compactions may use together is shared out."""
-        directories = self._storage.directories
-        count = len(directories)
-
-        def share() -> CleanerSettings:
-            whole = settings.cleaner()
-            if count == 1:
-                return whole
-            return whole._replace(
-                dedupe_buffer_bytes=whole.dedupe_buffer_bytes // count,
-                max_bytes_per_second=whole.max_bytes_per_second / count,
-            )
-
-        cleans = self.settings.boolean("log.cleaner.enable")
-        for directory_id, directory in self._storage.all.items():
-            cleaner = share if cleans and directory_id in directories else None
-            house = keep_house(directory, self._clock, _intervals(self.settings), cleaner)
-            self._houses[directory_id] = self._run(house)
+        self._upkeep.begin(self._clock, self.settings)
 
     def _measure(self, endpoint: MetricsEndpoint, settings: CurrentSettings) -> None:
         from barnabas.broker.metrics.measuring import measure
@@ -358,38 +321,11 @@ class Node:
         if not self._failure.done():
             self._failure.set_result(error)
 
-    def _directory_in_trouble(self, directory_id: UUID, error: StorageError) -> None:
-        """A call of a disk failed: one that is full or out of descriptors may get over it, others not."""
-        if isinstance(error, (DiskFailed, FileMissing)):
-            self._directory_failed(directory_id, error)
-
     def _directory_failed(self, directory_id: UUID, error: StorageError) -> None:
-        """What is in a directory is in doubt: the node goes on without it, if it can."""
-        storage: Storage | None = getattr(self, "_storage", None)
-        if storage is None or not storage.can_do_without(directory_id):
-            if storage is None or directory_id in storage.all:  # else it has been dropped already
-                self.fail(error)
-            return
-        directory, lost = storage.drop(directory_id, error)
-        for name, partition in lost:
-            self._replicas.lose(name, partition, error)
-        logger.critical(
-            "%s is out of use, and its %d partitions are offline; the rest goes on. %s; when the disk is "
-            "mended or replaced, restart the node",
-            directory.where,
-            len(lost),
-            error,
-        )
-        self._run(self._let_go(directory_id, directory, error))
-
-    async def _let_go(self, directory_id: UUID, directory: LogDirectory, reason: StorageError) -> None:
-        house = self._houses.pop(directory_id, None)
-        if house is not None:
-            house.cancel()
-            await asyncio.gather(house, return_exceptions=True)
-        if self._membership.epoch >= 0:
-            await self._tell(self._membership.tell_failed(directory_id), "has failed")
-        await directory.give_up(reason)
+        if hasattr(self, "_upkeep"):
+            self._upkeep.failed(directory_id, error)
+        else:
+            self.fail(error)
 
     async def failed(self) -> BaseException:
         """Wait until the node cannot go on, and why."""
@@ -459,13 +395,6 @@ def _refuse_to_found_another_cluster(settings: BrokerSettings, listeners: Listen
                 f"controller.quorum.bootstrap.servers={server}: no controller listener of this node is at "
                 "that port, and this version cannot join a quorum elsewhere; name this node, or leave it out"
             )
-
-
-def _intervals(settings: BrokerSettings) -> Intervals:
-    return Intervals(
-        checkpoint_ms=settings.integer("log.flush.offset.checkpoint.interval.ms"),
-        retention_ms=settings.integer("log.retention.check.interval.ms"),
-    )
 
 
 def _metadata_log(settings: BrokerSettings) -> LogConfig:

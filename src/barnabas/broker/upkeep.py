@@ -1,0 +1,138 @@
+"""What keeps the directories of a node in order: housekeeping, failed disks, cordoned directories.
+
+Each directory is seen to by itself. One whose disk fails goes out of use at once (nothing is asked of it any
+more), then the metadata is told, and its files are let go of when those who use them have ended. Where the
+node cannot do without it (it holds the metadata, or is the last), the node stops.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Coroutine
+from functools import partial
+from typing import Any
+from uuid import UUID
+
+from barnabas.broker.current_settings import CurrentSettings
+from barnabas.broker.membership import Membership
+from barnabas.broker.quorum import QuorumClosed
+from barnabas.broker.replicas import Replicas
+from barnabas.broker.storage import Storage
+from barnabas.core.clock import Clock
+from barnabas.core.disk import DiskFailed, FileMissing
+from barnabas.core.errors import StorageError
+from barnabas.core.settings.broker_settings import BrokerSettings
+from barnabas.log.config import CleanerSettings
+from barnabas.log.directory import LogDirectory
+from barnabas.log.housekeeping import Intervals, keep_house
+from barnabas.metadata.image import ClusterImage
+
+logger = logging.getLogger("barnabas.node")
+
+
+class Upkeep:
+    """Of one node. `run` starts something in its background, `fail` ends it."""
+
+    def __init__(
+        self,
+        storage: Storage,
+        replicas: Replicas,
+        membership: Membership,
+        image: ClusterImage,
+        settings: CurrentSettings,
+        *,
+        run: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]],
+        fail: Callable[[BaseException], None],
+    ) -> None:
+        self._storage = storage
+        self._replicas = replicas
+        self._membership = membership
+        self._image = image
+        self._settings = settings
+        self._run = run
+        self._fail = fail
+        self._houses: dict[UUID, asyncio.Task[None]] = {}
+        storage.cordon(lambda: settings.broker.strings("cordoned.log.dirs"))
+        for directory_id, directory in storage.all.items():
+            directory.config_of = lambda topic: settings.of_topic(topic).log
+            if storage.can_do_without(directory_id):
+                directory.on_trouble = partial(self._in_trouble, directory_id)
+
+    # --- as time goes by
+
+    def begin(self, clock: Clock, settings: BrokerSettings) -> None:
+        """Keep house in every directory."""
+        intervals = Intervals(
+            checkpoint_ms=settings.integer("log.flush.offset.checkpoint.interval.ms"),
+            retention_ms=settings.integer("log.retention.check.interval.ms"),
+        )
+        cleans = settings.boolean("log.cleaner.enable")
+        for directory_id, directory in self._storage.all.items():
+            cleaner = self._share if cleans and directory_id in self._storage.directories else None
+            self._houses[directory_id] = self._run(keep_house(directory, clock, intervals, cleaner))
+
+    def _share(self) -> CleanerSettings:
+        """What the compactions of one directory may use of what is there for all."""
+        whole, count = self._settings.cleaner(), len(self._storage.directories)
+        if count == 1:
+            return whole
+        return whole._replace(
+            dedupe_buffer_bytes=whole.dedupe_buffer_bytes // count,
+            max_bytes_per_second=whole.max_bytes_per_second / count,
+        )
+
+    # --- disks that fail
+
+    def _in_trouble(self, directory_id: UUID, error: StorageError) -> None:
+        """A call of a disk failed: one that is full or out of descriptors may get over it, others not."""
+        if isinstance(error, (DiskFailed, FileMissing)):
+            self.failed(directory_id, error)
+
+    def failed(self, directory_id: UUID, error: StorageError) -> None:
+        """What is in a directory is in doubt: the node goes on without it, if it can."""
+        storage = self._storage
+        if directory_id not in storage.all:
+            return  # which is known
+        if not storage.can_do_without(directory_id):
+            self._fail(error)
+            return
+        directory, lost = storage.drop(directory_id, error)
+        for name, partition in lost:
+            self._replicas.lose(name, partition, error)
+        logger.critical(
+            "%s is out of use, and its %d partitions are offline; the rest goes on. %s; when the disk is "
+            "mended or replaced, restart the node",
+            directory.where,
+            len(lost),
+            error,
+        )
+        self._run(self._let_go(directory_id, directory, error))
+
+    async def _let_go(self, directory_id: UUID, directory: LogDirectory, reason: StorageError) -> None:
+        house = self._houses.pop(directory_id, None)
+        if house is not None:
+            house.cancel()
+            await asyncio.gather(house, return_exceptions=True)
+        if self._membership.epoch >= 0:
+            await self._tell(self._membership.tell_failed(directory_id), "has failed")
+        await directory.give_up(reason)
+
+    # --- directories that get nothing new
+
+    def follow_cordons(self) -> None:
+        """Have the metadata say which those are, now and when it changes."""
+        self._cordon(self._settings.broker)
+        self._settings.subscribe(self._cordon)
+
+    def _cordon(self, settings: BrokerSettings) -> None:
+        directory_ids = self._storage.cordoned(settings.strings("cordoned.log.dirs"))
+        registered = self._image.brokers[self._membership.node_id].cordoned_log_dirs or ()
+        if sorted(each.bytes for each in directory_ids) != sorted(registered):
+            self._run(self._tell(self._membership.tell_cordoned(directory_ids), "is cordoned"))
+
+    async def _tell(self, told: Awaitable[None], what: str) -> None:
+        try:
+            await told
+        except (StorageError, QuorumClosed) as error:
+            logger.error("the metadata will not tell which directory %s: %s", what, error)
