@@ -152,6 +152,23 @@ def test_settings_that_allow_nothing_are_taken_for_the_least_that_works(load_fac
     run(scenario, Bench(io_buffer_bytes=0, load_factor=load_factor, max_bytes_per_second=0.0))
 
 
+def test_a_rate_that_is_no_number_does_not_stop_compaction_for_good() -> None:
+    """What is owed under NaN bytes a second would be owed for ever, under any later rate."""
+
+    async def scenario(bench: Bench) -> None:
+        await bench.log(rounds=4)
+        task = asyncio.create_task(bench.cleaner.clean_all())
+        await settle()
+        bench.settings = bench.settings._replace(max_bytes_per_second=1e12)
+        while not task.done():
+            await settle()
+            bench.clock.advance(3600)
+        assert await task == 1
+        assert bench.cleaner._throttle._paid_until == pytest.approx(bench.clock.monotonic(), abs=1e7)
+
+    run(scenario, Bench(max_bytes_per_second=float("nan")))
+
+
 def test_max_compaction_lag_makes_a_log_due_that_is_hardly_dirty() -> None:
     async def scenario(bench: Bench) -> None:
         config = LogConfig(

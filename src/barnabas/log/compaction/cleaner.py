@@ -58,7 +58,7 @@ class Cleaner:
         self._clock = clock
         self._totals = directory.totals
         self._settings = settings
-        self._throttle = Throttle(clock, lambda: max(settings().max_bytes_per_second, MIN_BYTES_PER_SECOND))
+        self._throttle = Throttle(clock, lambda: max(MIN_BYTES_PER_SECOND, settings().max_bytes_per_second))
         self._under_way: tuple[TopicPartition, asyncio.Task[None]] | None = None
         # what this round does not try again
         self._put_off: dict[TopicPartition, None] = {}
