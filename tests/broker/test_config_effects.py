@@ -273,6 +273,26 @@ def test_what_cannot_be_heeded_is_passed_over(caplog: pytest.LogCaptureFixture) 
     assert "node.id" in told[1]
 
 
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("log.flush.interval.ms", "-1"), ("log.roll.ms", "0"), ("max.connections.per.ip.overrides", "nobody")],
+)
+def test_a_node_starts_with_what_no_topic_can_have(broker: Broker, name: str, value: str) -> None:
+    """Kafka takes the first for any broker, and all of them for all brokers while one has something else."""
+    record = ConfigRecord(resource_type=BROKER, resource_name="", name=name, value=value)
+
+    async def leave() -> None:
+        await broker.node.services.quorum.submit(lambda image: Decision([record], None))
+
+    broker.run(leave())
+    broker.restart()
+    with RawClient(broker.port) as client:
+        client.ask(metadata_request("t"), 12, MetadataResponse)
+        assert produced(client, b"a") == 0
+        assert alter(client, BROKER, "", (name, DELETE, None)) == DONE
+        assert produced(client, b"a") == 0
+
+
 def test_a_topic_may_have_what_an_older_kafka_took(client: RawClient, broker: Broker) -> None:
     """Kafka 3 had no minimum of a mebibyte; the log goes by the default, and whoever looks sees the value."""
     record = ConfigRecord(resource_type=TOPIC, resource_name="t", name="segment.bytes", value="1000")

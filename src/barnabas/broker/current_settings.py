@@ -20,7 +20,7 @@ from barnabas.core.settings.topic import (
     topic_defaults,
     validate_topic_overrides,
 )
-from barnabas.log.config import CleanerSettings, LogConfig, known_settings
+from barnabas.log.config import CleanerSettings, InvalidConfig, LogConfig, known_settings
 from barnabas.metadata.image import ClusterImage
 
 if TYPE_CHECKING:
@@ -87,10 +87,11 @@ class CurrentSettings:
 
     def _work_out(self, overrides: dict[str, str]) -> TopicSettings:
         usable = {name: text for name, text in overrides.items() if _fits(TOPIC.get(name), text)}
-        properties = log_config_properties(usable, self.broker)
-        heeded = known_settings()
-        log = LogConfig.from_properties({name: text for name, text in properties.items() if name in heeded})
-        return TopicSettings(log, int(properties["min.insync.replicas"]))
+        try:
+            return _topic_settings(usable, self.broker)
+        except InvalidConfig as error:  # of brokers, and right but for what it means to a topic
+            logger.error("the altered settings of brokers are passed over for topics: %s", error)
+            return _topic_settings(usable, self._static)
 
     def topic_policy(self) -> TopicPolicy:
         """What new topics get that do not say, and which settings they may have."""
@@ -116,6 +117,13 @@ class CurrentSettings:
         from barnabas.broker.config_rules import config_rules  # nobody may ever alter anything
 
         return config_rules(self.broker, self._static)
+
+
+def _topic_settings(overrides: Mapping[str, str], broker: BrokerSettings) -> TopicSettings:
+    properties = log_config_properties(overrides, broker)
+    heeded = known_settings()
+    log = LogConfig.from_properties({name: text for name, text in properties.items() if name in heeded})
+    return TopicSettings(log, int(properties["min.insync.replicas"]))
 
 
 def _usable(altered: Mapping[str, str]) -> dict[str, str]:

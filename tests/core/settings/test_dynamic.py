@@ -45,7 +45,7 @@ def refusal(new: dict[str, str], *, of_one_broker: bool = True) -> str | None:
         ("log.cleaner.threads", "0", "at least 1"),
         ("log.cleaner.threads", "9", "more than double the current value 1"),
         ("max.connections.per.ip", "0", "max.connections.per.ip can be 0 only with"),
-        ("max.connections.per.ip.overrides", "foo", "is not host:count"),
+        ("max.connections.per.ip.overrides", "foo", "a list of host:count"),
         ("max.connection.creation.rate", "0", "Invalid max.connection.creation.rate 0"),
         ("cordoned.log.dirs", "/x", "cordoned.log.dirs must be some of"),
         ("log.local.retention.ms", "99999999999", "more than log.retention.ms property value: 604800000"),

@@ -14,6 +14,8 @@ from barnabas.core.settings.sources import resolve
     [
         ({"log.retention.ms": "0"}, "for ever, or at least 1"),
         ({"log.roll.ms": "0"}, "log.roll.ms must be at least 1"),
+        # Kafka refuses it, too, only later: when it makes its first log
+        ({"log.flush.interval.ms": "-1"}, "log.flush.interval.ms must be at least 0"),
         ({"queued.max.request.bytes": "5"}, "queued.max.request.bytes=5, socket.request.max.bytes=104857600"),
         (
             {"group.consumer.session.timeout.ms": "1"},
@@ -21,7 +23,7 @@ from barnabas.core.settings.sources import resolve
         ),
         ({"connections.max.idle.ms": "7"}, "must be above connection.failed.authentication.delay.ms"),
         ({"max.connections.per.ip": "0"}, "max.connections.per.ip.overrides"),
-        ({"max.connections.per.ip.overrides": "h:x"}, "not host:count"),
+        ({"max.connections.per.ip.overrides": "h:x"}, "a list of host:count"),
         ({"controller.quorum.voters": "2@h:1"}, "node.id=1, controller.quorum.voters=2@h:1"),
     ],
 )

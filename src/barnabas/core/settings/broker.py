@@ -179,7 +179,7 @@ log.segment.delete.delay.ms long 60000 0.. cluster
 max.connection.creation.rate int 2147483647 0.. cluster
 max.connections int 2147483647 0.. cluster
 max.connections.per.ip int 2147483647 0.. cluster
-max.connections.per.ip.overrides string '' - cluster
+max.connections.per.ip.overrides string '' counts cluster
 max.incremental.fetch.session.cache.slots int 1000 0.. fixed
 max.request.partition.size.limit int 2000 1.. fixed
 message.max.bytes int 1048588 0.. cluster

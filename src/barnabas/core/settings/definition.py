@@ -9,6 +9,7 @@ when a value is checked, so that a table of hundreds of settings costs nothing t
     1..9|-1       ... or -1                   [a,b]    elements of these    [+a,b]   ... and at least one
     filled        not the empty string        pairs    `*`, or partition:broker, ...
     voters        id@host:port, ...           servers  host:port, ...
+    counts        host:count, ...
 """
 
 from __future__ import annotations
@@ -170,6 +171,8 @@ def _number_fits(check: str, value: float) -> bool:
 def _text_fits(check: str, value: str) -> bool:
     if check == "filled":
         return value != ""
+    if check == "counts":
+        return all(_is_count(part) for part in value.split(",") if part.strip())
     options = _options(check)
     return value.upper() in map(str.upper, options) if check.startswith("~") else value in options
 
@@ -197,6 +200,11 @@ def _is_pair(text: str) -> bool:
     return partition.isdecimal() and broker.isdecimal()
 
 
+def _is_count(text: str) -> bool:
+    host, _, count = text.rpartition(":")
+    return host.strip() != "" and count.strip().removeprefix("-").isdecimal()
+
+
 def _is_voter(text: str) -> bool:
     node_id, _, endpoint = text.partition("@")
     return node_id.isdecimal() and _is_endpoint(endpoint)
@@ -211,6 +219,7 @@ _IN_WORDS = {
     "filled": "anything but the empty string",
     "pairs": "* or a list of partition:broker",
     "voters": "a list of id@host:port",
+    "counts": "a list of host:count",
     "servers": "a list of host:port",
     "[*]": "a list without empty elements",
     "[+]": "a list of at least one element, none of them empty",
@@ -244,6 +253,8 @@ def _number_reason(check: str, value: float) -> str:
 def _text_reason(check: str) -> str:
     if check == "filled":
         return "String must be non-empty"
+    if check == "counts":
+        return f"it must be {allowed_values(check)}"
     in_any_case = " (case insensitive)" * check.startswith("~")
     return f"String must be one of{in_any_case}: {', '.join(_options(check))}"
 

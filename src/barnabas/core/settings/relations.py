@@ -56,12 +56,10 @@ def read_voters(settings: BrokerSettings) -> tuple[Voter, ...]:
 
 def connections_per_ip(settings: BrokerSettings) -> dict[str, int]:
     """The hosts with a limit of their own, from `max.connections.per.ip.overrides`."""
-    name = "max.connections.per.ip.overrides"
     limits = {}
-    for entry in filter(None, map(str.strip, (settings.string(name) or "").split(","))):
+    entries = (settings.string("max.connections.per.ip.overrides") or "").split(",")
+    for entry in filter(None, map(str.strip, entries)):
         host, _, count = (part.strip() for part in entry.rpartition(":"))
-        if not host or not count.removeprefix("-").isdecimal():
-            raise InvalidSetting(f"{name}: {entry!r} is not host:count")
         limits[host] = int(count)
     return limits
 
@@ -92,6 +90,9 @@ def _check_log(settings: BrokerSettings) -> None:
     )
     _require(roll_ms is None or roll_ms >= 1, settings, "log.roll.ms must be at least 1", "log.roll.ms")
     _require(jitter_ms is None or jitter_ms >= 0, settings, "log.roll.jitter.ms must be at least 0")
+    name = "log.flush.interval.ms"
+    flush_ms = settings.optional_integer(name)
+    _require(flush_ms is None or flush_ms >= 0, settings, f"{name} must be at least 0", name)
     size, threads = "log.cleaner.dedupe.buffer.size", max(1, settings.integer("log.cleaner.threads"))
     _require(settings.integer(size) // threads > _MIB, settings, f"{size} must be above 1 MiB a thread", size)
     unknown = set(settings.strings("cordoned.log.dirs")) - {*settings.log_dirs, "*"}
