@@ -337,3 +337,12 @@ def test_subscribers_are_told_of_every_change() -> None:
         assert told == [5, 6, 2**31 - 1]
 
     asyncio.run(run())
+
+
+def test_many_settings_altered_at_once_are_one_change(broker: Broker, client: RawClient) -> None:
+    """To tell after every one of them would take the square of their number."""
+    told: list[dict[str, str]] = []
+    broker.node.services._settings.subscribe(lambda now: told.append(now.dynamic))
+    names = [f"of.a.plug.in.{number}" for number in range(100)]
+    assert alter(client, BROKER, "1", *((name, SET, "x") for name in names)) == DONE
+    assert told == [dict.fromkeys(sorted(names), "x")]

@@ -24,6 +24,9 @@ def follow(quorum: MetadataQuorum, replicas: Replicas, settings: CurrentSettings
 
     def committed(records: Sequence[Message]) -> None:
         changed: dict[bytes, None] = {}
+        if any(isinstance(each, ConfigRecord) and each.resource_type == BROKER_RESOURCE for each in records):
+            settings.broker_changed()
+            changed.update(dict.fromkeys(image.topics_by_id))
         for record in records:
             if isinstance(record, RemoveTopicRecord):
                 changed.pop(record.topic_id, None)
@@ -32,10 +35,10 @@ def follow(quorum: MetadataQuorum, replicas: Replicas, settings: CurrentSettings
                     replicas.topic_removed(removed)
             elif isinstance(record, (PartitionRecord, PartitionChangeRecord)):
                 changed[record.topic_id] = None
-            elif isinstance(record, ConfigRecord):
-                changed.update(dict.fromkeys(_concerned(record, image)))
-                if record.resource_type == BROKER_RESOURCE:
-                    settings.broker_changed()
+            elif isinstance(record, ConfigRecord) and record.resource_type == TOPIC_RESOURCE:
+                topic = image.topic(record.resource_name)
+                if topic is not None:
+                    changed[topic.id] = None
         for topic_id in changed:
             topic = image.topic_by_id(topic_id)
             if topic is not None:
@@ -43,11 +46,3 @@ def follow(quorum: MetadataQuorum, replicas: Replicas, settings: CurrentSettings
                 replicas.topic_changed(topic)
 
     quorum.subscribe(committed)
-
-
-def _concerned(record: ConfigRecord, image: ClusterImage) -> list[bytes]:
-    """The topics whose settings may be others after that."""
-    if record.resource_type == BROKER_RESOURCE:
-        return list(image.topics_by_id)
-    topic = image.topic(record.resource_name) if record.resource_type == TOPIC_RESOURCE else None
-    return [] if topic is None else [topic.id]
