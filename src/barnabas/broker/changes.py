@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from barnabas.broker.current_settings import CurrentSettings
 from barnabas.broker.quorum import MetadataQuorum
 from barnabas.broker.replicas import Replicas
-from barnabas.metadata.image import BROKER_RESOURCE, TOPIC_RESOURCE, ClusterImage
+from barnabas.metadata.image import BROKER_RESOURCE, TOPIC_RESOURCE
 from barnabas.metadata.records import (
     ConfigRecord,
     PartitionChangeRecord,
