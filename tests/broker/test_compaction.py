@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from barnabas.broker import node
+from barnabas.broker import upkeep
 from barnabas.broker.current_settings import CurrentSettings
 from barnabas.broker.handlers import fetch
 from barnabas.broker.replica import Replica
@@ -107,7 +107,7 @@ def test_it_can_be_switched_off(
     ) -> None:
         asked_for.append(cleaner is not None)
 
-    monkeypatch.setattr(node, "keep_house", housekeeping)
+    monkeypatch.setattr(upkeep, "keep_house", housekeeping)
     make_broker(settings={"log.cleaner.enable": str(is_enabled).lower()})
     assert asked_for == [is_enabled]
 
