@@ -113,3 +113,10 @@ def test_relations_count_what_is_inherited() -> None:
     validate_topic_overrides({"min.compaction.lag.ms": "10"}, defaults)
     with pytest.raises(InvalidSetting, match=r"max\.compaction\.lag\.ms \(10\)"):
         validate_topic_overrides({"min.compaction.lag.ms": "11"}, defaults)
+
+
+def test_what_topics_have_by_default_is_worked_out_once() -> None:
+    """A thousand topics may be described, or altered, in one request."""
+    settings = resolve()
+    assert topic_defaults(settings) is topic_defaults(settings)
+    assert topic_defaults(settings) != topic_defaults(settings.with_dynamic({"log.retention.ms": "5"}, {}))

@@ -8,6 +8,7 @@ clients: `validate_topic_overrides` is what CreateTopics and the altering of con
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 
 from barnabas.core.settings.broker_settings import BrokerSettings
 from barnabas.core.settings.definition import InvalidSetting, Value, format_value
@@ -102,7 +103,8 @@ SYNONYMS: dict[str, tuple[tuple[str, int], ...]] = {
 }
 
 
-def topic_defaults(broker: BrokerSettings) -> dict[str, str]:
+@lru_cache(maxsize=8)  # a broker's settings never change, and are asked once a topic: as now, and as static
+def topic_defaults(broker: BrokerSettings) -> Mapping[str, str]:
     """What every topic has that overrides nothing, as text by topic setting."""
     return {name: text for name in TOPIC if (text := _default(name, broker)) is not None}
 
