@@ -68,6 +68,30 @@ def test_links_between_documents_lead_somewhere(document: Path) -> None:
     assert [target for target in targets if not (document.parent / target).exists()] == []
 
 
+def anchors(document: Path) -> set[str]:
+    """The headings of a document as links name them."""
+    text = re.sub(r"^```.*?^```", "", document.read_text(), flags=re.MULTILINE | re.DOTALL)
+    headings = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_links_to_headings_lead_to_one(document: Path) -> None:
+    links = re.findall(r"\]\((?!https?:)([^)#]*)#([^)]+)\)", document.read_text())
+    missing = [
+        (target, anchor)
+        for target, anchor in links
+        if anchor not in anchors(document.parent / target if target else document)
+    ]
+    assert missing == []
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_files_of_the_project_that_a_document_names_are_there(document: Path) -> None:
+    named = re.findall(r"`((?:bench|deploy|docs|src|tests|tools)/[\w./-]+)`", document.read_text())
+    assert [name for name in named if not (ROOT / name).exists()] == []
+
+
 def test_the_layers_marked_as_existing_are_those_that_exist() -> None:
     lines = [line for line in README.splitlines() if line.endswith("<- here")]
     marked = {name for line in lines for name in re.split(r"\s{3,}", line)[:1]}
