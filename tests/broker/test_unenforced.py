@@ -1,12 +1,19 @@
-"""Access rules and credentials in the metadata: a node that cannot enforce them does not start, or warns."""
+"""Access rules and credentials in the metadata: a node that cannot enforce them does not start, or warns.
+
+And what a start leaves behind that is refused, for this or another reason.
+"""
 
 from __future__ import annotations
 
 import logging
+import socket
+from pathlib import Path
 
 import pytest
 
+from barnabas.broker.formatting import METADATA_DIRECTORY
 from barnabas.broker.unenforced import UnenforcedSecurity, refuse_unenforced
+from barnabas.log.names import CLEAN_SHUTDOWN
 from barnabas.metadata.image import ClusterImage
 from barnabas.metadata.records import (
     AccessControlEntryRecord,
@@ -14,7 +21,9 @@ from barnabas.metadata.records import (
     RemoveAccessControlEntryRecord,
     UserScramCredentialRecord,
 )
+from barnabas.raft.snapshot import SnapshotId, build_snapshot
 from tests.broker.test_quorum_snapshots import KEPT
+from tests.support.serve_process import ServeProcess
 
 
 def image_of(*kinds: type) -> ClusterImage:
@@ -51,3 +60,29 @@ def test_where_it_is_allowed_every_start_warns(caplog: pytest.LogCaptureFixture)
     with caplog.at_level(logging.WARNING):
         refuse_unenforced(image_of(object), "/data", allowed=True)
     assert "kept and NOT enforced" in caplog.text
+
+
+def test_a_start_that_is_refused_leaves_a_clean_directory_clean(tmp_path: Path) -> None:
+    """Whatever keeps it from starting: here a port that is taken, then a record of a newer Kafka."""
+    data = tmp_path / "data"
+    with ServeProcess(data) as node:
+        node.stop()
+    mark = (data / CLEAN_SHUTDOWN).read_text()
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        address = "{}:{}".format(*taken.getsockname())
+        assert refused(data, listen=address).count("cannot listen") == 1
+    assert (data / CLEAN_SHUTDOWN).read_text() == mark
+    newer = build_snapshot([b"\x01\x63\x00"], 0)
+    (data / METADATA_DIRECTORY / SnapshotId(5000, 9).name).write_bytes(newer)
+    assert "a record of type 99" in refused(data)
+    assert (data / CLEAN_SHUTDOWN).read_text() == mark
+
+
+def refused(data: Path, listen: str = "127.0.0.1:0") -> str:
+    """What a start says that is refused."""
+    node = ServeProcess(data, listen=listen)
+    node.spawn()
+    assert node.wait() == 1
+    return node.log()

@@ -24,7 +24,7 @@ from barnabas.broker.connections import Connections, limits_of
 from barnabas.broker.controller_channel import ControllerChannel
 from barnabas.broker.current_settings import CurrentSettings
 from barnabas.broker.fetch_sessions import FetchSessions
-from barnabas.broker.formatting import format_directory, server_properties
+from barnabas.broker.formatting import DirectoryRefused, format_directory, server_properties
 from barnabas.broker.handlers import SERVED_BY_CONTROLLER
 from barnabas.broker.membership import Membership
 from barnabas.broker.placement import Placement
@@ -35,20 +35,20 @@ from barnabas.broker.replicas import Replicas
 from barnabas.broker.requests import Door
 from barnabas.broker.services import Services
 from barnabas.broker.storage import Layout, open_storage, read_layout
-from barnabas.broker.unenforced import ALLOW, refuse_unenforced
+from barnabas.broker.unenforced import ALLOW, UnenforcedSecurity, refuse_unenforced
 from barnabas.broker.upkeep import Upkeep
 from barnabas.controller.bootstrap import bootstrap_records
 from barnabas.core.clock import Clock
 from barnabas.core.disk import Disk
 from barnabas.core.errors import StorageError
-from barnabas.core.network import Connection, Network
+from barnabas.core.network import CannotListen, Connection, Network
 from barnabas.core.network import Listener as OpenListener
 from barnabas.core.random import Random
 from barnabas.core.settings.broker_settings import BrokerSettings
 from barnabas.core.settings.definition import InvalidSetting
 from barnabas.core.settings.listeners import Listener, Listeners, read_listeners
 from barnabas.core.settings.relations import read_voters
-from barnabas.core.settings.security import refuse_unenforceable, warnings_of
+from barnabas.core.settings.security import UnsupportedSetting, refuse_unenforceable, warnings_of
 from barnabas.core.workers import Workers
 from barnabas.log.checkpoints import MetaProperties, uuid_to_text
 from barnabas.log.config import LogConfig
@@ -62,6 +62,10 @@ logger = logging.getLogger("barnabas.node")
 
 # what requests under way get when the node stops: an append is a matter of milliseconds
 FINISH_SECONDS = 0.5
+
+
+# why a start ends before it has changed anything but the epoch of the metadata log
+REFUSALS = (DirectoryRefused, UnenforcedSecurity, UnsupportedSetting, CannotListen)
 
 
 class Node:
@@ -118,7 +122,12 @@ class Node:
         node = cls(settings, ",".join(layout.log_dirs), network, clock, random, workers, host_name)
         async with AsyncExitStack() as undo:
             undo.push_async_callback(node.abandon)
-            await node._start(layout, disk, listeners)
+            try:
+                await node._start(layout, disk, listeners)
+            except REFUSALS:
+                undo.pop_all()
+                await node._hand_back()
+                raise
             undo.pop_all()
         return node
 
@@ -348,6 +357,13 @@ class Node:
         await self._placement.close()
         await self._replicas.close()
         await self._storage.close(self._membership.epoch)
+
+    async def _hand_back(self) -> None:
+        """What was refused was not touched, and whoever starts there next need not recover it."""
+        await self._close_doors()
+        if hasattr(self, "_storage"):
+            previous_epoch = self._storage.previous_epoch
+            await self._storage.close(-1 if previous_epoch is None else previous_epoch)
 
     async def abandon(self) -> None:
         """Stop at once, as a crash would: the next start checks everything."""
