@@ -669,6 +669,32 @@ def test_a_move_that_fails_leaves_the_partition_where_it_was(in_memory: Site, op
     assert [site.fetch("t", number) for number in range(3)] == [("NONE", 2)] * 3
 
 
+@pytest.mark.parametrize(
+    ("where", "operation", "glob", "place"),
+    [
+        ("c", "open", "t-1/*", "b"),  # the copy has its name, and is not told of
+        ("b", "rename", "t-1", "c"),  # it is told of, and the original stays beside it
+        ("b", "sync_dir", "", "c"),
+    ],
+)
+def test_a_move_that_fails_half_way_leaves_no_doubt(
+    in_memory: Site, where: str, operation: str, glob: str, place: str
+) -> None:
+    site = in_memory
+    site.fill("t")
+    site.broker._disks[where].fail(operation, errno.ENOSPC, path_glob=glob)
+    assert alter(site, "t", 1, "c") == "NONE"
+    wait_until(lambda: not moves_of(site), "it is over")
+    site.broker._disks[where].heal()
+    assert [site.produce("t", number) for number in range(3)] == ["NONE"] * 3
+    for end in (site.broker.kill, site.broker.stop):
+        end()
+        site.start()
+        assert [site.fetch("t", number) for number in range(3)] == [("NONE", 2)] * 3
+        there = site.broker.node._storage.logs.where("t", 1)  # type: ignore[union-attr,operator]
+        assert site.broker.node._storage.directories[there].where == f"memory:{place}/"  # type: ignore[index]
+
+
 def test_of_two_the_one_that_the_metadata_names_counts(site: Site, tmp_path: Path) -> None:
     """As a crash leaves it in the last moment of a move."""
     site.fill("t")

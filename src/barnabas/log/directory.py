@@ -350,8 +350,29 @@ class LogDirectory:
         await self._take_away((topic, partition), DirectoryKind.STRAY)
 
     async def discard(self, key: TopicPartition, reason: StorageError) -> None:
-        """Take a partition away that is elsewhere now, for that reason to those who still use it."""
-        await self._take_away(key, DirectoryKind.DELETE, reason=reason)
+        """Take a partition away that is elsewhere now, for that reason to those who still use it. Where its
+        files cannot be moved out of the way nobody finds them here nevertheless."""
+        try:
+            await self._take_away(key, DirectoryKind.DELETE, reason=reason)
+        except StorageError as error:
+            self._disown(key)
+            logger.error("what was moved out of %s is left there for now: %s", self.where, error)
+            self._in_trouble(error)
+
+    def _disown(self, key: TopicPartition) -> None:
+        """Know nothing of a partition any more, whatever there is on the disk."""
+        self._known.pop(key, None)
+        self._left_open.discard(key)
+        log = self._logs.pop(key, None)
+        if log is not None:
+            log.abandon()
+        for offsets in (
+            self._recovery_points,
+            self._start_offsets,
+            self._high_watermarks,
+            self._cleaned_offsets,
+        ):
+            offsets.pop(key, None)
 
     async def make_copy(self, key: TopicPartition, log: PartitionLog) -> PartitionLog:
         """An empty log for what is to move in from another directory; nobody finds it before `adopt`."""
@@ -375,11 +396,15 @@ class LogDirectory:
             self._high_watermarks[key] = copy.high_watermark
             if copy.start_offset:
                 self._start_offsets[key] = copy.start_offset
-            await self._checkpoint()
-            await self._disk.rename(copy.path, names.partition_directory(*key))
-            self._known[key] = None
-            await self._sync_names()
-            return await self._touch(key, original.topic_id, original.config)
+            try:
+                await self._checkpoint()
+                await self._disk.rename(copy.path, names.partition_directory(*key))
+                self._known[key] = None
+                await self._sync_names()
+                return await self._touch(key, original.topic_id, original.config)
+            except BaseException:
+                self._disown(key)  # the original goes on, and is the one that the metadata names
+                raise
 
     async def _take_away(
         self,
@@ -402,15 +427,7 @@ class LogDirectory:
                 await log.retire(reason or PartitionDeleted(f"{log.path} was deleted"))
             name = names.marked_directory(*key, kind, self._random.uuid())
             await self._disk.rename(names.partition_directory(*key), name)
-            del self._known[key]
-            self._left_open.discard(key)
-            for offsets in (
-                self._recovery_points,
-                self._start_offsets,
-                self._high_watermarks,
-                self._cleaned_offsets,
-            ):
-                offsets.pop(key, None)
+            self._disown(key)
             await self._sync_names()
             if kind is DirectoryKind.DELETE:
                 delay_ms = (log.config if log is not None else self._config).file_delete_delay_ms
