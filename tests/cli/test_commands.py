@@ -20,6 +20,7 @@ from barnabas.cli.failures import CommandFailed
 from barnabas.cli.main import COMMANDS, main
 from barnabas.cli.options import naturals
 from barnabas.cli.running import joined
+from barnabas.cli.times import parse_time
 from barnabas.testing import Broker
 from tests.cli.running import start
 
@@ -73,9 +74,29 @@ def test_where_nothing_listens_the_next_step_is_said(capsys: pytest.CaptureFixtu
     assert set(json.loads(captured.err)) == {"error", "next"}
 
 
-def test_an_address_that_is_none(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["topic", "list", "--bootstrap", "host:port"]) == 1
-    assert "'host:port' is no address; write host:port" in capsys.readouterr().err
+@pytest.mark.parametrize("address", ["host:port", "host:0", "host:65536", ":9092"])
+def test_an_address_that_is_none(address: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["topic", "list", "--bootstrap", address]) == 1
+    assert f"{address!r} is no address; write host:port" in capsys.readouterr().err
+
+
+def test_names_that_are_no_text(broker: Broker, capsys: pytest.CaptureFixture[str]) -> None:
+    """What a shell hands over is bytes; those that are no UTF-8 come as lone surrogates."""
+    name = os.fsdecode(b"\xff")
+    assert main(["topic", "describe", name, "--bootstrap", broker.bootstrap]) == 1
+    first, second = capsys.readouterr().err.splitlines()
+    assert first == r"barnabas topic describe: '\udcff' is no text"
+    assert "UTF-8" in second
+
+
+def test_a_terminal_that_cannot_show_a_value(make_broker: type[Broker]) -> None:
+    broker = make_broker(settings={"broker.rack": "Zürich"})
+    command = [sys.executable, "-m", "barnabas", "cluster", "describe", "--bootstrap", broker.bootstrap]
+    ascii_only = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=ascii_only)
+    assert done.returncode == 1
+    assert r"'\xfc' cannot be written in ascii" in done.stderr
+    assert "Traceback" not in done.stderr
 
 
 def test_somebody_who_speaks_no_kafka(capsys: pytest.CaptureFixture[str]) -> None:
@@ -94,6 +115,14 @@ def test_somebody_who_speaks_no_kafka(capsys: pytest.CaptureFixture[str]) -> Non
         ["topic", "create", "x", "--partitions", "0"],
         ["topic", "create", "x", "--set", "novalue"],
         ["topic", "create", "x", "--assign", "a:b"],
+        # more than requests have room for
+        ["topic", "create", "x", "--partitions", str(2**31)],
+        ["topic", "create", "x", "--replicas", str(2**15)],
+        ["topic", "create", "x", "--assign", f"1:{2**31}"],
+        ["topic", "alter", "x", "--partitions", str(2**31)],
+        ["topic", "trim", "x", "--before", str(2**63)],
+        ["topic", "offsets", "x", "--partitions", "0-99999999999"],
+        ["topic", "list", "--timeout", "1e300"],
         ["topic", "delete", "--id", "short"],
         ["topic", "trim", "x"],
         ["topic", "list", "--timeout", "-1"],
@@ -207,6 +236,24 @@ def test_nobody_is_asked_where_nobody_sits(monkeypatch: pytest.MonkeyPatch) -> N
 def test_values_that_look_like_options() -> None:
     assert joined(["offsets", "x", "--at", "-2h", "--json"]) == ["offsets", "x", "--at=-2h", "--json"]
     assert joined(["--at=-2h", "-3", "--all"]) == ["--at=-2h", "-3", "--all"]
+
+
+@pytest.mark.parametrize(
+    ("text", "time_ms"),
+    [
+        ("-2h", 10**13 - 7_200_000),
+        ("-99999999999999999999w", 0),
+        (f"-{'9' * 400}w", 0),
+        ("2026-01-31T12:00:00Z", 1769860800000),
+        ("1969-12-31T23:59:59.999Z", 0),  # not -1, which stands for the end
+        ("0001-01-01T00:00+10:00", None),
+        ("9999-12-31T23:59-10:00", None),
+        ("20260131", None),
+        ("tomorrow", None),
+    ],
+)
+def test_times(text: str, time_ms: int | None) -> None:
+    assert parse_time(text, now_ms=10**13) == time_ms
 
 
 def test_lists_of_numbers() -> None:

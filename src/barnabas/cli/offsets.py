@@ -8,6 +8,7 @@ from typing import Any
 from barnabas.cli.asking import be_sure
 from barnabas.cli.connecting import Session
 from barnabas.cli.failures import CommandFailed
+from barnabas.cli.options import INT64
 from barnabas.cli.times import parse_time, time_text
 from barnabas.client.admin import TO_THE_END, TopicDescription
 from barnabas.client.metadata import TopicPartition
@@ -134,10 +135,9 @@ def _chosen(topic: TopicDescription, wanted: list[int] | None) -> list[TopicPart
 def _moment(text: str, session: Session) -> int:
     if text in _NAMES:
         return _NAMES[text]
-    if text.isdecimal():
-        return int(text)
-    at = parse_time(text, session.clock.wall_ms())
-    if at is None:
+    is_number = text.isdecimal() and len(text) <= len(str(INT64))
+    at = int(text) if is_number else parse_time(text, session.clock.wall_ms())
+    if at is None or at > INT64:
         raise CommandFailed(
             f"{text!r} is no time",
             "write 2026-01-31, 2026-01-31T12:00, -2h, or milliseconds since 1970",

@@ -14,6 +14,10 @@ import os
 DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
 BOOTSTRAP_VARIABLE = "BARNABAS_BOOTSTRAP"
 DEFAULT_TIMEOUT_S = 30.0
+# the largest numbers that requests have room for, and the longest time, of which they tell milliseconds
+INT16, INT32, INT64 = 2**15 - 1, 2**31 - 1, 2**63 - 1
+_LONGEST_S = INT32 // 1000
+_MOST_NUMBERS = 1_000_000
 
 
 def command_parser(
@@ -111,8 +115,8 @@ def seconds(text: str) -> float:
         value = float(text)
     except ValueError:
         value = math.nan
-    if not 0 < value < math.inf:
-        raise argparse.ArgumentTypeError(f"{text!r} is no time in seconds")
+    if not 0 < value <= _LONGEST_S:
+        raise argparse.ArgumentTypeError(f"{text!r} is no time in seconds, above 0 and up to {_LONGEST_S}")
     return value
 
 
@@ -120,14 +124,18 @@ def natural(text: str) -> int:
     """A number from 0 on."""
     if not text.isdecimal():
         raise argparse.ArgumentTypeError(f"{text!r} is no number from 0 on")
+    if len(text) > len(str(INT64)) or int(text) > INT64:
+        raise argparse.ArgumentTypeError(f"at most {INT64}")
     return int(text)
 
 
-def positive(text: str) -> int:
+def positive(text: str, most: int = INT64) -> int:
     """A number from 1 on."""
     number = natural(text)
     if number == 0:
         raise argparse.ArgumentTypeError("at least 1")
+    if number > most:
+        raise argparse.ArgumentTypeError(f"at most {most}")
     return number
 
 
@@ -140,6 +148,8 @@ def naturals(text: str) -> list[int]:
         end = natural(last) if dash else begin
         if end < begin:
             raise argparse.ArgumentTypeError(f"{part!r} goes backwards")
+        if end - begin >= _MOST_NUMBERS:
+            raise argparse.ArgumentTypeError(f"{part!r} is more than a million")
         numbers.update(dict.fromkeys(range(begin, end + 1)))
     return list(numbers)
 

@@ -54,6 +54,9 @@ def guarded(work: Callable[[], int | None], prog: str, *, as_json: bool = False)
     except BrokenPipeError:
         _silence_stdout()
         return OK
+    except UnicodeEncodeError as error:
+        tell_failure(prog, _unwritable(error), as_json=as_json)
+        return FAILED
     except OSError as error:
         if error.filename is not None or error.errno not in _OUTPUT_ERRORS:
             raise
@@ -61,6 +64,14 @@ def guarded(work: Callable[[], int | None], prog: str, *, as_json: bool = False)
         tell_failure(prog, CommandFailed(f"cannot write the output: {error.strerror}"), as_json=as_json)
         return FAILED
     return OK if status is None else status
+
+
+def _unwritable(error: UnicodeEncodeError) -> CommandFailed:
+    """A word of the command line that no request can hold, or a value that the terminal cannot show."""
+    part = error.object[error.start : error.end]
+    if any("\ud800" <= character <= "\udfff" for character in part):
+        return CommandFailed(f"{error.object!a} is no text", "names and values are given in UTF-8")
+    return CommandFailed(f"{part!a} cannot be written in {error.encoding}", "set PYTHONUTF8=1")
 
 
 def _silence_stdout() -> None:

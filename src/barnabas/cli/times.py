@@ -24,17 +24,20 @@ def time_text(time_ms: int) -> str:
 
 
 def parse_time(text: str, now_ms: int) -> int | None:
-    """`-90m` before now, a date, or a date and time (local if no zone is given); None for anything else."""
+    """`-90m` before now, a date, or a date and time (local if no zone is given); None for anything else.
+
+    Never before 1970: Kafka takes such numbers for names, -1 for the end and -2 for the beginning.
+    """
     ago = _AGO.fullmatch(text)
     if ago is not None:
-        return max(0, now_ms - int(float(ago[1]) * _UNITS_MS[ago[2]]))
+        return max(0, int(max(0.0, now_ms - float(ago[1]) * _UNITS_MS[ago[2]])))
     if text == "now":
         return now_ms
     if not re.match(r"\d{4}-\d\d-\d\d", text):  # a bare number is never taken for a year
         return None
     try:
-        parsed = datetime.fromisoformat(text)
-    except ValueError:
+        # a time without a zone is that of this machine
+        parsed = datetime.fromisoformat(text).astimezone(UTC)
+    except (ValueError, OverflowError):  # no date, or one that another zone has no year for
         return None
-    # a time without a zone is that of this machine
-    return (parsed.astimezone(UTC) - _EPOCH) // _MILLISECOND
+    return max(0, (parsed - _EPOCH) // _MILLISECOND)

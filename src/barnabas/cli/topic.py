@@ -6,6 +6,7 @@ import argparse
 import contextlib
 import fnmatch
 from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -14,7 +15,7 @@ from barnabas.cli.changes import alter, change_text
 from barnabas.cli.connecting import Session, connected
 from barnabas.cli.failures import CommandFailed
 from barnabas.cli.offsets import show_offsets, trim
-from barnabas.cli.options import Actions, command_parser, naturals, positive, setting
+from barnabas.cli.options import INT16, INT32, Actions, command_parser, naturals, positive, setting
 from barnabas.cli.running import run_command
 from barnabas.client.admin import (
     DEFAULT,
@@ -99,9 +100,14 @@ def _add_create(actions: Actions) -> None:
     parser = actions.add("create", "create topics", _CREATE, connected(_create))
     parser.add_argument("topics", metavar="TOPIC", nargs="+")
     parser.add_argument(
-        "--partitions", type=positive, metavar="N", help="(default: the broker's num.partitions)"
+        "--partitions",
+        type=partial(positive, most=INT32),
+        metavar="N",
+        help="(default: the broker's num.partitions)",
     )
-    parser.add_argument("--replicas", type=positive, metavar="N", help="(default: the broker's)")
+    parser.add_argument(
+        "--replicas", type=partial(positive, most=INT16), metavar="N", help="(default: the broker's)"
+    )
     parser.add_argument(
         "--assign",
         type=_assignment,
@@ -118,7 +124,12 @@ def _add_create(actions: Actions) -> None:
 def _add_alter(actions: Actions) -> None:
     parser = actions.add("alter", "add partitions to a topic, change its settings", _ALTER, connected(_alter))
     parser.add_argument("topic", metavar="TOPIC")
-    parser.add_argument("--partitions", type=positive, metavar="N", help="how many there are to be in all")
+    parser.add_argument(
+        "--partitions",
+        type=partial(positive, most=INT32),
+        metavar="N",
+        help="how many there are to be in all",
+    )
     for name, operation, help_text in (
         ("--set", ConfigOperation.SET, "give a setting this value"),
         ("--append", ConfigOperation.APPEND, "add to the list that a setting is"),
@@ -176,12 +187,10 @@ def _add_trim(actions: Actions) -> None:
 
 
 def _assignment(text: str) -> dict[int, list[int]]:
-    try:
-        return {at: [int(broker) for broker in part.split(":")] for at, part in enumerate(text.split(","))}
-    except ValueError:
-        raise argparse.ArgumentTypeError(
-            f"{text!r}: write the brokers of each partition as 1:2,2:3"
-        ) from None
+    brokers = [part.split(":") for part in text.split(",")]
+    if not all(one.isdecimal() and len(one) < 20 and int(one) <= INT32 for part in brokers for one in part):
+        raise argparse.ArgumentTypeError(f"{text!r}: write the brokers of each partition as 1:2,2:3")
+    return {at: list(map(int, part)) for at, part in enumerate(brokers)}
 
 
 def _topic_id(text: str) -> bytes:

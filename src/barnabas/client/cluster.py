@@ -64,7 +64,7 @@ def parse_bootstrap(text: str) -> list[Address]:
         host, colon, port = part.rpartition(":")
         if not colon or part.endswith("]"):
             host, port = part, str(DEFAULT_PORT)
-        if not port.isdigit() or not host:
+        if not host or not port.isdecimal() or not 0 < int(port[:6]) < 65536:
             raise ValueError(f"{part!r} is no address; write host:port")
         addresses.append(Address(host.strip("[]"), int(port)))
     if not addresses:
