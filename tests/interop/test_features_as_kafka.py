@@ -2,7 +2,7 @@
 
 The directory is formatted by Kafka for a release of 3.9, as that of a cluster which was upgraded and whose
 levels were not: static voters, an old metadata.version. Then it is raised, step by step, with all that is
-refused on the way.
+refused on the way. (Kafka's own tools ask both in test_kafka_tools.py.)
 """
 
 from __future__ import annotations
@@ -237,40 +237,6 @@ def test_a_listener_of_the_quorum_tells_of_the_controllers(pair: Pair) -> None:
 
     kafka, barnabas = asked(pair, describe, controller=True)
     assert barnabas == kafka
-
-
-@pytest.mark.java
-def test_kafkas_tools_show_both(pair: Pair) -> None:
-    """The features and the quorum, as the tools print them, through the broker and through the controller."""
-
-    def printed(name: str, *arguments: str, controller: bool = False) -> list[str]:
-        ports = (pair.kafka.port, pair.barnabas.port)
-        if controller:
-            ports = (pair.kafka.controller_port, pair.barnabas_controller_port)
-        option = "--bootstrap-controller" if controller else "--bootstrap-server"
-        return [
-            tool(f"org.apache.kafka.tools.{name}", option, f"127.0.0.1:{port}", *arguments) for port in ports
-        ]
-
-    kafka, barnabas = printed("FeatureCommand", "describe")
-    shown = [
-        [line.split("Epoch")[0] for line in each.splitlines() if is_served(line)]
-        for each in (kafka, barnabas)
-    ]
-    assert shown[0] == shown[1]
-    assert len(shown[0]) == len(SERVED)
-    assert barnabas.count("Feature:") == len(SERVED)
-    kafka, barnabas = printed("MetadataQuorumCommand", "describe", "--status", controller=True)
-    assert [line.split()[0] for line in kafka.splitlines() if line] == [
-        line.split()[0] for line in barnabas.splitlines() if line
-    ]
-    assert '"directoryId"' in barnabas
-    _, barnabas = printed("MetadataQuorumCommand", "describe", "--replication")
-    assert "Leader" in barnabas.splitlines()[1]
-
-
-def is_served(line: str) -> bool:
-    return any(line.startswith(f"Feature: {name} ") for name in SERVED)
 
 
 def test_every_record_of_kafkas_is_known() -> None:

@@ -12,7 +12,7 @@ from barnabas.sim.world import simulate
 EAGER = SnapshotPolicy(max_bytes=200, interval_ms=0, retention_bytes=0, retention_ms=-1)
 
 
-@pytest.mark.parametrize("seed", [1, 2, 3])
+@pytest.mark.parametrize("seed", [1, 2])
 def test_a_seed_keeps_every_promise_with_snapshots(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     taken: list[SnapshotId] = []
     take, clean = Snapshots.take, Snapshots.clean
