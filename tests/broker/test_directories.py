@@ -641,6 +641,26 @@ def test_a_copy_is_described_given_up_and_deleted_with_its_topic() -> None:
     site.broker.stop()
 
 
+def test_a_move_that_is_taken_back_at_once_can_be_asked_for_again(in_memory: Site) -> None:
+    site = in_memory
+    site.fill("t")
+
+    async def there_and_back() -> None:
+        services = site.broker.node.services
+        topic = services.image.topic("t")
+        assert topic is not None
+        assert services.moves is not None
+        b, c = (each for each, one in services.storage.directories.items() if one.where != "memory:/")
+        await services.moves.move(topic, 1, c)
+        await services.moves.move(topic, 1, b)
+        assert not services.moves._under_way
+
+    site.broker.run(there_and_back())
+    assert alter(site, "t", 1, "c") == "NONE"
+    wait_until(lambda: not moves_of(site), "it is over")
+    assert "t-1" in site.broker.run(site.broker._disks["c"].listdir(""))
+
+
 @pytest.mark.parametrize("end", ["stop", "kill"])
 def test_an_unfinished_copy_goes_at_the_next_start(end: str) -> None:
     site = slowed()

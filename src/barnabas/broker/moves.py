@@ -16,7 +16,7 @@ from uuid import UUID
 from barnabas.broker.membership import Membership
 from barnabas.broker.replicas import Replicas
 from barnabas.core.clock import Clock
-from barnabas.core.errors import BarnabasError, InvariantViolation
+from barnabas.core.errors import BarnabasError, InvariantViolation, StorageError
 from barnabas.log.checkpoints import TopicPartition
 from barnabas.log.directories import LogDirectories
 from barnabas.log.directory import LogDirectory
@@ -55,10 +55,12 @@ class Moves:
         """Begin to move a partition into a directory in use, instead of what was begun with it before."""
         key = (topic.name, partition)
         if (begun := self._under_way.get(key)) is not None:
-            if begun[0].target is self._logs.live[target_id]:
+            if begun[0].target is self._logs.live.get(target_id):
                 return
             await self.stop(key)
         there = self._logs.where(*key)
+        if target_id not in self._logs.live:
+            raise StorageError(f"the directory that {key[0]}-{key[1]} was to move to is out of use")
         if there is None:
             self._logs.put(*key, target_id)
             await self._membership.assign({(topic.id, partition): target_id})
@@ -79,7 +81,7 @@ class Moves:
         finally:
             if not self._is_abandoned:
                 await move.give_up()
-            del self._under_way[move.key]
+            self._forget(move)
 
     async def _switch(self, move: Move, topic_id: bytes, target_id: UUID) -> PartitionLog:
         switching = self._logs.switching[move.key] = asyncio.get_running_loop().create_future()
@@ -97,6 +99,11 @@ class Moves:
         if (begun := self._under_way.get(key)) is not None:
             begun[1].cancel()
             await asyncio.wait((begun[1],))
+            self._forget(begun[0])  # it may not even have begun
+
+    def _forget(self, move: Move) -> None:
+        if (begun := self._under_way.get(move.key)) is not None and begun[0] is move:
+            del self._under_way[move.key]
 
     def copies_in(self, directory: LogDirectory) -> list[Move]:
         """What is on its way to a directory."""
