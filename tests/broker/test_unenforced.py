@@ -76,7 +76,9 @@ def test_a_start_that_is_refused_leaves_a_clean_directory_clean(tmp_path: Path) 
     assert (data / CLEAN_SHUTDOWN).read_text() == mark
     newer = build_snapshot([b"\x01\x63\x00"], 0)
     (data / METADATA_DIRECTORY / SnapshotId(5000, 9).name).write_bytes(newer)
+    log = (data / METADATA_DIRECTORY / "00000000000000000000.log").read_bytes()
     assert "a record of type 99" in refused(data)
+    assert (data / METADATA_DIRECTORY / "00000000000000000000.log").read_bytes() == log
     assert (data / CLEAN_SHUTDOWN).read_text() == mark
 
 

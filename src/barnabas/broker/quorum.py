@@ -141,7 +141,10 @@ class MetadataQuorum:
         a new cluster begins with; `policy` says when snapshots are due.
         """
         log = await directory.partition(METADATA_TOPIC, 0, topic_id=METADATA_TOPIC_ID, config=config)
-        found = await find_quorum(disk, log)
+        try:
+            found = await find_quorum(disk, log)
+        except UnknownRecord as error:
+            raise _too_new(disk, str(error)) from error
         if found.kraft_version > KRAFT_VERSION:
             level = (
                 f"kraft.version {found.kraft_version}, where {KRAFT_VERSION} is the latest that is known here"
