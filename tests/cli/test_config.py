@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import time
 from typing import Any
 
-from tests.cli.running import Commands
+import pytest
+
+from tests.cli.running import DEADLINE_S, Commands
 
 SETTING = "log.cleaner.backoff.ms"  # of brokers: altered while they run, and of no other test's concern
 
@@ -100,10 +103,32 @@ def test_settings_of_groups_are_listed_with_all_others(anywhere: Commands) -> No
 
 def test_a_setting_that_is_nearly_right_is_named(anywhere: Commands) -> None:
     anywhere.ok("topic", "create", "c-near", "--partitions", 1)
-    for action in (("describe", "retention.mss"), ("set", "retention.mss=1")):
+    for action in (("describe", "retention.mss"), ("set", "retention.mss=1"), ("unset", "retention.mss")):
         said = error(anywhere, "config", action[0], "--topic", "c-near", action[1])
         assert "there is no setting 'retention.mss'" in said
         assert "did you mean retention.ms" in said
     said = error(anywhere, "config", "set", "--all-brokers", "log.cleaner.backof.ms=1")
     assert f"did you mean {SETTING}" in said
     assert "log.cleaner.backof.ms" not in settings(anywhere, "--all-brokers")
+
+
+@pytest.mark.parametrize("whose", [("--broker", 1), ("--all-brokers",)], ids=["one", "all"])
+def test_secrets_are_not_printed(anywhere: Commands, whose: tuple[object, ...]) -> None:
+    """A broker does not show the value of a name that it does not know, so neither does the command."""
+    secret = ("config", "set", *whose, "c.password=geheim", f"{SETTING}=15003", "--force")
+    assert document(anywhere, *secret, "--dry-run")["changes"] == ["c.password=(hidden)", f"{SETTING}=15003"]
+    assert f"c.password=(hidden), {SETTING}=15003".encode() in anywhere.ok(*secret)
+    assert settings(anywhere, *whose)["c.password"][0] is None
+    anywhere.ok("config", "unset", *whose, "c.password", SETTING)
+    assert "c.password" not in settings(anywhere, *whose)
+
+
+def test_what_a_broker_writes_otherwise_is_seen_at_once(
+    anywhere: Commands, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("barnabas.cli.connecting._SETTLE_S", 10 * DEADLINE_S)
+    anywhere.ok("topic", "create", "c-other", "--partitions", 1)
+    began = time.monotonic()
+    for change in ("min.cleanable.dirty.ratio=1", "retention.ms=0500", "cleanup.policy=compact,compact"):
+        anywhere.ok("config", "set", "--topic", "c-other", change)
+    assert time.monotonic() - began < DEADLINE_S

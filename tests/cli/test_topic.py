@@ -112,6 +112,15 @@ def test_offsets_are_shown_and_old_records_go(anywhere: Commands) -> None:
     assert anywhere.ok("topic", "trim", "t-trim", "--all") == b"there is nothing to delete in t-trim\n"
 
 
+def test_a_setting_to_be_unset_must_exist(anywhere: Commands) -> None:
+    anywhere.ok("topic", "create", "t-unset", "--partitions", 1)
+    done = anywhere("topic", "alter", "t-unset", "--partitions", 2, "--unset", "retention.mss")
+    assert done.status == 1
+    assert "did you mean retention.ms" in done.err
+    (described,) = json.loads(anywhere.ok("topic", "describe", "t-unset", "--json"))
+    assert len(described["partitions"]) == 1
+
+
 def test_a_name_that_is_nearly_right_is_named(anywhere: Commands) -> None:
     anywhere.ok("topic", "create", "t-orders")
     for action in (("describe",), ("offsets",), ("delete",), ("trim", "--all"), ("alter", "--partitions", 2)):

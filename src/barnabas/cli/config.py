@@ -10,10 +10,10 @@ import argparse
 import re
 import shutil
 import textwrap
-from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import Any
 
-from barnabas.cli.changes import SIGNS, alter, change_text
+from barnabas.cli.changes import HIDDEN, KINDS, SIGNS, Target, alter, check_names, texts
 from barnabas.cli.connecting import Session, connected
 from barnabas.cli.failures import CommandFailed, unknown_name
 from barnabas.cli.options import Actions, command_parser, natural
@@ -47,36 +47,14 @@ barnabas config set --topic orders retention.ms=3600000
 barnabas config set --topic orders cleanup.policy+=compact     add to a list (-= takes from it)
 barnabas config set --broker 1 log.cleaner.threads=2
 barnabas config set --all-brokers message.max.bytes=2097152
-barnabas config set --loggers 1 kafka.server=DEBUG
+barnabas config set --loggers 1 root=DEBUG
 """
 _UNSET = """
 barnabas config unset --topic orders retention.ms
 barnabas config unset --all-brokers message.max.bytes
 """
 _CHANGE = re.compile(r"(.+?)(\+=|-=|=)(.*)", re.DOTALL)
-_KINDS = {
-    ResourceType.TOPIC: "topic",
-    ResourceType.BROKER: "broker",
-    ResourceType.BROKER_LOGGER: "loggers",
-    ResourceType.CLIENT_METRICS: "client metrics",
-    ResourceType.GROUP: "group",
-}
 _WIDEST = 100
-_LISTENER = "listener.name."  # settings of one listener bear its name, so nobody can list them all
-
-
-class _Target(NamedTuple):
-    """Whose settings."""
-
-    type: ResourceType
-    name: str
-
-    def __str__(self) -> str:
-        if self.type is ResourceType.BROKER and self.name == ALL_BROKERS:
-            return "all brokers"
-        if self.type is ResourceType.BROKER_LOGGER:
-            return f"the loggers of broker {self.name}"
-        return f"{_KINDS[self.type]} {self.name}"
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -134,11 +112,11 @@ async def _list(session: Session, options: argparse.Namespace) -> None:
         resources = await session.admin.list_config_resources()
     except NotSpoken:  # before 4.1
         resources = await _resources_by_metadata(session)
-    resources = sorted(resources, key=lambda each: (_KINDS[each.type], each.name))
+    resources = sorted(resources, key=lambda each: (KINDS[each.type], each.name))
     if session.output.as_json:
-        session.output.document([{"kind": _KINDS[each.type], "name": each.name} for each in resources])
+        session.output.document([{"kind": KINDS[each.type], "name": each.name} for each in resources])
     else:
-        session.output.table(("kind", "name"), [(_KINDS[each.type], each.name) for each in resources])
+        session.output.table(("kind", "name"), [(KINDS[each.type], each.name) for each in resources])
 
 
 async def _resources_by_metadata(session: Session) -> list[ConfigResource]:
@@ -154,14 +132,14 @@ async def _resources_by_metadata(session: Session) -> list[ConfigResource]:
     ]
 
 
-async def _target(session: Session, options: argparse.Namespace) -> _Target:
+async def _target(session: Session, options: argparse.Namespace) -> Target:
     """Whose settings are meant; it must be there."""
     if options.topic is not None:
-        return _Target(ResourceType.TOPIC, (await session.topic(options.topic)).name)
+        return Target(ResourceType.TOPIC, (await session.topic(options.topic)).name)
     if options.group is not None:
-        return _Target(ResourceType.GROUP, options.group)
+        return Target(ResourceType.GROUP, options.group)
     if options.all_brokers:
-        return _Target(ResourceType.BROKER, ALL_BROKERS)
+        return Target(ResourceType.BROKER, ALL_BROKERS)
     kind = ResourceType.BROKER if options.broker is not None else ResourceType.BROKER_LOGGER
     node_id = options.broker if options.broker is not None else options.loggers
     there = [broker.node_id for broker in (await session.admin.describe_cluster()).brokers]
@@ -169,7 +147,7 @@ async def _target(session: Session, options: argparse.Namespace) -> _Target:
         raise CommandFailed(
             f"there is no broker {node_id}", f"these are there: {', '.join(map(str, sorted(there)))}"
         )
-    return _Target(kind, str(node_id))
+    return Target(kind, str(node_id))
 
 
 async def _describe(session: Session, options: argparse.Namespace) -> None:
@@ -179,7 +157,7 @@ async def _describe(session: Session, options: argparse.Namespace) -> None:
     )
     if missing := [name for name in options.names if name not in entries]:
         known = await session.admin.describe_configs(*target)
-        raise unknown_name("setting", missing[0], known, f"barnabas config describe {_option(target)} --all")
+        raise unknown_name("setting", missing[0], known, target.list_command)
     shown = {
         name: entry
         for name, entry in sorted(entries.items())
@@ -197,12 +175,6 @@ async def _describe(session: Session, options: argparse.Namespace) -> None:
     else:
         rows = [(name, _value(entry), _source(entry.source)) for name, entry in shown.items()]
         session.output.table(("setting", "value", "source"), rows)
-
-
-def _option(target: _Target) -> str:
-    if target.type is ResourceType.BROKER and target.name == ALL_BROKERS:
-        return "--all-brokers"
-    return f"--{_KINDS[target.type].replace(' ', '-')} {target.name}"
 
 
 def _document(name: str, entry: ConfigEntry, *, with_docs: bool) -> dict[str, Any]:
@@ -237,7 +209,7 @@ def _in_full(name: str, entry: ConfigEntry) -> str:
 
 def _value(entry: ConfigEntry) -> str:
     if entry.is_sensitive:
-        return "(hidden)"
+        return HIDDEN
     return "(none)" if entry.value is None else entry.value or "(empty)"
 
 
@@ -248,26 +220,17 @@ def _source(source: ConfigSource) -> str:
 async def _set(session: Session, options: argparse.Namespace) -> None:
     target = await _target(session, options)
     changes: list[ConfigChange] = options.changes
-    new = [change.name for change in changes if change.operation is not ConfigOperation.DELETE]
-    if target.type is ResourceType.BROKER and not options.force:
-        await _check_names(session, target, [name for name in new if not name.startswith(_LISTENER)])
+    names = [change.name for change in changes]
+    # a broker takes any name for itself, and from anybody a name to be forgotten
+    is_taken = target.type is ResourceType.BROKER or changes[0].operation is ConfigOperation.DELETE
+    if is_taken and not options.force:
+        await check_names(session, target, names)
     try:
-        await alter(session, *target, changes, is_dry=options.dry_run)
+        await alter(session, target, changes, is_dry=options.dry_run)
     except BrokerError as error:
         if error.error.name == "INVALID_CONFIG":
-            await _check_names(session, target, new)
+            await check_names(session, target, names)
         raise
-    told = [change_text(change) for change in changes]
+    told = await texts(session, target, changes)
     fact = {"target": str(target), "altered": not options.dry_run, "changes": told}
     session.output.done(fact, f"{target}: {', '.join(told)}{' would do' if options.dry_run else ''}")
-
-
-async def _check_names(session: Session, target: _Target, names: Iterable[str]) -> None:
-    """Fail for a setting that does not exist, with the nearest that do."""
-    if target.type is ResourceType.BROKER and target.name == ALL_BROKERS:
-        some_broker = (await session.admin.describe_cluster()).brokers[0]
-        target = _Target(ResourceType.BROKER, str(some_broker.node_id))
-    known = await session.admin.describe_configs(*target)
-    for name in names:
-        if name not in known:
-            raise unknown_name("setting", name, known, f"barnabas config describe {_option(target)} --all")

@@ -11,7 +11,7 @@ from typing import Any
 from uuid import UUID
 
 from barnabas.cli.asking import be_sure
-from barnabas.cli.changes import alter, change_text
+from barnabas.cli.changes import Target, alter, check_names, texts
 from barnabas.cli.connecting import Session, connected
 from barnabas.cli.failures import CommandFailed
 from barnabas.cli.offsets import show_offsets, trim
@@ -344,20 +344,23 @@ async def _alter(session: Session, options: argparse.Namespace) -> None:
             "there is nothing to alter", "give --partitions, --set, --unset, --append or --subtract"
         )
     topic = await session.topic(options.topic)
-    is_dry = options.dry_run
+    target, is_dry = Target(ResourceType.TOPIC, topic.name), options.dry_run
+    await check_names(
+        session, target, [each.name for each in options.changes if each.operation is ConfigOperation.DELETE]
+    )
     # partitions cannot be taken back, so the settings are looked at before any are added
     if options.changes:
-        await alter(session, ResourceType.TOPIC, topic.name, options.changes, is_dry=True)
+        await alter(session, target, options.changes, is_dry=True)
     if options.partitions is not None:
         await session.admin.create_partitions({topic.name: options.partitions}, validate_only=is_dry)
         if not is_dry:
             await session.settled(lambda: session.has_topic(topic.name, options.partitions))
     if options.changes and not is_dry:
-        await alter(session, ResourceType.TOPIC, topic.name, options.changes, is_dry=False)
+        await alter(session, target, options.changes, is_dry=False)
     words = []
     if options.partitions is not None:
         words.append(f"{options.partitions} partitions")
-    words += [change_text(change) for change in options.changes]
+    words += await texts(session, target, options.changes)
     fact = {"topic": topic.name, "altered": not is_dry, "changes": words}
     session.output.done(fact, f"{topic.name} {'could be' if is_dry else 'is'} altered: {', '.join(words)}")
 
