@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import io
 import json
+import logging
 import os
 import pty
 import re
+import shlex
 import signal
 import socket
 import subprocess
@@ -22,6 +24,7 @@ from barnabas.cli.options import naturals
 from barnabas.cli.running import joined
 from barnabas.cli.times import parse_time
 from barnabas.testing import Broker
+from tests.cli.records import write
 from tests.cli.running import start
 
 ACTIONS = [
@@ -51,6 +54,33 @@ def test_every_action_has_help_with_examples(
     assert f"usage: barnabas {' '.join(words)}" in text
     assert f"examples:\n  barnabas {' '.join(words)}" in text
     assert all(option in text for option in ("--bootstrap", "--timeout", "--json"))
+
+
+@pytest.mark.parametrize(("command", "action"), ACTIONS)
+def test_examples_do_what_they_say(
+    command: str,
+    action: str,
+    broker: Broker,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(logging.root, "level", logging.root.level)  # an example alters it
+    with pytest.raises(SystemExit):
+        main([command, action, "--help"])
+    examples = capsys.readouterr().out.partition("examples:")[2].strip().splitlines()
+    common = ["--bootstrap", broker.bootstrap]
+    for example in examples:
+        words = shlex.split(re.split(r"\s{2,}", example.strip())[0])
+        assert words[:3] == ["barnabas", command, action]
+        if {"--replicas", "--assign", "--id"} & {*words}:  # of brokers, or of a topic, that are not there
+            continue
+        if action == "create":
+            main(["topic", "delete", words[3], *common])
+        else:
+            main(["topic", "create", "orders", "payments", "--partitions", "1", "--if-not-exists", *common])
+            if action == "trim":
+                write(broker.bootstrap, "orders", [b"x"] * 1000, partition=0)
+        assert main([*words[1:], *common]) == 0, example
 
 
 def closed_port() -> int:
