@@ -34,6 +34,7 @@ from barnabas.protocol.messages.delete_topics import DeleteTopicsRequest, Delete
 from barnabas.protocol.messages.fetch import FetchResponse
 from barnabas.protocol.messages.metadata import MetadataResponse
 from barnabas.protocol.messages.produce import ProduceResponse
+from barnabas.protocol.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
 from barnabas.testing import Broker
 from tests.support.logs import batch
 from tests.support.raw_client import (
@@ -166,6 +167,17 @@ def test_many_partitions_are_told_of_in_turns(broker: Broker, client: RawClient)
     # nothing was opened for it
     assert not scrape.has("kafka_log_log_size", topic="many", partition="499")
     assert scrape("barnabas_partitions_open") == 1
+
+
+def test_a_broker_that_was_unregistered_is_still_measured(broker: Broker, client: RawClient) -> None:
+    client.ask(metadata_request("letters"), 9, MetadataResponse)
+    assert produce(client, "letters", [b"one"]) == 0
+    assert client.ask(UnregisterBrokerRequest(broker_id=1), 0, UnregisterBrokerResponse).error_code == 0
+    scrape = Scrape(broker)
+    assert scrape("kafka_controller_kafkacontroller_activebrokercount") == 0
+    assert scrape("kafka_controller_kafkacontroller_offlinepartitionscount") == 1
+    assert scrape("kafka_server_replicamanager_partitioncount") == 1
+    assert scrape("kafka_server_replicamanager_offlinereplicacount") == 0
 
 
 def test_the_process_and_the_loop_are_told_of(broker: Broker) -> None:

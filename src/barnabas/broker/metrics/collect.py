@@ -260,7 +260,8 @@ async def _partitions(page: Page, parts: Parts) -> None:
             counts.not_preferred += partition.leader != partition.replicas[0]
             if me in partition.replicas:
                 counts.here += 1
-                counts.offline_here += not is_online(partition, image.brokers[me])
+                broker = image.brokers.get(me)  # none, if it was unregistered
+                counts.offline_here += broker is not None and not is_online(partition, broker)
             if partition.leader == me:
                 _led(page, counts, topic, index, partition, min_in_sync)
             await _breathe(number := number + 1)
