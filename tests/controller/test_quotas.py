@@ -115,3 +115,11 @@ def test_a_strict_filter_wants_no_more_than_it_names() -> None:
         return len(describe_quotas(cluster.image, request).entries or ())
 
     assert (found(False), found(True)) == (2, 1)
+
+
+def test_the_largest_long_is_a_quota_though_no_float_is_just_that_much() -> None:
+    cluster = Cluster(1)
+    cluster.carry_out(ask(cluster, (U, {PRODUCE: float(2**63 - 1)})))
+    assert described(cluster.image) == {U: {PRODUCE: 2.0**63}}
+    (beyond,) = ask(cluster, (U, {PRODUCE: 2.0**64})).response.entries
+    assert beyond.error_message == f"Proposed value for {PRODUCE} is too large for a LONG."

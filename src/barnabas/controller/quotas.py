@@ -44,7 +44,7 @@ class _Range(NamedTuple):
     is_whole: bool = True
 
 
-_LONG = _Range("a LONG", 2**63 - 1)
+_LONG = _Range("a LONG", 2.0**63)  # as near as a quota, which is a float, comes to the largest long
 _INT = _Range("an INT", 2**31 - 1)
 _DOUBLE = _Range("a DOUBLE", float("inf"), is_whole=False)
 _FRACTION = 1e-6  # so much more than a whole number counts as one
