@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pyarrow as pa  # type: ignore[import-untyped]
-import pyarrow.compute as pc  # type: ignore[import-untyped]
 
 _HEADER = pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])
 _HEADERS = pa.list_(pa.field("element", _HEADER))
@@ -32,6 +31,8 @@ def _column(batch: pa.RecordBatch, name: str) -> pa.Array:
 
 def _headers(lists: pa.Array) -> pa.Array:
     """The same memory under Spark's names, and null where a list is empty."""
+    import pyarrow.compute as pc  # type: ignore[import-untyped]  # a tenth of a second for every worker
+
     keys, values = lists.values.flatten()
     headers = pa.StructArray.from_arrays([keys, values], fields=list(_HEADER))
     is_there = pc.greater(pc.list_value_length(lists), 0)
