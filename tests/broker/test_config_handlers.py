@@ -70,6 +70,7 @@ REFUSED: list[tuple[int, str, list[Change], str, str]] = [
     (TOPIC, "t", [("segment.bytes", SET, None)], "INVALID_REQUEST", "Null value not supported for : segment.bytes"),
     (TOPIC, "t", [("segment.bytes", APPEND, "1")], "INVALID_CONFIG", "Can't APPEND to key segment.bytes because its type is not LIST."),
     (TOPIC, "t", [("nope", SET, "1")], "INVALID_CONFIG", "Unknown topic config name: nope"),
+    (TOPIC, "t", [("flush.ms", SET, "-1"), ("not", SET, "1")], "INVALID_CONFIG", "Unknown topic config name: not"),
     (TOPIC, "t", [("segment.ms", SET, "1"), ("segment.ms", SET, "1")], "INVALID_REQUEST", "Error due to duplicate config keys"),
     (TOPIC, "nope", [("segment.ms", SET, "1")], "UNKNOWN_TOPIC_OR_PARTITION", "The topic 'nope' does not exist."),
     (TOPIC, "", [("segment.ms", SET, "1")], "INVALID_REQUEST", "Default topic resources are not allowed."),

@@ -134,11 +134,10 @@ def validate_topic_overrides(
     nulls = sorted(name for name, text in overrides.items() if text is None)
     if nulls:
         raise InvalidSetting(f"Null value not supported for topic configs: {','.join(nulls)}")
-    values: dict[str, Value] = {}
-    for name, text in overrides.items():
+    for name in overrides:
         if name not in TOPIC:
             raise InvalidSetting(f"Unknown topic config name: {name}")
-        values[name] = TOPIC[name].parse(text or "")
+    values: dict[str, Value] = {name: TOPIC[name].parse(text or "") for name, text in overrides.items()}
     for name in ("min.compaction.lag.ms", "max.compaction.lag.ms"):
         inherited = (defaults or {}).get(name)
         values.setdefault(name, TOPIC[name].parse(inherited) if inherited else TOPIC[name].default_value())
