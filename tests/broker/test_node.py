@@ -68,11 +68,28 @@ def test_a_full_disk_does_not_spoil_a_clean_stop(broker: Broker, caplog: pytest.
     assert broker._memory is not None
     broker._memory.fail("append", errno.ENOSPC, path_glob="*__cluster_metadata*", times=1)
     broker.stop()
-    (line,) = [record for record in caplog.records if record.levelno == logging.ERROR]
-    assert "No space left" in line.getMessage()
+    lines = [record.getMessage() for record in caplog.records if record.levelno == logging.ERROR]
+    assert ["No space left" in line for line in lines] == [True, True]  # of the disk, and what came of it
     broker.start()
     assert broker.node._logs.was_clean
     with RawClient(broker.port) as client:
+        produce(client, "t")
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EIO])
+def test_appends_that_the_disk_refuses_are_told_of_once(
+    broker: Broker, caplog: pytest.LogCaptureFixture, number: int
+) -> None:
+    with RawClient(broker.port) as client:
+        create(client, "t")
+        produce(client, "t")
+        assert broker._memory is not None
+        broker._memory.fail("append", number, path_glob="t-0/*", times=3)
+        for _ in range(3):
+            answer = client.ask(produce_request("t", [b"v"]), PRODUCE, ProduceResponse)
+            assert answer.responses[0].partition_responses[0].error_code == 56  # KAFKA_STORAGE_ERROR
+        (line,) = [record for record in caplog.records if record.levelno == logging.ERROR]
+        assert line.getMessage().startswith("cannot append to ")
         produce(client, "t")
 
 

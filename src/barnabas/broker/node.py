@@ -168,7 +168,14 @@ class Node:
         self._replicas = Replicas(self.node_id, image, self._logs, settings.of_topic)
         follow(self._quorum, self._replicas, settings)
         self._upkeep = Upkeep(
-            storage, self._replicas, self._membership, image, settings, run=self._run, fail=self.fail
+            storage,
+            self._replicas,
+            self._membership,
+            image,
+            settings,
+            self._clock,
+            run=self._run,
+            fail=self.fail,
         )
         self._placement = Placement(self._quorum, storage, self._replicas, self._membership)
         await storage.settle(image, self.node_id)
@@ -284,7 +291,7 @@ class Node:
             self._measure(self.metrics, settings)
         self._run(self._connections.close_idle())
         self._run(self._quorum.snapshots.keep())
-        self._upkeep.begin(self._clock, self.settings)
+        self._upkeep.begin(self.settings)
 
     def _measure(self, endpoint: MetricsEndpoint, settings: CurrentSettings) -> None:
         from barnabas.broker.metrics.measuring import measure

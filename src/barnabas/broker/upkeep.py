@@ -20,7 +20,7 @@ from barnabas.broker.quorum import QuorumClosed
 from barnabas.broker.replicas import Replicas
 from barnabas.broker.storage import Storage
 from barnabas.core.clock import Clock
-from barnabas.core.disk import DiskFailed, FileMissing
+from barnabas.core.disk import DiskFailed, DiskFull, FileMissing, TooManyOpenFiles
 from barnabas.core.errors import StorageError
 from barnabas.core.settings.broker_settings import BrokerSettings
 from barnabas.log.config import CleanerSettings
@@ -29,6 +29,8 @@ from barnabas.log.housekeeping import Intervals, keep_house
 from barnabas.metadata.image import ClusterImage
 
 logger = logging.getLogger("barnabas.node")
+
+SAY_AGAIN_SECONDS = 60.0
 
 
 class Upkeep:
@@ -41,6 +43,7 @@ class Upkeep:
         membership: Membership,
         image: ClusterImage,
         settings: CurrentSettings,
+        clock: Clock,
         *,
         run: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]],
         fail: Callable[[BaseException], None],
@@ -50,18 +53,20 @@ class Upkeep:
         self._membership = membership
         self._image = image
         self._settings = settings
+        self._clock = clock
         self._run = run
         self._fail = fail
         self._houses: dict[UUID, asyncio.Task[None]] = {}
+        self._said_at: dict[UUID, float] = {}
         storage.cordon(lambda: settings.broker.strings("cordoned.log.dirs"))
         for directory_id, directory in storage.all.items():
             directory.config_of = lambda topic: settings.of_topic(topic).log
-            if storage.can_do_without(directory_id):
-                directory.on_trouble = partial(self._in_trouble, directory_id)
+            spare = storage.can_do_without(directory_id)
+            directory.on_trouble = partial(self._in_trouble, directory_id, spare)
 
     # --- as time goes by
 
-    def begin(self, clock: Clock, settings: BrokerSettings) -> None:
+    def begin(self, settings: BrokerSettings) -> None:
         """Keep house in every directory."""
         intervals = Intervals(
             checkpoint_ms=settings.integer("log.flush.offset.checkpoint.interval.ms"),
@@ -70,7 +75,7 @@ class Upkeep:
         cleans = settings.boolean("log.cleaner.enable")
         for directory_id, directory in self._storage.all.items():
             cleaner = self._share if cleans and directory_id in self._storage.directories else None
-            self._houses[directory_id] = self._run(keep_house(directory, clock, intervals, cleaner))
+            self._houses[directory_id] = self._run(keep_house(directory, self._clock, intervals, cleaner))
 
     def _share(self) -> CleanerSettings:
         """What the compactions of one directory may use of what is there for all."""
@@ -84,10 +89,19 @@ class Upkeep:
 
     # --- disks that fail
 
-    def _in_trouble(self, directory_id: UUID, error: StorageError) -> None:
+    def _in_trouble(self, directory_id: UUID, spare: bool, error: StorageError) -> None:
         """A call of a disk failed: one that is full or out of descriptors may get over it, others not."""
-        if isinstance(error, (DiskFailed, FileMissing)):
+        if spare and isinstance(error, (DiskFailed, FileMissing)):
             self.failed(directory_id, error)
+        elif isinstance(error, (DiskFull, TooManyOpenFiles, DiskFailed)):
+            self._say(directory_id, error)
+
+    def _say(self, directory_id: UUID, error: StorageError) -> None:
+        """Clients are told of every failure, and try again: the log needs one now and then."""
+        now = self._clock.monotonic()
+        if now >= self._said_at.get(directory_id, now):
+            self._said_at[directory_id] = now + SAY_AGAIN_SECONDS
+            logger.error("%s", error)
 
     def failed(self, directory_id: UUID, error: StorageError) -> None:
         """What is in a directory is in doubt: the node goes on without it, if it can."""
