@@ -7,9 +7,12 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
+from barnabas.core.disk import Disk
+from barnabas.log import checkpoints, names
 from barnabas.protocol.messages import alter_client_quotas as quotas
 from barnabas.protocol.messages import describe_client_quotas as described_quotas
 from barnabas.protocol.messages.alter_partition_reassignments import (
@@ -116,6 +119,30 @@ def test_deleted_records_are_gone_for_readers_and_stay_gone_when_the_process_die
         assert fetch(client, 0, 5) == (0, 5, [])
         assert produce(client, 0, b"f") == (0, 5)
         assert fetch(client, 0, 5) == (0, 5, [b"f"])
+
+
+def test_many_partitions_are_shortened_with_few_writes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written: list[str] = []
+    write = checkpoints.write_offset_checkpoint
+
+    async def counted(disk: Disk, path: str, offsets: dict[tuple[str, int], int]) -> None:
+        written.append(path)
+        await write(disk, path, offsets)
+
+    with Broker(tmp_path / "data") as broker, RawClient(broker.port) as client:
+        metadata(client)
+        assert grow(client, 100) == (0, None)
+        for partition in range(100):
+            assert produce(client, partition, b"a", b"b") == (0, 0)
+        monkeypatch.setattr(checkpoints, "write_offset_checkpoint", counted)
+        asked = [DeleteRecordsPartition(partition_index=index, offset=index % 4 - 1) for index in range(100)]
+        topics = [DeleteRecordsTopic(name="t", partitions=asked)]
+        (topic,) = client.ask(DeleteRecordsRequest(topics=topics), 2, DeleteRecordsResponse).topics
+    found = [(one.partition_index, one.error_code, one.low_watermark) for one in topic.partitions]
+    assert found == [(index, 0, (2, 0, 1, 2)[index % 4]) for index in range(100)]
+    assert written.count(names.LOG_START_CHECKPOINT) <= 3  # for the first, and for those that came meanwhile
 
 
 def test_a_start_inside_a_batch_gives_the_whole_batch_as_any_offset_does(broker: Broker) -> None:

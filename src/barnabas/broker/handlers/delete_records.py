@@ -7,6 +7,7 @@ they have.
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
 from barnabas.core.errors import BarnabasError, InvariantViolation, wire_error
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from barnabas.broker.services import Services
 
 _NOTHING_LEFT = -1
+_AT_ONCE = 200  # partitions that share one write of where logs start; together they do not hold the loop
 
 
 class InternalTopic(BarnabasError):
@@ -42,16 +44,18 @@ class CompactedOnly(BarnabasError):
 async def handle(
     request: DeleteRecordsRequest, context: RequestContext, services: Services
 ) -> DeleteRecordsResponse:
-    asked: dict[str, dict[int, int]] = {}
-    for topic in request.topics:  # of a partition named twice, the last counts
-        offsets = asked.setdefault(topic.name, {})
-        offsets.update((one.partition_index, one.offset) for one in topic.partitions)
+    asked = {  # of a partition named twice, the last counts
+        (topic.name, one.partition_index): one.offset for topic in request.topics for one in topic.partitions
+    }
+    answers: dict[str, list[DeleteRecordsPartitionResult]] = {}
+    left = list(asked.items())
+    while left:
+        some, left = left[:_AT_ONCE], left[_AT_ONCE:]
+        results = await asyncio.gather(*(_delete(*where, offset, services) for where, offset in some))
+        for ((name, _), _), result in zip(some, results, strict=True):
+            answers.setdefault(name, []).append(result)
     topics = [
-        DeleteRecordsTopicResult(
-            name=name, partitions=[await _delete(name, *item, services) for item in offsets.items()]
-        )
-        for name, offsets in asked.items()
-        if offsets
+        DeleteRecordsTopicResult(name=name, partitions=partitions) for name, partitions in answers.items()
     ]
     return DeleteRecordsResponse(throttle_time_ms=0, topics=topics)
 
