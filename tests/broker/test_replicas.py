@@ -104,6 +104,25 @@ def test_a_replica_is_opened_when_it_is_first_touched_and_once() -> None:
     on_a_site(work)
 
 
+def test_others_have_their_turn_while_many_are_opened() -> None:
+    async def work(site: Site) -> None:
+        made, turns = site.create("t", 50), 0
+
+        async def other() -> None:
+            nonlocal turns
+            while True:
+                turns += 1
+                await asyncio.sleep(0)
+
+        task = asyncio.get_running_loop().create_task(other())
+        for partition in range(50):
+            await site.replicas.leader(made, partition)
+        task.cancel()
+        assert turns >= 50
+
+    on_a_site(work)
+
+
 def test_what_does_not_exist_is_not_made() -> None:
     async def work(site: Site) -> None:
         made = site.create("t")

@@ -93,6 +93,7 @@ class Replicas:
 
     async def _open_replica(self, topic: TopicImage, partition: int) -> Replica:
         self._led(topic, partition)
+        await asyncio.sleep(0)  # a request may name thousands of them: others have their turn in between
         log = await self._open_log(topic, partition, self._settings_of(topic.name))
         # Time has passed: the topic may be gone, or led by another node, have other settings, or be open.
         image, settings = self._led(topic, partition), self._settings_of(topic.name)
