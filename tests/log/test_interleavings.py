@@ -8,7 +8,7 @@ import errno
 import pytest
 
 from barnabas.core.disk import DiskFailed
-from barnabas.core.errors import OffsetOutOfRange
+from barnabas.core.errors import OffsetOutOfRange, StorageError
 from barnabas.core.memory_disk import MemoryDisk
 from barnabas.core.random import SeededRandom
 from barnabas.log import reading, trimming
@@ -170,23 +170,55 @@ def test_a_fresh_start_has_the_last_word_on_the_epochs() -> None:
 # --- rolls
 
 
-def test_a_roll_that_was_cancelled_hides_nothing_that_is_appended_later() -> None:
+async def _cancelled_roll(disk: WatchedDisk, log: PartitionLog) -> None:
+    """A roll whose caller goes away when the new segment's file is there."""
+
+    async def open_slowly(path: str, *, create: bool = False) -> object:
+        file = await opened(path, create=create)
+        if path == path_of(1, ".log"):
+            await asyncio.Event().wait()
+        return file
+
+    opened, disk.open = disk.open, open_slowly  # type: ignore[assignment, method-assign]
+    rolling = asyncio.create_task(log.roll())
+    await settle()
+    rolling.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await rolling
+    disk.open = opened  # type: ignore[method-assign]
+
+
+@pytest.mark.parametrize("crash", ["none", "process", "power"])
+def test_a_roll_that_was_cancelled_hides_nothing_that_is_appended_later(crash: str) -> None:
+    async def scenario() -> None:
+        disk, _, log = await fresh()
+        await log.append_as_leader(batch([b"first"]), 0)
+        await _cancelled_roll(disk, log)
+        await log.append_as_leader(batch([b"second"]), 0)
+        await log.flush()
+        inner = disk.inner
+        assert isinstance(inner, MemoryDisk)
+        if crash != "none":
+            inner.crash_process() if crash == "process" else inner.crash_power(SeededRandom(1))
+            log = await (await open_directory(inner)).partition("t", 0)
+        await log.roll()
+        await log.append_as_leader(batch([b"third"]), 0)
+        assert values(await read_all(log)) == [b"first", b"second", b"third"]
+
+    asyncio.run(scenario())
+
+
+def test_a_cancelled_roll_that_cannot_be_undone_is_recovered_by_the_next_start() -> None:
     async def scenario() -> None:
         disk, _, log = await fresh()
         await log.append_as_leader(batch([b"first"]), 0)
 
-        async def open_slowly(path: str, *, create: bool = False) -> object:
-            file = await opened(path, create=create)
-            if path == path_of(1, ".log"):
-                await asyncio.Event().wait()
-            return file
+        async def refuse(path: str) -> None:
+            raise StorageError(f"cannot remove {path}")
 
-        opened, disk.open = disk.open, open_slowly  # type: ignore[assignment, method-assign]
-        rolling = asyncio.create_task(log.roll())
-        await settle()
-        rolling.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await rolling
+        disk.remove = refuse  # type: ignore[method-assign]
+        with pytest.raises(StorageError):
+            await _cancelled_roll(disk, log)
         with pytest.raises(Interrupted):
             await log.append_as_leader(batch([b"second"]), 0)
         inner = disk.inner
@@ -197,9 +229,6 @@ def test_a_roll_that_was_cancelled_hides_nothing_that_is_appended_later() -> Non
         assert values(await read_all(log)) == [b"first", b"second"]
 
     asyncio.run(scenario())
-
-
-# --- opening and deleting
 
 
 def test_whoever_waits_for_an_opening_does_not_bring_back_what_is_deleted_meanwhile() -> None:

@@ -33,6 +33,7 @@ from barnabas.core.errors import (
 )
 from barnabas.core.random import Random
 from barnabas.core.workers import Workers
+from barnabas.log import names
 from barnabas.log.admission import admit_batch, admit_batches, admit_unusual_batch
 from barnabas.log.config import LogConfig
 from barnabas.log.epochs import LeaderEpochs
@@ -435,14 +436,23 @@ class PartitionLog:
         try:
             await segment.create()
         except asyncio.CancelledError as error:
-            # its file may be there, and would hide what is appended to the one before it
-            self.fail(error)
+            await self._undo(segment, error)
             raise
         self.side.names_changed()
         self.segments.append(segment)
         self.bases.append(base_offset)
         self.home.on_roll(self)
         return True
+
+    async def _undo(self, segment: Segment, error: asyncio.CancelledError) -> None:
+        """Whoever had a segment made went away meanwhile: its file, if it is there by now, would hide what is
+        appended to the one before it."""
+        try:
+            await self.home.disk.remove(segment.path(names.LOG))
+            self.side.names_changed()
+        except BaseException:
+            self.fail(error)
+            raise
 
     def require_sound(self) -> None:
         """Raise what made the log refuse further changes, if anything did."""
