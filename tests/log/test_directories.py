@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+from collections.abc import Awaitable, Callable
 from uuid import UUID
 
 import pytest
@@ -160,16 +161,15 @@ async def in_trouble(operation: str, error: int, work: str) -> list[StorageError
     heard: list[StorageError] = []
     directory.on_trouble = heard.append
     disk.fail(operation, error)
+    log.read_ends.clear()
+    works: dict[str, Callable[[], Awaitable[object]]] = {
+        "append": lambda: log.append_as_leader(batch(1), 0),
+        "read": lambda: read_all(log),
+        "open": lambda: directory.partition("u", 0),
+        "checkpoint": directory.checkpoint,
+    }
     with pytest.raises(StorageError):
-        if work == "append":
-            await log.append_as_leader(batch(1), 0)
-        elif work == "read":
-            log.read_ends.clear()
-            await read_all(log)
-        elif work == "open":
-            await directory.partition("u", 0)
-        else:
-            await directory.checkpoint()
+        await works[work]()
     return heard
 
 

@@ -182,7 +182,9 @@ async def _cancelled_roll(disk: WatchedDisk, log: PartitionLog) -> None:
     opened, disk.open = disk.open, open_slowly  # type: ignore[assignment, method-assign]
     rolling = asyncio.create_task(log.roll())
     await settle()
-    rolling.cancel()
+    for _ in range(3):  # by several who want to be rid of it
+        rolling.cancel()
+        await asyncio.sleep(0)
     with pytest.raises(asyncio.CancelledError):
         await rolling
     disk.open = opened  # type: ignore[method-assign]
@@ -217,8 +219,7 @@ def test_a_cancelled_roll_that_cannot_be_undone_is_recovered_by_the_next_start()
             raise StorageError(f"cannot remove {path}")
 
         disk.remove = refuse  # type: ignore[method-assign]
-        with pytest.raises(StorageError):
-            await _cancelled_roll(disk, log)
+        await _cancelled_roll(disk, log)
         with pytest.raises(Interrupted):
             await log.append_as_leader(batch([b"second"]), 0)
         inner = disk.inner

@@ -62,12 +62,13 @@ def limits_of(settings: BrokerSettings) -> Limits:
 class Session:
     """One connection, as long as it lasts."""
 
-    __slots__ = ("connection", "door", "is_busy", "last_active", "task", "unsent_bytes")
+    __slots__ = ("connection", "door", "is_busy", "is_let_go", "last_active", "task", "unsent_bytes")
 
     def __init__(self, connection: Connection, door: Door, now: float) -> None:
         self.connection = connection
         self.door = door
         self.is_busy = False  # with an answer, rather than waiting for the client
+        self.is_let_go = False  # it was idle for too long; what it was doing may take a while to end
         self.last_active = now
         self.unsent_bytes = 0  # when it was last looked at
         self.task: asyncio.Task[None] | None = None
@@ -267,7 +268,8 @@ class Connections:
                 unsent_bytes = session.connection.unsent_bytes
                 if unsent_bytes != session.unsent_bytes:
                     session.unsent_bytes, session.last_active = unsent_bytes, now
-                elif session.last_active < now - idle_seconds:
+                elif session.last_active < now - idle_seconds and not session.is_let_go:
+                    session.is_let_go = True
                     logger.info("closed the connection with %s: idle for too long", session.connection.peer)
                     self.traffic[session.door.listener].expired += 1
                     session.connection.abort()

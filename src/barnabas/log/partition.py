@@ -18,7 +18,7 @@ import asyncio
 import logging
 from bisect import bisect_right
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from enum import Enum
 from functools import partial
 from typing import NamedTuple
@@ -446,13 +446,14 @@ class PartitionLog:
 
     async def _undo(self, segment: Segment, error: asyncio.CancelledError) -> None:
         """Whoever had a segment made went away meanwhile: its file, if it is there by now, would hide what is
-        appended to the one before it."""
-        try:
-            await self.home.disk.remove(segment.path(names.LOG))
-            self.side.names_changed()
-        except BaseException:
+        appended to the one before it. However often this is cancelled, it ends when that is settled."""
+        removal = asyncio.ensure_future(self.home.disk.remove(segment.path(names.LOG)))
+        while not removal.done():
+            with suppress(asyncio.CancelledError):
+                await asyncio.wait((removal,))
+        if removal.cancelled() or removal.exception() is not None:
             self.fail(error)
-            raise
+        self.side.names_changed()
 
     def require_sound(self) -> None:
         """Raise what made the log refuse further changes, if anything did."""
