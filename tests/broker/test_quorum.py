@@ -14,7 +14,7 @@ import pytest
 
 from barnabas.broker.formatting import METADATA_DIRECTORY, DirectoryRefused, make_voter
 from barnabas.broker.quorum import METADATA_LOG, MetadataLogFailed, MetadataQuorum, QuorumClosed
-from barnabas.broker.quorum_files import QUORUM_STATE_PATH, MetadataGap, batches
+from barnabas.broker.quorum_files import QUORUM_STATE_PATH, batches
 from barnabas.controller.decisions import Decision
 from barnabas.core.clock import ManualClock
 from barnabas.core.disk import DiskFailed, DiskFull
