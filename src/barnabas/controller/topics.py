@@ -107,15 +107,9 @@ def _create(
     if replicas is None:
         replicas = _placed(image, topic, random, policy)
     elif topic.replication_factor != USE_DEFAULT:
-        raise Refused(
-            "INVALID_REQUEST",
-            "A manual partition assignment was specified, but replication factor was not set to -1.",
-        )
+        raise _needs_default("replication factor")
     elif topic.num_partitions != USE_DEFAULT:
-        raise Refused(
-            "INVALID_REQUEST",
-            "A manual partition assignment was specified, but numPartitions was not set to -1.",
-        )
+        raise _needs_default("numPartitions")
     topic_id = new_topic_id(random)
     records: list[Message] = [TopicRecord(name=topic.name, topic_id=topic_id)]
     records += [
