@@ -165,6 +165,43 @@ def test_the_end_is_kept_where_nothing_stands_before_it() -> None:
     run(scenario)
 
 
+@pytest.mark.parametrize("gap", [0, 5])
+def test_producers_go_along_where_nothing_of_theirs_is_left(gap: int) -> None:
+    """Retention or a compaction has taken the records; who sends the last ones again is still known."""
+
+    async def scenario(machine: Machine) -> None:
+        logs = await machine.start()
+        log = await logs.live[A].partition(*KEY, topic_id=TOPIC)
+        await log.append_as_leader(batch(3), 0)
+        await log.append_as_leader(from_producer(0, 2), 0)
+        log.end_offset += gap
+        await log.roll()
+        log.advance_high_watermark(log.end_offset)
+        if gap:  # as a compaction leaves it
+            await log.segments[0].truncate(0, 0)
+        else:
+            await trimming.delete_records(log, log.end_offset)
+        new = await moved(machine, logs)
+        again = await new.append_as_leader(from_producer(0, 2), 0)
+        assert (again.is_duplicate, again.first_offset) == (True, 3)
+
+    run(scenario)
+
+
+def test_all_of_a_long_log_is_copied_while_it_is_written() -> None:
+    async def scenario(machine: Machine) -> None:
+        logs = await machine.start()
+        log = await logs.live[A].partition(*KEY, topic_id=TOPIC, config=LogConfig(segment_bytes=1 << 20))
+        for number in range(40):
+            await log.append_as_leader(batch([b"%d" % number * 100_000]), 0)
+        assert len(log.segments) > 3
+        move = a_move(logs)
+        await move.copy_most()
+        assert move.lag == 0
+
+    run(scenario)
+
+
 def test_what_is_appended_meanwhile_comes_along() -> None:
     async def scenario(machine: Machine) -> None:
         logs = await machine.start()

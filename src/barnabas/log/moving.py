@@ -72,11 +72,11 @@ class Move:
         self.copy = copy = await self.target.make_copy(self.key, log)
         if (first_offset := await _first_offset(log)) > copy.end_offset:
             await trimming.truncate_fully_and_start_at(copy, first_offset)
-        while log.end_offset > copy.end_offset:
+        while (end_offset := log.end_offset) > copy.end_offset:
             copied = await self._copy_some(log, copy)
+            if not copied or copy.end_offset >= end_offset:
+                break  # nothing is left but what came during this round
             await self._clock.sleep(copied / self._bytes_per_second())
-            if copied < COPIED_BYTES:
-                break
         await copy.flush()
 
     async def _copy_some(self, log: PartitionLog, copy: PartitionLog) -> int:
@@ -126,6 +126,8 @@ class Move:
         return new
 
     async def _complete(self, log: PartitionLog, copy: PartitionLog) -> None:
+        copy.producers = log.producers
+        copy.side.forget_snapshot()  # it was of producers as the copied batches tell of them, which is less
         if copy.end_offset < log.end_offset:  # a compaction has left nothing of what stood before the end
             copy.end_offset = log.end_offset
             await copy.roll()
@@ -136,7 +138,6 @@ class Move:
         for epoch, start_offset in log.epochs.entries:
             copy.epochs.assign(epoch, start_offset)
         copy.epochs_changed()
-        copy.producers = log.producers
         await copy.close()
 
     async def give_up(self) -> None:

@@ -69,6 +69,10 @@ class SideFiles:
             self.snapshot_offset = end_offset
             self.names_changed()
 
+    def forget_snapshot(self) -> None:
+        """The producers' state is another than was noted: it is to be noted anew, wherever the log ends."""
+        self.snapshot_offset, self._snapshot_synced = 0, NO_OFFSET
+
     async def sync(self) -> None:
         """Make everything durable."""
         await self.write_epochs()
