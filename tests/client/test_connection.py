@@ -47,6 +47,43 @@ def connected(
     return run(main())
 
 
+@pytest.mark.parametrize("turns", range(12))
+def test_a_connection_that_nobody_waits_for_any_more_is_closed(turns: int) -> None:
+    class Stub:
+        def __init__(self) -> None:
+            self.is_closed = False
+            self.peer = Address("b1", PORT)
+
+        def close(self) -> None:
+            self.is_closed = True
+
+        async def write(self, parts: object) -> None:
+            await asyncio.Event().wait()
+
+        read = readinto = write
+
+    made: list[Stub] = []
+
+    class Host:
+        async def connect(self, host: str, port: int) -> Stub:
+            await asyncio.sleep(0)
+            made.append(Stub())
+            return made[-1]
+
+    async def main() -> None:
+        cluster = FakeCluster()
+        cluster.network.host = lambda name: Host()  # type: ignore[assignment,method-assign,return-value]
+        opening = asyncio.ensure_future(opened(cluster))
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        opening.cancel()
+        await asyncio.wait((opening,))
+        await asyncio.sleep(0)
+
+    run(main())
+    assert all(stub.is_closed for stub in made)
+
+
 def test_requests_are_pipelined_and_answered_in_order() -> None:
     async def work(cluster: FakeCluster, connection: BrokerConnection) -> None:
         answers = [connection.submit(ASK, InitProducerIdResponse) for _ in range(50)]

@@ -223,9 +223,18 @@ async def open_connection(
     scratch: memoryview,
 ) -> BrokerConnection:
     """A connection to a broker whose versions are known."""
-    connection = await within(
-        clock, connect_timeout_s, network.connect(address.host, address.port), f"connecting to {address}"
-    )
+    made: list[Connection] = []  # so that one that is made just when nobody waits any more is closed, too
+
+    async def connect() -> None:
+        made.append(await network.connect(address.host, address.port))
+
+    try:
+        await within(clock, connect_timeout_s, connect(), f"connecting to {address}")
+    except BaseException:
+        for unwanted in made:
+            unwanted.close()
+        raise
+    (connection,) = made
     broker = BrokerConnection(
         connection, clock, client_id=client_id, timeout_s=request_timeout_s, scratch=scratch
     )
