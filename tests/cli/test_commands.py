@@ -186,6 +186,12 @@ def test_an_address_that_the_cluster_names_and_that_does_not_work(
     assert main(["topic", "create", "far", "--partitions", "1", *common]) == 0
     assert main(["topic", "offsets", "far", *common]) == 1
     assert "advertised.listeners" in capsys.readouterr().err
+    # whoever looks at the cluster sees all the same what it tells, and which broker it is
+    assert main(["cluster", "describe", *common]) == 0
+    shown = capsys.readouterr().out
+    assert "does not answer" in shown
+    assert "node 1 leads" in shown
+    assert "log directories: not told" in shown
 
 
 def test_a_reader_that_has_seen_enough(broker: Broker) -> None:

@@ -1,13 +1,14 @@
 """`barnabas cluster`: brokers, the quorum of controllers, features, log directories, what is spoken.
 
 Not every Kafka tells everything: what a cluster does not tell (no API for it, or no permission) is left out,
-and said to be.
+and said to be. A broker that does not answer is said not to: that may be why somebody looks.
 """
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Awaitable, Sequence
+import asyncio
+from collections.abc import Awaitable, Iterable, Sequence
 from typing import Any, TypeVar
 from uuid import UUID
 
@@ -16,18 +17,21 @@ from barnabas.cli.options import Actions, command_parser
 from barnabas.cli.output import bytes_text
 from barnabas.cli.running import run_command
 from barnabas.client.admin import (
+    Admin,
     ClusterDescription,
     Features,
     LogDirDescription,
     QuorumDescription,
     QuorumReplica,
 )
-from barnabas.client.errors import BrokerError
+from barnabas.client.errors import BrokerError, BrokerNotReachable, TimedOut
+from barnabas.core.network import ConnectionLost
 from barnabas.log.checkpoints import uuid_to_text
 from barnabas.metadata.versions import level
 from barnabas.protocol.channel import NotSpoken
 
 T = TypeVar("T")
+LogDirsByBroker = dict[int, dict[str, LogDirDescription]]
 
 _DESCRIBE = """
 barnabas cluster describe
@@ -60,11 +64,11 @@ async def _describe(session: Session, options: argparse.Namespace) -> None:
     quorum = await _told(admin.describe_quorum())
     features = await _told(admin.describe_features())
     live = sorted(broker.node_id for broker in cluster.brokers if not broker.is_fenced)
-    log_dirs = await _told(admin.describe_log_dirs(live))
+    log_dirs, silent = await _log_dirs(admin, live)
     if session.output.as_json:
-        session.output.document(_document(cluster, quorum, features, log_dirs))
+        session.output.document(_document(cluster, quorum, features, log_dirs, silent))
         return
-    _show_brokers(session, cluster, log_dirs)
+    _show_brokers(session, cluster, log_dirs, silent)
     _show_quorum(session, quorum)
     _show_features(session, features)
     _show_log_dirs(session, log_dirs)
@@ -78,11 +82,26 @@ async def _told(answer: Awaitable[T]) -> T | None:
         return None
 
 
+async def _log_dirs(admin: Admin, brokers: Iterable[int]) -> tuple[LogDirsByBroker | None, list[int]]:
+    """The log directories of the brokers that tell, None if nobody does; and those that do not answer."""
+    silent: list[int] = []
+
+    async def ask(node_id: int) -> LogDirsByBroker | None:
+        try:
+            return await _told(admin.describe_log_dirs([node_id]))
+        except (BrokerNotReachable, ConnectionLost, TimedOut):
+            silent.append(node_id)
+            return None
+
+    told = [answer for answer in await asyncio.gather(*map(ask, brokers)) if answer is not None]
+    return {node_id: found for answer in told for node_id, found in answer.items()} if told else None, silent
+
+
 # ---- for people ------------------------------------------------------------------------------------------
 
 
 def _show_brokers(
-    session: Session, cluster: ClusterDescription, log_dirs: dict[int, dict[str, LogDirDescription]] | None
+    session: Session, cluster: ClusterDescription, log_dirs: LogDirsByBroker | None, silent: Sequence[int]
 ) -> None:
     session.output.say(f"cluster {cluster.cluster_id}")
     session.output.say()
@@ -90,7 +109,8 @@ def _show_brokers(
     for broker in sorted(cluster.brokers, key=lambda each: each.node_id):
         directories = (log_dirs or {}).get(broker.node_id)
         logs = None if directories is None else sum(len(each.replicas) for each in directories.values())
-        state = "fenced" if broker.is_fenced else "ok"
+        is_silent = broker.node_id in silent
+        state = "fenced" if broker.is_fenced else "does not answer" if is_silent else "ok"
         rows.append((broker.node_id, str(broker.address), broker.rack, logs, state))
     session.output.table(("broker", "address", "rack", "partitions", "state"), rows)
 
@@ -136,7 +156,7 @@ def _level_text(name: str, number: int) -> str:
     return str(number) if known is None else f"{number} ({known.release})"
 
 
-def _show_log_dirs(session: Session, log_dirs: dict[int, dict[str, LogDirDescription]] | None) -> None:
+def _show_log_dirs(session: Session, log_dirs: LogDirsByBroker | None) -> None:
     output = session.output
     output.say()
     if log_dirs is None:
@@ -172,7 +192,8 @@ def _document(
     cluster: ClusterDescription,
     quorum: QuorumDescription | None,
     features: Features | None,
-    log_dirs: dict[int, dict[str, LogDirDescription]] | None,
+    log_dirs: LogDirsByBroker | None,
+    silent: Sequence[int],
 ) -> dict[str, Any]:
     return {
         "cluster_id": cluster.cluster_id,
@@ -184,6 +205,7 @@ def _document(
                 "port": broker.address.port,
                 "rack": broker.rack,
                 "fenced": broker.is_fenced,
+                "answers": not broker.is_fenced and broker.node_id not in silent,
             }
             for broker in sorted(cluster.brokers, key=lambda each: each.node_id)
         ],
@@ -228,7 +250,7 @@ def _features_document(features: Features) -> list[dict[str, Any]]:
     ]
 
 
-def _log_dirs_document(log_dirs: dict[int, dict[str, LogDirDescription]]) -> list[dict[str, Any]]:
+def _log_dirs_document(log_dirs: LogDirsByBroker) -> list[dict[str, Any]]:
     return [
         {
             "broker": node_id,
