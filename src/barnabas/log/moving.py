@@ -74,9 +74,9 @@ class Move:
             await trimming.truncate_fully_and_start_at(copy, first_offset)
         while (end_offset := log.end_offset) > copy.end_offset:
             copied = await self._copy_some(log, copy)
+            await self._clock.sleep(copied / self._bytes_per_second())
             if not copied or copy.end_offset >= end_offset:
                 break  # nothing is left but what came during this round
-            await self._clock.sleep(copied / self._bytes_per_second())
         await copy.flush()
 
     async def _copy_some(self, log: PartitionLog, copy: PartitionLog) -> int:
