@@ -407,6 +407,7 @@ _QUOTAS: list[tuple[_Named, _Ops]] = [
     ([("user", "infinite")], [(PRODUCE, float("inf"))]),
     ([("user", "infinite")], [(REQUEST, float("inf"))]),
     ([("user", "large")], [(PRODUCE, 1e300)]),
+    ([("user", "largest")], [(PRODUCE, 2.0**63)]),
     ([("user", "nearly")], [(PRODUCE, 99.9999999)]),
     ([("user", "hardly")], [(PRODUCE, 1e9 + 1e-7)]),
     ([("user", "wrong")], [(CONNECT, 4.0)]),

@@ -143,6 +143,13 @@ def test_a_batch_may_be_too_large_before_it_is_recompressed_and_after(sides: tup
         assert errors == [0, 0] if name == "gzip" else [10, 10]
 
 
+def fetched(side: Side, topic: str, version: int) -> tuple[int, int, int, bool]:
+    response = side.client.ask(fetch_request(topic), version, FetchResponse)
+    (partition,) = response.responses[0].partitions
+    has_records = bool(partition.records)
+    return partition.error_code, partition.high_watermark, partition.log_start_offset, has_records
+
+
 def test_zstd_came_late(sides: tuple[Side, Side]) -> None:
     for step in (create("late", 1), create("late-zstd", 1, configs={"compression.type": "zstd"})):
         assert answer(sides[0], step) == answer(sides[1], step)
@@ -150,3 +157,7 @@ def test_zstd_came_late(sides: tuple[Side, Side]) -> None:
         batch = build_batch([Record(0, 1_700_000_000_000, b"k", b"v", ())], codec=codec)
         expected, got = (produced(side, topic, bytearray(batch), version) for side in sides)
         assert got == expected == (76 if codec is Codec.ZSTD and version < 7 else 0)
+    for topic, version in product(("late", "late-zstd"), (4, 9, 10)):
+        expected, got = (fetched(side, topic, version) for side in sides)
+        assert got == expected
+        assert (got[0], got[3]) == (0, True)  # who cannot read zstd finds out by itself
