@@ -44,6 +44,8 @@ def refusal(new: dict[str, str], *, of_one_broker: bool = True) -> str | None:
         ("num.io.threads", "1", f"{THREADS} num.io.threads=1, value should be at least half"),
         ("log.cleaner.threads", "0", "at least 1"),
         ("log.cleaner.threads", "9", "more than double the current value 1"),
+        ("max.connections", "0", "Invalid max.connections 0"),
+        ("listener.name.inside.max.connections", "0", "Invalid max.connections 0"),
         ("max.connections.per.ip", "0", "max.connections.per.ip can be 0 only with"),
         ("max.connections.per.ip.overrides", "foo", "a list of host:count"),
         ("max.connection.creation.rate", "0", "Invalid max.connection.creation.rate 0"),

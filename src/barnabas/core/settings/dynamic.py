@@ -30,6 +30,8 @@ _THREADS = (
     *("num.replica.fetchers", "remote.log.manager.copier.thread.pool.size", "remote.log.reader.threads"),
     *("remote.log.manager.expiration.thread.pool.size", "remote.log.manager.follower.thread.pool.size"),
 )
+# with none at all nobody could connect any more, not even to alter it again
+_NEVER_NONE = ("max.connections", "max.connection.creation.rate")
 _NEED_A_RESTART = ("listeners", "listener.security.protocol.map")
 
 
@@ -84,15 +86,16 @@ def _is_of_one_broker(name: str) -> bool:
 
 
 def _check_value(name: str, text: str) -> None:
-    setting = BROKER.get(base_name(name))
+    base = base_name(name)
+    setting = BROKER.get(base)
     if setting is None:
         return
     try:
         value = setting.parse(text)
     except InvalidSetting as error:
         raise InvalidAlteration(str(error)) from None
-    if name == "max.connection.creation.rate" and value == 0:
-        raise InvalidAlteration(f"Invalid {name} 0")
+    if base in _NEVER_NONE and value == 0:
+        raise InvalidAlteration(f"Invalid {base} 0")
 
 
 def _refuse_what_cannot_be_done(name: str, now: BrokerSettings, after: BrokerSettings) -> None:
