@@ -190,6 +190,14 @@ def test_one_broker_over_all_over_static_over_default(client: RawClient) -> None
     becomes(client, TOPIC, "t", "segment.ms", "360000000")
 
 
+def test_what_is_set_for_all_brokers_is_shown_as_it_was_written(client: RawClient) -> None:
+    name = "log.cleaner.io.max.bytes.per.second"
+    assert alter(client, BROKER, "", (name, SET, "1000000")) == DONE
+    becomes(client, BROKER, "1", name, "1000000.0")
+    assert value_of(client, BROKER, "", name) == "1000000"
+    assert alter(client, BROKER, "", (name, DELETE, None)) == DONE
+
+
 @pytest.mark.parametrize(
     ("setting", "value", "shown"),
     [

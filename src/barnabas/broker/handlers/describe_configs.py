@@ -112,12 +112,15 @@ def _check_broker(name: str, services: Services, or_else: str) -> None:
 
 
 def _of_all_brokers(settings: BrokerSettings, keys: list[str] | None) -> list[Described]:
-    """Only what was altered for all brokers, whatever else decides here."""
+    """Only what was altered for all brokers, whatever else decides here, and just as it was written."""
     altered = settings.with_dynamic({}, settings.dynamic_default)
     names = [name for name in altered.dynamic_default if keys is None or name in keys]
     source = Source.DYNAMIC_DEFAULT_BROKER
     return [
-        one._replace(synonyms=[each for each in one.synonyms if each.source is source])
+        one._replace(
+            value=None if one.is_sensitive else altered.dynamic_default[one.name],
+            synonyms=[each for each in one.synonyms if each.source is source],
+        )
         for one in describe_broker(altered, names)
     ]
 
