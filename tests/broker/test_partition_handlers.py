@@ -5,12 +5,16 @@ How each of them is answered, odd requests included, is compared with Kafka in t
 
 from __future__ import annotations
 
+import asyncio
 import errno
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from barnabas.broker.handlers import fetch as fetch_handler
+from barnabas.broker.handlers import produce as produce_handler
+from barnabas.broker.requests import PARTITIONS_A_TURN, Door, RequestContext
 from barnabas.core.disk import Disk
 from barnabas.log import checkpoints, names
 from barnabas.protocol.messages import alter_client_quotas as quotas
@@ -37,9 +41,9 @@ from barnabas.protocol.messages.describe_topic_partitions import (
     DescribeTopicPartitionsResponse,
     TopicRequest,
 )
-from barnabas.protocol.messages.fetch import FetchResponse
+from barnabas.protocol.messages.fetch import FetchPartition, FetchResponse
 from barnabas.protocol.messages.metadata import MetadataResponse
-from barnabas.protocol.messages.produce import ProduceResponse
+from barnabas.protocol.messages.produce import PartitionProduceData, ProduceResponse
 from barnabas.protocol.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
 from barnabas.records.reader import read_records
 from barnabas.testing import Broker
@@ -220,3 +224,55 @@ def test_a_disk_that_is_full_is_named(broker: Broker) -> None:
             topics=[ReassignableTopic(name="t", partitions=[target])],
         )
         assert client.ask(moves, 1, AlterPartitionReassignmentsResponse).error_code == 0
+
+
+def turns_during(broker: Broker, work: Callable[[], Awaitable[object]]) -> int:
+    """How often somebody else on the broker's loop has a turn."""
+
+    async def count() -> int:
+        turns = 0
+
+        async def other() -> None:
+            nonlocal turns
+            while True:
+                turns += 1
+                await asyncio.sleep(0)
+
+        task = asyncio.get_running_loop().create_task(other())
+        await work()
+        task.cancel()
+        return turns
+
+    return broker.run(count())
+
+
+def test_a_request_for_very_many_partitions_gives_way_to_others(broker: Broker) -> None:
+    count = 3 * PARTITIONS_A_TURN
+    with RawClient(broker.port) as client:
+        metadata(client)
+        assert grow(client, count) == (0, None)
+    services = broker.node.services
+    context = RequestContext("User:ANONYMOUS", Door("PLAINTEXT"), "127.0.0.1", "client", 11)
+
+    async def send() -> None:
+        request = produce_request("t", [b"a"])
+        (topic,) = request.topic_data
+        records = bytes(topic.partition_data[0].records or b"")  # type: ignore[arg-type]
+        topic.partition_data = [
+            PartitionProduceData(index=index, records=memoryview(bytearray(records)))
+            for index in range(count)
+        ]
+        response = await produce_handler.handle(request, context, services)
+        assert response is not None
+        assert {one.error_code for one in response.responses[0].partition_responses} == {0}
+
+    async def read() -> None:
+        request = fetch_request("t")
+        (topic,) = request.topics
+        topic.partitions = [FetchPartition(partition=index, partition_max_bytes=9) for index in range(count)]
+        response = await fetch_handler.handle(request, context, services)
+        assert len(response.responses[0].partitions) == count
+
+    broker.run(send())  # opens them
+    assert turns_during(broker, send) >= 3
+    assert turns_during(broker, read) >= 3

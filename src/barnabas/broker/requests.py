@@ -30,6 +30,9 @@ from barnabas.protocol.wire import Beside, parts, size_of
 if TYPE_CHECKING:
     from barnabas.broker.services import Services
 
+# Most appends and reads wait for nothing: a request about more partitions gives way to others in between.
+PARTITIONS_A_TURN = 200
+
 
 class Door(NamedTuple):
     """Where a connection came in, and what is served there."""

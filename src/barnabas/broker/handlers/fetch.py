@@ -9,12 +9,13 @@ counts. It is answered when that many have come to its partitions, an error turn
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.broker.leader_hints import point_to_leaders
 from barnabas.broker.purgatory import LongPoll
 from barnabas.broker.replicas import NotLeaderOrFollower
-from barnabas.broker.requests import RequestContext
+from barnabas.broker.requests import PARTITIONS_A_TURN, RequestContext
 from barnabas.core.disk import FileRange
 from barnabas.core.errors import BarnabasError, InvariantViolation, OffsetOutOfRange
 from barnabas.log.partition import Bound
@@ -118,7 +119,9 @@ async def _read_all(wants: list[Want], terms: _Terms, services: Services) -> _Re
     replicas: list[Replica] = []
     sent: list[tuple[TopicTraffic, int]] = []
     left, found_bytes, readable_bytes, is_final = terms.max_bytes, 0, 0, False
-    for want in wants:
+    for number, want in enumerate(wants, 1):
+        if number % PARTITIONS_A_TURN == 0:
+            await asyncio.sleep(0)
         ask = want.ask
         replica = None
         try:

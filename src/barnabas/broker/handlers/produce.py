@@ -12,7 +12,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from barnabas.broker.leader_hints import point_to_leaders
-from barnabas.broker.requests import RequestContext
+from barnabas.broker.requests import PARTITIONS_A_TURN, RequestContext
 from barnabas.core.errors import (
     BarnabasError,
     InvalidRecord,
@@ -81,8 +81,13 @@ async def handle(
     by_id = context.api_version >= _TOPIC_IDS_FROM
     response = ProduceResponse(responses=[], throttle_time_ms=0)
     answers = response.responses
+    since_turn = 0
     for topic_data in request.topic_data:
         partitions = await _append_topic(topic_data, by_id, request, context, services, waits)
+        since_turn += len(partitions)
+        if since_turn >= PARTITIONS_A_TURN:
+            since_turn = 0
+            await asyncio.sleep(0)
         answers.append(
             TopicProduceResponse(
                 name=topic_data.name, topic_id=topic_data.topic_id, partition_responses=partitions
@@ -119,7 +124,12 @@ async def _append_topic(
     except BarnabasError as error:
         return [_failed(data.name, one.index, error) for one in data.partition_data]
     acks, knows_zstd = request.acks, context.api_version >= _ZSTD_FROM
-    return [await _append(topic, one, acks, knows_zstd, services, waits) for one in data.partition_data]
+    answers: list[PartitionProduceResponse] = []
+    for number, one in enumerate(data.partition_data, 1):
+        answers.append(await _append(topic, one, acks, knows_zstd, services, waits))
+        if number % PARTITIONS_A_TURN == 0:
+            await asyncio.sleep(0)
+    return answers
 
 
 async def _append(
