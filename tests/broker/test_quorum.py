@@ -25,6 +25,7 @@ from barnabas.core.settings.listeners import Listener
 from barnabas.log.checkpoints import read_whole, write_atomically
 from barnabas.log.config import LogConfig
 from barnabas.log.directory import LogDirectory
+from barnabas.log.partition import PartitionLog
 from barnabas.metadata.image import ClusterImage
 from barnabas.metadata.records import BeginTransactionRecord, ConfigRecord, TopicRecord, encode_record
 from barnabas.protocol.schema import Message
@@ -37,7 +38,7 @@ from barnabas.raft.control_records import (
 from barnabas.raft.election import Election
 from barnabas.raft.quorum_state import CorruptQuorumState, decode_quorum_state
 from barnabas.raft.snapshot import SnapshotId, build_snapshot
-from tests.broker.test_formatting import CONTROLLER, DIRECTORY_ID, FEATURES, formatted
+from tests.broker.test_formatting import CHECKPOINT, CONTROLLER, DIRECTORY_ID, FEATURES, formatted
 from tests.support.logs import START_MS, open_directory
 
 # offsets in a new log: a leader change, the version, the voters; then, between two marks, the features
@@ -312,6 +313,33 @@ def test_who_waits_may_go_away_but_the_command_goes_on() -> None:
                 await waiting
             await create(quorum, "replies")
             assert [*quorum.image.topics_by_name] == ["letters", "replies"]
+
+    disk = new_disk()
+    asyncio.run(run())
+
+
+def test_the_voters_come_into_the_log_though_who_asked_goes_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    flush = PartitionLog.flush
+
+    async def slow_flush(log: PartitionLog, up_to: int | None = None) -> None:
+        await asyncio.sleep(0)
+        await flush(log, up_to)
+
+    async def run() -> None:
+        await disk.remove(CHECKPOINT)
+        async with running(disk) as (quorum, _, _, failures):
+            assert quorum.kraft_version == 0
+            monkeypatch.setattr(PartitionLog, "flush", slow_flush)
+            waiting = asyncio.create_task(quorum.raise_kraft_version())
+            await asyncio.sleep(0)
+            waiting.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await waiting
+            await create(quorum, "letters")
+            assert (quorum.kraft_version, failures) == (1, [])
+        async with running(disk) as (quorum, directory, _, _):
+            assert quorum.kraft_version == 1
+            assert [type(each) for each in await controls(directory)].count(VotersRecord) == 1
 
     disk = new_disk()
     asyncio.run(run())

@@ -42,7 +42,13 @@ from barnabas.metadata.records import (
 from barnabas.protocol.schema import Message
 from barnabas.raft.batches import data_batches
 from barnabas.raft.control_records import KRaftVersionRecord, VotersRecord, control_batch
-from barnabas.raft.snapshot import SnapshotId, build_snapshot, parse_snapshot_name, read_snapshot
+from barnabas.raft.snapshot import (
+    BOOTSTRAP_CHECKPOINT,
+    SnapshotId,
+    build_snapshot,
+    parse_snapshot_name,
+    read_snapshot,
+)
 from tests.broker.test_formatting import CONTROLLER, DIRECTORY_ID, FEATURES, NOW_MS
 from tests.broker.test_quorum import FIRST, create, new_disk, topic
 from tests.support.logs import START_MS, open_directory
@@ -442,6 +448,25 @@ def test_what_a_newer_kafka_wrote_is_refused_by_name(
                 pass
         assert told in str(refusal.value)
         assert METADATA_DIRECTORY in str(refusal.value)
+
+    disk = new_disk()
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize(("value", "told"), [(value, told) for value, _, told in NEWER if value is not None])
+def test_what_a_newer_kafka_formatted_is_refused_before_it_is_in_the_log(value: bytes, told: str) -> None:
+    async def run() -> None:
+        ours = await read_whole(disk, BOOTSTRAP_CHECKPOINT) or b""
+        await write_atomically(disk, BOOTSTRAP_CHECKPOINT, build_snapshot([value], NOW_MS))
+        with pytest.raises(DirectoryRefused) as refusal:
+            async with running(disk):
+                pass
+        assert told in str(refusal.value)
+        await disk.remove(".lock")
+        await write_atomically(disk, BOOTSTRAP_CHECKPOINT, ours)
+        disk.crash_process()
+        async with running(disk) as quorum:
+            assert quorum.image.features == FEATURES
 
     disk = new_disk()
     asyncio.run(run())

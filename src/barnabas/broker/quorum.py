@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, TypeVar
 from uuid import UUID
 
@@ -174,10 +174,11 @@ class MetadataQuorum:
                 self.image.replay(decode_record(value))
             async for record in records(self._log, found.snapshot_id.end_offset, self.committed_offset):
                 self.image.replay(record)
+            self._replayed = SnapshotId(self.committed_offset, self.epoch)
+            activation = await self._activation(min_insync_replicas)
         except UnknownRecord as error:
             raise _too_new(self._disk, str(error)) from error
-        self._replayed = SnapshotId(self.committed_offset, self.epoch)
-        if activation := await self._activation(min_insync_replicas):
+        if activation:
             await self._commit(activation)
         logger.info("node %d leads the metadata quorum in epoch %d", self.leader_id, self.epoch)
 
@@ -190,6 +191,9 @@ class MetadataQuorum:
             return activation_records(self.image, min_insync_replicas=min_insync_replicas)
         values = read_snapshot(data, self._disk.describe(BOOTSTRAP_CHECKPOINT)).values
         told = [decode_record(value) for value in values]
+        tried = ClusterImage()
+        for each in told:
+            tried.replay(each)  # nothing goes into the log that nobody here could replay
         levels = {each.name: each.feature_level for each in told if isinstance(each, FeatureLevelRecord)}
         return activation_records(
             self.image,
@@ -231,9 +235,17 @@ class MetadataQuorum:
 
         Whoever waits may be cancelled; a command that has begun goes on.
         """
+        return await self._carried_through(self._execute(command))
+
+    async def raise_kraft_version(self) -> None:
+        """Let the voters stand in the log from now on (kraft.version 1), and not in the settings."""
+        await self._carried_through(self._tell_voters())
+
+    async def _carried_through(self, work: Coroutine[Any, Any, R]) -> R:
         if self._is_closing:
+            work.close()
             raise QuorumClosed("the node is stopping")
-        task = asyncio.get_running_loop().create_task(self._execute(command))
+        task = asyncio.get_running_loop().create_task(work)
         self._running[task] = None
         task.add_done_callback(self._running.pop)
         return await asyncio.shield(task)
@@ -247,8 +259,7 @@ class MetadataQuorum:
                 await self._commit(decision.records)
             return decision.response
 
-    async def raise_kraft_version(self) -> None:
-        """Let the voters stand in the log from now on (kraft.version 1), and not in the settings."""
+    async def _tell_voters(self) -> None:
         async with self._turn:
             if self._failure is not None:
                 raise self._failure
