@@ -367,6 +367,14 @@ class TestEndpoint:
 
         asyncio.run(asyncio.wait_for(scenario(), 60))
 
+    def test_a_page_that_cannot_be_made_is_an_error_of_the_server(
+        self, broker: Broker, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        monkeypatch.setattr(broker.node.services, "image", None)
+        assert get(broker)[0] == 500
+        assert "the metrics could not be gathered" in caplog.text
+        assert get(broker, "/ready")[0] == 200
+
     def test_there_are_only_so_many(self, broker: Broker) -> None:
         with contextlib.ExitStack() as held:
             for _ in range(endpoint_module.MAX_CONNECTIONS):

@@ -35,6 +35,7 @@ _REASONS = {
     404: "Not Found",
     405: "Method Not Allowed",
     431: "Request Header Fields Too Large",
+    500: "Internal Server Error",
     503: "Service Unavailable",
     505: "HTTP Version Not Supported",
 }
@@ -173,7 +174,11 @@ class MetricsEndpoint:
             return Answer(503, [b"the node is starting\n"])
         self._scrapes += 1
         began = self._clock.monotonic()
-        page = await self._collect()
+        try:
+            page = await self._collect()
+        except Exception:  # whatever it is, who asks is told where to look
+            logger.exception("the metrics could not be gathered")
+            return Answer(500, [b"the metrics could not be gathered; the node's log says why\n"])
         page.add("barnabas_scrapes_total", self._scrapes)
         page.add("barnabas_scrape_seconds", self._clock.monotonic() - began)
         openmetrics = "application/openmetrics-text" in headers.get("accept", "")
