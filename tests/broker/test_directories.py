@@ -45,6 +45,7 @@ from barnabas.protocol.messages.elect_leaders import (
 from barnabas.protocol.messages.fetch import FetchResponse
 from barnabas.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from barnabas.protocol.messages.produce import ProduceResponse
+from barnabas.protocol.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
 from barnabas.protocol.schema import NO_UUID
 from barnabas.testing import Broker
 from tests.support.configs import BROKER, DELETE, DONE, SET
@@ -307,6 +308,20 @@ def test_directories_are_cordoned_while_the_node_runs(tmp_path: Path, names: str
     alter_cordoned(None, 0)
     site.fill("t", 2)
     site.broker.stop()
+
+
+def test_one_that_was_unregistered_heeds_settings_and_goes_on_without_a_disk(in_memory: Site) -> None:
+    site = in_memory
+    site.fill("t")
+    with RawClient(site.broker.port) as client:
+        request = UnregisterBrokerRequest(broker_id=1)
+        assert client.ask(request, 0, UnregisterBrokerResponse).error_code == 0
+        change = ("message.max.bytes", SET, "2000000")
+        assert alter_config(client, BROKER, "", change) == DONE
+    site.broker._disks["b"].fail("sync", errno.EIO)
+    assert flush(site, "t", 1) == "KAFKA_STORAGE_ERROR"
+    wait_until(lambda: not site.broker._disks["b"]._locks, "it is let go of")
+    assert not site.broker.node._failure.done()
 
 
 # ---- what is refused, and what is left out, at a start -----------------------------------------------------

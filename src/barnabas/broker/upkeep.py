@@ -15,7 +15,7 @@ from typing import Any
 from uuid import UUID
 
 from barnabas.broker.current_settings import CurrentSettings
-from barnabas.broker.membership import Membership
+from barnabas.broker.membership import Membership, RegistrationRefused
 from barnabas.broker.quorum import QuorumClosed
 from barnabas.broker.replicas import Replicas
 from barnabas.broker.storage import Storage
@@ -141,12 +141,14 @@ class Upkeep:
 
     def _cordon(self, settings: BrokerSettings) -> None:
         directory_ids = self._storage.cordoned(settings.strings("cordoned.log.dirs"))
-        registered = self._image.brokers[self._membership.node_id].cordoned_log_dirs or ()
-        if sorted(each.bytes for each in directory_ids) != sorted(registered):
+        broker = self._image.brokers.get(self._membership.node_id)
+        if broker is None:  # it was unregistered, and what concerns it is told no more
+            return
+        if sorted(each.bytes for each in directory_ids) != sorted(broker.cordoned_log_dirs or ()):
             self._run(self._tell(self._membership.tell_cordoned(directory_ids), "is cordoned"))
 
     async def _tell(self, told: Awaitable[None], what: str) -> None:
         try:
             await told
-        except (StorageError, QuorumClosed) as error:
+        except (StorageError, QuorumClosed, RegistrationRefused) as error:
             logger.error("the metadata will not tell which directory %s: %s", what, error)
