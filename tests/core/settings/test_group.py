@@ -110,6 +110,8 @@ def test_the_broker_says_where_a_group_does_not() -> None:
         ("m", "match", "client_id", "INVALID_CONFIG", "Illegal client matching pattern: client_id"),
         ("m", "match", "client_id=a=b", "INVALID_CONFIG", "Illegal client matching pattern: client_id=a=b"),
         ("m", "match", "client_id=[", "INVALID_CONFIG", "Illegal client matching pattern: client_id=["),
+        ("m", "match", "client_id=" + "(" * 9000, "INVALID_CONFIG", "Illegal client matching pattern"),
+        ("m", "match", "client_id=a{99999999999}", "INVALID_CONFIG", "Illegal client matching pattern"),
     ],
 )
 def test_what_a_subscription_cannot_have(

@@ -52,6 +52,6 @@ def _is_pattern(text: str) -> bool:
     try:
         # patterns are Java's, whose classes of characters Python does not know
         re.compile(_JAVA_CLASSES.sub(".", parts[1].strip()))
-    except re.error:
+    except (re.error, RecursionError, OverflowError):  # wrong, too deep, or repeated too often
         return False
     return True
