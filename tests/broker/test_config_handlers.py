@@ -130,6 +130,14 @@ def test_a_list_grows_and_shrinks(client: RawClient) -> None:
         becomes(client, TOPIC, "t", name, expected)
 
 
+def test_texts_are_no_longer_than_kafka_reads_them(client: RawClient, port: int) -> None:
+    """A longer one would keep Kafka from starting with what was stored."""
+    assert alter(client, BROKER, "1", ("of.a.plug.in", SET, "x" * 32_767)) == DONE
+    assert alter(client, BROKER, "1", ("of.a.plug.in", DELETE, None)) == DONE
+    with RawClient(port) as other, pytest.raises((EOFError, ConnectionError)):
+        alter(other, BROKER, "1", ("of.a.plug.in", SET, "x" * 32_768))
+
+
 def test_only_judged_is_not_done(client: RawClient) -> None:
     assert alter(client, TOPIC, "t", ("retention.ms", SET, "77"), validate_only=True) == DONE
     assert replace(client, TOPIC, "t", [("retention.ms", "77")], validate_only=True) == DONE

@@ -169,3 +169,16 @@ def test_resources_are_decided_one_by_one(cluster: Cluster) -> None:
         (CLIENT_METRICS_RESOURCE, "m"): {"interval.ms": "1000"},
         (TOPIC_RESOURCE, "t"): {POLICY: "compact"},
     }
+
+
+def test_a_list_does_not_outgrow_what_a_record_can_hold(cluster: Cluster) -> None:
+    rules = ConfigRules(lambda kind, name, overrides: None, lambda kind, name: "")
+    of_broker = (BROKER_RESOURCE, "")
+    first, second = (
+        one(APPEND, "x", "a" * 20_000, resource=of_broker),
+        one(APPEND, "x", "b" * 20_000, resource=of_broker),
+    )
+    for asked, error in ((first, "NONE"), (second, "INVALID_CONFIG")):
+        (result,) = cluster.carry_out(alter_configs(cluster.image, [asked], rules))
+        assert WIRE_ERRORS[result.error_code].name == error
+    assert cluster.image.broker_config()["x"] == "a" * 20_000

@@ -22,6 +22,7 @@ from barnabas.core.errors import BarnabasError
 from barnabas.metadata.image import BROKER_RESOURCE, CLUSTER_DEFAULT, TOPIC_RESOURCE, ClusterImage
 from barnabas.metadata.records import ClearElrRecord, ConfigRecord
 from barnabas.protocol.schema import Message
+from barnabas.protocol.wire import MAX_TEXT_BYTES
 
 CLIENT_METRICS_RESOURCE = 16
 GROUP_RESOURCE = 32
@@ -131,6 +132,7 @@ def alter_config(
         _check_min_insync(image, resource_type, resource_name, changes)
         new = {name: value for name, value in {**old, **changes}.items() if value is not None}
         validate(new)
+        _check_sizes(changes)
         _check_existence(image, resource_type, resource_name)
     except BarnabasError as error:
         return Decision([], ConfigResult.of(error))
@@ -168,6 +170,13 @@ def _check_resource_name(resource_type: int, resource_name: str) -> None:
 
 def _is_node_id(text: str) -> bool:
     return text.isascii() and text.isdecimal() and len(text) <= len(str(2**31))
+
+
+def _check_sizes(changes: Mapping[str, str | None]) -> None:
+    """What is appended to again and again outgrows what a record can hold, and Kafka can read."""
+    for name, value in changes.items():
+        if value is not None and len(value.encode()) > MAX_TEXT_BYTES:
+            raise Refused("INVALID_CONFIG", f"The value of {name} is longer than {MAX_TEXT_BYTES} bytes.")
 
 
 def _check_existence(image: ClusterImage, resource_type: int, resource_name: str) -> None:

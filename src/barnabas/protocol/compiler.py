@@ -31,6 +31,7 @@ _FIXED = {
 _SIZED = {"String": "str(view[p:q], 'utf-8')", "Bytes": "bytes(view[p:q])", "Records": "view[p:q]"}
 _HELPERS: dict[str, Any] = {
     "read_varint": wire.read_varint,
+    "read_text_size": wire.read_text_size,
     "write_varint": wire.write_varint,
     "write_tags": wire.write_tags,
     "skip_tags": wire.skip_tags,
@@ -179,8 +180,9 @@ class _DecoderSource(_Source):
 
     def _length(self, type_text: str, indent: int) -> None:
         if self.flexible:
+            read = "read_text_size" if type_text == "String" else "read_varint"
             self.put(
-                "n = view[p]; p += 1", "if n > 127: n, p = read_varint(view, p - 1)", "n -= 1", indent=indent
+                "n = view[p]; p += 1", f"if n > 127: n, p = {read}(view, p - 1)", "n -= 1", indent=indent
             )
         elif type_text == "String":
             self.put("n, = int16.unpack_from(view, p); p += 2", indent=indent)

@@ -11,6 +11,8 @@ from barnabas.core.disk import Buffer, FileRange
 from barnabas.core.errors import BarnabasError, wire_error
 
 COPY_LIMIT_BYTES = 4096
+# Kafka reads no longer texts, in any version: one that got into the metadata would keep it from starting
+MAX_TEXT_BYTES = 2**15 - 1
 
 
 class MalformedMessage(BarnabasError):
@@ -40,6 +42,14 @@ def read_varint(view: memoryview, position: int) -> tuple[int, int]:
         shift += 7
         if shift > 28:
             raise MalformedMessage("a number of more than 32 bits")
+
+
+def read_text_size(view: memoryview, position: int) -> tuple[int, int]:
+    """The length of a text and one more, as a varint whose first byte says that there are more."""
+    size, position = read_varint(view, position)
+    if size > MAX_TEXT_BYTES + 1:
+        raise MalformedMessage(f"a text of {size - 1} bytes, where {MAX_TEXT_BYTES} are allowed")
+    return size, position
 
 
 def write_varint(out: bytearray, value: int) -> None:
