@@ -15,6 +15,7 @@ import pytest
 from barnabas.broker.formatting import DirectoryRefused
 from barnabas.core.disk import DiskFailed
 from barnabas.core.errors import WIRE_ERRORS
+from barnabas.core.settings.definition import InvalidSetting
 from barnabas.log import trimming
 from barnabas.log.checkpoints import uuid_from_text
 from barnabas.log.directories import PartitionTwice
@@ -342,6 +343,16 @@ def test_a_directory_of_another_cluster_or_node_is_refused(site: Site, tmp_path:
     meta = tmp_path / "b" / "meta.properties"
     meta.write_text(meta.read_text().replace("node.id=1", "node.id=2"))
     assert f"{tmp_path / 'b'} belongs to node.id 2" in refused(site, "abc", DirectoryRefused)
+
+
+@pytest.mark.parametrize("names", ["data,data/disk-1", "data/disk-1,data", "data,data/../data", "data,link"])
+def test_a_directory_inside_another_or_named_twice_is_refused(tmp_path: Path, names: str) -> None:
+    (tmp_path / "link").symlink_to(tmp_path / "data")
+    log_dirs = ",".join(str(tmp_path / name) for name in names.split(","))
+    broker = Broker(tmp_path / names.split(",")[0], {"log.dirs": log_dirs})
+    with pytest.raises((InvalidSetting, DirectoryRefused)):
+        broker.start()
+    assert not list(tmp_path.glob("data/disk*"))
 
 
 def test_a_copy_of_a_directory_is_refused(site: Site, tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
+from itertools import permutations
 from typing import TYPE_CHECKING, NamedTuple
 from uuid import UUID
 
@@ -184,7 +185,7 @@ async def open_storage(
     open_log = partial(LogDirectory.open, clock=clock, random=random, workers=workers)
     missing: dict[str, StorageError] = {}
     disks = {path: disk_of(path) for path in dict.fromkeys((layout.metadata_dir, *layout.log_dirs))}
-    _refuse_twice(disks)
+    _refuse_overlaps(disks)
     owned = await _identify(layout, disks, node_id, found_cluster, random, missing)
     opened: dict[str, LogDirectory] = {}
     try:
@@ -205,11 +206,16 @@ async def open_storage(
         raise
 
 
-def _refuse_twice(disks: Mapping[str, Disk]) -> None:
-    named: dict[str, str] = {}
-    for path, disk in disks.items():
-        if (other := named.setdefault(disk.describe(""), path)) != path:
-            raise InvalidSetting(f"log.dirs and metadata.log.dir: {other} and {path} are the same directory")
+def _refuse_overlaps(disks: Mapping[str, Disk]) -> None:
+    """No directory is there twice, or inside another, which would take it for a partition's."""
+    full = {path: disk.describe("").rstrip("/") for path, disk in disks.items()}
+    for path, other in permutations(full, 2):
+        if full[path] == full[other]:
+            raise InvalidSetting(f"log.dirs and metadata.log.dir: {path} and {other} are the same directory")
+        if full[path].startswith(f"{full[other]}/"):
+            raise InvalidSetting(
+                f"log.dirs and metadata.log.dir: {path} is inside {other}: put them side by side"
+            )
 
 
 async def _identify(
