@@ -40,6 +40,7 @@ RESET = "share.auto.offset.reset"
         (RESET, "by_duration:P", "The value must be either"),
         (RESET, "by_duration:P1DT", "The value must be either"),
         (RESET, "by_duration:", "The value must be either"),
+        (RESET, f"by_duration:P{10**15}D", "The value must be either"),
         (
             "share.isolation.level",
             "READ_COMMITTED",

@@ -103,10 +103,10 @@ def _check_reset(text: str) -> None:
 
 
 def _is_duration(text: str) -> bool:
-    """Whether it is a duration of ISO 8601 as Java reads it, and not negative."""
+    """Whether it is a duration of ISO 8601 as Java reads it, and not negative; Java counts 64 bits of seconds."""
     found = _DURATION.fullmatch(text)
     if found is None or text[-1:] in "Tt" or not any(found.groups()[1:]):
         return False
     amounts = [float((amount or "0").replace(",", ".")) for amount in found.groups()[1:]]
     seconds = sum(amount * unit for amount, unit in zip(amounts, _UNIT_SECONDS, strict=True))
-    return (-seconds if found[1] == "-" else seconds) >= 0
+    return 0 <= (-seconds if found[1] == "-" else seconds) < 2**63
