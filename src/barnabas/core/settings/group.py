@@ -103,7 +103,7 @@ def _check_reset(text: str) -> None:
 
 
 def _is_duration(text: str) -> bool:
-    """Whether it is a duration of ISO 8601 as Java reads it, and not negative; Java counts 64 bits of seconds."""
+    """Whether it is a duration of ISO 8601 as Java reads it (in 64 bits of seconds), and not negative."""
     found = _DURATION.fullmatch(text)
     if found is None or text[-1:] in "Tt" or not any(found.groups()[1:]):
         return False
