@@ -155,6 +155,21 @@ class TestWorkers:
 
         asyncio.run(scenario())
 
+    def test_what_computes_holds_up_nobody_who_waits_for_the_disk(self) -> None:
+        async def scenario() -> None:
+            workers, go_on = ThreadWorkers(), threading.Event()
+            computing = [asyncio.create_task(workers.compute(go_on.wait, 20)) for _ in range(20)]
+            await asyncio.sleep(0)
+            assert await workers.run(abs, -1) == 1
+            assert not any(task.done() for task in computing)
+            go_on.set()
+            assert await asyncio.gather(*computing) == [True] * 20
+            workers.close()
+            with pytest.raises(WorkersClosed):
+                await workers.compute(abs, -1)
+
+        asyncio.run(scenario())
+
     @pytest.mark.parametrize("fails", [False, True])
     def test_a_cancelled_call_is_waited_for(self, fails: bool) -> None:
         started, go_on, done = threading.Event(), threading.Event(), threading.Event()

@@ -346,7 +346,7 @@ class CountingWorkers:
     def __init__(self) -> None:
         self.calls = 0
 
-    async def run(self, call: Callable[..., object], *args: object, **kwargs: object) -> object:
+    async def compute(self, call: Callable[..., object], *args: object, **kwargs: object) -> object:
         self.calls += 1
         return call(*args, **kwargs)
 
@@ -384,10 +384,10 @@ def test_appends_that_come_together_are_numbered_in_the_order_of_asking() -> Non
         log = await fresh_log(COMPACTED)
 
         class SlowWorkers(CountingWorkers):
-            async def run(self, call: Callable[..., object], *args: object, **kwargs: object) -> object:
+            async def compute(self, call: Callable[..., object], *args: object, **kwargs: object) -> object:
                 for _ in range(5):
                     await asyncio.sleep(0)
-                return await super().run(call, *args, **kwargs)
+                return await super().compute(call, *args, **kwargs)
 
         log.home = log.home._replace(workers=SlowWorkers())  # type: ignore[arg-type]
         appends: list[Awaitable[object]] = [

@@ -1,9 +1,10 @@
 """The workers seam: where calls run that would hold up the event loop.
 
 Only calls that release the GIL belong here (fsync, reads, writes, kernel passes): a Python thread that
-computes costs the loop milliseconds. A call that was handed over is always waited for: when the waiting
-task is cancelled, the cancellation comes through once the call is done, so that no thread goes on writing
-to a file whose owner believes it has stopped.
+computes costs the loop milliseconds. Those that take the processor have threads of their own, so that no
+read or sync waits behind a batch that is being compressed, which may take seconds. A call that was handed
+over is always waited for: when the waiting task is cancelled, the cancellation comes through once the call
+is done, so that no thread goes on writing to a file whose owner believes it has stopped.
 """
 
 from __future__ import annotations
@@ -25,6 +26,9 @@ class Workers(Protocol):
     async def run(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """The result of `call`, or the exception it raised."""
 
+    async def compute(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """The same, for a call that takes the processor rather than the disk."""
+
     def close(self) -> None:
         """Wait for what is running, take no more."""
 
@@ -39,14 +43,23 @@ class WorkersClosed(InvariantViolation):
 class ThreadWorkers:
     """Threads: they start when they are first needed, and are joined by `close`."""
 
-    def __init__(self, count: int = 4) -> None:
+    def __init__(self, count: int = 4, computing: int = 2) -> None:
         self._pool = ThreadPoolExecutor(max_workers=count, thread_name_prefix="barnabas-worker")
+        self._computing = ThreadPoolExecutor(max_workers=computing, thread_name_prefix="barnabas-computing")
         self._closed = False
 
     async def run(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        return await self._run(self._pool, call, *args, **kwargs)
+
+    async def compute(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        return await self._run(self._computing, call, *args, **kwargs)
+
+    async def _run(
+        self, pool: ThreadPoolExecutor, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs
+    ) -> T:
         if self._closed:
             raise WorkersClosed
-        future = asyncio.wrap_future(self._pool.submit(call, *args, **kwargs))
+        future = asyncio.wrap_future(pool.submit(call, *args, **kwargs))
         try:
             return await asyncio.shield(future)
         except asyncio.CancelledError:
@@ -60,6 +73,7 @@ class ThreadWorkers:
     def close(self) -> None:
         self._closed = True
         self._pool.shutdown(wait=True)
+        self._computing.shutdown(wait=True)
 
 
 class InlineWorkers:
@@ -72,6 +86,8 @@ class InlineWorkers:
         if self._closed:
             raise WorkersClosed
         return call(*args, **kwargs)
+
+    compute = run
 
     def close(self) -> None:
         self._closed = True

@@ -48,10 +48,10 @@ async def admit_unusual_batch(
     codec = data[ATTRIBUTES_AT + 1] & CODEC_MASK if has_header else 0
     if config.codec is not None and codec != config.codec and has_header:
         _check_message_size(min(len(data), BatchHeader.parse(data).size_bytes), config)
-        data = await workers.run(recompress_batch, data, config.codec, config.codec_level, policy)
+        data = await workers.compute(recompress_batch, data, config.codec, config.codec_level, policy)
         header = BatchHeader.parse(data)
     elif codec and policy.opens_compressed:
-        header = await workers.run(validate_batch, data, policy)
+        header = await workers.compute(validate_batch, data, policy)
     else:
         header = validate_batch(data, policy)
     data = memoryview(data)[: header.size_bytes]

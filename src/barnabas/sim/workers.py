@@ -30,5 +30,7 @@ class SimWorkers:
         seconds = log_between(self._random, MIN_S, MAX_S)
         return await self._under_way.call(seconds, lambda: call(*args, **kwargs))
 
+    compute = run
+
     def close(self) -> None:
         self._closed = True

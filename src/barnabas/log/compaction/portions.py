@@ -87,7 +87,7 @@ class Portions:
         """A call of the kernel's, beside the loop; CorruptSegment where it finds a batch not sound."""
         try:
             if kernel.PURE_REASON is None:
-                return await self._log.home.workers.run(call, *args, **kwargs)
+                return await self._log.home.workers.compute(call, *args, **kwargs)
             await asyncio.sleep(0)
             return call(*args, **kwargs)
         except (CorruptMessage, InvalidRecord) as error:
