@@ -12,7 +12,9 @@ from uuid import UUID
 
 import pytest
 
+from barnabas.broker import node
 from barnabas.broker.formatting import DirectoryRefused
+from barnabas.controller.bootstrap import bootstrap_records
 from barnabas.core.disk import DiskFailed
 from barnabas.core.errors import WIRE_ERRORS
 from barnabas.core.settings.definition import InvalidSetting
@@ -20,6 +22,7 @@ from barnabas.log import trimming
 from barnabas.log.checkpoints import uuid_from_text
 from barnabas.log.directories import PartitionTwice
 from barnabas.log.moving import Move
+from barnabas.metadata.image import METADATA_VERSION
 from barnabas.metadata.parts import PartitionImage
 from barnabas.protocol.messages.alter_replica_log_dirs import (
     AlterReplicaLogDir,
@@ -47,6 +50,11 @@ from barnabas.protocol.messages.fetch import FetchResponse
 from barnabas.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from barnabas.protocol.messages.produce import ProduceResponse
 from barnabas.protocol.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
+from barnabas.protocol.messages.update_features import (
+    FeatureUpdateKey,
+    UpdateFeaturesRequest,
+    UpdateFeaturesResponse,
+)
 from barnabas.protocol.schema import NO_UUID
 from barnabas.testing import Broker
 from tests.support.configs import BROKER, DELETE, DONE, SET
@@ -274,6 +282,28 @@ def test_the_metadata_may_be_apart(tmp_path: Path) -> None:
         end()
         site.start()
         assert [site.fetch("t", number) for number in (0, 1)] == [("NONE", 1)] * 2
+    site.broker.stop()
+
+
+def test_metadata_that_cannot_tell_of_directories_does_without(monkeypatch: pytest.MonkeyPatch) -> None:
+    """That of an older version; and once that was raised, new topics are told of at once."""
+    monkeypatch.setattr(node, "bootstrap_records", lambda: bootstrap_records({METADATA_VERSION: 16}))
+    site = Site(None)
+    site.start()
+    site.try_to_create("t")
+    assert [site.produce("t", number) for number in range(3)] == ["NONE"] * 3
+    assert alter(site, "t", 0, "b") == "NONE"
+    wait_until(lambda: not moves_of(site), "it has moved")
+    assert site.metadata("t") == [("NONE", 1, [])] * 3
+    site.broker.restart()
+    assert [site.fetch("t", number) for number in range(3)] == [("NONE", 1)] * 3
+    update = FeatureUpdateKey(feature=METADATA_VERSION, max_version_level=30)
+    with RawClient(site.broker.port) as client:
+        request = UpdateFeaturesRequest(feature_updates=[update])
+        assert client.ask(request, 1, UpdateFeaturesResponse).error_code == 0
+    site.try_to_create("u")
+    wait_until(lambda: "?" not in site.told("u"), "the metadata tells where the partitions are")
+    assert [site.produce("u", number) for number in range(3)] == ["NONE"] * 3
     site.broker.stop()
 
 

@@ -11,7 +11,7 @@ from uuid import UUID
 
 from barnabas.broker.controller_channel import ControllerChannel
 from barnabas.controller.bootstrap import SUPPORTED_FEATURES
-from barnabas.core.errors import WIRE_ERRORS, BarnabasError
+from barnabas.core.errors import WIRE_ERRORS, BarnabasError, wire_error
 from barnabas.core.settings.listeners import PROTOCOLS, Listener
 from barnabas.protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest
 from barnabas.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
@@ -91,7 +91,8 @@ class Membership:
         await self._heartbeat(cordoned_log_dirs=sorted(each.bytes for each in directory_ids))
 
     async def assign(self, places: Mapping[tuple[bytes, int], UUID]) -> None:
-        """Tell in which directories partitions are, by topic id and number."""
+        """Tell in which directories partitions are, by topic id and number; the metadata of an older version
+        cannot say so, and need not."""
         from barnabas.protocol.messages.assign_replicas_to_dirs import (
             AssignReplicasToDirsRequest,
             DirectoryData,
@@ -115,7 +116,8 @@ class Membership:
             ],
         )
         response = await self._controller.assign_replicas_to_dirs(request)
-        self._require(response.error_code, "say where its partitions are")
+        if response.error_code != wire_error("UNSUPPORTED_VERSION").code:
+            self._require(response.error_code, "say where its partitions are")
 
     async def leave(self) -> None:
         """Have others lead, and say goodbye; one that was unregistered meanwhile is gone already."""

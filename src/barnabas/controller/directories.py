@@ -17,6 +17,7 @@ from barnabas.metadata.directories import directory_of
 from barnabas.metadata.image import ClusterImage
 from barnabas.metadata.parts import BrokerImage, PartitionImage
 from barnabas.metadata.records import BrokerRegistrationChangeRecord, PartitionChangeRecord
+from barnabas.metadata.versions import DIRECTORIES_SINCE
 from barnabas.protocol.messages.assign_replicas_to_dirs import (
     AssignReplicasToDirsRequest,
     AssignReplicasToDirsResponse,
@@ -38,6 +39,8 @@ def assign_replicas_to_dirs(
     if broker is None or broker.epoch != request.broker_epoch:
         error = "BROKER_ID_NOT_REGISTERED" if broker is None else "STALE_BROKER_EPOCH"
         return Decision([], _answer([], error))
+    if image.metadata_version < DIRECTORIES_SINCE:
+        return Decision([], _answer([], "UNSUPPORTED_VERSION"))
     records: list[Message] = []
     answers: list[DirectoryAssigned] = []
     for directory in request.directories:
@@ -70,7 +73,8 @@ def _assign(
             change = PartitionChangeRecord(partition_id=index, topic_id=topic.id)
             change.directories = _changed(partition, broker.id, directory_id)
             records.append(change)
-            if directory_id not in broker.log_dirs:  # it has failed meanwhile
+            # one that has failed meanwhile; a broker that registered under an older version has told of none
+            if broker.log_dirs and directory_id not in broker.log_dirs:
                 records += without_replica(image, topic, index, broker.id, defaults)
         answers.append(PartitionAssigned(partition_index=index, error_code=wire_error(error).code))
     return TopicAssigned(topic_id=asked.topic_id, partitions=answers)
