@@ -28,7 +28,6 @@ from barnabas.client.admin.configs import (
     Configs,
     ConfigSource,
     ConfigSynonym,
-    ConfigType,
     ResourceType,
 )
 from barnabas.client.admin.log_dirs import LogDirDescription, LogDirs, ReplicaInfo
@@ -45,6 +44,7 @@ from barnabas.client.admin.topics import (
     TopicDescription,
     Topics,
 )
+from barnabas.core.settings.definition import Kind as ConfigType
 
 
 class Admin(Topics, Records, Configs, ClusterAdmin, Quorum, LogDirs, Replicas, Quotas):

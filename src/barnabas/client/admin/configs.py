@@ -7,6 +7,7 @@ from enum import IntEnum
 from typing import NamedTuple
 
 from barnabas.client.admin.engine import Engine, check
+from barnabas.core.settings.definition import Kind as ConfigType
 from barnabas.protocol.channel import NotSpoken
 from barnabas.protocol.messages.describe_configs import (
     DescribeConfigsRequest,
@@ -50,21 +51,6 @@ class ConfigSource(IntEnum):
     BROKER_LOGGER = 6
     CLIENT_METRICS = 7
     GROUP = 8
-
-
-class ConfigType(IntEnum):
-    """What kind of value a setting takes."""
-
-    UNKNOWN = 0
-    BOOLEAN = 1
-    STRING = 2
-    INT = 3
-    SHORT = 4
-    LONG = 5
-    DOUBLE = 6
-    LIST = 7
-    CLASS = 8
-    PASSWORD = 9
 
 
 class ConfigSynonym(NamedTuple):
