@@ -59,6 +59,14 @@ def test_what_is_there_already_is_an_error_unless_it_may_be(anywhere: Commands) 
     assert anywhere.ok("topic", "create", "t-twice", "--if-not-exists") == b"t-twice is there already\n"
 
 
+def test_what_was_created_before_one_that_could_not_be_is_told(anywhere: Commands) -> None:
+    anywhere.ok("topic", "create", "t-there", "--partitions", 1)
+    done = anywhere("topic", "create", "t-before", "t-there", "--partitions", 1, "--json")
+    assert done.status == 1
+    assert [fact["topic"] for fact in json.loads(done.out)] == ["t-before"]
+    assert "TOPIC_ALREADY_EXISTS" in json.loads(done.err)["error"]
+
+
 def test_a_dry_run_does_nothing(anywhere: Commands) -> None:
     said = anywhere.ok("topic", "create", "t-dry", "--partitions", 1, "--dry-run")
     assert said == b"t-dry could be created: 1 partition, 1 replica\n"

@@ -246,14 +246,16 @@ def _state(topic: TopicDescription) -> str:
 async def _create(session: Session, options: argparse.Namespace) -> None:
     if options.assign and (options.partitions or options.replicas):
         raise CommandFailed("--assign says all; leave out --partitions and --replicas")
-    facts = []
-    for name in options.topics:
-        fact, text = await _create_one(session, name, options)
-        facts.append(fact)
-        if not session.output.as_json:
-            session.output.say(text)
-    if session.output.as_json:
-        session.output.document(facts)
+    facts: list[dict[str, Any]] = []
+    try:
+        for name in options.topics:
+            fact, text = await _create_one(session, name, options)
+            facts.append(fact)
+            if not session.output.as_json:
+                session.output.say(text)
+    finally:  # one that cannot be created does not hide those that were
+        if session.output.as_json and facts:
+            session.output.document(facts)
 
 
 async def _create_one(session: Session, name: str, options: argparse.Namespace) -> tuple[dict[str, Any], str]:
