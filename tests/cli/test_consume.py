@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from barnabas.cli.failures import CommandFailed
-from barnabas.cli.records.formats import template
+from barnabas.cli.records.formats import Readable, template
 from barnabas.client.fetched import ConsumerRecord
 from barnabas.log.producers import Origin
 from barnabas.records.builder import build_batch
@@ -162,6 +162,11 @@ def test_for_people(barnabas: Commands) -> None:
         rf"0@4  {time}  key=\n    \n"
     )
     assert re.fullmatch(expected, text)
+
+
+def test_half_of_a_surrogate_pair_for_people() -> None:
+    record = ConsumerRecord("t", 0, 0, 0, None, rb'{"a":"\ud800"}', (), -1)
+    assert rb'"a": "\ud800"' in Readable(is_coloured=False)(record)
 
 
 def test_for_machines(barnabas: Commands) -> None:

@@ -78,6 +78,10 @@ def take_bytes(fields: dict[str, Any], name: str) -> bytes | None:
     if value is None:
         return None
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    return _encoded(name, text)
+
+
+def _encoded(name: str, text: str) -> bytes:
     try:
         return text.encode()
     except UnicodeEncodeError:
@@ -107,5 +111,6 @@ def headers_from_json(given: Any) -> Headers:
         name = each.get("key")
         if not isinstance(name, str):
             raise BadPayload("a header has no key that is text")
+        _encoded("a header's key", name)
         headers.append((name, take_bytes(each, "value")))
     return tuple(headers)

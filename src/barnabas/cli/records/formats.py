@@ -47,7 +47,8 @@ class Readable:
         if self._is_coloured:
             line = f"{_DIM}{line}{_RESET}"
         value = self._value(record.value).replace("\n", "\n    ")
-        return f"{line}\n    {value}\n".encode()
+        # half of a surrogate pair, which JSON may name, is shown as JSON writes it
+        return f"{line}\n    {value}\n".encode(errors="backslashreplace")
 
     def _value(self, value: bytes | None) -> str:
         document = as_json(value)

@@ -18,7 +18,9 @@ from typing import Any, NamedTuple
 
 from barnabas.cli.failures import CommandFailed
 from barnabas.cli.payload import BASE64, BadPayload, headers_from_json, take_bytes
+from barnabas.records.batch import NO_TIMESTAMP
 from barnabas.records.record import Headers
+from barnabas.records.validate import MAX_TIMESTAMP
 
 _READ_BYTES = 1 << 18
 STANDARD_INPUT = "-"
@@ -75,6 +77,8 @@ async def chunks(name: str) -> AsyncGenerator[bytes, None]:
     except OSError as error:
         raise CommandFailed(f"cannot read {name}: {error.strerror}") from error
     try:
+        if stat.S_ISDIR(os.fstat(descriptor).st_mode):
+            raise CommandFailed(f"cannot read {name}: it is a directory", f"name the files in it: {name}/*")
         async for data in _chunks_of(descriptor):
             yield data
     finally:
@@ -183,10 +187,20 @@ def json_parser(defaults: Defaults) -> Parse:
             take_bytes(fields, "value"),
             headers_from_json(fields.get("headers")) + defaults.headers,
             defaults.partition if defaults.partition is not None else partition,
-            _whole_number(fields, "timestamp"),
+            _timestamp(fields),
         )
 
     return parse
+
+
+def _timestamp(fields: dict[str, Any]) -> int | None:
+    """When it was; None for now, also where a record was read that has no time."""
+    if fields.get("timestamp") == NO_TIMESTAMP:
+        return None
+    time_ms = _whole_number(fields, "timestamp")
+    if time_ms is not None and time_ms > MAX_TIMESTAMP:
+        raise BadPayload(f"timestamp is beyond {MAX_TIMESTAMP} ms: {time_ms}")
+    return time_ms
 
 
 def _whole_number(fields: dict[str, Any], name: str) -> int | None:
