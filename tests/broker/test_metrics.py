@@ -375,14 +375,47 @@ class TestEndpoint:
         assert "the metrics could not be gathered" in caplog.text
         assert get(broker, "/ready")[0] == 200
 
-    def test_there_are_only_so_many(self, broker: Broker) -> None:
+    def test_there_are_only_so_many_and_the_silent_make_room(self, broker: Broker) -> None:
+        endpoint = broker.node.metrics
+        assert endpoint is not None
+        with contextlib.ExitStack() as held:
+            silent = [
+                held.enter_context(socket.create_connection(address_of(broker), timeout=20))
+                for _ in range(3 * endpoint_module.MAX_CONNECTIONS)
+            ]
+            assert get(broker, "/ready")[0] == 200
+            assert endpoint.connection_count <= endpoint_module.MAX_CONNECTIONS
+            with contextlib.suppress(ConnectionResetError):
+                assert silent[0].recv(1) == b""
+
+    def test_who_is_being_answered_is_not_driven_out(self, broker: Broker) -> None:
         with contextlib.ExitStack() as held:
             for _ in range(endpoint_module.MAX_CONNECTIONS):
-                held.enter_context(socket.create_connection(address_of(broker), timeout=20))
+                one = held.enter_context(socket.create_connection(address_of(broker), timeout=20))
+                one.sendall(b"GET /health HTTP/1.1\r\n\r\n")
+                assert one.recv(1) == b"H"  # and it does not hang up
             one_more = held.enter_context(socket.create_connection(address_of(broker), timeout=20))
             with contextlib.suppress(ConnectionResetError):
                 assert one_more.recv(1) == b""
         wait_until(lambda: is_answered(broker), "there is room again")
+
+    def test_a_burst_that_is_cut_off_at_once_leaves_nothing_open(self) -> None:
+        async def scenario() -> None:
+            endpoint = await MetricsEndpoint.open("127.0.0.1:0", OsNetwork(InlineWorkers()), SystemClock())
+            with contextlib.ExitStack() as held:
+                crowd = [
+                    held.enter_context(socket.create_connection(endpoint.address, timeout=20))
+                    for _ in range(2 * endpoint_module.MAX_CONNECTIONS)
+                ]
+                while endpoint.connection_count < endpoint_module.MAX_CONNECTIONS:  # noqa: ASYNC110 - a poll
+                    await asyncio.sleep(0)
+                await endpoint.close()
+                assert endpoint.connection_count == 0
+                for one in crowd:
+                    with contextlib.suppress(ConnectionResetError):
+                        assert one.recv(1) == b""
+
+        asyncio.run(asyncio.wait_for(scenario(), 60))
 
     def test_clients_are_served_whatever_happens_there(self, broker: Broker, client: RawClient) -> None:
         with socket.create_connection(address_of(broker), timeout=20) as connection:

@@ -5,8 +5,9 @@ that the loop turns, /ready that clients are served (503 before and after). Ther
 it where only those reach it who may know.
 
 Nobody can do harm here: a request has a few kilobytes and seconds to come, an answer seconds to be taken, and
-there are a few connections at most. Whoever wants more is turned away, and clients of the broker never wait:
-a page of many partitions is gathered in many turns of the loop.
+there are a few connections at most. When one more comes, whoever has been asking for longest without an end
+makes room, so that the silent do not keep a probe out; where all are being answered, it is turned away.
+Clients of the broker never wait: a page of many partitions is gathered in many turns of the loop.
 """
 
 from __future__ import annotations
@@ -79,7 +80,8 @@ class MetricsEndpoint:
         self._collect: Callable[[], Awaitable[Page]] | None = None
         self._is_ready: Callable[[], bool] = lambda: False
         self._at_end: Callable[[], None] = lambda: None
-        self._tasks: dict[asyncio.Task[None], None] = {}
+        self._tasks: dict[Connection, asyncio.Task[None]] = {}
+        self._silent: dict[Connection, None] = {}  # of these, who has not yet sent a whole request
         self._listener: Listener | None = None
         self._scrapes = 0
 
@@ -121,18 +123,33 @@ class MetricsEndpoint:
         if self._listener is not None:
             self._listener.close()
         self._at_end()
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        tasks = list(self._tasks.values())
+        for connection in list(self._tasks):
+            self._cut_off(connection)
+        await asyncio.gather(*tasks, return_exceptions=True)
 
     def _accept(self, connection: Connection) -> None:
-        if len(self._tasks) >= MAX_CONNECTIONS:
+        if len(self._tasks) >= MAX_CONNECTIONS and not self._make_room():
             logger.warning("turned %s away: %d ask for metrics already", connection.peer, MAX_CONNECTIONS)
             connection.abort()
             return
-        task = asyncio.get_running_loop().create_task(self._talk(connection))
-        self._tasks[task] = None
-        task.add_done_callback(self._tasks.pop)
+        self._silent[connection] = None
+        self._tasks[connection] = asyncio.get_running_loop().create_task(self._talk(connection))
+
+    def _make_room(self) -> bool:
+        oldest = next(iter(self._silent), None)
+        if oldest is not None:
+            self._cut_off(oldest)
+        return oldest is not None
+
+    def _cut_off(self, connection: Connection) -> None:
+        self._tasks[connection].cancel()
+        self._forget(connection)  # a task that has not begun would not come to that
+
+    def _forget(self, connection: Connection) -> None:
+        connection.abort()
+        self._tasks.pop(connection, None)
+        self._silent.pop(connection, None)
 
     async def _talk(self, connection: Connection) -> None:
         try:
@@ -150,7 +167,7 @@ class MetricsEndpoint:
         except Exception:
             logger.exception("a request for metrics ended by an unexpected error")
         finally:
-            connection.abort()
+            self._forget(connection)
 
     async def _read(self, connection: Connection) -> tuple[Answer, bool]:
         """The answer to the request, and whether only its head is wanted."""
@@ -159,6 +176,8 @@ class MetricsEndpoint:
                 method, path, headers = await read_request(connection)
         except BadRequest as error:
             return Answer(error.status, [f"{error}\n".encode()]), False
+        finally:
+            self._silent.pop(connection, None)
         return await self._answer(path, headers), method == "HEAD"
 
     async def _answer(self, path: str, headers: dict[str, str]) -> Answer:
