@@ -305,6 +305,32 @@ def test_it_follows_up_to_an_offset(running: Broker) -> None:
     assert (process.returncode, out, err) == (0, b"1\n2\n", b"")
 
 
+def test_it_follows_partitions_that_are_added(running: Broker, barnabas: Commands) -> None:
+    topic = make_topic(running.bootstrap, "growing")
+    quick = "import sys; from barnabas.cli import consume; consume._NEW_PARTITIONS_MS = 50; "
+    command = ("-c", quick + "sys.exit(consume.main(sys.argv[1:]))")
+    process = start(running.bootstrap, topic, "--follow", "--from", "earliest", "--values", command=command)
+    assert process.stdout is not None
+    write(running.bootstrap, topic, [b"old"])
+    assert process.stdout.readline() == b"old\n"
+    barnabas.ok("topic", "alter", topic, "--partitions", 3)
+    write(running.bootstrap, topic, [b"new"], partition=2)
+    assert process.stdout.readline() == b"new\n"
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=20)
+    assert process.returncode == 0
+
+
+@pytest.mark.parametrize("until", ["latest", "-0", "2026-01-02", "-1s"])
+def test_an_end_that_is_there_already_ends_following(barnabas: Commands, until: str) -> None:
+    assert values(barnabas, "--follow", "--from", "earliest", "--until", until) == minutes(0, 9)
+
+
+def test_following_ends_before_the_first_record_of_a_time(barnabas: Commands) -> None:
+    arguments = ["--follow", "--from", "earliest", "--until", "2026-01-01T12:03Z"]
+    assert values(barnabas, *arguments) == minutes(0, 2)
+
+
 def test_a_reader_that_has_seen_enough(running: Broker) -> None:
     process = start(running.bootstrap, "consume", "minutes", "--follow", "--from", "earliest", "--values")
     assert process.stdout is not None

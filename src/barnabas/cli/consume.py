@@ -1,7 +1,9 @@
 """`barnabas consume TOPIC`: the records of a topic, from anywhere to anywhere, or as they come.
 
-Without `--follow` it reads what is there when it starts, and ends. Records of one partition come in their
-order; those of several as they arrive. Ctrl-C ends it with a count; where it follows that is its proper end.
+Without `--follow` it reads what is there when it starts, and ends. With it partitions that are added later
+are read, too; `--until` a time ends it at the first record of that time or, once that time is past, where the
+log ends then. Records of one partition come in their order; those of several as they arrive. Ctrl-C ends it
+with a count; where it follows that is its proper end.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ from barnabas.cli.failures import INTERRUPTED, CommandFailed
 from barnabas.cli.options import command_parser, naturals, positive, wants_json
 from barnabas.cli.records.filters import Filter, parse_filter
 from barnabas.cli.records.formats import Format, Readable, json_line, template
-from barnabas.cli.records.positions import Range, join_negative, parse_position, ranges_of
+from barnabas.cli.records.positions import EARLIEST, LATEST, Position, Range, parse_position, ranges_of
 from barnabas.cli.records.progress import Progress
 from barnabas.cli.running import run_command
 from barnabas.client.consumer import Consumer, ConsumerConfig, Reset
@@ -31,6 +33,7 @@ from barnabas.core.clock import SystemClock
 
 _POLL_MS = 100
 _POLL_RECORDS = 5000
+_NEW_PARTITIONS_MS = 5_000  # within this time one that is added is noticed
 _EXAMPLES = r"""
 barnabas consume orders                                  everything that is there
 barnabas consume orders --follow                         what comes from now on
@@ -45,7 +48,7 @@ barnabas consume orders --json > orders.jsonl            `barnabas produce copy 
 
 def main(arguments: Sequence[str]) -> int:
     """Read a topic; the exit status."""
-    return run_command(_parser(), join_negative(arguments, ("--from", "--until")))
+    return run_command(_parser(), arguments)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -126,12 +129,15 @@ async def _consume(session: Session, options: argparse.Namespace) -> int:
         raise CommandFailed(
             f"{topic.name} has no partition {missing[0]}", f"it has {len(known)}, counted from 0"
         )
+    client = session.client_config._replace(allow_auto_topic_creation=False)
+    if options.follow:
+        client = client._replace(metadata_max_age_ms=_NEW_PARTITIONS_MS)
     config = ConsumerConfig(
         reset=Reset.NONE,
         read_committed=options.isolation == "read_committed",
         max_poll_records=_POLL_RECORDS,
         default_timeout_ms=int(session.timeout_s * 1000),
-        client=session.client_config._replace(allow_auto_topic_creation=False),
+        client=client,
     )
     with contextlib.ExitStack() as stack:
         out: BinaryIO = sys.stdout.buffer
@@ -166,14 +172,20 @@ class _Reading:
         self._is_interrupted = False
         self._open: dict[TopicPartition, Range] = {}  # what is not read to its end
         self._until_ms: int | None = None
+        self._is_endless = False  # nothing, or only a time, says where partitions end
+        self._known: dict[TopicPartition, None] = {}
+        self._left = 0  # offsets up to the ends that are known
 
     async def run(self, partitions: Sequence[TopicPartition]) -> int:
         options = self._options
-        default = "latest" if options.follow else "earliest"
-        begin = options.begin or parse_position(default, 0)
-        until = options.until or parse_position("end", 0)
+        begin = options.begin or Position(word=LATEST if options.follow else EARLIEST)
+        until: Position | None = options.until
+        if options.follow and until is not None and until.time_ms is not None:
+            self._until_ms, until = until.time_ms, None
+        elif not options.follow and until is None:
+            until = Position(word=LATEST)
         ranges = await ranges_of(self._consumer, partitions, begin, until, is_followed=options.follow)
-        self._until_ms = until.time_ms if options.follow else None
+        self._known, self._is_endless = dict.fromkeys(partitions), until is None
         self._open = {each: one for each, one in ranges.items() if one.end is None or one.start < one.end}
         total = sum((one.end or one.start) - one.start for one in self._open.values())
         is_apart = not self._out.isatty()
@@ -208,7 +220,11 @@ class _Reading:
                     return
             elif not self._options.follow and clock.monotonic() - heard > self._session.timeout_s:
                 raise TimedOut(f"nothing came of {', '.join(map(str, self._open))} in time")
-            await self._close_finished(progress)
+            if self._is_endless:
+                self._add_partitions()
+                await self._end_in_time()
+            if await self._close_finished(progress):
+                heard = clock.monotonic()
 
     def _limit(self, progress: Progress) -> int:
         count: int | None = self._options.count
@@ -241,7 +257,28 @@ class _Reading:
             self._out.flush()
         progress.add(len(written), size_bytes)
 
-    async def _close_finished(self, progress: Progress) -> None:
+    def _add_partitions(self) -> None:
+        """Read those that came into being meanwhile, too: all that is in them is new."""
+        topic = self._consumer.cluster.metadata.topics.get(self._options.topic)
+        if topic is None or self._options.partition is not None:
+            return
+        there = [TopicPartition(topic.name, each) for each in topic.leaders]
+        if added := [each for each in there if each not in self._known]:
+            self._known |= dict.fromkeys(added)
+            self._open |= dict.fromkeys(added, Range(0, None, 0))
+            self._consumer.assign(self._open)
+            for partition in added:
+                self._consumer.seek(partition, 0)
+
+    async def _end_in_time(self) -> None:
+        """Once the time to end at is past, what is there by then is all that is read."""
+        if self._until_ms is not None and self._session.clock.wall_ms() >= self._until_ms:
+            ends = await self._consumer.end_offsets(*self._open)
+            self._open = {each: one._replace(end=ends[each]) for each, one in self._open.items()}
+            self._is_endless = False
+
+    async def _close_finished(self, progress: Progress) -> bool:
+        """Be done with what is read to its end; True if anything was read, were it only gaps and markers."""
         left = 0
         for partition, one in list(self._open.items()):
             if one.end is not None:
@@ -250,6 +287,8 @@ class _Reading:
                 if position >= one.end:  # what is left of it, if anything, are markers and gaps
                     self._finish(partition)
         progress.left(left)
+        has_moved, self._left = left != self._left, left
+        return has_moved
 
     def _finish(self, partition: TopicPartition) -> None:
         del self._open[partition]

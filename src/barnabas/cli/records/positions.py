@@ -56,39 +56,26 @@ def parse_position(text: str, now_ms: int) -> Position:
     return Position(time_ms=time_ms)
 
 
-def join_negative(arguments: Iterable[str], options: tuple[str, ...]) -> list[str]:
-    """`--from -1h` as `--from=-1h`: argparse would take -1h for an option."""
-    joined: list[str] = []
-    for argument in arguments:
-        if joined and joined[-1] in options and argument[:1] == "-" and argument[1:2].isdecimal():
-            joined[-1] += f"={argument}"
-        else:
-            joined.append(argument)
-    return joined
-
-
 async def ranges_of(
     consumer: Consumer,
     partitions: Iterable[TopicPartition],
     begin: Position,
-    until: Position,
+    until: Position | None,
     *,
     is_followed: bool,
 ) -> dict[TopicPartition, Range]:
-    """What to read of each partition, as the cluster stands now."""
+    """What to read of each partition, as the cluster stands now; without `until` it never ends."""
     wanted = list(partitions)
     firsts = await consumer.beginning_offsets(*wanted)
     ends = await consumer.end_offsets(*wanted)
     starts = await _offsets(consumer, begin, firsts, ends)
-    stops = await _offsets(consumer, until, firsts, ends)
+    stops = None if until is None else await _offsets(consumer, until, firsts, ends)
     ranges = {}
     for partition in wanted:
         start = max(firsts[partition], starts[partition])
-        stop: int | None = stops[partition]
-        if not is_followed:
-            stop = min(stops[partition], ends[partition])
-        elif until.offset is None:
-            stop = None
+        stop = None if stops is None else stops[partition]
+        if stop is not None and not is_followed:
+            stop = min(stop, ends[partition])
         ranges[partition] = Range(start, stop, min(start, ends[partition]))
     return ranges
 
