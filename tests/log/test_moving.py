@@ -165,9 +165,11 @@ def test_the_end_is_kept_where_nothing_stands_before_it() -> None:
     run(scenario)
 
 
+@pytest.mark.parametrize("others", [False, True])
 @pytest.mark.parametrize("gap", [0, 5])
-def test_producers_go_along_where_nothing_of_theirs_is_left(gap: int) -> None:
-    """Retention or a compaction has taken the records; who sends the last ones again is still known."""
+def test_producers_go_along_where_nothing_of_theirs_is_left(gap: int, others: bool) -> None:
+    """Retention or a compaction has taken the records; who sends the last ones again is still known, and
+    after a crash, too."""
 
     async def scenario(machine: Machine) -> None:
         logs = await machine.start()
@@ -181,8 +183,15 @@ def test_producers_go_along_where_nothing_of_theirs_is_left(gap: int) -> None:
             await log.segments[0].truncate(0, 0)
         else:
             await trimming.delete_records(log, log.end_offset)
+        if others:
+            await log.append_as_leader(batch(2), 0)
         new = await moved(machine, logs)
         again = await new.append_as_leader(from_producer(0, 2), 0)
+        assert (again.is_duplicate, again.first_offset) == (True, 3)
+        await new.append_as_leader(batch(1), 0)
+        machine.crash(None)
+        recovered = await (await machine.start()).partition(*KEY, topic_id=TOPIC)
+        again = await recovered.append_as_leader(from_producer(0, 2), 0)
         assert (again.is_duplicate, again.first_offset) == (True, 3)
 
     run(scenario)

@@ -128,9 +128,8 @@ class Move:
     async def _complete(self, log: PartitionLog, copy: PartitionLog) -> None:
         copy.producers = log.producers
         copy.side.forget_snapshot()  # it was of producers as the copied batches tell of them, which is less
-        if copy.end_offset < log.end_offset:  # a compaction has left nothing of what stood before the end
-            copy.end_offset = log.end_offset
-            await copy.roll()
+        copy.end_offset = log.end_offset  # a compaction may have left nothing of what stood before the end
+        await copy.roll()  # so that a recovery begins with what is noted of them now
         copy.advance_high_watermark(log.high_watermark)
         if log.start_offset > copy.start_offset:
             await trimming.delete_records(copy, log.start_offset)
