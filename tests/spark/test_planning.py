@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -80,6 +81,10 @@ WHOLE = [("plans", 0, 0, 10), ("plans", 1, 0, 20)]
             {"endingOffsets": '{"plans": {"0": 99, "1": 1}}', "failOnDataLoss": "false"},
             [WHOLE[0], ("plans", 1, 0, 1)],
         ),
+        (
+            {"startingOffsets": '{"plans": {"0": 11, "1": 1}}', "failOnDataLoss": "false"},
+            [("plans", 1, 1, 20)],
+        ),
     ],
 )
 def test_plans(filled: Broker, options: dict[str, str], ranges: list[tuple[str, int, int, int]]) -> None:
@@ -112,3 +117,20 @@ def test_plans_that_cannot_be(
 ) -> None:
     with pytest.raises(error, match=said):
         planned(filled, **options)
+
+
+@pytest.mark.parametrize("end", ["endingTimestamp", "startingTimestamp"])
+def test_what_is_written_while_it_is_planned_is_not_read(
+    filled: Broker, monkeypatch: pytest.MonkeyPatch, end: str
+) -> None:
+    list_offsets = Admin.list_offsets
+
+    async def a_little_later(admin: Admin, wanted: Any, **how: Any) -> Any:
+        found = await list_offsets(admin, wanted, **how)
+        if TIME_MS in wanted.values():  # three records came since the ends were asked for
+            return {each: offset._replace(offset=23) for each, offset in found.items()}
+        return found
+
+    monkeypatch.setattr(Admin, "list_offsets", a_little_later)
+    expected = {"endingTimestamp": WHOLE, "startingTimestamp": []}
+    assert planned(filled, **{end: str(TIME_MS)}) == expected[end]

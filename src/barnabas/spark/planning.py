@@ -72,7 +72,9 @@ async def _resolve(
     wanted = bound.at if isinstance(bound.at, Mapping) else dict.fromkeys(first, bound.at)
     _check_all_named(wanted, first)
     if bound.is_time:
-        return await _list(admin, options, wanted)
+        found = await _list(admin, options, wanted)
+        # what was written since `last` was asked for is not part of this read
+        return {each: min(offset, last[each]) for each, offset in found.items()}
     names: Mapping[int, Offsets] = {EARLIEST: first, LATEST: last}
     return {each: names[at][each] if at in names else at for each, at in wanted.items()}
 
@@ -107,11 +109,13 @@ def _range(
     partition: TopicPartition, start: int, end: int, first: int, last: int, fail_on_data_loss: bool
 ) -> OffsetRange:
     """The range, if it is there; otherwise as much of it as there is, or an error."""
+    if not fail_on_data_loss:
+        start, end = min(max(start, first), last), max(min(end, last), first)
     if start > end:
         raise OptionError(f"{partition} would be read from {start} to {end}: it ends before it begins")
-    if fail_on_data_loss and not (first <= start and end <= last):
+    if not (first <= start and end <= last):
         raise DataLost(
             f"{partition} has offsets {first} to {last}, and {start} to {end} were asked for; "
             f"set failOnDataLoss to false to read what is there"
         )
-    return OffsetRange(*partition, min(max(start, first), last), max(min(end, last), first))
+    return OffsetRange(*partition, start, end)
