@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, NamedTuple
 
 from barnabas.client.cluster import ClientConfig, parse_bootstrap
@@ -20,6 +21,9 @@ BOOTSTRAP = "kafka.bootstrap.servers"
 POLL_TIMEOUT_MS = 120_000
 # a task reads one partition alone: larger answers than a consumer of many would ask for
 PARTITION_FETCH_BYTES = 8 * 1024 * 1024
+
+MAX_INT32 = (1 << 31) - 1
+MAX_INT64 = (1 << 63) - 1
 
 COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType", "headers")
 HEADERS = "headers"
@@ -127,9 +131,9 @@ class _Getter:
         return None if text is None else _number(name, text, least=1)
 
 
-def _number(name: str, text: str, least: int = 0) -> int:
-    if not re.fullmatch(r"[0-9]+", text.strip()) or int(text) < least:
-        raise OptionError(f"{name}={text!r}: must be a whole number, {least} or more")
+def _number(name: str, text: str, least: int = 0, largest: int = MAX_INT64) -> int:
+    if not re.fullmatch(r"[0-9]{1,19}", text.strip()) or not least <= int(text) <= largest:
+        raise OptionError(f"{name}={text!r}: must be a whole number from {least} to {largest}")
     return int(text)
 
 
@@ -185,19 +189,31 @@ def _by_partition(name: str, text: str, least: int) -> dict[TopicPartition, int]
     example = '{"topic": {"0": 23, "1": 42}}'
     numbers = _json(name, text, example, _is_number_by_partition)
     found = {TopicPartition(topic, int(p)): at for topic in numbers for p, at in numbers[topic].items()}
-    if any(at < least for at in found.values()):
-        raise OptionError(f"{name}: there is no number below {least}")
+    if any(not least <= at <= MAX_INT64 for at in found.values()):
+        raise OptionError(f"{name}: numbers are from {least} to {MAX_INT64}")
     return found
 
 
 def _json(name: str, text: str, example: str, is_good: Callable[[Any], bool]) -> dict[str, Any]:
     try:
-        parsed = json.loads(text)
-    except ValueError:
+        parsed = json.loads(text, object_pairs_hook=partial(_once, name))
+    except (ValueError, RecursionError) as error:
+        if isinstance(error, OptionError):
+            raise
         parsed = None
     if not isinstance(parsed, dict) or not all(is_good(each) for each in parsed.values()):
         raise OptionError(f"{name}={text!r}: write JSON such as {example}")
     return parsed
+
+
+def _once(name: str, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object whose names stand once each: of two, JSON would keep the last without a word."""
+    found: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in found:
+            raise OptionError(f"{name}: {key} is named twice")
+        found[key] = value
+    return found
 
 
 def _is_list_of_partitions(value: Any) -> bool:
@@ -206,7 +222,7 @@ def _is_list_of_partitions(value: Any) -> bool:
 
 def _is_number_by_partition(value: Any) -> bool:
     return isinstance(value, dict) and all(
-        re.fullmatch(r"[0-9]+", name) and type(number) is int for name, number in value.items()
+        re.fullmatch(r"0|[1-9][0-9]{0,9}", name) and type(number) is int for name, number in value.items()
     )
 
 
@@ -249,7 +265,7 @@ def _consumer_config(kafka: Mapping[str, str], reset: Reset) -> ConsumerConfig:
     get = _Getter(kafka)
     for name, text in kafka.items():
         if name in _CONSUMER_FIELDS:
-            numbers[_CONSUMER_FIELDS[name]] = _number(name, text)
+            numbers[_CONSUMER_FIELDS[name]] = _number(name, text, largest=MAX_INT32)
         elif name in _CLIENT_FIELDS:
             client_numbers[_CLIENT_FIELDS[name]] = _number(name, text)
         elif name not in _WORDS and name not in ("kafka.client.id", "kafka.client.rack"):
