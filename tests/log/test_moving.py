@@ -10,6 +10,7 @@ from uuid import UUID
 import pytest
 
 from barnabas.core.clock import ManualClock
+from barnabas.core.disk import DiskFailed
 from barnabas.core.memory_disk import MemoryDisk
 from barnabas.core.random import SeededRandom
 from barnabas.log import reading, trimming
@@ -262,6 +263,27 @@ def test_where_the_metadata_cannot_be_told_it_stays() -> None:
         again = await (await machine.start()).existing(*KEY)
         assert again is not None
         assert again.end_offset == 13
+
+    run(scenario)
+
+
+def test_nothing_more_is_put_into_a_target_that_has_failed() -> None:
+    async def scenario(machine: Machine) -> None:
+        logs = await machine.start()
+        log = await filled(logs)
+        move = a_move(logs)
+        await move.copy_most()
+        failed, reason = logs.live[B], DiskFailed("/b is broken")
+        logs.drop(B, reason)
+        await failed.give_up(reason)
+        written: list[str] = []
+        machine.disks[B].before = lambda operation, path: written.append(operation)
+        await log.append_as_leader(batch(1), 3)
+        with pytest.raises(DiskFailed, match="broken"):
+            await move.switch(machine.tell, lambda log: None)
+        assert not written
+        await log.append_as_leader(batch(1), 3)
+        assert logs.where(*KEY) == A
 
     run(scenario)
 

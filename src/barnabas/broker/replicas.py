@@ -186,6 +186,7 @@ class Replicas:
 
     def moved(self, topic_id: bytes, partition: int, log: PartitionLog) -> None:
         """A partition is in another directory: who waits there goes on waiting, and finds it."""
+        self._lost.pop((topic_id, partition), None)  # the directory that it was in may have failed meanwhile
         replica = self._open.get((topic_id, partition))
         topic = self._image.topic_by_id(topic_id)
         if replica is not None and topic is not None:

@@ -254,8 +254,7 @@ class LogDirectory:
     async def _touch(
         self, key: TopicPartition, topic_id: UUID | None, config: LogConfig | None
     ) -> PartitionLog:
-        if self._closed is not None:
-            raise self._closed
+        self.require_open()
         log = self._logs.get(key)
         if log is None:
             try:
@@ -374,6 +373,11 @@ class LogDirectory:
         ):
             offsets.pop(key, None)
 
+    def require_open(self) -> None:
+        """Raise why nothing can be opened here any more, if that is so."""
+        if self._closed is not None:
+            raise self._closed
+
     async def make_copy(self, key: TopicPartition, log: PartitionLog) -> PartitionLog:
         """An empty log for what is to move in from another directory; nobody finds it before `adopt`."""
         path = names.marked_directory(*key, DirectoryKind.FUTURE, self._random.uuid())
@@ -381,9 +385,10 @@ class LogDirectory:
         return await open_partition(self._home, path, log.config, is_clean=False, recovery_point=0)
 
     async def drop_copy(self, copy: PartitionLog) -> None:
-        """Let go of an unfinished copy, and of its files."""
+        """Let go of an unfinished copy, and of its files, unless the disk has failed."""
         copy.abandon()
-        await self._disk.remove_tree(copy.path)
+        if self._closed is None:
+            await self._disk.remove_tree(copy.path)
 
     def drop_unfinished(self, name: str) -> None:
         """Have the files of a copy go that was never finished."""

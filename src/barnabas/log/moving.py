@@ -81,6 +81,7 @@ class Move:
 
     async def _copy_some(self, log: PartitionLog, copy: PartitionLog) -> int:
         """Copy the next batches; how many bytes that were."""
+        self.target.require_open()
         # what retention has taken meanwhile is not missed
         offset = max(copy.end_offset, log.start_offset)
         fetched = await reading.read(log, offset, COPIED_BYTES, Bound.LOG_END)
@@ -126,6 +127,7 @@ class Move:
         return new
 
     async def _complete(self, log: PartitionLog, copy: PartitionLog) -> None:
+        self.target.require_open()
         copy.producers = log.producers
         copy.side.forget_snapshot()  # it was of producers as the copied batches tell of them, which is less
         copy.end_offset = log.end_offset  # a compaction may have left nothing of what stood before the end
