@@ -35,7 +35,21 @@ def test_without_the_extension_auto_falls_back_and_c_insists() -> None:
     hide = "import sys; sys.modules['barnabas.records._kernel'] = None\n"
     code = hide + "from barnabas.records import kernel; print(kernel.NAME, kernel.PURE_REASON)"
     assert python(code, "auto").stdout.startswith("pure the compiled kernel cannot be loaded")
-    assert "ImportError" in python(code, "c").stderr or "ModuleNotFoundError" in python(code, "c").stderr
+    assert "NoSuchKernel: BARNABAS_KERNEL=c, but the compiled kernel cannot be" in python(code, "c").stderr
+
+
+@pytest.mark.parametrize("command", ["doctor", "consume", "serve"])
+@pytest.mark.parametrize(("choice", "said"), [("c", "cannot be loaded"), ("fast", "must be one of")])
+def test_a_command_says_which_kernel_it_lacks_in_a_line(command: str, choice: str, said: str) -> None:
+    hide = "import sys; sys.modules['barnabas.records._kernel'] = None\n"
+    code = (
+        hide + f"from barnabas.cli.main import main; sys.exit(main(['{command}', 'x', '--bootstrap', 'x']))"
+    )
+    done = python(code, choice)
+    assert done.returncode == 1
+    assert done.stderr.startswith(f"barnabas {command}: BARNABAS_KERNEL=")
+    assert said in done.stderr
+    assert done.stderr.count("\n") == 1
 
 
 def test_an_unknown_choice_is_refused() -> None:
@@ -62,4 +76,4 @@ def test_both_twins_offer_everything() -> None:
     from barnabas.records import _pure, _pure_columns, _pure_compact
 
     offered = set(dir(_pure)) | set(dir(_pure_columns)) | set(dir(_pure_compact))
-    assert set(kernel.__all__) - {"PURE_REASON", "announce"} <= offered
+    assert set(kernel.__all__) - {"PURE_REASON", "NoSuchKernel", "announce"} <= offered

@@ -9,6 +9,8 @@ import sys
 from collections.abc import Sequence
 from importlib import import_module
 
+from barnabas.core.errors import BarnabasError
+
 # command -> its module, and what it does in a line
 COMMANDS = {
     "serve": ("barnabas.cli.serve", "run a node: a broker and controller, a cluster of one"),
@@ -28,7 +30,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = list(sys.argv[1:] if arguments is None else arguments)
     if given and given[0] in COMMANDS:
         module, _ = COMMANDS[given[0]]
-        status: int = import_module(module).main(given[1:])
+        try:
+            status: int = import_module(module).main(given[1:])
+        except BarnabasError as error:  # of the import alone: what a command does it tells itself
+            sys.stderr.write(f"barnabas {given[0]}: {error}\n")
+            return 1
         return status
     if given[:1] == ["--version"]:
         from barnabas import __version__

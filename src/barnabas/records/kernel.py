@@ -10,10 +10,17 @@ import logging
 import os
 from typing import TYPE_CHECKING
 
+from barnabas.core.errors import BarnabasError
+
+
+class NoSuchKernel(BarnabasError):
+    """BARNABAS_KERNEL asks for a kernel that is not there."""
+
+
 _CHOICES = ("c", "pure", "auto")
 _choice = os.environ.get("BARNABAS_KERNEL", "auto")
 if _choice not in _CHOICES:
-    raise ValueError(f"BARNABAS_KERNEL={_choice!r}: must be one of {', '.join(_CHOICES)}")
+    raise NoSuchKernel(f"BARNABAS_KERNEL={_choice!r}: must be one of {', '.join(_CHOICES)}")
 
 # Why the pure twin serves, or None when the compiled kernel does.
 PURE_REASON: str | None = "BARNABAS_KERNEL=pure asks for it" if _choice == "pure" else None
@@ -22,7 +29,10 @@ if PURE_REASON is None:
         import barnabas.records._kernel  # noqa: F401
     except ImportError as error:
         if _choice == "c":
-            raise
+            raise NoSuchKernel(
+                f"BARNABAS_KERNEL=c, but the compiled kernel cannot be loaded ({error}); "
+                "install Barnabas anew where there is a C compiler, or unset BARNABAS_KERNEL"
+            ) from error
         PURE_REASON = f"the compiled kernel cannot be loaded ({error})"
 
 if TYPE_CHECKING or PURE_REASON is None:
@@ -77,6 +87,7 @@ __all__ = [
     "BatchFilter",
     "ColumnDecoder",
     "ColumnEncoder",
+    "NoSuchKernel",
     "OffsetMap",
     "admit",
     "announce",
