@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from barnabas.core.clock import ManualClock
-from barnabas.core.errors import BarnabasError, CorruptMessage, InvalidRecord
+from barnabas.core.errors import BarnabasError, CorruptMessage, InvalidRecord, MessageTooLarge
 from barnabas.core.memory_disk import MemoryDisk
 from barnabas.log.config import NEVER_MS, LogConfig
 from barnabas.log.partition import PartitionLog
@@ -333,6 +333,21 @@ def test_even_a_coordinators_bytes_must_be_sound(data: bytearray, error: type[Ba
         with pytest.raises(error):
             await log.append_as_leader(data, 0, Origin.COORDINATOR)
         assert log.end_offset == log.size_bytes == 0
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("compression_type", ["producer", "uncompressed", "gzip"])
+def test_a_batch_that_is_too_large_is_not_looked_at_any_further(compression_type: str) -> None:
+    async def scenario() -> None:
+        log = await fresh_log(LogConfig(max_message_bytes=1000, compression_type=compression_type))
+        damaged = batch([b"x" * 2000])
+        damaged[-1] ^= 1
+        with pytest.raises(MessageTooLarge):
+            await log.append_as_leader(damaged, 0)
+        # what counts is the batch, not what was cut short behind it
+        await log.append_as_leader(batch([b"y"]) + damaged[:1500], 0)
+        assert log.end_offset == 1
 
     asyncio.run(scenario())
 

@@ -42,12 +42,14 @@ async def admit_unusual_batch(
     A compressed batch whose records must be seen is opened off the loop; that is so where keys are required
     or timestamps have an earliest bound. Otherwise the header is believed. Where the topic has a codec of its
     own, a batch in another one is recompressed, off the loop, too; it must not be too large before or after.
+    One that is too large is not looked at any further: that would hold up others for nothing.
     """
     policy = _policy(config, now_ms)
     has_header = len(data) >= HEADER_BYTES
+    if has_header:
+        _check_message_size(min(len(data), BatchHeader.parse(data).size_bytes), config)
     codec = data[ATTRIBUTES_AT + 1] & CODEC_MASK if has_header else 0
     if config.codec is not None and codec != config.codec and has_header:
-        _check_message_size(min(len(data), BatchHeader.parse(data).size_bytes), config)
         data = await workers.compute(recompress_batch, data, config.codec, config.codec_level, policy)
         header = BatchHeader.parse(data)
     elif codec and policy.opens_compressed:
