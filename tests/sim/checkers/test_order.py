@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
+
 from barnabas.sim.checkers.order import check
+from barnabas.sim.history import Started, TopicFacts
 from tests.sim.checkers.story import Story, only
 
 
@@ -43,3 +46,20 @@ def test_a_power_loss_while_both_were_open_excuses() -> None:
     assert story(3).judged(check) == []
     assert len(story(0.5).judged(check)) == 1
     assert len(story(4.5).judged(check)) == 1
+
+
+@pytest.mark.parametrize(
+    ("retention_ms", "started_at", "error", "is_excused"),
+    [
+        (1000, 3, "OUT_OF_ORDER_SEQUENCE_NUMBER", True),
+        (None, 3, "OUT_OF_ORDER_SEQUENCE_NUMBER", False),  # nothing shortens the log
+        (1000, 0.5, "OUT_OF_ORDER_SEQUENCE_NUMBER", False),  # the broker was there all the time
+        (1000, 3, "TimedOut", False),  # nor did it say that it had forgotten anything
+    ],
+)
+def test_a_start_on_a_shortened_log_excuses_where_the_broker_refused_the_first(
+    retention_ms: int | None, started_at: float, error: str, is_excused: bool
+) -> None:
+    story = Story(TopicFacts(retention_ms=retention_ms)).sent(1, "a/0").sent(1.1, "a/1").sent(2, "a/2")
+    story = story.add(Started(started_at)).failed(4, "a/0", error).acked(5, "a/2", 4).acked(6, "a/1", 5)
+    assert (story.final(9, {4: "a/2", 5: "a/1"}).judged(check) == []) is is_excused

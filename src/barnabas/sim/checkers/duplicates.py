@@ -4,7 +4,8 @@ A batch that is sent again keeps its number, and the broker recognises it by wha
 producer. After a power loss that memory is what the surviving log says: if the first copy survived, its
 number did, too, and the second is recognised; if it did not, there is only the second. So in what is in the
 log at any one time there is never a second copy, power losses or not. Readers who see the log at different
-times may see a record at two offsets only if a power loss between took the first.
+times may see a record at two offsets only if a power loss between took the first, or retention or compaction
+did and a start made the broker forget it.
 
 Nor is a record refused because of its number, unless a power loss took what came before it: a producer gives
 up with OUT_OF_ORDER_SEQUENCE_NUMBER only if nothing else explains that its numbers are not remembered. What
@@ -16,12 +17,11 @@ Producers without idempotence promise nothing here.
 
 from __future__ import annotations
 
-from barnabas.sim.checkers.view import Place, Sighting, View
+from barnabas.sim.checkers.view import REFUSED, Place, Sighting, View
 from barnabas.sim.checkers.violation import Violation
-from barnabas.sim.history import History, Started
+from barnabas.sim.history import History
 
 NAME = "duplicates"
-REFUSED = "OUT_OF_ORDER_SEQUENCE_NUMBER"
 
 
 def check(history: History) -> list[Violation]:
@@ -35,18 +35,14 @@ def check(history: History) -> list[Violation]:
 def _refused(view: View) -> list[Violation]:
     """Records that the broker did not take although nothing can have been lost before them."""
     began: dict[str, float] = {}
-    starts = [started.at for started in view.history.of(Started)]
     violations = []
     for sent in view.sent.values():
         began_at = began.setdefault(sent.producer, sent.at)
         failed = view.failed.get(sent.mark)
         if failed is None or sent.topic not in view.topics or REFUSED not in failed.error:
             continue
-        facts = view.topics[sent.topic]
-        is_shortened = facts.is_trimmed or facts.is_compacted
-        if is_shortened and any(sent.at < at <= failed.at for at in starts):
-            continue
-        if not view.has_power_loss(began_at, failed.at):
+        is_explained = view.was_forgotten(sent.producer, sent.topic, sent.at, failed.at)
+        if not is_explained and not view.has_power_loss(began_at, failed.at):
             what = f"{sent.mark!r} for {sent.topic} was refused, with no power loss before: {failed.error}"
             violations.append(Violation(NAME, failed.at, what))
     return violations
@@ -70,7 +66,11 @@ def _clash(view: View, place: Place, mark: str, seen: list[Sighting]) -> list[Vi
         for earlier in seen[:index]:
             if earlier.record.offset == later.record.offset:
                 continue
-            if not view.has_power_loss(min(earlier.since, later.since), max(earlier.until, later.until)):
+            since, until = min(earlier.since, later.since), max(earlier.until, later.until)
+            sent = view.sent[mark]
+            if view.was_forgotten(sent.producer, sent.topic, sent.at, until):
+                continue
+            if not view.has_power_loss(since, until):
                 what = (
                     f"{place[0]}-{place[1]}: {mark!r} of an idempotent producer was read at offset "
                     f"{earlier.record.offset} by {earlier.who} at {earlier.until:.3f} s and at offset "

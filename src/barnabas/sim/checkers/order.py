@@ -8,12 +8,17 @@ next. Of two batches that are open at that moment the first may have been refuse
 for a new epoch, while the second is still sent under its number, since nobody knows whether it was written.
 So a record that was handed over before a power loss may stand behind one that was acknowledged after it.
 
+A start on a log that retention or compaction has shortened takes all but the latest batch of what the broker
+knew of a producer. An earlier one whose acknowledgement was lost is refused then, and with it those behind it
+are numbered anew, while the latest is recognised where it stands: these may stand behind it.
+
 Producers without idempotence may have several batches on their way, one of which is sent again later than the
 next: they promise no order.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 
 from barnabas.sim.checkers.view import View
@@ -56,5 +61,7 @@ def _in_order(view: View, where: str, at: float, records: Iterable[Kept]) -> lis
 
 
 def _is_excused(view: View, sent: Sent, overtaking: Sent) -> bool:
-    acked = view.acked.get(overtaking.mark)
-    return view.has_power_loss(sent.at, float("inf") if acked is None else acked.at)
+    acked, later = view.acked.get(overtaking.mark), view.acked.get(sent.mark)
+    if view.has_power_loss(sent.at, math.inf if acked is None else acked.at):
+        return True
+    return view.was_forgotten(sent.producer, sent.topic, sent.at, math.inf if later is None else later.at)

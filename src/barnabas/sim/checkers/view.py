@@ -27,6 +27,7 @@ from barnabas.sim.history import (
     Sent,
     SessionBegan,
     SessionEnded,
+    Started,
     TopicDeleting,
     TopicFacts,
     TopicMade,
@@ -34,6 +35,7 @@ from barnabas.sim.history import (
 
 Place = tuple[str, int]  # topic, partition
 CLOCK_FAULT = "clock-jump"
+REFUSED = "OUT_OF_ORDER_SEQUENCE_NUMBER"
 
 
 class Sighting(NamedTuple):
@@ -68,6 +70,7 @@ class View:
         self.sessions: dict[str, Session] = {}
         self.finals: dict[Place, FinalRead] = {}
         self.power_losses: list[float] = []
+        self.starts: list[float] = []
         self.clock_jumps: list[float] = []
         self._unstable: set[str] = set()
         self._sort()
@@ -101,6 +104,8 @@ class View:
     def _sort_rare(self, event: object) -> None:
         if isinstance(event, Crash) and event.kind == "power":
             self.power_losses.append(event.at)
+        elif isinstance(event, Started):
+            self.starts.append(event.at)
         elif isinstance(event, Fault) and event.kind == CLOCK_FAULT:
             self.clock_jumps.append(event.at)
         elif isinstance(event, TopicDeleting):
@@ -121,6 +126,28 @@ class View:
     def era_until(self, until: float) -> int:
         """How many power losses came up to then; the same as `era_after(since)` if none came between."""
         return bisect_right(self.power_losses, until)
+
+    def was_forgotten(self, producer: str, topic: str, since: float, until: float) -> bool:
+        """Whether a start may have made the broker forget batches of a producer, and it said so: of a topic
+        that retention or compaction shortens, the log tells only the latest. The producer numbers what is
+        open anew then, though some of it may have been written."""
+        facts = self.topics.get(topic)
+        if facts is None or not (facts.is_trimmed or facts.is_compacted):
+            return False
+        return any(
+            since < refused.at <= until and _has_between(self.starts, self.sent[refused.mark].at, refused.at)
+            for refused in self._refused.get((producer, topic), ())
+        )
+
+    @cached_property
+    def _refused(self) -> dict[tuple[str, str], list[Failed]]:
+        """Records that were refused because of their number, by producer and topic."""
+        found: dict[tuple[str, str], list[Failed]] = {}
+        for mark, failed in self.failed.items():
+            if REFUSED in failed.error:
+                sent = self.sent[mark]
+                found.setdefault((sent.producer, sent.topic), []).append(failed)
+        return found
 
     def has_clock_jump(self, since: float, until: float) -> bool:
         return _has_between(self.clock_jumps, since, until)
