@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
 import os
 import re
@@ -201,10 +202,12 @@ def test_bad_lines_are_named_and_the_rest_is_sent(running: Broker, barnabas: Com
     assert pairs(running, topic) == [(None, b"good"), (None, b"end")]
     document = json.loads(done.out)
     assert (document["records"], document["failed"]) == (2, len(bad))
-    shown = 10  # as many as are told one by one; what the producer itself refuses comes a little later
-    where = {int(failure["where"].removeprefix("standard input, line ")) for failure in document["failures"]}
-    assert len(where) == shown
-    assert where <= set(range(2, 2 + len(bad)))
+    told = {
+        int(failure["where"].removeprefix("standard input, line ")): failure["records"]
+        for failure in document["failures"]
+    }
+    numbers = range(2, 2 + len(bad))
+    assert told == {number: 1 for number in numbers if number != 4} | {3: 2}  # 3 and 4 lack the same
     for said in (
         "no JSON",
         '"value"',
@@ -226,11 +229,34 @@ def test_what_the_broker_refuses_is_told(running: Broker, barnabas: Commands) ->
     topic = make_topic(running.bootstrap, "compacted", cleanup_policy="compact")
     done = barnabas("produce", topic, stdin=b"x\n" * 15)
     assert done.status == 1
-    assert "standard input, line 1: " in done.err
     assert "INVALID_RECORD" in done.err
-    assert "and 5 more failed" in done.err
+    assert "standard input, line 1, and 14 more: " in done.err
+    assert done.err.count("\n") == 1  # what is wrong with all of them is told once
     assert "0 records" in done.out.decode()
     assert "15 failed" in done.out.decode()
+
+
+def test_a_full_disk_is_told_once(capfdbinary: pytest.CaptureFixture[bytes], tmp_path: Path) -> None:
+    with Broker() as broker:
+        topic = make_topic(broker.bootstrap, "full")
+        assert broker._memory is not None
+        broker._memory.fail("append", errno.ENOSPC, path_glob="full-0/*")
+        done = Commands(broker.bootstrap, capfdbinary, tmp_path)(
+            "produce", topic, "--timeout", 1, stdin=b"x\ny\n"
+        )
+    assert done.status == 1
+    assert done.err.startswith(
+        "barnabas produce: standard input, line 1, and 1 more: 2 records for full-0 were not"
+    )
+    assert "refused with KAFKA_STORAGE_ERROR" in done.err
+    assert "make room if it is full" in done.err
+    assert done.err.count("\n") == 1
+
+
+def test_different_reasons_are_told_up_to_a_number(barnabas: Commands, topic: str) -> None:
+    lines = b"".join(b'{"value":1,"timestamp":"%d"}\n' % number for number in range(15))
+    done = barnabas("produce", topic, "--json", stdin=lines)
+    assert "and 5 more failed, for other reasons" in done.err
 
 
 def test_too_long(running: Broker, barnabas: Commands, topic: str) -> None:

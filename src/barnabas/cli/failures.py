@@ -29,6 +29,8 @@ _NEXT_STEPS = {
     "INVALID_PARTITIONS": "partitions can be added, never taken away; see `barnabas topic describe`",
     "INVALID_REPLICATION_FACTOR": "`barnabas cluster describe` tells how many brokers there are",
     "INVALID_TOPIC_EXCEPTION": "use letters, digits, '.', '_' and '-', at most 249 of them",
+    "KAFKA_STORAGE_ERROR": "the broker cannot write to its disk: see its log, and make room if it is full",
+    "NOT_ENOUGH_REPLICAS": "fewer are in sync than min.insync.replicas; see `barnabas topic describe`",
     "OFFSET_OUT_OF_RANGE": "`barnabas topic offsets` tells which offsets there are",
     "POLICY_VIOLATION": "the cluster has rules of its own for this; ask whoever runs it",
     "TOPIC_ALREADY_EXISTS": "`barnabas topic describe` shows it, `barnabas topic alter` changes it",
@@ -53,7 +55,8 @@ def explained(error: BarnabasError) -> CommandFailed:
     if isinstance(error, NotSpoken):
         return CommandFailed(str(error), "`barnabas cluster describe --apis` tells what this cluster speaks")
     if isinstance(error, TimedOut):
-        return CommandFailed(str(error), "give it longer with --timeout, or look at the broker's log")
+        told = None if error.refusal is None else _NEXT_STEPS.get(error.refusal.name)
+        return CommandFailed(str(error), told or "give it longer with --timeout, or look at the broker's log")
     if isinstance(error, (BrokerNotReachable, ConnectionLost)):
         return CommandFailed(
             str(error),

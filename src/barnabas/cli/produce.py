@@ -159,9 +159,15 @@ class _Place(NamedTuple):
         return shown_name(self.name) + (f", line {self.line}" if self.line else "")
 
 
-class _Failure(NamedTuple):
-    where: str
-    why: str
+class _Failure:
+    """What is wrong with a record, and with how many others alike: a full disk is told once."""
+
+    def __init__(self, where: _Place) -> None:
+        self.where = where
+        self.records = 0
+
+    def __str__(self) -> str:
+        return f"{self.where}" + (f", and {self.records - 1:,} more" if self.records > 1 else "")
 
 
 class _Sending:
@@ -176,7 +182,7 @@ class _Sending:
         self._progress = progress
         self._written: dict[int, int] = {}  # partition -> records
         self.failed = 0
-        self._failures: list[_Failure] = []
+        self._failures: dict[str, _Failure] = {}  # why -> what failed
 
     async def run(self, inputs: Sequence[str]) -> bool:
         """Send everything; True where Ctrl-C ended it before."""
@@ -251,18 +257,18 @@ class _Sending:
 
     def _fail(self, where: _Place, error: BarnabasError) -> None:
         self.failed += 1
-        if len(self._failures) < _SHOWN_FAILURES:
-            failure = explained(error)
-            why = str(failure) + (f"; {failure.next_step}" if failure.next_step else "")
-            self._failures.append(_Failure(str(where), why))
+        failure = explained(error)
+        why = str(failure) + (f"; {failure.next_step}" if failure.next_step else "")
+        if why in self._failures or len(self._failures) < _SHOWN_FAILURES:
+            self._failures.setdefault(why, _Failure(where)).records += 1
 
     def report(self) -> None:
         """What was sent, where to, how fast; what was not, and why."""
         progress, output = self._progress, self._session.output
-        for failure in self._failures:
-            sys.stderr.write(f"barnabas produce: {failure.where}: {failure.why}\n")
-        if self.failed > len(self._failures):
-            sys.stderr.write(f"barnabas produce: and {self.failed - len(self._failures)} more failed\n")
+        for why, failure in self._failures.items():
+            sys.stderr.write(f"barnabas produce: {failure}: {why}\n")
+        if untold := self.failed - sum(failure.records for failure in self._failures.values()):
+            sys.stderr.write(f"barnabas produce: and {untold:,} more failed, for other reasons\n")
         if self._options.quiet:
             return
         partitions = dict(sorted(self._written.items()))
@@ -282,7 +288,10 @@ class _Sending:
             "seconds": round(self._progress.seconds, 3),
             "partitions": {str(partition): count for partition, count in partitions.items()},
             "failed": self.failed,
-            "failures": [failure._asdict() for failure in self._failures],
+            "failures": [
+                {"where": str(failure.where), "why": why, "records": failure.records}
+                for why, failure in self._failures.items()
+            ],
         }
 
 

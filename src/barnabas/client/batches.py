@@ -14,6 +14,7 @@ from typing import NamedTuple, Protocol
 
 from barnabas.client.metadata import TopicPartition
 from barnabas.client.sequences import Number
+from barnabas.core.errors import WireError
 from barnabas.records import kernel
 from barnabas.records.batch import ATTRIBUTES_AT, CRC_AT, PRODUCER_ID_AT
 from barnabas.records.builder import BatchBuilder
@@ -75,6 +76,7 @@ class Batch:
         "number",
         "ordinal",
         "partition",
+        "refusal",
         "state",
         "was_first",
     )
@@ -85,6 +87,7 @@ class Batch:
         self.created = created
         self.state = State.FILLING
         self.attempts = 0
+        self.refusal: WireError | None = None  # what a broker last answered that is worth another attempt
         self.not_before = 0.0  # sent again no earlier
         self.number: Number | None = None
         self.was_first = False  # of the numbered ones of its partition, when it was last sent

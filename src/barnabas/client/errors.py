@@ -14,9 +14,13 @@ class ClientError(BarnabasError):
 
 
 class TimedOut(ClientError):
-    """Something took longer than it was allowed to."""
+    """Something took longer than it was allowed to; `refusal` is what a broker answered meanwhile, if any."""
 
     wire = wire_error("REQUEST_TIMED_OUT")
+
+    def __init__(self, what: str, refusal: WireError | None = None) -> None:
+        super().__init__(what)
+        self.refusal = refusal
 
 
 class BrokerNotReachable(ClientError):

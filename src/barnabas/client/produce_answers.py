@@ -83,6 +83,7 @@ def _judge(
         failure = broker_error(error, f"cannot write to {batch.partition}", answer.error_message)
         accumulator.out_of_order(batch, again, failure)
     elif error.retriable:
+        batch.refusal = error
         is_leader_known = False
         if answer.current_leader is not None:
             leader = Leader(answer.current_leader.leader_id, answer.current_leader.leader_epoch)

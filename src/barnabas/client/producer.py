@@ -330,10 +330,13 @@ class Producer:
 
     def _too_old(self, batch: Batch) -> Exception:
         tried = f"sent {batch.attempts} times" if batch.attempts else "never sent: no leader could be reached"
+        if batch.refusal is not None:
+            tried += f", and refused with {batch.refusal.name}"
         limit_ms = self.config.delivery_timeout_ms
         return TimedOut(
             f"{batch.record_count} records for {batch.partition} were not acknowledged within {limit_ms} ms "
-            f"({tried}); they may have been written or not. Check the brokers, or raise delivery_timeout_ms"
+            f"({tried}); they may have been written or not. Check the brokers, or raise delivery_timeout_ms",
+            batch.refusal,
         )
 
     async def _identify(self) -> None:
