@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shutil
@@ -85,6 +86,10 @@ def _no_directory_id(data: Path) -> None:
     (data / "meta.properties").write_text("version=1\nnode.id=1\ncluster.id=x\n")
 
 
+def _torn_owner(data: Path) -> None:
+    (data / "meta.properties").write_bytes(b"version=1\ncluster.id=\\u12")
+
+
 def _bad_checkpoint(data: Path) -> None:
     (data / "recovery-point-offset-checkpoint").write_text("0\nmany\n")
 
@@ -164,6 +169,7 @@ def _append_metadata(data: Path, value: bytes) -> None:
         (_no_owner, "problem", ["no meta.properties but is not empty", "refuses it"]),
         (_zookeeper, "problem", ["ZooKeeper", "migrate"]),
         (_no_directory_id, "problem", ["directory.id missing", "restore"]),
+        (_torn_owner, "problem", ["meta.properties cannot be read: line 2", "restore"]),
         (_bad_checkpoint, "warning", ["recovery-point-offset-checkpoint", "made anew"]),
         (_torn, "problem", ["codecs-0/", "are no batch", "the stop was clean"]),
         (_torn_in_a_crash, "warning", ["transactions-0/", "12 bytes", "cuts it off"]),
@@ -186,6 +192,25 @@ def test_what_is_wrong_with_a_directory(
     assert not has(examine("--dir", data, "--verify")[level], *parts)
     harm(data)
     assert has(examine("--dir", data, "--verify")[level], *parts)
+
+
+def test_a_directory_that_may_not_be_looked_at(
+    data: Path, tmp_path: Path, examine: Examine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stat = Path.stat
+
+    def refuse(path: Path, **how: bool) -> os.stat_result:
+        if path.is_relative_to(data):
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return stat(path, **how)
+
+    settings = tmp_path / "server.properties"
+    settings.write_text(f"process.roles=broker,controller\nnode.id=1\nlog.dirs={data}\n")
+    monkeypatch.setattr(Path, "stat", refuse)
+    monkeypatch.setattr(Path, "exists", lambda path: bool(path.stat()))  # as it was before Python 3.12
+    said = f"{data} cannot be read: Permission denied -> look as the user that runs the node"
+    assert said in examine("--dir", data)["problem"]
+    assert said in examine("--config", settings)["problem"]
 
 
 def test_an_index_is_held_against_its_segment(data: Path, examine: Examine) -> None:

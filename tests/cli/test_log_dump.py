@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import re
 import shutil
@@ -342,6 +343,17 @@ def test_a_snapshot_and_a_checkpoint_that_are_torn(
     found = problems(dumped(capsys, partition, status=1))
     assert any("CRC" in each for each in found)
     assert any("7 entries are announced" in each for each in found)
+
+
+def test_what_may_not_be_read(
+    partition: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(path: Path) -> Iterator[Path]:
+        raise PermissionError(errno.EACCES, "Permission denied", str(path))
+
+    monkeypatch.setattr(Path, "iterdir", refuse)
+    assert main(["log", "dump", str(partition)]) == 1
+    assert f"cannot read {partition}: Permission denied\n  look as the user" in capsys.readouterr().err
 
 
 def test_what_is_not_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -91,12 +92,26 @@ def _named(settings: BrokerSettings) -> list[Path]:
     """The directories that settings name, as far as they are there: a node makes those that are not."""
     metadata = settings.string("metadata.log.dir")
     named = (*settings.log_dirs, *([metadata] if metadata else []))
-    return [path for each in named if (path := Path(each)).exists()]
+    return [path for each in named if not _is_missing(path := Path(each))]
+
+
+def _is_missing(path: Path) -> bool:
+    """Whether it is certainly not there; what may not be looked at is told of when it is checked."""
+    try:
+        path.stat()
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False
+    return False
 
 
 def _directories(paths: list[Path], options: argparse.Namespace, node_id: int | None) -> list[Section]:
     """Look at directories, with a bar at a terminal where that takes long."""
-    total = sum(file.stat().st_size for path in paths for file in path.glob(f"*/*{LOG}"))
+    total = 0
+    for path in paths:
+        with contextlib.suppress(OSError):  # it is only for the bar: what is wrong is told below
+            total += sum(file.stat().st_size for file in path.glob(f"*/*{LOG}"))
     progress = Progress(SystemClock(), total=total, is_shown=options.verify)
 
     def surveyed(segment: Survey) -> None:

@@ -68,6 +68,17 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _dump(options: argparse.Namespace) -> int:
+    try:
+        return _show_files(options)
+    except OSError as error:
+        if error.filename is None:  # of standard output
+            raise
+        raise CommandFailed(
+            f"cannot read {error.filename}: {error.strerror}", "look as the user that runs the node"
+        ) from error
+
+
+def _show_files(options: argparse.Namespace) -> int:
     wanted = Wanted(options.records, options.verify, _TOPICS.get(options.decode))
     progress = Progress(SystemClock(), total=_size(options.paths), is_shown=options.quiet)
     printer = _Printer(as_json=wants_json(options), is_quiet=options.quiet)
@@ -91,21 +102,16 @@ def _show_all(names: Sequence[str], wanted: Wanted, printer: _Printer, progress:
             raise CommandFailed(
                 f"there is no {path}", "name a file, a partition's directory or a log directory"
             )
-        try:
-            for file in files_of(path):
-                try:
-                    for item in items_of(file, wanted):
-                        printer.show(file, item)
-                        if item.kind == "file":
-                            progress.done += item.facts["size"]
-                        elif item.kind == "total":
-                            progress.add(item.facts["records"], item.facts["valid_bytes"])
-                except FileNotFoundError:  # a node that runs here has just removed it
-                    printer.show(file, Item("gone", {"gone": "removed while it was to be read"}))
-        except OSError as error:
-            if error.filename is None:  # of standard output
-                raise
-            raise CommandFailed(f"cannot read {error.filename}: {error.strerror}") from error
+        for file in files_of(path):
+            try:
+                for item in items_of(file, wanted):
+                    printer.show(file, item)
+                    if item.kind == "file":
+                        progress.done += item.facts["size"]
+                    elif item.kind == "total":
+                        progress.add(item.facts["records"], item.facts["valid_bytes"])
+            except FileNotFoundError:  # a node that runs here has just removed it
+                printer.show(file, Item("gone", {"gone": "removed while it was to be read"}))
 
 
 class _Printer:

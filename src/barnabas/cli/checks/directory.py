@@ -67,22 +67,22 @@ def check_directory(
     """All there is to say of a log directory, which is to be that node's; every byte is read if `verify`."""
     section = Section(f"directory {path}", [])
     sections = [section]
-    if not path.exists():
-        section.findings.append(problem("is not there", "name a log directory: log.dirs in the settings"))
-        return sections
     try:
+        if not path.exists():
+            section.findings.append(problem("is not there", "name a log directory: log.dirs in the settings"))
+            return sections
         if not (path / names.META_PROPERTIES).exists() and (what := _what_else(path)) is not None:
             section.findings.append(what)
             return sections
         section.findings.extend(_look(lambda: _findings(path, node_id, surveyed, verify=verify)))
+        if (path / _SERVER_PROPERTIES).exists():
+            sections.append(check_settings_file(path / _SERVER_PROPERTIES).section)
     except OSError as error:
         section.findings.append(
             problem(
                 f"{error.filename} cannot be read: {error.strerror}", "look as the user that runs the node"
             )
         )
-    if (path / _SERVER_PROPERTIES).exists():
-        sections.append(check_settings_file(path / _SERVER_PROPERTIES).section)
     return sections
 
 
@@ -145,7 +145,11 @@ def _owner(path: Path, node_id: int | None) -> Iterator[Finding]:
     if not file.exists():
         yield ok("is empty: the first start formats it")
         return
-    meta = parse_properties(file.read_text(encoding="latin-1"))
+    try:
+        meta = parse_properties(file.read_text(encoding="latin-1"))
+    except BarnabasError as error:
+        yield problem(f"{names.META_PROPERTIES} cannot be read: {error}", "restore it from a copy")
+        return
     wrong = [name for name, fits in _META.items() if not _fits(fits, meta.get(name))]
     if meta.get("version") == "0":
         yield problem(
