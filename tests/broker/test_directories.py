@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import logging
 import shutil
@@ -715,6 +716,25 @@ def test_a_move_that_is_taken_back_at_once_can_be_asked_for_again(in_memory: Sit
     assert alter(site, "t", 1, "c") == "NONE"
     wait_until(lambda: not moves_of(site), "it is over")
     assert "t-1" in site.broker.run(site.broker._disks["c"].listdir(""))
+
+
+def test_of_two_who_ask_for_another_place_at_once_one_moves_it() -> None:
+    site = slowed()
+    assert alter(site, "t", 1, "c") == "NONE"
+    wait_until(lambda: under_way(site), "it has begun")
+
+    async def ask_twice() -> None:
+        services = site.broker.node.services
+        topic, moves = services.image.topic("t"), services.moves
+        assert topic is not None
+        assert moves is not None
+        (a,) = (each for each, one in services.storage.directories.items() if one.where == "memory:/")
+        await asyncio.gather(moves.move(topic, 1, a), moves.move(topic, 1, a))
+        running = [task for task in asyncio.all_tasks() if "Moves._run" in repr(task.get_coro())]
+        assert len(running) == 1
+
+    site.broker.run(ask_twice())
+    site.broker.stop()
 
 
 @pytest.mark.parametrize("end", ["stop", "kill"])

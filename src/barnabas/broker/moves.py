@@ -54,7 +54,7 @@ class Moves:
     async def move(self, topic: TopicImage, partition: int, target_id: UUID) -> None:
         """Begin to move a partition into a directory in use, instead of what was begun with it before."""
         key = (topic.name, partition)
-        if (begun := self._under_way.get(key)) is not None:
+        while (begun := self._under_way.get(key)) is not None:  # others may ask while this waits
             if begun[0].target is self._logs.live.get(target_id):
                 return
             await self.stop(key)
