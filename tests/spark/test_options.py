@@ -94,6 +94,7 @@ def test_settings_of_the_consumer() -> None:
         ({"assign": '{"a": [-1]}'}, "assign=.*: write JSON such as"),
         ({"startingOffset": "earliest"}, "unknown option startingOffset; there are: .*startingOffsets"),
         ({"path": "/tmp"}, "unknown option path"),
+        ({"option__subscribe": "a", "owner": "me"}, "CREATE TABLE does not work.*CREATE TEMPORARY VIEW"),
         ({"kafka__group__id": "g"}, r"kafka\.group\.id means nothing here yet; there are: "),
         ({"kafka__security__protocol": "SASL_SSL"}, r"kafka\.security\.protocol='sasl_ssl': must be one of"),
         ({"kafka__isolation__level": "none"}, r"kafka\.isolation\.level='none': must be one of"),

@@ -40,6 +40,7 @@ _OTHERS = (
     "minPartitions",
     "startingOffsetsByTimestampStrategy",
 )
+_OF_A_TABLE = "option."  # how Spark writes the options of a table among its properties
 _NAMES = {name.lower(): name for name in (*_CHOICES, *_STARTS, *_ENDS, *_OTHERS, BOOTSTRAP)}
 
 
@@ -84,6 +85,11 @@ class ReadOptions(NamedTuple):
 def parse_options(given: Mapping[str, str]) -> ReadOptions:
     """The options of `spark.read.format("barnabas")`; OptionError where they will not do."""
     options = {name.lower(): value for name, value in given.items()}
+    if any(name.startswith(_OF_A_TABLE) for name in options):
+        raise OptionError(
+            "CREATE TABLE does not work: Spark does not hand a table's options to a source in Python when "
+            "it is read; use CREATE TEMPORARY VIEW name USING barnabas OPTIONS (...)"
+        )
     kafka = {name: value for name, value in options.items() if name.startswith("kafka.")}
     unknown = sorted(name for name in given if name.lower() not in _NAMES and name.lower() not in kafka)
     if unknown:
