@@ -164,6 +164,13 @@ def test_for_people(barnabas: Commands) -> None:
     assert re.fullmatch(expected, text)
 
 
+def test_headers_stay_on_their_line() -> None:
+    record = ConsumerRecord("t", 0, 0, 0, None, b"v", (("two\nlines", b"a\nb"), ("\x1b[2J", b"x")), -1)
+    first, second, rest = Readable(is_coloured=False)(record).split(b"\n")
+    assert first.endswith(rb"headers: two\nlines=a\nb, \x1b[2J=x")
+    assert (second, rest) == (b"    v", b"")
+
+
 def test_half_of_a_surrogate_pair_for_people() -> None:
     record = ConsumerRecord("t", 0, 0, 0, None, rb'{"a":"\ud800"}', (), -1)
     assert rb'"a": "\ud800"' in Readable(is_coloured=False)(record)

@@ -18,6 +18,7 @@ from barnabas.cli.dump.facts import Facts
 from barnabas.cli.failures import FAILED, OK, CommandFailed
 from barnabas.cli.options import Actions, command_parser, wants_json
 from barnabas.cli.output import Output, bytes_text, counted
+from barnabas.cli.payload import one_line
 from barnabas.cli.records.progress import Progress
 from barnabas.cli.running import run_command
 from barnabas.cli.times import time_text
@@ -187,7 +188,7 @@ def _batch_line(facts: Facts) -> str:
 def _record_line(facts: Facts) -> str:
     line = f"    {facts['offset']}  {time_text(facts['timestamp'])}"
     if facts["headers"]:
-        line += "  " + " ".join(f"{_pair(each['key'], each)}" for each in facts["headers"])
+        line += "  " + " ".join(_pair(one_line(each["key"]), each) for each in facts["headers"])
     if "control_type" in facts:
         epoch = facts.get("coordinator_epoch")
         line += f"  {facts['control_type']}" + (f", coordinator epoch {epoch}" if epoch is not None else "")
@@ -204,11 +205,7 @@ def _pair(label: str, facts: Facts, name: str = "value") -> str:
     if f"{name}_base64" in facts:
         return f"{label}=base64:{facts[f'{name}_base64']}"
     value = facts[name]
-    return f"{label}={'null' if value is None else _one_line(value)}"
-
-
-def _one_line(text: str) -> str:
-    return text if text.isprintable() else repr(text)[1:-1]
+    return f"{label}={'null' if value is None else one_line(value)}"
 
 
 def _compact(data: Any) -> str:

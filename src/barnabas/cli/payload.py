@@ -47,9 +47,14 @@ def shown(data: bytes | None, *, limit_bytes: int | None = _HEX_SHOWN_BYTES) -> 
     return f"0x{cut.hex()}{'...' * (len(cut) < len(data))}"
 
 
+def one_line(text: str) -> str:
+    """The text with what would leave its line, or do something to a terminal, written as escapes."""
+    return text if text.isprintable() else repr(text)[1:-1]
+
+
 def shown_headers(headers: Headers) -> str:
-    """`name=value` for each header."""
-    return ", ".join(f"{name}={shown(value)}" for name, value in headers)
+    """`name=value` for each header, on one line."""
+    return ", ".join(one_line(f"{name}={shown(value)}") for name, value in headers)
 
 
 # ---- for pipes ------------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 from barnabas.cli.failures import CommandFailed
-from barnabas.cli.payload import headers_to_json, put_bytes, shown, shown_headers
+from barnabas.cli.payload import headers_to_json, one_line, put_bytes, shown, shown_headers
 from barnabas.cli.times import time_text
 from barnabas.client.fetched import ConsumerRecord
 
@@ -40,7 +40,7 @@ class Readable:
     def __call__(self, record: ConsumerRecord) -> bytes:
         parts = [f"{record.partition}@{record.offset}", time_text(record.timestamp_ms)]
         if record.key is not None:
-            parts.append(f"key={_one_line(record.key)}")
+            parts.append(f"key={one_line(shown(record.key))}")
         if record.headers:
             parts.append(f"headers: {shown_headers(record.headers)}")
         line = "  ".join(parts)
@@ -71,11 +71,6 @@ def as_json(value: bytes | None) -> Any:
 
 def _coloured(text: str) -> str:
     return _JSON_TOKENS.sub(lambda found: f"{_COLOURS[found.lastgroup or 'name']}{found[0]}{_RESET}", text)
-
-
-def _one_line(data: bytes) -> str:
-    text = shown(data)
-    return text if text.isprintable() else repr(text)[1:-1]
 
 
 # ---- for machines ----------------------------------------------------------------------------------------
