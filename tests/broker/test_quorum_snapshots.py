@@ -14,7 +14,7 @@ from typing import NamedTuple
 import pytest
 
 from barnabas.broker.formatting import METADATA_DIRECTORY, DirectoryRefused
-from barnabas.broker.quorum import METADATA_LOG, MetadataQuorum
+from barnabas.broker.quorum import METADATA_LOG, MetadataLogFailed, MetadataQuorum
 from barnabas.broker.quorum_files import MetadataGap
 from barnabas.broker.quorum_snapshots import CHECK_SECONDS, SnapshotPolicy
 from barnabas.controller.decisions import Decision
@@ -240,6 +240,25 @@ def test_a_full_disk_costs_a_snapshot_and_nothing_else() -> None:
             taken = await quorum.snapshots.take()
             assert taken is not None
             assert taken.end_offset == quorum.end_offset
+
+    disk = new_disk()
+    asyncio.run(run())
+
+
+def test_none_is_taken_of_an_image_that_is_in_doubt() -> None:
+    async def run() -> None:
+        async with running(disk) as quorum:
+            await create(quorum, "letters")
+            twice = asyncio.ensure_future(
+                quorum.submit(lambda image: Decision([topic("replies"), topic("letters")], None))
+            )
+            await asyncio.sleep(0)
+            taking = asyncio.ensure_future(quorum.snapshots.take())
+            with pytest.raises(MetadataLogFailed):
+                await twice
+            with pytest.raises(MetadataLogFailed):
+                await taking
+            assert await snapshots(disk) == [SnapshotId(0, 0)]
 
     disk = new_disk()
     asyncio.run(run())

@@ -336,6 +336,8 @@ class MetadataQuorum:
     async def _moment(self) -> Moment:
         """What a snapshot would tell now; commands wait while it is copied, others do not."""
         async with self._turn:
+            if self._failure is not None:
+                raise self._failure  # the image may have half of what the last command said
             copied = ClusterImage()
             for _ in self.image.copy_into(copied):
                 await asyncio.sleep(0)
