@@ -260,10 +260,13 @@ def test_different_reasons_are_told_up_to_a_number(barnabas: Commands, topic: st
 
 
 def test_too_long(running: Broker, barnabas: Commands, topic: str) -> None:
-    done = barnabas("produce", topic, "--max-bytes", 1000, stdin=b"short\n" + b"x" * 600_000)
+    long = b"x" * 600_000
+    done = barnabas("produce", topic, "--max-bytes", 1000, stdin=b"short\n" + long + b"\nmore\n" + long)
     assert done.status == 1
-    assert "line 2 of standard input is longer than 1000 bytes" in done.err
-    assert pairs(running, topic) == [(None, b"short")]
+    assert "standard input, line 2, and 1 more: longer than 1000 bytes; raise --max-bytes" in done.err
+    assert pairs(running, topic) == [(None, b"short"), (None, b"more")]
+    assert b"2 records, 9 B" in done.out
+    assert b"2 failed" in done.out
 
 
 @pytest.mark.parametrize(
@@ -272,6 +275,7 @@ def test_too_long(running: Broker, barnabas: Commands, topic: str) -> None:
         (["/nowhere/at/all"], "cannot read /nowhere/at/all"),
         (["/"], "cannot read /: it is a directory"),
         (["--key-separator", ""], "--key-separator is empty"),
+        (["--key-separator", ":", "--json"], "--key-separator is for plain lines"),
     ],
 )
 def test_failures_say_what_to_do(barnabas: Commands, topic: str, arguments: list[str], said: str) -> None:
@@ -296,7 +300,7 @@ def test_lines_do_not_depend_on_how_they_are_read(tmp_path: Path) -> None:
     """A pipe that is filled in awkward pieces gives the lines that a file gives."""
     data = b"".join(b"%d\n" % n * (n % 3) for n in range(2000)) + b"end"
 
-    async def read_pipe() -> list[bytes]:
+    async def read_pipe() -> list[bytes | None]:
         return [line async for line, _ in lines("-", 1 << 20)]
 
     reader, writer = os.pipe()

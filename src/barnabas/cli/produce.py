@@ -125,6 +125,8 @@ async def _produce(session: Session, options: argparse.Namespace) -> int:
     inputs = options.files or [STANDARD_INPUT]
     if options.key_separator == "":
         raise CommandFailed("--key-separator is empty", "name what stands between key and value, as in :")
+    if options.key_separator is not None and wants_json(options):
+        raise CommandFailed("--key-separator is for plain lines", 'in JSON a key is written as "key"')
     progress = Progress(
         session.clock, total=size_of_inputs(inputs), is_shown=not sys.stdin.isatty() or bool(options.files)
     )
@@ -222,11 +224,19 @@ class _Sending:
                 self._progress.done += read_bytes
                 where = _Place(name, number)
                 try:
-                    record = parse(line)
+                    record = parse(self._held(line))
                 except BarnabasError as error:
                     self._fail(where, error)
                 else:
                     yield record, where
+
+    def _held(self, line: bytes | None) -> bytes:
+        if line is None:
+            raise CommandFailed(
+                f"longer than {self._options.max_bytes} bytes",
+                "raise --max-bytes and the topic's max.message.bytes",
+            )
+        return line
 
     async def _send(self, record: NewRecord, where: _Place) -> None:
         try:

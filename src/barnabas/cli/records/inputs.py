@@ -108,23 +108,21 @@ async def _chunks_of(descriptor: int) -> AsyncGenerator[bytes, None]:
             loop.remove_reader(descriptor)
 
 
-async def lines(name: str, max_bytes: int) -> AsyncGenerator[tuple[bytes, int], None]:
-    """The lines of an input, each with how many bytes of it were read."""
+async def lines(name: str, max_bytes: int) -> AsyncGenerator[tuple[bytes | None, int], None]:
+    """The lines of an input, each with how many bytes it takes there; None for one too long to be held."""
     rest = b""
-    number = 0
+    dropped_bytes = 0  # of the line that is being read
     async with aclosing(chunks(name)) as source:
         async for data in source:
             *whole, rest = (rest + data).split(b"\n")
             for line in whole:
-                number += 1
-                yield line, len(line) + 1
-            if len(rest) > max_bytes:
-                raise CommandFailed(
-                    f"line {number + 1} of {shown_name(name)} is longer than {max_bytes} bytes",
-                    "raise --max-bytes and the topic's max.message.bytes, or send it whole with --whole",
-                )
-    if rest:
-        yield rest, len(rest)
+                yield None if dropped_bytes else line, dropped_bytes + len(line) + 1
+                dropped_bytes = 0
+            if dropped_bytes or len(rest) > max_bytes:
+                dropped_bytes += len(rest)
+                rest = b""
+    if rest or dropped_bytes:
+        yield None if dropped_bytes else rest, dropped_bytes + len(rest)
 
 
 async def whole(name: str, max_bytes: int) -> bytes:
