@@ -332,3 +332,12 @@ def test_nothing_is_loaded_that_is_not_needed(broker: Broker) -> None:
         "barnabas.client.producer",
         "barnabas.client.consumer",
     }
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "<&- >&- 2>&-"])
+def test_standard_streams_may_be_closed(own_cluster: str, closed: str) -> None:
+    command = [sys.executable, "-m", "barnabas", "produce", "closed", "--bootstrap", own_cluster]
+    done = subprocess.run(
+        ["sh", "-c", f"exec {shlex.join(command)} {closed}"], stdin=subprocess.DEVNULL, capture_output=True
+    )
+    assert (done.returncode, done.stderr) == (0, b"")

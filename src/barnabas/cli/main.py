@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -27,6 +28,7 @@ COMMANDS = {
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; the exit status."""
+    _open_closed_streams()
     given = list(sys.argv[1:] if arguments is None else arguments)
     if given and given[0] in COMMANDS:
         module, _ = COMMANDS[given[0]]
@@ -50,3 +52,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         stream.write(f"  {name:<10} {summary}\n")
     stream.write("\n`barnabas <command> --help` tells more; `barnabas --version` which one this is.\n")
     return 2 if wrong or not given else 0
+
+
+def _open_closed_streams() -> None:
+    """Let standard streams that a supervisor closed lead nowhere: a socket would get their numbers, and the
+    event loop, which never closes those, would end the process."""
+    for number, (name, mode) in enumerate((("stdin", "r"), ("stdout", "w"), ("stderr", "w"))):
+        if getattr(sys, name) is None:
+            descriptor = os.open(os.devnull, os.O_RDWR)
+            if descriptor != number:
+                os.dup2(descriptor, number)
+                os.close(descriptor)
+            setattr(sys, name, os.fdopen(number, mode, closefd=False))
