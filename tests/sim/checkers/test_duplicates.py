@@ -60,3 +60,15 @@ def test_a_start_forgets_what_retention_has_taken() -> None:
     assert "'a/0'" in only(whole.judged(check)).what
     not_started = Story(TopicFacts(retention_ms=1)).add(Started(1)).sent(2, "a/0").failed(4, "a/0", refused)
     assert "'a/0'" in only(not_started.judged(check)).what
+
+
+def test_a_second_copy_is_excused_only_where_the_first_was_gone_when_it_was_forgotten() -> None:
+    refused = "BrokerError: cannot write to t-0: OUT_OF_ORDER_SEQUENCE_NUMBER"
+
+    def story(last_seen_at: float) -> Story:
+        told = Story(TopicFacts(retention_ms=1)).sent(1, "a/0").sent(1.5, "a/1").began(1.6, "s")
+        told = told.reads(last_seen_at, "s", {1: "a/1"}).add(Started(3)).failed(4, "a/0", refused)
+        return told.began(5, "t").reads(6, "t", {7: "a/1"})
+
+    assert story(2).judged(check) == []
+    assert "'a/1'" in only(story(5).judged(check)).what

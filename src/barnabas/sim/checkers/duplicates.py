@@ -67,10 +67,7 @@ def _clash(view: View, place: Place, mark: str, seen: list[Sighting]) -> list[Vi
             if earlier.record.offset == later.record.offset:
                 continue
             since, until = min(earlier.since, later.since), max(earlier.until, later.until)
-            sent = view.sent[mark]
-            if view.was_forgotten(sent.producer, sent.topic, sent.at, until):
-                continue
-            if not view.has_power_loss(since, until):
+            if not view.has_power_loss(since, until) and not _was_forgotten(view, mark, earlier, later):
                 what = (
                     f"{place[0]}-{place[1]}: {mark!r} of an idempotent producer was read at offset "
                     f"{earlier.record.offset} by {earlier.who} at {earlier.until:.3f} s and at offset "
@@ -78,6 +75,13 @@ def _clash(view: View, place: Place, mark: str, seen: list[Sighting]) -> list[Vi
                 )
                 return [Violation(NAME, later.until, what)]
     return []
+
+
+def _was_forgotten(view: View, mark: str, one: Sighting, other: Sighting) -> bool:
+    """Whether the first copy had been seen for the last time when the broker said that it knew of none."""
+    sent = view.sent[mark]
+    first, second = sorted((one, other), key=lambda seen: seen.record.offset)
+    return view.was_forgotten(sent.producer, sent.topic, first.until, second.until)
 
 
 def _is_numbered(view: View, mark: str) -> bool:
