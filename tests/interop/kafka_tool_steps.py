@@ -204,7 +204,6 @@ RECORDS = [
         "--topic lines",
         "--topic lines --time -1",
         "--topic lines --time earliest",
-        "--topic lines --time -3",
         "--topic lines --time 1",
         "--topic lines --time 33333333333333",
         "--topic orders --partitions 0,2",

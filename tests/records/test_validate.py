@@ -158,7 +158,7 @@ def test_a_wrong_largest_timestamp_is_corrected(codec: Codec) -> None:
 def test_keys_where_the_topic_requires_them(codec: Codec) -> None:
     policy = RecordPolicy(require_keys=True)
     records = [*simple_records(2), Record(2, NOW_MS, None, b"no key")]
-    with pytest.raises(InvalidRecord, match=r"record 2 .* no key"):
+    with pytest.raises(InvalidRecord, match=r"record 2 .* without key"):
         validate_batch(build_batch(records, codec=codec), policy)
     assert validate_batch(build_batch(records, codec=codec)).record_count == 3
     empty_key = [Record(0, NOW_MS, b"", b"v")]
