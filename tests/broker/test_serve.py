@@ -16,6 +16,7 @@ import pytest
 
 from barnabas.protocol.messages.metadata import MetadataResponse
 from barnabas.protocol.messages.produce import ProduceResponse
+from barnabas.records import kernel
 from tests.support.apache_kafka import free_ports
 from tests.support.raw_client import RawClient, metadata_request, produce_request, wait_until
 from tests.support.serve_process import ServeProcess, acknowledge_one
@@ -347,6 +348,7 @@ NOT_NEEDED = (
 )
 
 
+@pytest.mark.skipif(kernel.NAME != "c", reason="the pure kernel needs more")
 def test_what_is_loaded_at_the_first_ack(tmp_path: Path) -> None:
     (port,) = free_ports(1)
     listeners = f"listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:0"
