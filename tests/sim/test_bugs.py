@@ -1,7 +1,8 @@
 """Every deliberate bug is caught, by a checker that is expected to, and the same seed is clean without it.
 
 The seeds are pinned in bugs_pins.json; `python -m tests.sim.bugs --pin` chooses them anew, which is needed
-when scenarios or clients have changed so much that a seed has become another one.
+when scenarios or clients have changed so much that a seed has become another one. With another kernel they are
+others as well: its compressed batches have other sizes.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import pytest
 
 from barnabas.log import producers
 from barnabas.log.partition import PartitionLog
+from barnabas.records import kernel
 from barnabas.sim.checkers import CHECKERS
 from tests.sim.bugs import BUGS, SEEN, Pin, checkers_of, pins, run
 from tests.sim.bugs_switch import switched_on
@@ -24,6 +26,7 @@ def _said_without_any(seed: int, seconds: float | None) -> list[str]:
     return [str(violation) for violation in run(None, seed, seconds).violations]
 
 
+@pytest.mark.skipif(kernel.NAME != "c", reason="the seeds are those of the compiled kernel")
 @pytest.mark.parametrize("pin", pins(), ids=[pin.bug for pin in pins()])
 def test_it_is_caught(pin: Pin) -> None:
     bug = BUGS[pin.bug]
