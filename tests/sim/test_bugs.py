@@ -1,8 +1,8 @@
 """Every deliberate bug is caught, by a checker that is expected to, and the same seed is clean without it.
 
 The seeds are pinned in bugs_pins.json; `python -m tests.sim.bugs --pin` chooses them anew, which is needed
-when scenarios or clients have changed so much that a seed has become another one. They are others with another
-kernel, too, whose compressed batches have other sizes.
+when scenarios or clients have changed so much that a seed has become another one. With another kernel, whose
+compressed batches have other sizes, it is another one, too.
 """
 
 from __future__ import annotations
