@@ -36,7 +36,7 @@ def _random_field(cls: type[Struct], field: Field, version: int, random: Random,
     plain = field.type_text.removesuffix(" | None")
     if field.tag is not None and random.random() < 0.4:
         return field.default
-    if field.name == "error_code":
+    if field.name.endswith("error_code"):
         return random.randint(-1, 100)
     if field.name.endswith("_ms"):
         return random.randrange(1 << 31)

@@ -1,0 +1,75 @@
+"""Records of a coordinator's topic: a key that says what it is about, a value that says what is so now.
+
+A key begins with its type (the `key` of its class), a value with its version; a value that is null deletes
+what the key names. Types and versions that are not known here are left alone: a newer version, or Apache
+Kafka, may have written them, and compaction keeps them.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from barnabas.core.errors import BarnabasError
+from barnabas.protocol.codecs import decode, encode
+from barnabas.protocol.schema import Message
+
+_INT16 = struct.Struct(">h")
+
+
+class NotDecoded(BarnabasError):
+    """A record of a type or version that is not known here."""
+
+
+class Kind(NamedTuple):
+    """A type of record: its name as Kafka has it, its key, and its value."""
+
+    name: str
+    key: type[Message]
+    value: type[Message]
+
+
+Kinds = Mapping[int, Kind]  # by the type in a key
+
+
+class KeyedRecord(NamedTuple):
+    """What is so now of what the key names; without a value: nothing any more."""
+
+    key: Message
+    value: Message | None
+    version: int = 0  # of the value
+
+
+def encode_key(key: Message) -> bytes:
+    """The key of a record as it stands in the log."""
+    return _INT16.pack(key.__key__) + encode(key, 0)
+
+
+def encode_value(record: KeyedRecord) -> bytes | None:
+    """The value of a record as it stands in the log."""
+    if record.value is None:
+        return None
+    return _INT16.pack(record.version) + encode(record.value, record.version)
+
+
+def decode_record(kinds: Kinds, key: bytes | None, value: bytes | None) -> KeyedRecord:
+    """What a record says; NotDecoded where its type or version is not known."""
+    number, body = _prefixed(key)
+    kind = kinds.get(number)
+    if kind is None:
+        raise NotDecoded(f"records of type {number} are not known")
+    told = decode(kind.key, 0, body)
+    if value is None:
+        return KeyedRecord(told, None)
+    version, body = _prefixed(value)
+    first, last = kind.value.__versions__
+    if not first <= version <= last:
+        raise NotDecoded(f"{kind.name} of version {version} is not known")
+    return KeyedRecord(told, decode(kind.value, version, body), version)
+
+
+def _prefixed(data: bytes | None) -> tuple[int, memoryview]:
+    if data is None or len(data) < _INT16.size:
+        raise NotDecoded("the record is shorter than its type or version")
+    return _INT16.unpack_from(data)[0], memoryview(data)[_INT16.size :]

@@ -1,0 +1,1 @@
+"""Transactions: who writes in which, and how it ends."""
