@@ -14,7 +14,7 @@ import pytest
 
 from barnabas.broker.formatting import METADATA_DIRECTORY, DirectoryRefused, make_voter
 from barnabas.broker.quorum import METADATA_LOG, MetadataLogFailed, MetadataQuorum, QuorumClosed
-from barnabas.broker.quorum_files import QUORUM_STATE_PATH, batches
+from barnabas.broker.quorum_files import QUORUM_STATE_PATH
 from barnabas.controller.decisions import Decision
 from barnabas.core.clock import ManualClock
 from barnabas.core.disk import DiskFailed, DiskFull
@@ -26,6 +26,7 @@ from barnabas.log.checkpoints import read_whole, write_atomically
 from barnabas.log.config import LogConfig
 from barnabas.log.directory import LogDirectory
 from barnabas.log.partition import PartitionLog
+from barnabas.log.reading import batches
 from barnabas.metadata.image import ClusterImage
 from barnabas.metadata.records import BeginTransactionRecord, ConfigRecord, TopicRecord, encode_record
 from barnabas.protocol.schema import Message

@@ -292,6 +292,7 @@ class Node:
         self._run(self._connections.close_idle())
         self._run(self._quorum.snapshots.keep())
         self._upkeep.begin(self.settings)
+        self._run(self.services.load_coordinators())
 
     def _measure(self, endpoint: MetricsEndpoint, settings: CurrentSettings) -> None:
         from barnabas.broker.metrics.measuring import measure
@@ -352,6 +353,7 @@ class Node:
         for listener in self._open:
             listener.close()
         self._replicas.wake_readers()
+        await self.services.close_coordinators()
         await self._connections.finish(FINISH_SECONDS)
         await self._close_doors()
         if self.services.moves is not None:

@@ -16,7 +16,7 @@ from barnabas.core.disk import Disk
 from barnabas.core.errors import StorageError
 from barnabas.log import reading, trimming
 from barnabas.log.checkpoints import read_whole
-from barnabas.log.partition import Bound, PartitionLog
+from barnabas.log.partition import PartitionLog
 from barnabas.metadata.records import decode_record
 from barnabas.protocol.schema import Message
 from barnabas.raft.control_records import KRaftVersionRecord, VotersRecord, read_control_batch
@@ -33,13 +33,11 @@ from barnabas.raft.snapshot import (
     parse_snapshot_name,
     read_snapshot,
 )
-from barnabas.records.batch import BatchHeader
-from barnabas.records.reader import read_batch, read_batches
+from barnabas.records.reader import read_batch
 
 logger = logging.getLogger("barnabas.quorum")
 
 QUORUM_STATE_PATH = f"{METADATA_DIRECTORY}/{QUORUM_STATE}"
-_READ_BYTES = 1 << 20
 
 
 class MetadataGap(StorageError):
@@ -76,7 +74,7 @@ async def find_quorum(disk: Disk, log: PartitionLog) -> Found:
         )
     kraft_version, voters = _told(snapshot.controls, 0, None)
     in_log, uncovered_bytes = False, 0
-    async for chunk, position, header in batches(log, snapshot_id.end_offset, log.end_offset):
+    async for chunk, position, header in reading.batches(log, snapshot_id.end_offset, log.end_offset):
         uncovered_bytes += header.size_bytes
         if header.is_control:
             told = [message for _, message in read_control_batch(chunk, position, header)]
@@ -133,25 +131,8 @@ async def _newest_snapshot(disk: Disk, listed: list[SnapshotId]) -> tuple[Snapsh
 
 async def records(log: PartitionLog, offset: int, end_offset: int) -> AsyncIterator[Message]:
     """The metadata records of the log from `offset` to `end_offset`."""
-    async for chunk, position, header in batches(log, offset, end_offset):
+    async for chunk, position, header in reading.batches(log, offset, end_offset):
         if not header.is_control:
             for record in read_batch(chunk, position, header):
                 if record.offset >= offset:
                     yield decode_record(record.value or b"")
-
-
-async def batches(
-    log: PartitionLog, offset: int, end_offset: int
-) -> AsyncIterator[tuple[bytes, int, BatchHeader]]:
-    """The batches of the log from the one that holds `offset` on, each as bytes, position and header."""
-    while offset < end_offset:
-        fetched = await reading.read(log, offset, _READ_BYTES, Bound.LOG_END)
-        if fetched.range is None:
-            return
-        file, start, size = fetched.range
-        chunk = await file.read(start, size)
-        for header, position in read_batches(chunk):
-            if header.base_offset >= end_offset:
-                return
-            yield chunk, position, header
-            offset = header.next_offset

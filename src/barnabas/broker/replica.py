@@ -10,6 +10,7 @@ from barnabas.broker.purgatory import Marks
 from barnabas.broker.traffic import TopicTraffic
 from barnabas.core.errors import BarnabasError, wire_error
 from barnabas.log.partition import Appended, PartitionLog
+from barnabas.log.producers import Origin
 from barnabas.metadata.parts import PartitionImage, TopicImage
 
 
@@ -93,6 +94,19 @@ class Replica:
             self.traffic.bytes_in += len(batch)
             self.traffic.messages_in += appended.last_offset - appended.first_offset + 1
         # not to the end of the log: what others append meanwhile may still have to be synced (flush.messages)
+        self._committed(appended.last_offset + 1, appended.stored_bytes)
+        return appended
+
+    async def append_own(self, data: bytearray, *, transaction_version: int = 0) -> Appended:
+        """Append what this node itself has to write: records of a coordinator, or markers, which bear the
+        transaction version that they were written under."""
+        if self.in_sync_count < self.min_in_sync:
+            raise NotEnoughReplicas(
+                f"{self.name}-{self.partition}: {self.in_sync_count} of {self.min_in_sync} in-sync replicas"
+            )
+        appended = await self.log.append_as_leader(
+            data, self.leader_epoch, Origin.COORDINATOR, transaction_version=transaction_version
+        )
         self._committed(appended.last_offset + 1, appended.stored_bytes)
         return appended
 

@@ -69,6 +69,7 @@ class Replicas:
         self._lost: dict[tuple[bytes, int], StorageError] = {}
         self.traffic: dict[bytes, TopicTraffic] = {}  # by topic id
         self.past_traffic = TopicTraffic()  # of topics that are gone
+        self.on_removed: list[Callable[[TopicImage], None]] = []  # who else wants to hear of them
 
     def __len__(self) -> int:
         return len(self._open)
@@ -103,6 +104,14 @@ class Replicas:
             traffic = self.traffic.setdefault(topic.id, TopicTraffic())
             self._open[key] = Replica(topic, partition, image, log, settings.min_in_sync, traffic)
         return self._open[key]
+
+    def with_files(self, topic: TopicImage) -> list[int]:
+        """The partitions of a topic that have been used, by this process or an earlier one."""
+        return [
+            partition
+            for name, partition in self._directory.partitions
+            if name == topic.name and partition in topic.partitions
+        ]
 
     def traffic_of(self, topic: TopicImage) -> TopicTraffic:
         """What is counted of a topic; of one that is gone already, together with others of that kind."""
@@ -160,6 +169,8 @@ class Replicas:
             task = asyncio.get_running_loop().create_task(self._remove(name, partition))
             self._removals[task] = None
             task.add_done_callback(self._removals.pop)
+        for tell in self.on_removed:
+            tell(topic)
 
     async def _remove(self, name: str, partition: int) -> None:
         now = self._image.topic(name)  # it may have been made anew, and be in use already

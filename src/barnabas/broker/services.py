@@ -17,18 +17,24 @@ from barnabas.core.clock import Clock
 from barnabas.core.random import Random
 from barnabas.core.settings.broker_settings import BrokerSettings
 from barnabas.metadata.image import ClusterImage
+from barnabas.metadata.names import CONSUMER_OFFSETS, TRANSACTION_STATE
 
 if TYPE_CHECKING:
+    from barnabas.broker.coordinators.coordinator import Coordinator
     from barnabas.broker.metrics.requests import RequestTraffic
     from barnabas.broker.moves import Moves
     from barnabas.controller.configs import ConfigRules
+    from barnabas.groups.shard import GroupShard
+    from barnabas.transactions.shard import TransactionShard
 
 
 class Services:
     """The parts of a running node."""
 
     __slots__ = (
+        "_groups",
         "_settings",
+        "_transactions",
         "clock",
         "cluster_id",
         "controller",
@@ -79,12 +85,48 @@ class Services:
         self.storage = storage
         self.moves: Moves | None = None  # where there are several directories
         self.stop = stop
+        self._groups: Coordinator[GroupShard] | None = None
+        self._transactions: Coordinator[TransactionShard] | None = None
         self.traffic: RequestTraffic | None = None  # counted only where somebody asks for metrics
 
     @property
     def settings(self) -> BrokerSettings:
         """The broker's settings as they are now."""
         return self._settings.broker
+
+    # coordinators are there when they are first asked for, or where they have something to do
+
+    @property
+    def groups(self) -> Coordinator[GroupShard]:
+        """Who coordinates groups."""
+        if self._groups is None:
+            from barnabas.broker.coordinators.groups import coordinate_groups
+
+            self._groups = coordinate_groups(self)
+        return self._groups
+
+    @property
+    def transactions(self) -> Coordinator[TransactionShard]:
+        """Who coordinates transactions."""
+        if self._transactions is None:
+            from barnabas.broker.coordinators.transactions import coordinate_transactions
+
+            self._transactions = coordinate_transactions(self)
+        return self._transactions
+
+    async def load_coordinators(self) -> None:
+        """Take up what an earlier process left: members to be missed, transactions to be ended."""
+        if self.image.topic(TRANSACTION_STATE) is not None:
+            await self.transactions.load_all()
+        if self.image.topic(CONSUMER_OFFSETS) is not None:
+            await self.groups.load_all()
+
+    async def close_coordinators(self) -> None:
+        """Whoever waits for a group or a transaction is told that it is not here any more."""
+        if self._groups is not None:
+            await self._groups.close()
+        if self._transactions is not None:
+            await self._transactions.close()
 
     def config_rules(self) -> ConfigRules:
         """What can be set for topics, brokers, groups and subscriptions."""

@@ -32,12 +32,15 @@ from barnabas.metadata.versions import (
 )
 from barnabas.protocol.schema import Message
 
+TRANSACTION_VERSION = "transaction.version"
+
 # what a fresh cluster starts with, and the ranges with which nodes register
-FEATURE_LEVELS = {METADATA_VERSION: LATEST_METADATA_VERSION, ELR_FEATURE: 1}
+FEATURE_LEVELS = {METADATA_VERSION: LATEST_METADATA_VERSION, ELR_FEATURE: 1, TRANSACTION_VERSION: 2}
 SUPPORTED_FEATURES = {
     METADATA_VERSION: (OLDEST_METADATA_VERSION, LATEST_METADATA_VERSION),
     ELR_FEATURE: (0, 1),
     "kraft.version": (0, 1),
+    TRANSACTION_VERSION: (0, 2),
 }
 
 

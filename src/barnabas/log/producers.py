@@ -195,6 +195,12 @@ class ProducerStates:
             )
         return None
 
+    def check_epoch(self, producer_id: int, producer_epoch: int) -> None:
+        """Whether a coordinator may write in that producer's transaction."""
+        producer = self._producers.get(producer_id)
+        if producer is not None and producer_epoch < producer.epoch:
+            raise _stale_epoch(producer_id, producer_epoch, producer.epoch)
+
     def check_marker(
         self, producer_id: int, producer_epoch: int, coordinator_epoch: int, *, transaction_version: int
     ) -> None:

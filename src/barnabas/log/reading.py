@@ -10,7 +10,7 @@ middle of a look-up shows in the log's shape, and the look-up starts over.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from typing import NamedTuple, TypeVar
 
 from barnabas.core.disk import DiskFailed, FileRange
@@ -18,8 +18,8 @@ from barnabas.core.errors import OffsetOutOfRange
 from barnabas.log.partition import Bound, PartitionLog, ReadEnd
 from barnabas.log.segment import Located, Segment
 from barnabas.log.txn_index import AbortedTransaction, collect_aborted
-from barnabas.records.batch import NO_LEADER_EPOCH, NO_TIMESTAMP
-from barnabas.records.reader import read_batch
+from barnabas.records.batch import NO_LEADER_EPOCH, NO_TIMESTAMP, BatchHeader
+from barnabas.records.reader import read_batch, read_batches
 from barnabas.records.record import Record
 
 T = TypeVar("T")
@@ -298,3 +298,24 @@ def end_offset_for_epoch(log: PartitionLog, epoch: int) -> tuple[int, int]:
     """OffsetForLeaderEpoch: the largest epoch up to the one asked for, and its end; -1, -1 if unknown."""
     found = log.epochs.end_offset_for(epoch, log.end_offset)
     return found.epoch, found.start_offset
+
+
+async def batches(
+    log: PartitionLog, offset: int, end_offset: int, chunk_bytes: int = 1 << 20
+) -> AsyncIterator[tuple[bytes, int, BatchHeader]]:
+    """The batches of the log from the one that holds `offset` on, each as bytes, position and header."""
+    while offset < end_offset:
+        fetched = await read(log, offset, chunk_bytes, Bound.LOG_END)
+        if fetched.range is None:
+            return
+        file, start, size = fetched.range
+        file.pin()  # compaction may put others in its place meanwhile
+        try:
+            chunk = await file.read(start, size)
+        finally:
+            file.unpin()
+        for header, position in read_batches(chunk):
+            if header.base_offset >= end_offset:
+                return
+            yield chunk, position, header
+            offset = header.next_offset

@@ -1,24 +1,17 @@
 """FindCoordinator: which node keeps a group, or a transactional id.
 
-One key is asked for up to version 3, several from 4 on.
-
-Of groups it is this node: where it is the only one there is no other choice. Nothing of groups is served yet,
-and ApiVersions says so: who wants to join one finds that out next, and clients tell their users what the
-broker lacks (Java: "The node does not support JOIN_GROUP"), while readers by assignment, who look for the
-coordinator without needing it, go on undisturbed. COORDINATOR_NOT_AVAILABLE would make the former wait for
-ever, in silence, and the close of a librdkafka consumer that commits by itself last 45 seconds; a final error
-would be shown to the latter, too.
-
-Of transactional ids (from version 1 on) and shares of groups (from 6 on) there is no coordinator: final
-errors, with a text that Java's producer shows at once; librdkafka tries again until init_transactions times
-out.
+One key is asked for up to version 3, several from 4 on; transactional ids from 1 on. It is the leader of the
+partition, of the coordinator's topic, to which the key belongs. Where the topic is not there yet it is made
+and the answer waits for it, as that of Metadata does. Of shares of groups (from 6 on) there is no coordinator
+here.
 """
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
-from barnabas.core.errors import wire_error
+from barnabas.core.errors import BarnabasError, InvariantViolation, wire_error
 from barnabas.log.checkpoints import uuid_from_text
 from barnabas.protocol.messages.find_coordinator import (
     Coordinator,
@@ -42,9 +35,9 @@ async def handle(
     request: FindCoordinatorRequest, context: RequestContext, services: Services
 ) -> FindCoordinatorResponse:
     if context.api_version >= _FIRST_WITH_SEVERAL:
-        found = [_find(key, request.key_type, context, services) for key in request.coordinator_keys]
+        found = [await _find(key, request.key_type, context, services) for key in request.coordinator_keys]
         return FindCoordinatorResponse(throttle_time_ms=0, coordinators=found)
-    one = _find(request.key, request.key_type, context, services)
+    one = await _find(request.key, request.key_type, context, services)
     return FindCoordinatorResponse(
         throttle_time_ms=0,
         coordinators=[],
@@ -56,11 +49,11 @@ async def handle(
     )
 
 
-def _find(key: str, key_type: int, context: RequestContext, services: Services) -> Coordinator:
+async def _find(key: str, key_type: int, context: RequestContext, services: Services) -> Coordinator:
     if key_type == _GROUP:
-        return _this_node(key, context, services)
+        return await _leader(key, services.groups.find, context, services)
     if key_type == _TRANSACTION:
-        return _failed(key, "UNSUPPORTED_VERSION", "This broker does not serve transactions.")
+        return await _leader(key, services.transactions.find, context, services)
     if key_type != _SHARE or context.api_version < _FIRST_WITH_SHARES:
         return _failed(key, "INVALID_REQUEST", f"There are no coordinators of type {key_type}.")
     if not _is_share(key):
@@ -68,14 +61,20 @@ def _find(key: str, key_type: int, context: RequestContext, services: Services) 
     return _failed(key, "UNSUPPORTED_VERSION", "This broker does not serve share groups.")
 
 
-def _this_node(key: str, context: RequestContext, services: Services) -> Coordinator:
-    broker = services.image.brokers.get(services.node_id)
+async def _leader(
+    key: str, find: Callable[[str], Awaitable[int]], context: RequestContext, services: Services
+) -> Coordinator:
+    try:
+        node_id = await find(key)
+    except InvariantViolation:
+        raise
+    except BarnabasError as error:
+        return _failed(key, "COORDINATOR_NOT_AVAILABLE", str(error))
+    broker = services.image.brokers.get(node_id)
     at = None if broker is None else broker.endpoints.get(context.listener)
     if at is None:
         return _failed(key, "COORDINATOR_NOT_AVAILABLE", f"Listener {context.listener} is not advertised.")
-    return Coordinator(
-        key=key, node_id=services.node_id, host=at.host, port=at.port, error_code=0, error_message=""
-    )
+    return Coordinator(key=key, node_id=node_id, host=at.host, port=at.port, error_code=0, error_message="")
 
 
 def _is_share(key: str) -> bool:

@@ -1,0 +1,218 @@
+"""Where a key is coordinated: the partitions of one internal topic that this node leads, each with its host.
+
+A key belongs to the partition `hash(key) % partitions`, and whoever leads that coordinates it. A partition is
+loaded when somebody first asks for one of its keys, or soon after the start where it holds anything:
+transactions have to be ended and members to be missed even if nobody asks. Whoever comes while it is loaded
+waits a little, and is then told to try again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Any, Generic
+
+from barnabas.broker.coordinators.host import (
+    Command,
+    CoordinatorNotAvailable,
+    Host,
+    NotCoordinator,
+    S,
+)
+from barnabas.broker.coordinators.loading import load
+from barnabas.broker.replica import Replica
+from barnabas.broker.replicas import Replicas
+from barnabas.coordination.effects import Effects, Markers, Now
+from barnabas.coordination.records import Kinds
+from barnabas.core.clock import Clock
+from barnabas.core.errors import BarnabasError, StorageError, wire_error
+from barnabas.metadata.image import ClusterImage
+from barnabas.metadata.parts import TopicImage
+
+logger = logging.getLogger("barnabas.coordinators")
+
+_NOBODY = -1
+WAIT_SECONDS = 0.5  # for a partition that is being loaded
+
+
+class CoordinatorLoadInProgress(BarnabasError):
+    """The partition is being read; it is worth another try."""
+
+    wire = wire_error("COORDINATOR_LOAD_IN_PROGRESS")
+
+
+def partition_for(key: str, count: int) -> int:
+    """The partition of `count` that a key belongs to: Java's hash of a string, over its UTF-16 units."""
+    number = 0
+    units = key.encode("utf-16-be", "surrogatepass")
+    for at in range(0, len(units), 2):
+        number = (number * 31 + (units[at] << 8 | units[at + 1])) & 0xFFFFFFFF
+    signed = number - 0x1_0000_0000 if number & 0x8000_0000 else number
+    return (0 if signed == -0x8000_0000 else abs(signed)) % count
+
+
+class Coordinator(Generic[S]):
+    """One kind of coordinator on this node."""
+
+    def __init__(
+        self,
+        topic: str,
+        kinds: Kinds,
+        make_shard: Callable[[], S],
+        *,
+        image: ClusterImage,
+        replicas: Replicas,
+        clock: Clock,
+        codec: int = 0,
+        send_markers: Callable[[Host[S], Markers], None],
+        ensure_topic: Callable[[], Awaitable[None]],
+        stop: Callable[[BaseException], None],
+    ) -> None:
+        self.topic = topic
+        self._kinds = kinds
+        self._make_shard = make_shard
+        self._image = image
+        self._replicas = replicas
+        self._clock = clock
+        self._codec = codec
+        self._send_markers = send_markers
+        self._ensure_topic = ensure_topic
+        self._stop = stop
+        self._hosts: dict[int, Host[S]] = {}
+        self._loads: dict[int, asyncio.Task[Host[S]]] = {}
+        self._tasks: dict[asyncio.Task[None], None] = {}
+        self._is_closed = False
+        replicas.on_removed.append(self._topic_removed)
+
+    # ---- who coordinates what
+
+    async def find(self, key: str) -> int:
+        """The node that coordinates a key; the topic is made if it is not there."""
+        if self._image.topic(self.topic) is None:
+            await self._ensure_topic()
+        topic = self._image.topic(self.topic)
+        return _NOBODY if topic is None else topic.partitions[self.partition_of(key)].leader
+
+    def partition_of(self, key: str) -> int:
+        topic = self._image.topic(self.topic)
+        if topic is None:
+            raise CoordinatorNotAvailable(f"{self.topic} does not exist yet")
+        return partition_for(key, len(topic.partitions))
+
+    async def ask(self, key: str, command: Command[S], *, only_records: bool = False) -> Any:
+        """The answer to a command about a key, once what it says is committed; see `Host.ask`."""
+        return await (await self.host(self.partition_of(key))).ask(command, only_records=only_records)
+
+    async def host(self, partition: int) -> Host[S]:
+        """The host of a partition; what keeps this node from coordinating it is raised."""
+        host = self._hosts.get(partition)
+        if host is not None and self._is_current(host):
+            return host
+        load_task = self._loads.get(partition)
+        if load_task is None:
+            if self._is_closed:
+                raise NotCoordinator("this node is stopping")
+            load_task = asyncio.get_running_loop().create_task(self._load(partition))
+            self._loads[partition] = load_task
+            load_task.add_done_callback(lambda _: self._loads.pop(partition, None))
+        done, _ = await asyncio.wait((load_task,), timeout=WAIT_SECONDS)
+        if not done:
+            raise CoordinatorLoadInProgress(f"{self.topic}-{partition} is being loaded")
+        return load_task.result()
+
+    def loaded(self) -> list[Host[S]]:
+        """The hosts that are there, by partition."""
+        return [self._hosts[one] for one in sorted(self._hosts) if self._is_current(self._hosts[one])]
+
+    async def hosts(self) -> list[Host[S]]:
+        """The hosts of all partitions that hold anything and are led here."""
+        return [await self.host(partition) for partition in self._with_contents()]
+
+    def _is_current(self, host: Host[S]) -> bool:
+        if host.lost is not None:
+            return False
+        topic = self._image.topic(self.topic)
+        replica = None if topic is None else self._replicas.opened(topic, host.replica.partition)
+        if replica is host.replica and replica.leader_epoch == host.epoch:
+            return True
+        host.resign(NotCoordinator(f"{host.name} is led by another node, or in another epoch"))
+        return False
+
+    # ---- loading
+
+    async def _load(self, partition: int) -> Host[S]:
+        replica = await self._leader(partition)
+        shard = self._make_shard()
+        began = self._clock.monotonic()
+        epoch = replica.leader_epoch
+        await load(replica.log, self._kinds, shard)
+        host = Host(
+            replica,
+            shard,
+            self._clock,
+            codec=self._codec,
+            send_markers=self._send_markers,
+            on_lost=self._lost,
+            stop=self._stop,
+        )
+        if epoch != replica.leader_epoch or self._is_closed:
+            raise NotCoordinator(f"{host.name} changed hands while it was loaded")
+        logger.debug("%s loaded in %.3f s", host.name, self._clock.monotonic() - began)
+        self._hosts[partition] = host
+        host.begin()
+        return host
+
+    async def _leader(self, partition: int) -> Replica:
+        topic = self._image.topic(self.topic)
+        if topic is None:
+            raise CoordinatorNotAvailable(f"{self.topic} does not exist")
+        try:
+            return await self._replicas.leader(topic, partition)
+        except StorageError as error:
+            raise CoordinatorNotAvailable(f"{self.topic}-{partition} cannot be read: {error}") from error
+        except BarnabasError as error:
+            raise NotCoordinator(str(error)) from error
+
+    def _lost(self, host: Host[S]) -> None:
+        if self._hosts.get(host.replica.partition) is host:
+            del self._hosts[host.replica.partition]
+
+    def _with_contents(self) -> list[int]:
+        topic = self._image.topic(self.topic)
+        return [] if topic is None else self._replicas.with_files(topic)
+
+    async def load_all(self) -> None:
+        """Load whatever holds anything; a partition that cannot be read is tried again when asked for."""
+        for partition in self._with_contents():
+            while partition not in self._hosts and not self._is_closed:
+                try:
+                    await self.host(partition)
+                except CoordinatorLoadInProgress:
+                    continue
+                except BarnabasError as error:
+                    logger.warning("%s-%d was not loaded: %s", self.topic, partition, error)
+                    break
+
+    # ---- what becomes of topics
+
+    def _topic_removed(self, topic: TopicImage) -> None:
+        if topic.name == self.topic:
+            for host in list(self._hosts.values()):
+                host.resign(NotCoordinator(f"{self.topic} was deleted"))
+
+    def tell_all(self, event: Callable[[S, Now], Effects]) -> None:
+        """Have every shard know of something."""
+        for host in self.loaded():
+            task = asyncio.get_running_loop().create_task(host.tell(event))
+            self._tasks[task] = None
+            task.add_done_callback(self._tasks.pop)
+
+    async def close(self) -> None:
+        """Whoever waits is told that this node coordinates nothing any more."""
+        self._is_closed = True
+        for host in list(self._hosts.values()):
+            host.resign(NotCoordinator("this node is stopping"))
+        for task in [*self._loads.values(), *self._tasks]:
+            task.cancel()
+        await asyncio.gather(*self._loads.values(), *self._tasks, return_exceptions=True)

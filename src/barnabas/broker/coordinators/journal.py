@@ -1,0 +1,72 @@
+"""What a shard has to write, until it is written: records become batches, many of them one append.
+
+Records outside of transactions share batches as long as these stay below the topic's limit; a transaction's
+records are a batch of their own, which bears its producer. A write that no batch has room for is refused
+before anything of it counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from barnabas.coordination.effects import Producer, Write
+from barnabas.coordination.records import encode_key, encode_value
+from barnabas.core.errors import RecordListTooLarge
+from barnabas.records.batch import HEADER_BYTES
+from barnabas.records.builder import BatchBuilder
+
+RECORD_OVERHEAD_BYTES = 32  # lengths, deltas and attributes of a record, at most
+
+
+class Encoded(NamedTuple):
+    """A write in the bytes of its records."""
+
+    records: list[tuple[bytes, bytes | None]]
+    producer: Producer | None
+    size_bytes: int
+
+
+def encode_write(write: Write, max_bytes: int) -> Encoded:
+    """The bytes of a write; RecordListTooLarge where they do not fit into one batch."""
+    records = [(encode_key(one.key), encode_value(one)) for one in write.records]
+    size = sum(len(key) + len(value or b"") + RECORD_OVERHEAD_BYTES for key, value in records)
+    if HEADER_BYTES + size > max_bytes:
+        raise RecordListTooLarge(f"a write of {size} bytes is beyond max.message.bytes={max_bytes}")
+    return Encoded(records, write.producer, size)
+
+
+class Journal:
+    """The batches of the next append."""
+
+    def __init__(self, codec: int) -> None:
+        self._codec = codec
+        self._done: list[bytearray] = []
+        self._open: BatchBuilder | None = None
+
+    def add(self, writes: Sequence[Encoded], now_ms: int, max_bytes: int) -> None:
+        """Put writes behind those that are there."""
+        for write in writes:
+            if write.producer is not None:
+                self._close()
+                self._open = BatchBuilder(
+                    producer_id=write.producer.id, producer_epoch=write.producer.epoch, transactional=True
+                )
+            elif self._open is None or self._open.size_bytes + write.size_bytes > max_bytes:
+                self._close()
+                self._open = BatchBuilder(codec=self._codec)
+            for key, value in write.records:
+                self._open.append(now_ms, key, value)
+            if write.producer is not None:
+                self._close()
+
+    def _close(self) -> None:
+        if self._open is not None:
+            self._done.append(self._open.build())
+            self._open = None
+
+    def take(self) -> bytearray:
+        """Everything so far, to be appended with one write; the journal is empty afterwards."""
+        self._close()
+        done, self._done = self._done, []
+        return done[0] if len(done) == 1 else bytearray().join(done)

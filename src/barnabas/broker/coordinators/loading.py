@@ -1,0 +1,35 @@
+"""How a shard learns what its partition holds: everything is replayed, in the order of the log."""
+
+from __future__ import annotations
+
+import asyncio
+
+from barnabas.broker.coordinators.host import Shard
+from barnabas.coordination.effects import Producer
+from barnabas.coordination.records import Kinds, NotDecoded, decode_record
+from barnabas.log.partition import PartitionLog
+from barnabas.log.reading import batches
+from barnabas.records.control import parse_end_transaction
+from barnabas.records.reader import read_batch
+
+_CHUNK_BYTES = 64 * 1024  # what is decoded before others have their turn
+
+
+async def load(log: PartitionLog, kinds: Kinds, shard: Shard) -> None:
+    """Replay a partition; records of types that are not known here are left alone."""
+    chunk_seen: bytes | None = None
+    async for chunk, position, header in batches(log, log.start_offset, log.end_offset, _CHUNK_BYTES):
+        if chunk is not chunk_seen:
+            chunk_seen = chunk
+            await asyncio.sleep(0)
+        producer = Producer(header.producer_id, header.producer_epoch) if header.is_transactional else None
+        if header.is_control:
+            marker = parse_end_transaction(chunk, position, header)
+            if marker is not None and producer is not None:
+                shard.replay_end(producer, marker.is_commit)
+            continue
+        for record in read_batch(chunk, position, header):
+            try:
+                shard.replay(decode_record(kinds, record.key, record.value), producer)
+            except NotDecoded:
+                continue

@@ -1,0 +1,46 @@
+"""The coordinator of transactions, put together: `__transaction_state`, its shards, and their markers."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from barnabas.broker.coordinators.coordinator import Coordinator
+from barnabas.broker.coordinators.markers import MarkerSender
+from barnabas.broker.coordinators.topics import ensure_topic
+from barnabas.controller.bootstrap import TRANSACTION_VERSION
+from barnabas.metadata.names import TRANSACTION_STATE
+from barnabas.transactions.records import KINDS
+from barnabas.transactions.settings import TransactionSettings
+from barnabas.transactions.shard import TransactionShard
+
+if TYPE_CHECKING:
+    from barnabas.broker.services import Services
+
+
+def coordinate_transactions(services: Services) -> Coordinator[TransactionShard]:
+    """The transactional ids of this node."""
+    return Coordinator(
+        TRANSACTION_STATE,
+        KINDS,
+        lambda: TransactionShard(lambda: _settings(services)),
+        image=services.image,
+        replicas=services.replicas,
+        clock=services.clock,
+        send_markers=MarkerSender(services).send,
+        ensure_topic=partial(ensure_topic, TRANSACTION_STATE, services),
+        stop=services.stop,
+    )
+
+
+def _settings(services: Services) -> TransactionSettings:
+    settings = services.settings
+    cleanup = "transaction.abort.timed.out.transaction.cleanup.interval.ms"
+    removal = "transaction.remove.expired.transaction.cleanup.interval.ms"
+    return TransactionSettings(
+        max_timeout_ms=settings.integer("transaction.max.timeout.ms"),
+        id_expiration_ms=settings.integer("transactional.id.expiration.ms"),
+        timeout_check_interval_ms=settings.integer(cleanup),
+        expiration_check_interval_ms=settings.integer(removal),
+        transaction_version=services.image.features.get(TRANSACTION_VERSION, 0),
+    )
