@@ -1,0 +1,221 @@
+"""What groups have committed: how far each has read, by topic and partition.
+
+    committed   what counts; a plain commit is there at once
+    pending     what was committed within a transaction that has not ended: it counts with the commit of the
+                transaction, and is gone with its abort
+
+Where commits of the same partition meet, the one whose record stands last in the log wins, not the one whose
+transaction ends last: compaction keeps the last record only, and a log must mean the same before and after.
+So a commit that counts outdoes every pending one before it. What is outdone still shows that a transaction
+is open. A tombstone ends whatever was before it, pending or not.
+
+The order of calls to `replay` is that of the log. A commit is kept as packed bytes, 80 and its text: there may
+be hundreds of thousands, and the garbage collector has nothing to walk.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from barnabas.coordination.effects import Producer, TopicPartition
+from barnabas.coordination.records import KeyedRecord
+from barnabas.groups.records import OffsetCommitKey, OffsetCommitValue
+from barnabas.protocol.schema import NO_UUID
+
+NO_EXPIRY_MS = -1
+_NEVER_MS = 2**63 - 1
+_PACKED = struct.Struct(">qiqq16s")
+
+
+class Committed(NamedTuple):
+    """How far a group has read a partition, and what it noted about that."""
+
+    offset: int
+    leader_epoch: int
+    commit_ms: int
+    expire_ms: int  # as the commit itself wanted it; NO_EXPIRY_MS: as the settings say
+    topic_id: bytes
+    metadata: str
+
+
+def pack(value: OffsetCommitValue) -> bytes:
+    """A commit as it is kept."""
+    fixed = _PACKED.pack(
+        value.offset, value.leader_epoch, value.commit_timestamp, value.expire_timestamp, value.topic_id
+    )
+    return fixed + value.metadata.encode("utf-8", "surrogatepass") if value.metadata else fixed
+
+
+def unpack(packed: bytes) -> Committed:
+    """What is kept of a commit."""
+    metadata = packed[_PACKED.size :].decode("utf-8", "surrogatepass")
+    return Committed(*_PACKED.unpack_from(packed), metadata)
+
+
+def tombstone(group_id: str, topic: str, partition: int) -> KeyedRecord:
+    """The record after which nothing is committed for a partition."""
+    return KeyedRecord(OffsetCommitKey(group=group_id, topic=topic, partition=partition), None)
+
+
+class TopicOffsets:
+    """What a group committed of one topic, and when the first of it may expire."""
+
+    __slots__ = ("by_partition", "oldest_commit_ms", "soonest_expire_ms")
+
+    def __init__(self) -> None:
+        self.by_partition: dict[int, bytes] = {}
+        self.oldest_commit_ms = _NEVER_MS  # at most that of any commit that is there
+        self.soonest_expire_ms = _NEVER_MS
+
+    def put(self, partition: int, packed: bytes) -> None:
+        self.by_partition[partition] = packed
+        self._note(packed)
+
+    def look_again(self) -> None:
+        """Times of commits that have been replaced do not count any more."""
+        self.oldest_commit_ms = self.soonest_expire_ms = _NEVER_MS
+        for packed in self.by_partition.values():
+            self._note(packed)
+
+    def _note(self, packed: bytes) -> None:
+        _, _, commit_ms, expire_ms, _ = _PACKED.unpack_from(packed)
+        self.oldest_commit_ms = min(self.oldest_commit_ms, commit_ms)
+        if expire_ms != NO_EXPIRY_MS:
+            self.soonest_expire_ms = min(self.soonest_expire_ms, expire_ms)
+
+
+class Pending(NamedTuple):
+    """A commit whose transaction is open: its place among all of them, and what it says unless outdone."""
+
+    order: int
+    packed: bytes | None
+
+
+class GroupOffsets:
+    """What one group committed."""
+
+    __slots__ = ("by_topic", "pending")
+
+    def __init__(self) -> None:
+        self.by_topic: dict[str, TopicOffsets] = {}
+        self.pending: dict[TopicPartition, dict[int, Pending]] = {}  # by producer id
+
+    def partitions(self) -> Iterator[TopicPartition]:
+        """Every partition with a commit, pending or not."""
+        for topic, offsets in self.by_topic.items():
+            for partition in offsets.by_partition:
+                yield TopicPartition(topic, partition)
+        for at in self.pending:
+            if not self.has_committed(at):
+                yield at
+
+    def has_committed(self, at: TopicPartition) -> bool:
+        offsets = self.by_topic.get(at.topic)
+        return offsets is not None and at.partition in offsets.by_partition
+
+    def put(self, at: TopicPartition, packed: bytes, order: int) -> None:
+        """A commit that counts, whose record has that place."""
+        offsets = self.by_topic.get(at.topic)
+        if offsets is None:
+            offsets = self.by_topic[at.topic] = TopicOffsets()
+        offsets.put(at.partition, packed)
+        waiting = self.pending.get(at)
+        if waiting is not None:
+            for producer_id, pending in waiting.items():
+                if pending.order < order:
+                    waiting[producer_id] = Pending(pending.order, None)
+
+    def remove(self, at: TopicPartition) -> None:
+        offsets = self.by_topic.get(at.topic)
+        if offsets is not None:
+            offsets.by_partition.pop(at.partition, None)
+            if not offsets.by_partition:
+                del self.by_topic[at.topic]
+
+
+class OffsetStore:
+    """The commits of all groups of a shard."""
+
+    def __init__(self) -> None:
+        self.by_group: dict[str, GroupOffsets] = {}
+        # what each open transaction has touched
+        self._open: dict[int, dict[tuple[str, TopicPartition], None]] = {}
+        self._order = 0
+
+    # ---- what there is
+
+    def committed(self, group_id: str, topic: str, partition: int) -> Committed | None:
+        """What counts for a partition."""
+        group = self.by_group.get(group_id)
+        offsets = None if group is None else group.by_topic.get(topic)
+        packed = None if offsets is None else offsets.by_partition.get(partition)
+        return None if packed is None else unpack(packed)
+
+    def topics(self, group_id: str) -> dict[str, list[int]]:
+        """The partitions for which a group has commits that count."""
+        group = self.by_group.get(group_id)
+        if group is None:
+            return {}
+        return {topic: list(offsets.by_partition) for topic, offsets in group.by_topic.items()}
+
+    def has_pending(self, group_id: str, topic: str, partition: int) -> bool:
+        """Whether a transaction that touches a partition's commit has not ended."""
+        group = self.by_group.get(group_id)
+        return group is not None and TopicPartition(topic, partition) in group.pending
+
+    def has_any(self, group_id: str) -> bool:
+        """Whether a group has commits, pending or not."""
+        return group_id in self.by_group
+
+    def tombstones(self, group_id: str) -> list[KeyedRecord]:
+        """The records after which a group has committed nothing, and nothing is pending."""
+        group = self.by_group.get(group_id)
+        return [] if group is None else [tombstone(group_id, *at) for at in group.partitions()]
+
+    # ---- replay
+
+    def replay(self, key: OffsetCommitKey, value: OffsetCommitValue | None, producer: Producer | None) -> None:
+        """A record of the log: a commit, one within a transaction, or the end of all for a partition."""
+        at = TopicPartition(key.topic, key.partition)
+        if value is None:
+            self._remove(key.group, at)
+            return
+        group = self.by_group.get(key.group)
+        if group is None:
+            group = self.by_group[key.group] = GroupOffsets()
+        self._order += 1
+        if producer is None:
+            group.put(at, pack(value), self._order)
+        else:
+            group.pending.setdefault(at, {})[producer.id] = Pending(self._order, pack(value))
+            self._open.setdefault(producer.id, {})[key.group, at] = None
+
+    def _remove(self, group_id: str, at: TopicPartition) -> None:
+        group = self.by_group.get(group_id)
+        if group is None:
+            return
+        group.remove(at)
+        for producer_id in group.pending.pop(at, ()):
+            touched = self._open[producer_id]
+            del touched[group_id, at]
+            if not touched:
+                del self._open[producer_id]
+        self._tidy(group_id, group)
+
+    def replay_end(self, producer: Producer, is_commit: bool) -> None:
+        """A transaction has ended: what it committed counts now, or never."""
+        for group_id, at in self._open.pop(producer.id, {}):
+            group = self.by_group[group_id]
+            waiting = group.pending[at]
+            ended = waiting.pop(producer.id)
+            if not waiting:
+                del group.pending[at]
+            if is_commit and ended.packed is not None:
+                group.put(at, ended.packed, ended.order)
+            self._tidy(group_id, group)
+
+    def _tidy(self, group_id: str, group: GroupOffsets) -> None:
+        if not group.by_topic and not group.pending:
+            del self.by_group[group_id]
