@@ -10,7 +10,7 @@ from barnabas.broker.purgatory import Marks
 from barnabas.broker.traffic import TopicTraffic
 from barnabas.core.errors import BarnabasError, wire_error
 from barnabas.log.partition import Appended, PartitionLog
-from barnabas.log.producers import Origin
+from barnabas.log.producers import Guard, Origin
 from barnabas.metadata.parts import PartitionImage, TopicImage
 
 
@@ -83,13 +83,14 @@ class Replica:
             )
         raise UnknownLeaderEpoch(f"leader epoch {known_epoch} is not known here yet")
 
-    async def append(self, batch: memoryview, *, all_in_sync: bool) -> Appended:
-        """Append a client's batch; `all_in_sync` is what acks=all asks for."""
+    async def append(self, batch: memoryview, *, all_in_sync: bool, guard: Guard | None = None) -> Appended:
+        """Append a client's batch; `all_in_sync` is what acks=all asks for, `guard` what it was verified with
+        if it begins a transaction."""
         if all_in_sync and self.in_sync_count < self.min_in_sync:
             raise NotEnoughReplicas(
                 f"{self.name}-{self.partition}: {self.in_sync_count} of {self.min_in_sync} in-sync replicas"
             )
-        appended = await self.log.append_as_leader(batch, self.leader_epoch)
+        appended = await self.log.append_as_leader(batch, self.leader_epoch, guard=guard)
         if not appended.is_duplicate:
             self.traffic.bytes_in += len(batch)
             self.traffic.messages_in += appended.last_offset - appended.first_offset + 1

@@ -38,7 +38,7 @@ from barnabas.log.admission import admit_batch, admit_batches, admit_unusual_bat
 from barnabas.log.config import LogConfig
 from barnabas.log.epochs import LeaderEpochs
 from barnabas.log.markers import Markers, aborted_entry, apply_marker, find_markers
-from barnabas.log.producers import Origin, ProducerStates
+from barnabas.log.producers import TRUSTED, Guard, Origin, ProducerStates
 from barnabas.log.segment import MAX_RELATIVE_OFFSET, Segment
 from barnabas.log.shared_call import SharedCall
 from barnabas.log.side_files import SideFiles
@@ -243,10 +243,12 @@ class PartitionLog:
         origin: Origin = Origin.CLIENT,
         *,
         transaction_version: int = 0,
+        guard: Guard | None = TRUSTED,
     ) -> Appended:
         """Give what is in `data` the next offsets, in place, and append it with one write.
 
-        A client appends one batch. `transaction_version` is the one under which a coordinator wrote markers.
+        A client appends one batch; `guard` is what it was verified with, if it begins a transaction.
+        `transaction_version` is the one under which a coordinator wrote markers.
         """
         turn = self.turn
         if turn.is_taken:
@@ -271,7 +273,7 @@ class PartitionLog:
             duplicate = None
             for header in headers:
                 if header.producer_id != NO_PRODUCER_ID and not header.is_control:
-                    duplicate = self.producers.check(header, origin=origin)
+                    duplicate = self.producers.check(header, origin=origin, guard=guard)
             if duplicate is None:
                 await self._append(data, headers, markers, now_ms)
             end_offset = self.end_offset

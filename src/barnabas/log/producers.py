@@ -9,6 +9,10 @@ Transactions pass through two stages before readers may see past them: ongoing, 
 then unreplicated, until the high watermark has passed the marker. The first unstable offset is where the
 earliest transaction in either stage began.
 
+What a client begins a transaction with here must have been verified: its coordinator knows that the partition
+belongs to it, for otherwise nobody would ever end it (KIP-890). `begin_verification` gives a guard before the
+coordinator is asked, and the first append is made with it; any marker, or append, in between makes it void.
+
 A producer's batches are kept as plain numbers in one array, not as objects: there may be tens of thousands.
 """
 
@@ -85,6 +89,36 @@ class CompletedTransaction(NamedTuple):
     last_stable_offset: int  # of the log, once this one is decided
 
 
+class Guard:
+    """A verification under way: as long as it is the producer's, no transaction has begun or ended here.
+
+    Batches of one producer may overtake each other while they are verified. The lowest sequence that was seen
+    goes first: a later one in its place would lock the others out for good.
+    """
+
+    __slots__ = ("began_ms", "epoch", "is_trusted", "lowest_sequence", "starts_at_zero")
+
+    def __init__(self, epoch: int, sequence: int, began_ms: int) -> None:
+        self.epoch = epoch
+        self.lowest_sequence = sequence
+        self.starts_at_zero = False
+        self.began_ms = began_ms
+        self.is_trusted = False
+
+    def saw(self, epoch: int, sequence: int) -> None:
+        """Another batch of the producer wants to be verified."""
+        if epoch > self.epoch:
+            self.epoch = epoch
+            self.lowest_sequence = sequence
+        elif epoch == self.epoch:
+            self.lowest_sequence = min(self.lowest_sequence, sequence)
+
+
+# of whoever needs no verification: what coordinators write, and clients where it is switched off
+TRUSTED = Guard(NO_PRODUCER_EPOCH, 0, 0)
+TRUSTED.is_trusted = True
+
+
 class LastBatches(NamedTuple):
     """What of the log compaction must leave for the producers' state to be read back from it."""
 
@@ -151,7 +185,7 @@ class ProducerStates:
     That is the end of the log as far as it was applied; its owner moves it over batches without a producer.
     """
 
-    __slots__ = ("_ongoing", "_producers", "_unreplicated", "map_end_offset")
+    __slots__ = ("_guards", "_ongoing", "_producers", "_unreplicated", "map_end_offset")
 
     def __init__(self, map_end_offset: int = 0) -> None:
         self._producers: dict[int, _Producer] = {}
@@ -159,6 +193,7 @@ class ProducerStates:
         self._ongoing: dict[int, int] = {}
         # (first offset, marker's offset), ascending
         self._unreplicated: list[tuple[int, int]] = []
+        self._guards: dict[int, Guard] = {}  # by producer id
         self.map_end_offset = map_end_offset
 
     def __len__(self) -> int:
@@ -166,34 +201,85 @@ class ProducerStates:
 
     # --- decide
 
-    def check(self, header: BatchHeader, *, origin: Origin) -> Duplicate | None:
+    def check(
+        self, header: BatchHeader, *, origin: Origin, guard: Guard | None = TRUSTED
+    ) -> Duplicate | None:
         """Whether a batch with a producer id may be appended; a Duplicate where it already was.
 
         A producer of which nothing is known may begin with any sequence: its state may have expired, or gone
-        with the records. Verifying that a transactional batch belongs to a transaction that its coordinator
-        knows of comes between the duplicates and the epochs.
+        with the records. Only one whose epoch rises with every transaction begins with 0.
         """
         producer = self._producers.get(header.producer_id)
-        if producer is None:
-            return None
-        if origin is Origin.CLIENT and header.producer_epoch == producer.epoch:
-            if producer.is_next(header.base_sequence) and (
-                header.is_transactional or producer.txn_first_offset == NO_OFFSET
-            ):
-                return None  # nearly every batch
-            duplicate = producer.find(header)
-            if duplicate is not None:
-                return duplicate
-        if header.producer_epoch < producer.epoch:
-            raise _stale_epoch(header.producer_id, header.producer_epoch, producer.epoch)
+        if producer is not None:
+            is_open = producer.txn_first_offset != NO_OFFSET
+            if origin is Origin.CLIENT and header.producer_epoch == producer.epoch:
+                if header.is_transactional == is_open and producer.is_next(header.base_sequence):
+                    return None  # nearly every batch
+                duplicate = producer.find(header)
+                if duplicate is not None:
+                    return duplicate
+            if header.producer_epoch < producer.epoch:
+                raise _stale_epoch(header.producer_id, header.producer_epoch, producer.epoch)
+        self._check_guard(header, guard)
         if origin is Origin.CLIENT:
-            _check_sequence(producer, header)
-        if producer.txn_first_offset != NO_OFFSET and not header.is_transactional:
+            self._check_sequence(producer, header)
+        if producer is not None and is_open and not header.is_transactional:
             raise InvalidTransactionState(
                 f"producer {header.producer_id} wrote outside of a transaction while its transaction that "
                 f"began at offset {producer.txn_first_offset} is open"
             )
         return None
+
+    def _check_guard(self, header: BatchHeader, guard: Guard | None) -> None:
+        """A transaction begins only as its coordinator knows."""
+        producer_id = header.producer_id
+        if not header.is_transactional or self.has_ongoing_transaction(producer_id, header.producer_epoch):
+            return
+        if guard is None or not (guard.is_trusted or self._guards.get(producer_id) is guard):
+            raise InvalidTransactionState(
+                f"the records of producer {producer_id} are not part of an ongoing transaction"
+            )
+
+    def _check_sequence(self, producer: _Producer | None, header: BatchHeader) -> None:
+        guard = self._guards.get(header.producer_id) if self._guards else None
+        if guard is not None:
+            first = header.base_sequence
+            if producer is None and guard.starts_at_zero and first:
+                raise OutOfOrderSequence(
+                    f"producer {header.producer_id}, of whom nothing is known, begins with sequence {first}"
+                )
+            if first > guard.lowest_sequence:
+                raise OutOfOrderSequence(
+                    f"producer {header.producer_id} sends sequence {first} in epoch {header.producer_epoch}, "
+                    f"while {guard.lowest_sequence} is still to come"
+                )
+        if producer is not None:
+            _check_next(producer, header)
+
+    def begin_verification(
+        self, producer_id: int, epoch: int, sequence: int, *, starts_at_zero: bool, now_ms: int
+    ) -> Guard | None:
+        """What the first append of a transaction is to be made with; None where it is open already.
+
+        `starts_at_zero` is a producer whose epoch rises with every transaction.
+        """
+        self.check_epoch(producer_id, epoch)
+        if self.has_ongoing_transaction(producer_id, epoch):
+            return None
+        guard = self._guards.get(producer_id)
+        if guard is None:
+            guard = self._guards[producer_id] = Guard(epoch, sequence, now_ms)
+        guard.saw(epoch, sequence)
+        guard.starts_at_zero = guard.starts_at_zero or starts_at_zero
+        return guard
+
+    def check_verified(self, producer_id: int, epoch: int, guard: Guard | None) -> None:
+        """The same for a coordinator that is about to write in the producer's transaction."""
+        self.check_epoch(producer_id, epoch)
+        if self.has_ongoing_transaction(producer_id, epoch):
+            return
+        if guard is None or not (guard.is_trusted or self._guards.get(producer_id) is guard):
+            raise InvalidTransactionState(f"the transaction of producer {producer_id} has ended meanwhile")
 
     def check_epoch(self, producer_id: int, producer_epoch: int) -> None:
         """Whether a coordinator may write in that producer's transaction."""
@@ -242,9 +328,12 @@ class ProducerStates:
         producer.last_timestamp = header.max_timestamp
         producer.enter_epoch(header.producer_epoch)
         producer.add(header.last_sequence, last_offset, header.last_offset_delta, producer.last_timestamp)
-        if header.is_transactional and producer.txn_first_offset == NO_OFFSET:
-            producer.txn_first_offset = base_offset
-            self._ongoing[base_offset] = header.producer_id
+        if header.is_transactional:
+            if self._guards:
+                self._guards.pop(header.producer_id, None)
+            if producer.txn_first_offset == NO_OFFSET:
+                producer.txn_first_offset = base_offset
+                self._ongoing[base_offset] = header.producer_id
         self.map_end_offset = last_offset + 1
 
     def apply_marker(
@@ -259,6 +348,7 @@ class ProducerStates:
     ) -> CompletedTransaction | None:
         """Learn from a marker at `offset`; the transaction that it ended, if one was open here."""
         producer = self._producer(producer_id)
+        self._guards.pop(producer_id, None)
         first_offset = producer.txn_first_offset
         producer.enter_epoch(producer_epoch)
         producer.coordinator_epoch = coordinator_epoch
@@ -300,6 +390,10 @@ class ProducerStates:
         ]
         for producer_id in expired:
             del self._producers[producer_id]
+        if self._guards:  # of those who never came back
+            self._guards = {
+                id_: guard for id_, guard in self._guards.items() if now_ms - guard.began_ms < expiration_ms
+            }
         return len(expired)
 
     def _producer(self, producer_id: int) -> _Producer:
@@ -361,6 +455,7 @@ class ProducerStates:
     def clear(self, map_end_offset: int) -> None:
         """Forget everything; the log is truncated, or read again from `map_end_offset`."""
         self._producers.clear()
+        self._guards.clear()
         self._ongoing.clear()
         self._unreplicated.clear()
         self.map_end_offset = map_end_offset
@@ -384,7 +479,7 @@ class ProducerStates:
         self._ongoing.update(sorted(open_at))
 
 
-def _check_sequence(producer: _Producer, header: BatchHeader) -> None:
+def _check_next(producer: _Producer, header: BatchHeader) -> None:
     first = header.base_sequence
     if header.producer_epoch != producer.epoch:
         if first != 0:
