@@ -9,24 +9,26 @@ transaction ends last: compaction keeps the last record only, and a log must mea
 So a commit that counts outdoes every pending one before it. What is outdone still shows that a transaction
 is open. A tombstone ends whatever was before it, pending or not.
 
-The order of calls to `replay` is that of the log. A commit is kept as packed bytes, 80 and its text: there may
-be hundreds of thousands, and the garbage collector has nothing to walk.
+The order of calls to `replay` is that of the log. A commit is kept as packed bytes, 80 and its text: there
+may be hundreds of thousands, and the garbage collector has nothing to walk.
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from barnabas.coordination.effects import Producer, TopicPartition
+from barnabas.coordination.effects import Producer, TopicPartition, Write
 from barnabas.coordination.records import KeyedRecord
 from barnabas.groups.records import OffsetCommitKey, OffsetCommitValue
-from barnabas.protocol.schema import NO_UUID
 
 NO_EXPIRY_MS = -1
 _NEVER_MS = 2**63 - 1
 _PACKED = struct.Struct(">qiqq16s")
+_WRITE_BYTES = 256 * 1024  # of tombstones, which need not go together
+_RECORD_BYTES = 64  # of one, beside its names
+_UTF8_BYTES = 4  # of a character, at most
 
 
 class Committed(NamedTuple):
@@ -50,13 +52,25 @@ def pack(value: OffsetCommitValue) -> bytes:
 
 def unpack(packed: bytes) -> Committed:
     """What is kept of a commit."""
+    offset, leader_epoch, commit_ms, expire_ms, topic_id = _PACKED.unpack_from(packed)
     metadata = packed[_PACKED.size :].decode("utf-8", "surrogatepass")
-    return Committed(*_PACKED.unpack_from(packed), metadata)
+    return Committed(offset, leader_epoch, commit_ms, expire_ms, topic_id, metadata)
 
 
-def tombstone(group_id: str, topic: str, partition: int) -> KeyedRecord:
-    """The record after which nothing is committed for a partition."""
-    return KeyedRecord(OffsetCommitKey(group=group_id, topic=topic, partition=partition), None)
+def tombstones(group_id: str, partitions: Iterable[TopicPartition]) -> list[Write]:
+    """Writes after which a group has committed nothing for these, each of a size that a batch has room for."""
+    writes: list[Write] = []
+    records: list[KeyedRecord] = []
+    size = 0
+    for topic, partition in partitions:
+        records.append(KeyedRecord(OffsetCommitKey(group=group_id, topic=topic, partition=partition), None))
+        size += _RECORD_BYTES + _UTF8_BYTES * (len(group_id) + len(topic))
+        if size >= _WRITE_BYTES:
+            writes.append(Write(records))
+            records, size = [], 0
+    if records:
+        writes.append(Write(records))
+    return writes
 
 
 class TopicOffsets:
@@ -169,14 +183,16 @@ class OffsetStore:
         """Whether a group has commits, pending or not."""
         return group_id in self.by_group
 
-    def tombstones(self, group_id: str) -> list[KeyedRecord]:
-        """The records after which a group has committed nothing, and nothing is pending."""
+    def tombstones(self, group_id: str) -> list[Write]:
+        """Writes after which a group has committed nothing, and nothing is pending."""
         group = self.by_group.get(group_id)
-        return [] if group is None else [tombstone(group_id, *at) for at in group.partitions()]
+        return [] if group is None else tombstones(group_id, group.partitions())
 
     # ---- replay
 
-    def replay(self, key: OffsetCommitKey, value: OffsetCommitValue | None, producer: Producer | None) -> None:
+    def replay(
+        self, key: OffsetCommitKey, value: OffsetCommitValue | None, producer: Producer | None
+    ) -> None:
         """A record of the log: a commit, one within a transaction, or the end of all for a partition."""
         at = TopicPartition(key.topic, key.partition)
         if value is None:
