@@ -73,6 +73,18 @@ class NotAuthorized(BrokerError):
     """The broker does not allow it."""
 
 
+class UnknownGroup(BrokerError):
+    """There is no such group."""
+
+
+class GroupNotEmpty(BrokerError):
+    """The group has members, which only they may do this to, or nobody."""
+
+
+class UnknownTransactionalId(BrokerError):
+    """The coordinator has no transactional id of that name."""
+
+
 class OffsetOutOfRange(BrokerError):
     """The partition no longer has, or not yet, what is at that offset."""
 
@@ -84,6 +96,10 @@ _CLASSES: dict[str, type[BrokerError]] = {
     "TOPIC_AUTHORIZATION_FAILED": NotAuthorized,
     "CLUSTER_AUTHORIZATION_FAILED": NotAuthorized,
     "GROUP_AUTHORIZATION_FAILED": NotAuthorized,
+    "TRANSACTIONAL_ID_AUTHORIZATION_FAILED": NotAuthorized,
+    "GROUP_ID_NOT_FOUND": UnknownGroup,
+    "NON_EMPTY_GROUP": GroupNotEmpty,
+    "TRANSACTIONAL_ID_NOT_FOUND": UnknownTransactionalId,
     "OFFSET_OUT_OF_RANGE": OffsetOutOfRange,
 }
 
@@ -96,6 +112,7 @@ _ADVICE = {
     "NOT_ENOUGH_REPLICAS": "bring replicas back, or lower min.insync.replicas",
     "INVALID_RECORD": "the topic's rules refuse it; a compacted topic needs a key",
     "INVALID_TIMESTAMP": "the topic bounds timestamps: see message.timestamp.before.max.ms and its sibling",
+    "NON_EMPTY_GROUP": "stop its members first",
     "OFFSET_OUT_OF_RANGE": "seek to an offset that is there, or set a reset policy",
     "OUT_OF_ORDER_SEQUENCE_NUMBER": "the broker has lost what it acknowledged before this",
     "INVALID_REPLICATION_FACTOR": "there are fewer brokers than replicas wanted",

@@ -1,4 +1,6 @@
-"""Looking after a cluster: topics, what they hold, settings, brokers, quotas. On any Kafka.
+"""Looking after a cluster: topics, what they hold, settings, brokers, groups, transactions, quotas.
+
+On any Kafka:
 
     async with Admin(network, clock, random, "localhost:9092") as admin:
         await admin.create_topics([NewTopic("orders", partitions=12)])
@@ -30,10 +32,13 @@ from barnabas.client.admin.configs import (
     ConfigSynonym,
     ResourceType,
 )
+from barnabas.client.admin.coordinators import CoordinatorType
+from barnabas.client.admin.group_offsets import CommittedOffset, GroupOffsets
+from barnabas.client.admin.groups import GroupDescription, GroupListing, GroupMember, Groups
 from barnabas.client.admin.log_dirs import LogDirDescription, LogDirs, ReplicaInfo
 from barnabas.client.admin.quorum import Quorum, QuorumDescription, QuorumReplica
 from barnabas.client.admin.quotas import CLIENT_ID, IP, USER, Match, QuotaEntity, Quotas
-from barnabas.client.admin.records import TO_THE_END, ActiveProducer, Records
+from barnabas.client.admin.records import TO_THE_END, ActiveProducer
 from barnabas.client.admin.replicas import ElectionType, Reassignment, Replicas
 from barnabas.client.admin.topics import (
     DEFAULT,
@@ -44,10 +49,19 @@ from barnabas.client.admin.topics import (
     TopicDescription,
     Topics,
 )
+from barnabas.client.admin.transactions import (
+    FencedProducer,
+    OpenTransaction,
+    TransactionDescription,
+    TransactionListing,
+    Transactions,
+)
 from barnabas.core.settings.definition import Kind as ConfigType
 
 
-class Admin(Topics, Records, Configs, ClusterAdmin, Quorum, LogDirs, Replicas, Quotas):
+class Admin(
+    Topics, Configs, ClusterAdmin, Quorum, LogDirs, Replicas, Quotas, Groups, GroupOffsets, Transactions
+):
     """To be used by the tasks of one event loop."""
 
     async def __aenter__(self) -> Admin:
@@ -70,6 +84,7 @@ __all__ = [
     "Admin",
     "Broker",
     "ClusterDescription",
+    "CommittedOffset",
     "ConfigChange",
     "ConfigEntry",
     "ConfigOperation",
@@ -77,16 +92,22 @@ __all__ = [
     "ConfigSource",
     "ConfigSynonym",
     "ConfigType",
+    "CoordinatorType",
     "CreatedTopic",
     "ElectionType",
     "FeatureUpdate",
     "FeatureUpgrade",
     "Features",
+    "FencedProducer",
+    "GroupDescription",
+    "GroupListing",
+    "GroupMember",
     "LevelRange",
     "LogDirDescription",
     "Match",
     "NewPartitions",
     "NewTopic",
+    "OpenTransaction",
     "PartitionDescription",
     "QuorumDescription",
     "QuorumReplica",
@@ -95,4 +116,6 @@ __all__ = [
     "ReplicaInfo",
     "ResourceType",
     "TopicDescription",
+    "TransactionDescription",
+    "TransactionListing",
 ]

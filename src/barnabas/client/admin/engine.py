@@ -27,6 +27,7 @@ from barnabas.client.metadata import NO_NODE, TopicPartition
 from barnabas.core.clock import Clock
 from barnabas.core.network import Address, ConnectionLost, Network
 from barnabas.core.random import Random
+from barnabas.protocol.channel import NotSpoken
 from barnabas.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from barnabas.protocol.schema import EVERY_VERSION, NO_UUID, Message
 
@@ -138,6 +139,45 @@ class Engine:
                 raise BrokerNotReachable(f"{partition} has no leader now; are its brokers down?")
             by_leader.setdefault(leaders[partition], []).append(partition)
         return by_leader
+
+    async def _all_brokers(self) -> list[int]:
+        return sorted(each.node_id for each in (await self._metadata([])).brokers)
+
+    async def _ask_brokers(
+        self,
+        request: Message,
+        response: type[M],
+        error: Callable[[M], BrokerError | None],
+        *,
+        from_version: int = 0,
+    ) -> dict[int, M]:
+        """Ask every broker, again while one says that trying again helps; what older versions of the request
+        would leave out without a word is a NotSpoken."""
+
+        async def ask(node_id: int) -> M:
+            deadline = self._clock.monotonic() + self._timeout_ms / 1000
+            attempts = 0
+            while True:
+                await self._check_version(node_id, type(request), from_version)
+                answer = await self._ask(request, response, is_safe=True, node_id=node_id)
+                failure = error(answer)
+                if failure is None:
+                    return answer
+                if not failure.error.retriable or self._clock.monotonic() >= deadline:
+                    raise failure
+                attempts += 1
+                await self._clock.sleep(self.cluster.backoff.seconds(attempts))
+
+        nodes = await self._all_brokers()
+        return dict(zip(nodes, await asyncio.gather(*map(ask, nodes)), strict=True))
+
+    async def _check_version(self, node_id: int, request: type[Message], first: int) -> None:
+        """NotSpoken where the broker's newest version of a request is older than that."""
+        if first:
+            connection = await self.cluster.connect(node_id)
+            if connection.versions.choose(request) < first:
+                name = request.__name__.removesuffix("Request")
+                raise NotSpoken(f"broker {node_id} is too old for this: it needs {name} {first}")
 
     async def _metadata(
         self, names: Iterable[str] | None, topic_ids: Iterable[bytes] = ()

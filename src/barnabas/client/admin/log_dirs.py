@@ -64,9 +64,6 @@ class LogDirs(Engine):
         check(response.error_code, f"cannot describe the log directories of broker {node_id}")
         return {result.log_dir: _described(result) for result in response.results}
 
-    async def _all_brokers(self) -> list[int]:
-        return sorted(each.node_id for each in (await self._metadata([])).brokers)
-
 
 def _described(result: DescribeLogDirsResult) -> LogDirDescription:
     return LogDirDescription(

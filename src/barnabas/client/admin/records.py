@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple, TypeVar
 
-from barnabas.client.admin.engine import Engine, error_of
+from barnabas.client.admin.engine import Engine, error_of, raise_first
 from barnabas.client.errors import BrokerError
 from barnabas.client.metadata import TopicPartition
 from barnabas.client.offsets import FoundOffset, list_offsets
@@ -80,9 +80,9 @@ class Records(Engine):
         return await self._ask_leaders(wanted, ask)
 
     async def describe_producers(
-        self, partitions: Iterable[tuple[str, int]]
+        self, partitions: Iterable[tuple[str, int]], *, node_id: int | None = None
     ) -> dict[TopicPartition, list[ActiveProducer]]:
-        """The producers that the leaders of partitions remember."""
+        """The producers that the leaders of partitions remember, or that broker, which has replicas."""
 
         async def ask(
             node_id: int, asked: list[TopicPartition]
@@ -102,7 +102,12 @@ class Records(Engine):
                 for each in answer.partitions
             }
 
-        return await self._ask_leaders((TopicPartition(*each) for each in partitions), ask)
+        wanted = [TopicPartition(*each) for each in partitions]
+        if node_id is None or not wanted:
+            return await self._ask_leaders(wanted, ask)
+        answers = await ask(node_id, wanted)
+        raise_first(answer for answer in answers.values() if isinstance(answer, BrokerError))
+        return {at: answer for at, answer in answers.items() if not isinstance(answer, BrokerError)}
 
 
 def _producer(state: ProducerState) -> ActiveProducer:

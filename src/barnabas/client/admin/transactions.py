@@ -1,0 +1,226 @@
+"""Transactions: which there are, what is in them, which hang, and how those are ended.
+
+A transaction hangs where a partition has it open and its coordinator does not know of it, or not of this
+partition: nobody will ever end it, and readers of committed records wait there for ever. It is ended by a
+marker that is written into the partition in the coordinator's stead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from barnabas.client.admin.coordinators import Coordinators, CoordinatorType, answers_of
+from barnabas.client.admin.engine import error_of
+from barnabas.client.admin.records import ActiveProducer, Records
+from barnabas.client.errors import BrokerError, UnknownTransactionalId
+from barnabas.client.metadata import TopicPartition
+from barnabas.protocol.messages.describe_transactions import (
+    DescribeTransactionsRequest,
+    DescribeTransactionsResponse,
+    TransactionState,
+)
+from barnabas.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from barnabas.protocol.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
+from barnabas.protocol.messages.write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerTopic,
+    WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
+)
+
+_DURATION_FROM, _PATTERN_FROM = 1, 2  # versions of ListTransactions
+_PARTITIONS_A_QUESTION = 500
+_NO_FILTER = -1
+_NO_PRODUCER = -1
+_SOME_TIMEOUT_MS = 60_000  # of a producer that will never write
+
+
+class TransactionListing(NamedTuple):
+    """A transactional id as its coordinator lists it."""
+
+    transactional_id: str
+    producer_id: int
+    state: str
+    coordinator: int
+
+
+class TransactionDescription(NamedTuple):
+    """A transactional id; `start_time_ms` is None where no transaction is under way, and the partitions are
+    those that are in it, or that still lack its marker."""
+
+    transactional_id: str
+    state: str
+    producer_id: int
+    producer_epoch: int
+    timeout_ms: int
+    start_time_ms: int | None
+    partitions: list[TopicPartition]
+    coordinator: int
+
+
+class OpenTransaction(NamedTuple):
+    """A transaction as a partition has it open."""
+
+    partition: TopicPartition
+    producer: ActiveProducer
+
+
+class FencedProducer(NamedTuple):
+    """What a transactional id has after its producer was fenced."""
+
+    producer_id: int
+    producer_epoch: int
+
+
+class Transactions(Coordinators, Records):
+    """The part of an admin that looks after transactions."""
+
+    async def list_transactions(
+        self,
+        *,
+        states: Iterable[str] = (),
+        producer_ids: Iterable[int] = (),
+        older_than_ms: int | None = None,
+        pattern: str | None = None,
+    ) -> list[TransactionListing]:
+        """All transactional ids that coordinators know, or those that pass every filter that is given;
+        `pattern` is a regular expression (RE2) for the whole id. States that brokers do not know are none."""
+        request = ListTransactionsRequest(
+            state_filters=list(states),
+            producer_id_filters=list(producer_ids),
+            duration_filter=_NO_FILTER if older_than_ms is None else older_than_ms,
+            transactional_id_pattern=pattern,
+        )
+        needed = 0 if older_than_ms is None else _DURATION_FROM
+        answers = await self._ask_brokers(
+            request,
+            ListTransactionsResponse,
+            lambda answer: error_of(answer.error_code, "cannot list transactions"),
+            from_version=needed if pattern is None else _PATTERN_FROM,
+        )
+        return sorted(
+            TransactionListing(each.transactional_id, each.producer_id, each.transaction_state, node_id)
+            for node_id, answer in answers.items()
+            for each in answer.transaction_states
+        )
+
+    async def describe_transactions(
+        self, transactional_ids: Iterable[str]
+    ) -> dict[str, TransactionDescription]:
+        """What coordinators know of transactional ids; UnknownTransactionalId where that is nothing."""
+        return answers_of(await self._described(transactional_ids))
+
+    async def _described(self, ids: Iterable[str]) -> dict[str, TransactionDescription | BrokerError]:
+        async def ask(node_id: int, asked: list[str]) -> dict[str, TransactionDescription | BrokerError]:
+            request = DescribeTransactionsRequest(transactional_ids=asked)
+            response = await self.cluster.ask(request, DescribeTransactionsResponse, node_id=node_id)
+            return {
+                each.transactional_id: error_of(
+                    each.error_code, f"cannot describe transactional id {each.transactional_id!r}"
+                )
+                or _description(each, node_id)
+                for each in response.transaction_states
+            }
+
+        return await self._ask_coordinators(CoordinatorType.TRANSACTION, ids, ask)
+
+    async def find_hanging_transactions(
+        self, partitions: Iterable[tuple[str, int]], open_for_ms: int, *, node_id: int | None = None
+    ) -> list[OpenTransaction]:
+        """The transactions that partitions have had open for longer than that and that no coordinator will
+        ever end. With `node_id` that broker's replicas are asked, else the leaders."""
+        wanted = [TopicPartition(*each) for each in partitions]
+        candidates: list[OpenTransaction] = []
+        for begin in range(0, len(wanted), _PARTITIONS_A_QUESTION):
+            some = wanted[begin : begin + _PARTITIONS_A_QUESTION]
+            now_ms = self._clock.wall_ms()
+            for at, producers in (await self.describe_producers(some, node_id=node_id)).items():
+                candidates += [
+                    OpenTransaction(at, each)
+                    for each in producers
+                    if each.transaction_start_offset is not None
+                    and now_ms - each.last_timestamp_ms > open_for_ms
+                ]
+        return await self.unknown_to_coordinators(candidates)
+
+    async def unknown_to_coordinators(self, candidates: Iterable[OpenTransaction]) -> list[OpenTransaction]:
+        """Those of the open transactions that no coordinator has, or not with that partition."""
+        found = list(candidates)
+        producer_ids = sorted({each.producer.producer_id for each in found})
+        if not producer_ids:
+            return []
+        listed = await self.list_transactions(producer_ids=producer_ids)
+        described = await self._described(each.transactional_id for each in listed)
+        expected: dict[int, list[TopicPartition]] = {}
+        for each in listed:
+            description = described[each.transactional_id]
+            if isinstance(description, TransactionDescription):
+                expected[each.producer_id] = description.partitions
+            elif not isinstance(description, UnknownTransactionalId):
+                raise description
+        return [each for each in found if each.partition not in expected.get(each.producer.producer_id, [])]
+
+    async def abort_transaction(
+        self, partition: tuple[str, int], producer_id: int, producer_epoch: int, coordinator_epoch: int | None
+    ) -> None:
+        """End a transaction that hangs in a partition, as `describe_producers` tells of it."""
+        at = TopicPartition(*partition)
+        marker = WritableTxnMarker(
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            transaction_result=False,
+            topics=[WritableTxnMarkerTopic(name=at.topic, partition_indexes=[at.partition])],
+            # of a producer whose first transaction hangs none is known; 0 is as old as any can be
+            coordinator_epoch=max(0, coordinator_epoch or 0),
+        )
+
+        async def ask(node_id: int, _: list[TopicPartition]) -> dict[TopicPartition, bool | BrokerError]:
+            request = WriteTxnMarkersRequest(markers=[marker])
+            response = await self._ask(request, WriteTxnMarkersResponse, is_safe=True, node_id=node_id)
+            return {
+                TopicPartition(topic.name, each.partition_index): error_of(
+                    each.error_code, f"cannot abort the transaction of producer {producer_id} in {at}"
+                )
+                or True
+                for result in response.markers
+                for topic in result.topics
+                for each in topic.partitions
+            }
+
+        await self._ask_leaders([at], ask)
+
+    async def fence_producers(self, transactional_ids: Iterable[str]) -> dict[str, FencedProducer]:
+        """End what the producers of transactional ids have under way, and let them never write again."""
+
+        async def ask(node_id: int, asked: list[str]) -> dict[str, FencedProducer | BrokerError]:
+            answers: dict[str, FencedProducer | BrokerError] = {}
+            for each in asked:
+                request = InitProducerIdRequest(
+                    transactional_id=each,
+                    transaction_timeout_ms=_SOME_TIMEOUT_MS,
+                    producer_id=_NO_PRODUCER,
+                    producer_epoch=_NO_PRODUCER,
+                )
+                response = await self.cluster.ask(request, InitProducerIdResponse, node_id=node_id)
+                answers[each] = error_of(
+                    response.error_code, f"cannot fence the producer of {each!r}"
+                ) or FencedProducer(response.producer_id, response.producer_epoch)
+            return answers
+
+        return answers_of(
+            await self._ask_coordinators(CoordinatorType.TRANSACTION, transactional_ids, ask, is_safe=False)
+        )
+
+
+def _description(answer: TransactionState, node_id: int) -> TransactionDescription:
+    return TransactionDescription(
+        answer.transactional_id,
+        answer.transaction_state,
+        answer.producer_id,
+        answer.producer_epoch,
+        answer.transaction_timeout_ms,
+        None if answer.transaction_start_time_ms < 0 else answer.transaction_start_time_ms,
+        sorted(TopicPartition(topic.topic, each) for topic in answer.topics for each in topic.partitions),
+        node_id,
+    )
