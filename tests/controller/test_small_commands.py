@@ -130,7 +130,7 @@ def test_an_empty_log_begins_with_the_levels_of_features() -> None:
     image = ClusterImage()
     records = activation_records(image, min_insync_replicas=2)
     assert isinstance(records[0], BeginTransactionRecord)
-    assert records[1:3] == bootstrap_records()
+    assert records[1:4] == bootstrap_records()
     assert records[1] == FeatureLevelRecord(name="metadata.version", feature_level=30)
     assert isinstance(records[-1], EndTransactionRecord)
     for record in records:
