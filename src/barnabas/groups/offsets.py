@@ -58,7 +58,7 @@ def unpack(packed: bytes) -> Committed:
 
 
 def tombstones(group_id: str, partitions: Iterable[TopicPartition]) -> list[Write]:
-    """Writes after which a group has committed nothing for these, each of a size that a batch has room for."""
+    """Writes after which a group has committed nothing for these; a batch has room for each."""
     writes: list[Write] = []
     records: list[KeyedRecord] = []
     size = 0
