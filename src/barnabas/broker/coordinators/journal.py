@@ -7,6 +7,7 @@ before anything of it counts.
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -28,8 +29,11 @@ class Encoded(NamedTuple):
 
 
 def encode_write(write: Write, max_bytes: int) -> Encoded:
-    """The bytes of a write; RecordListTooLarge where they do not fit into one batch."""
-    records = [(encode_key(one.key), encode_value(one)) for one in write.records]
+    """The bytes of a write; RecordListTooLarge where they cannot be one batch."""
+    try:
+        records = [(encode_key(one.key), encode_value(one)) for one in write.records]
+    except struct.error as error:  # requests may bear longer strings than records do
+        raise RecordListTooLarge(f"a name is too long to be written down: {error}") from None
     size = sum(len(key) + len(value or b"") + RECORD_OVERHEAD_BYTES for key, value in records)
     if HEADER_BYTES + size > max_bytes:
         raise RecordListTooLarge(f"a write of {size} bytes is beyond max.message.bytes={max_bytes}")

@@ -1,0 +1,249 @@
+"""A coordinator's shard over its partition: what is answered is committed, what is lost is loaded anew."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+
+from barnabas.broker.coordinators.coordinator import Coordinator, partition_for
+from barnabas.broker.coordinators.host import CoordinatorNotAvailable, NotCoordinator
+from barnabas.coordination.effects import NOTHING, Effects, Markers, Now, Producer, Reply, Write
+from barnabas.coordination.records import KeyedRecord
+from barnabas.core.clock import SystemClock
+from barnabas.core.errors import BarnabasError, InvalidProducerEpoch, RecordListTooLarge
+from barnabas.groups.records import KINDS, GroupMetadataKey, OffsetCommitKey, OffsetCommitValue
+from barnabas.records.control import ControlType, build_end_transaction
+from tests.broker.test_replicas import Site, on_a_site
+
+TOPIC = "__consumer_offsets"
+
+
+class Tally:
+    """A shard that keeps one number a name, and those of open transactions apart."""
+
+    def __init__(self) -> None:
+        self.numbers: dict[str, int] = {}
+        self.pending: dict[int, dict[str, int]] = {}
+        self.due: float | None = None
+        self.late: Reply | None = None
+
+    def replay(self, record: KeyedRecord, producer: Producer | None) -> None:
+        assert isinstance(record.key, OffsetCommitKey)
+        assert isinstance(record.value, OffsetCommitValue)
+        place = self.numbers if producer is None else self.pending.setdefault(producer.id, {})
+        place[record.key.group] = record.value.offset
+
+    def replay_end(self, producer: Producer, is_commit: bool) -> None:
+        ended = self.pending.pop(producer.id, {})
+        if is_commit:
+            self.numbers.update(ended)
+
+    def loaded(self, now: Now) -> Effects:
+        return NOTHING
+
+    def tick(self, now: Now) -> Effects:
+        if self.late is None or self.due is None or now.seconds < self.due:
+            return NOTHING
+        self.due, late, self.late = None, self.late, None
+        return Effects(replies=[(late, said(-1))])
+
+    def next_due_seconds(self) -> float | None:
+        return self.due
+
+    def add(self, name: str, by: int, reply: Reply, producer: Producer | None = None) -> Effects:
+        number = self.numbers.get(name, 0) + by
+        value = OffsetCommitValue(offset=number, leader_epoch=-1, metadata="", commit_timestamp=0)
+        record = KeyedRecord(OffsetCommitKey(group=name, topic="t", partition=0), value, 3)
+        return Effects([Write([record], producer)], [(reply, said(number))])
+
+    def wait(self, seconds: float, now: Now, reply: Reply) -> Effects:
+        self.due, self.late = now.seconds + seconds, reply
+        return NOTHING
+
+
+def said(number: int) -> GroupMetadataKey:
+    return GroupMetadataKey(group=str(number))
+
+
+def add(name: str, by: int, producer: Producer | None = None) -> Callable[[Tally, Now, Reply], Effects]:
+    return lambda shard, now, reply: shard.add(name, by, reply, producer)
+
+
+def add_many(count: int, size: int) -> Callable[[Tally, Now, Reply], Effects]:
+    """So many names, or one that is too long for a name, of that size together."""
+    name = "x" * (size if count <= 2 else size // count)
+
+    def command(shard: Tally, now: Now, reply: Reply) -> Effects:
+        writes = [shard.add(f"{name}{number}", 1, reply).writes[0] for number in range(count)]
+        return Effects([Write([record for write in writes for record in write.records])], [(reply, said(0))])
+
+    return command
+
+
+def coordinator(site: Site) -> Coordinator[Tally]:
+    def send(host: object, markers: Markers) -> None:
+        raise AssertionError(markers)
+
+    async def ensure() -> None:
+        site.create(TOPIC, 2)
+
+    def stop(error: BaseException) -> None:
+        raise AssertionError(error)
+
+    return Coordinator(
+        TOPIC,
+        KINDS,
+        Tally,
+        image=site.cluster.image,
+        replicas=site.replicas,
+        clock=SystemClock(),
+        send_markers=send,
+        ensure_topic=ensure,
+        stop=stop,
+    )
+
+
+def coordinated(work: Callable[[Site, Coordinator[Tally]], Coroutine[Any, Any, None]]) -> None:
+    async def run(site: Site) -> None:
+        of_tallies = coordinator(site)
+        assert await of_tallies.find("a") == 1
+        await work(site, of_tallies)
+        await of_tallies.close()
+
+    on_a_site(run)
+
+
+def test_keys_belong_to_partitions_as_in_java() -> None:
+    # String.hashCode of each, by a JVM: "polygenelubricants" is the smallest integer, whose abs is 0
+    hashes = {"": 0, "a": 97, "group-1": 293427299, "Aa": 2112, "é😀": 1996812, "polygenelubricants": 0}
+    assert {key: partition_for(key, 2**31) for key in hashes} == hashes
+    assert partition_for("group-1", 50) == 49
+
+
+def test_one_append_serves_all_who_ask_in_one_turn_and_a_reload_finds_it() -> None:
+    async def work(site: Site, tallies: Coordinator[Tally]) -> None:
+        answers = await asyncio.gather(*(tallies.ask("a", add("a", 1)) for _ in range(50)))
+        assert [one.group for one in answers] == [str(n) for n in range(1, 51)]
+        host = await tallies.host(tallies.partition_of("a"))
+        log = host.replica.log
+        assert log.end_offset == 50
+        assert log.size_bytes < 50 * 61  # the header of a batch each would take more than that
+        host.resign(NotCoordinator("for a test"))
+        again = await tallies.host(tallies.partition_of("a"))
+        assert again is not host
+        assert again.shard.numbers == {"a": 50}
+
+    coordinated(work)
+
+
+def test_where_an_append_fails_nobody_is_answered_and_the_log_decides() -> None:
+    async def work(site: Site, tallies: Coordinator[Tally]) -> None:
+        await tallies.ask("a", add("a", 1))
+        host = await tallies.host(tallies.partition_of("a"))
+        waits = asyncio.ensure_future(host.ask(lambda shard, now, reply: shard.wait(3600, now, reply)))
+        await asyncio.sleep(0)
+        site.disk.fail("append", errno.ENOSPC, path_glob="*.log", times=1)
+        asked = [tallies.ask("a", add("a", 1)) for _ in range(3)]
+        results = await asyncio.gather(*asked, waits, return_exceptions=True)
+        assert [type(one) for one in results] == [CoordinatorNotAvailable] * 4
+        assert (await tallies.ask("a", add("a", 5))).group == "6"
+
+    coordinated(work)
+
+
+def test_what_no_batch_has_room_for_is_refused() -> None:
+    async def work(site: Site, tallies: Coordinator[Tally]) -> None:
+        host = await tallies.host(tallies.partition_of("a"))
+        for size in (40_000, 2_000_000):  # for the length of a string, and for a batch
+            with pytest.raises(RecordListTooLarge):
+                await host.ask(add_many(size // 20_000, size), only_records=True)
+            assert host.shard.numbers == {}
+            assert host.lost is None
+        with pytest.raises(RecordListTooLarge):
+            await host.ask(add_many(100, 2_000_000))
+        assert isinstance(host.lost, CoordinatorNotAvailable)
+
+    coordinated(work)
+
+
+def test_who_waits_is_answered_when_it_is_time() -> None:
+    async def work(site: Site, tallies: Coordinator[Tally]) -> None:
+        answer = await tallies.ask("a", lambda shard, now, reply: shard.wait(0.01, now, reply))
+        assert answer.group == "-1"
+
+    coordinated(work)
+
+
+def marker(producer: Producer, *, is_commit: bool) -> bytearray:
+    return build_end_transaction(
+        ControlType.COMMIT if is_commit else ControlType.ABORT,
+        producer_id=producer.id,
+        producer_epoch=producer.epoch,
+        coordinator_epoch=0,
+        timestamp=0,
+    )
+
+
+@pytest.mark.parametrize("is_commit", [True, False])
+def test_a_marker_ends_what_was_written_before_it(is_commit: bool) -> None:
+    async def work(site: Site, tallies: Coordinator[Tally]) -> None:
+        producer = Producer(7, 3)
+        host = await tallies.host(tallies.partition_of("a"))
+        await host.ask(add("a", 5, producer))
+        assert host.shard.numbers == {}
+        await asyncio.gather(
+            host.write_marker(
+                marker(producer, is_commit=is_commit), producer, is_commit=is_commit, transaction_version=0
+            ),
+            host.ask(add("b", 1)),
+        )
+        expected = {"a": 5, "b": 1} if is_commit else {"b": 1}
+        assert host.shard.numbers == expected
+        host.resign(NotCoordinator("for a test"))
+        again = await tallies.host(tallies.partition_of("a"))
+        assert again.shard.numbers == expected
+        assert again.shard.pending == {}
+
+    coordinated(work)
+
+
+def test_a_transaction_of_an_old_epoch_is_refused_before_anything_counts() -> None:
+    async def work(site: Site, tallies: Coordinator[Tally]) -> None:
+        host = await tallies.host(tallies.partition_of("a"))
+        await host.ask(add("a", 5, Producer(7, 3)))
+        with pytest.raises(InvalidProducerEpoch):
+            await host.ask(add("a", 9, Producer(7, 2)))
+        assert host.shard.pending == {7: {"a": 5}}
+        assert host.lost is None
+
+    coordinated(work)
+
+
+def test_a_topic_that_goes_takes_its_shards_along() -> None:
+    async def work(site: Site, tallies: Coordinator[Tally]) -> None:
+        host = await tallies.host(tallies.partition_of("a"))
+        waits = asyncio.ensure_future(host.ask(lambda shard, now, reply: shard.wait(3600, now, reply)))
+        await asyncio.sleep(0)
+        site.delete(TOPIC)
+        with pytest.raises(NotCoordinator):
+            await waits
+        with pytest.raises(CoordinatorNotAvailable):
+            await tallies.ask("a", add("a", 1))
+        assert await tallies.find("a") == 1
+        assert (await tallies.ask("a", add("a", 1))).group == "1"
+
+    coordinated(work)
+
+
+def test_whoever_asks_a_stopping_node_is_sent_elsewhere() -> None:
+    async def work(site: Site, tallies: Coordinator[Tally]) -> None:
+        await tallies.close()
+        with pytest.raises(BarnabasError) as refused:
+            await tallies.ask("a", add("a", 1))
+        assert refused.value.wire.name == "NOT_COORDINATOR"
+
+    coordinated(work)
