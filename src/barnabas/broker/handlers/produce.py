@@ -3,6 +3,9 @@
 Versions before 3 carried formats that no longer exist. Topics go by id from 13 on. With acks=0 there is no
 response; what goes wrong then ends the connection, the only way in which such a client can learn of it.
 Partitions are appended one after another, then all are waited for together (acks=all).
+
+What begins a transaction in a partition is verified with its coordinator first; from 12 on that adds the
+partition to the transaction.
 """
 
 from __future__ import annotations
@@ -33,6 +36,7 @@ from barnabas.protocol.messages.produce import (
 )
 
 if TYPE_CHECKING:
+    from barnabas.broker.coordinators.produced import Verdicts
     from barnabas.broker.services import Services
     from barnabas.log.partition import Appended
     from barnabas.metadata.parts import TopicImage
@@ -59,12 +63,6 @@ class InvalidTopic(BarnabasError):
     wire = wire_error("INVALID_TOPIC_EXCEPTION")
 
 
-class TransactionsNotServed(BarnabasError):
-    """A batch of a transaction, where there is no coordinator to end it."""
-
-    wire = wire_error("INVALID_TXN_STATE")
-
-
 class RequestTimedOut(BarnabasError):
     """The replicas did not follow in time; the records are in the log all the same."""
 
@@ -81,9 +79,12 @@ async def handle(
     by_id = context.api_version >= _TOPIC_IDS_FROM
     response = ProduceResponse(responses=[], throttle_time_ms=0)
     answers = response.responses
+    verdicts: Verdicts | BarnabasError = {}
+    if request.transactional_id is not None or _has_transactions(request):
+        verdicts = await _verify(request, context, services, by_id)
     since_turn = 0
     for topic_data in request.topic_data:
-        partitions = await _append_topic(topic_data, by_id, request, context, services, waits)
+        partitions = await _append_topic(topic_data, by_id, request, context, services, waits, verdicts)
         since_turn += len(partitions)
         if since_turn >= PARTITIONS_A_TURN:
             since_turn = 0
@@ -108,6 +109,33 @@ async def handle(
     return response
 
 
+def _has_transactions(request: ProduceRequest) -> bool:
+    for topic in request.topic_data:
+        for one in topic.partition_data:
+            batch = one.records
+            if (
+                isinstance(batch, memoryview)
+                and len(batch) > _ATTRIBUTES_LOW_BYTE
+                and batch[_ATTRIBUTES_LOW_BYTE] & _TRANSACTIONAL
+            ):
+                return True
+    return False
+
+
+async def _verify(
+    request: ProduceRequest, context: RequestContext, services: Services, by_id: bool
+) -> Verdicts | BarnabasError:
+    """What is said of each batch, or of all."""
+    from barnabas.broker.coordinators.produced import verify_produced  # most clients have no transactions
+
+    try:
+        return await verify_produced(request, context, services, by_id=by_id)
+    except InvariantViolation:
+        raise
+    except BarnabasError as error:
+        return error
+
+
 async def _append_topic(
     data: TopicProduceData,
     by_id: bool,
@@ -115,8 +143,11 @@ async def _append_topic(
     context: RequestContext,
     services: Services,
     waits: list[_Wait],
+    verdicts: Verdicts | BarnabasError,
 ) -> list[PartitionProduceResponse]:
     try:
+        if isinstance(verdicts, BarnabasError):
+            raise verdicts
         _check(request.acks)
         topic = services.replicas.topic(data.name, data.topic_id, by_id=by_id)
         if is_internal(topic.name) and context.client_id != "__admin_client":
@@ -126,7 +157,7 @@ async def _append_topic(
     acks, knows_zstd = request.acks, context.api_version >= _ZSTD_FROM
     answers: list[PartitionProduceResponse] = []
     for number, one in enumerate(data.partition_data, 1):
-        answers.append(await _append(topic, one, acks, knows_zstd, services, waits))
+        answers.append(await _append(topic, one, acks, knows_zstd, services, waits, verdicts))
         if number % PARTITIONS_A_TURN == 0:
             await asyncio.sleep(0)
     return answers
@@ -139,6 +170,7 @@ async def _append(
     knows_zstd: bool,
     services: Services,
     waits: list[_Wait],
+    verdicts: Verdicts,
 ) -> PartitionProduceResponse:
     index, batch = data.index, data.records
     try:
@@ -146,11 +178,12 @@ async def _append(
         replica.traffic.produces += 1
         if not isinstance(batch, memoryview) or len(batch) <= _ATTRIBUTES_LOW_BYTE:
             raise InvalidRecord("a produce request carries one batch of records a partition")
-        if batch[_ATTRIBUTES_LOW_BYTE] & _TRANSACTIONAL:
-            raise TransactionsNotServed("transactions are not served by this broker")
         if not knows_zstd and batch[_ATTRIBUTES_LOW_BYTE] & _CODEC_MASK == _ZSTD:
             raise UnsupportedCompression(f"zstd came with version {_ZSTD_FROM} of Produce")
-        appended: Appended = await replica.append(batch, all_in_sync=acks == ALL)
+        verdict = verdicts.get((topic.name, index)) if verdicts else None
+        if isinstance(verdict, BarnabasError):
+            raise verdict
+        appended: Appended = await replica.append(batch, all_in_sync=acks == ALL, guard=verdict)
     except InvariantViolation:
         raise
     except BarnabasError as error:

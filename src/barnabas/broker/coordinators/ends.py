@@ -1,0 +1,97 @@
+"""Writing the ends of transactions into a partition that this node leads.
+
+A marker is a batch of its own. Those of several producers that come at once share one append; if it is
+refused, each is tried alone, so that none suffers for another. In the partitions of the group coordinator a
+marker goes through the host, whose shard must hear of it: offsets become visible, or are forgotten.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from barnabas.broker.coordinators.host import CoordinatorNotAvailable, NotCoordinator
+from barnabas.broker.replicas import NotLeaderOrFollower, UnknownTopicOrPartition
+from barnabas.coordination.effects import Producer, TopicPartition
+from barnabas.core.errors import BarnabasError, InvariantViolation
+from barnabas.metadata.names import CONSUMER_OFFSETS
+from barnabas.records.control import ControlType, build_end_transaction
+
+if TYPE_CHECKING:
+    from barnabas.broker.replica import Replica
+    from barnabas.broker.services import Services
+
+
+class End(NamedTuple):
+    """What a marker says."""
+
+    producer: Producer
+    is_commit: bool
+    coordinator_epoch: int
+    transaction_version: int
+
+
+async def write_ends(
+    place: TopicPartition, ends: Sequence[End], services: Services
+) -> list[BarnabasError | None]:
+    """Write markers, of different producers; what kept each of them out, None where it is committed."""
+    topic = services.image.topic(place.topic)
+    if topic is None or place.partition not in topic.partitions:
+        return [UnknownTopicOrPartition(f"there is no {place.topic}-{place.partition}")] * len(ends)
+    if place.topic == CONSUMER_OFFSETS:
+        return [await _write_offsets(place.partition, end, services) for end in ends]
+    try:
+        replica = await services.replicas.leader(topic, place.partition)
+    except InvariantViolation:
+        raise
+    except BarnabasError as error:
+        return [error] * len(ends)
+    if len({end.transaction_version for end in ends}) == 1:
+        failure = await _write(replica, ends, services)
+        if failure is None or len(ends) == 1:
+            return [failure] * len(ends)
+    return [await _write(replica, [end], services) for end in ends]
+
+
+async def _write(replica: Replica, ends: Sequence[End], services: Services) -> BarnabasError | None:
+    now_ms = services.clock.wall_ms()
+    data = bytearray().join(_marker(end, now_ms) for end in ends)
+    try:
+        appended = await replica.append_own(data, transaction_version=ends[0].transaction_version)
+        if replica.log.high_watermark <= appended.last_offset:
+            await replica.marks.committed(appended.last_offset + 1)
+    except InvariantViolation:
+        raise
+    except BarnabasError as error:
+        return error
+    return None
+
+
+async def _write_offsets(partition: int, end: End, services: Services) -> BarnabasError | None:
+    from barnabas.broker.coordinators.coordinator import CoordinatorLoadInProgress
+
+    try:
+        host = await services.groups.host(partition)
+        await host.write_marker(
+            _marker(end, services.clock.wall_ms()),
+            end.producer,
+            is_commit=end.is_commit,
+            transaction_version=end.transaction_version,
+        )
+    except InvariantViolation:
+        raise
+    except (NotCoordinator, CoordinatorNotAvailable, CoordinatorLoadInProgress) as error:
+        return NotLeaderOrFollower(str(error))  # who writes markers knows of leaders only
+    except BarnabasError as error:
+        return error
+    return None
+
+
+def _marker(end: End, now_ms: int) -> bytearray:
+    return build_end_transaction(
+        ControlType.COMMIT if end.is_commit else ControlType.ABORT,
+        producer_id=end.producer.id,
+        producer_epoch=end.producer.epoch,
+        coordinator_epoch=end.coordinator_epoch,
+        timestamp=now_ms,
+    )

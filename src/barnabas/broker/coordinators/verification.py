@@ -1,0 +1,180 @@
+"""Whether what is about to begin a transaction in a partition belongs to one (KIP-890).
+
+Whoever writes first in a transaction asks its coordinator, which either verifies that the partition was added
+to it before, or adds it now, as the client's version has it. The partition gives a guard before the question
+and wants to see it with the append: what ended meanwhile cannot be revived. Where the producer has a
+transaction open in the partition, nobody is asked.
+
+Names of errors differ: the coordinator's are translated into what clients of that version know how to treat.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from barnabas.coordination.effects import Producer, TopicPartition
+from barnabas.core.errors import (
+    WIRE_ERRORS,
+    BarnabasError,
+    InvariantViolation,
+    WireError,
+    wire_error,
+)
+from barnabas.log.producers import TRUSTED, Guard
+from barnabas.protocol.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnTopic,
+    AddPartitionsToTxnTransaction,
+)
+
+if TYPE_CHECKING:
+    from barnabas.broker.replica import Replica
+    from barnabas.broker.services import Services
+    from barnabas.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnResult
+
+_FIRST_BACKOFF_SECONDS = 0.001  # the transaction before is usually ended in less
+_CONCURRENT = wire_error("CONCURRENT_TRANSACTIONS")
+_FENCED = wire_error("PRODUCER_FENCED")
+_INVALID_EPOCH = wire_error("INVALID_PRODUCER_EPOCH")
+_ABORTABLE = wire_error("TRANSACTION_ABORTABLE")
+_INVALID_STATE = wire_error("INVALID_TXN_STATE")
+
+
+class Unverified(BarnabasError):
+    """The coordinator does not know of the partition, or could not be asked."""
+
+    def __init__(self, wire: WireError, message: str) -> None:
+        super().__init__(message)
+        self.wire = wire  # type: ignore[misc]  # it is the coordinator that chooses
+
+
+class Operation(enum.Enum):
+    """What is asked of the coordinator, and which errors the client knows."""
+
+    VERIFY = "verify"
+    VERIFY_OR_ABORT = "verify, where the client knows TRANSACTION_ABORTABLE"
+    ADD = "add"
+
+    @classmethod
+    def of_produce(cls, api_version: int) -> Operation:
+        return cls.ADD if api_version > 11 else cls.VERIFY_OR_ABORT if api_version > 10 else cls.VERIFY
+
+    @classmethod
+    def of_offset_commit(cls, api_version: int) -> Operation:
+        return cls.ADD if api_version > 4 else cls.VERIFY_OR_ABORT if api_version > 3 else cls.VERIFY
+
+
+class Claim(NamedTuple):
+    """Where somebody wants to write, and the sequence of the batch that he has."""
+
+    place: TopicPartition
+    replica: Replica
+    sequence: int
+
+
+Verdict = Guard | BarnabasError | None
+
+
+async def verify(
+    claims: Sequence[Claim],
+    transactional_id: str,
+    producer: Producer,
+    operation: Operation,
+    services: Services,
+) -> list[Verdict]:
+    """Of each claim: the guard to write with (None where the transaction is open there), or what forbids it.
+
+    While the producer's last transaction is being ended, one who adds partitions waits a little: his next
+    request would be as early, and a produce request is expensive to send again.
+    """
+    settings = services.settings
+    adds = operation is Operation.ADD
+    if not adds and not settings.boolean("transaction.partition.verification.enable"):
+        return [TRUSTED] * len(claims)
+    patience_ms = settings.integer("add.partitions.to.txn.retry.backoff.max.ms")
+    deadline = services.clock.monotonic() + patience_ms / 1000
+    longest = settings.integer("add.partitions.to.txn.retry.backoff.ms") / 1000
+    backoff = min(_FIRST_BACKOFF_SECONDS, longest)
+    while True:
+        verdicts = await _verify_once(claims, transactional_id, producer, operation, services)
+        is_early = any(isinstance(one, Unverified) and one.wire is _CONCURRENT for one in verdicts)
+        if not (adds and is_early) or services.clock.monotonic() >= deadline:
+            return verdicts
+        await services.clock.sleep(backoff)
+        backoff = min(2 * backoff, longest)
+
+
+async def _verify_once(
+    claims: Sequence[Claim],
+    transactional_id: str,
+    producer: Producer,
+    operation: Operation,
+    services: Services,
+) -> list[Verdict]:
+    verdicts = [_begin(claim, producer, operation, services) for claim in claims]
+    asked = [
+        claim.place for claim, verdict in zip(claims, verdicts, strict=True) if isinstance(verdict, Guard)
+    ]
+    if not asked:
+        return verdicts
+    refused = await _ask(asked, transactional_id, producer, operation, services)
+    return [refused.get(claim.place, verdict) for claim, verdict in zip(claims, verdicts, strict=True)]
+
+
+def _begin(claim: Claim, producer: Producer, operation: Operation, services: Services) -> Verdict:
+    try:
+        return claim.replica.log.producers.begin_verification(
+            producer.id,
+            producer.epoch,
+            claim.sequence,
+            starts_at_zero=operation is Operation.ADD,
+            now_ms=services.clock.wall_ms(),
+        )
+    except BarnabasError as error:
+        return error
+
+
+async def _ask(
+    places: Sequence[TopicPartition],
+    transactional_id: str,
+    producer: Producer,
+    operation: Operation,
+    services: Services,
+) -> dict[TopicPartition, BarnabasError]:
+    """What the coordinator refuses."""
+    topics: dict[str, list[int]] = {}
+    for place in places:
+        topics.setdefault(place.topic, []).append(place.partition)
+    asked = AddPartitionsToTxnTransaction(
+        transactional_id=transactional_id,
+        producer_id=producer.id,
+        producer_epoch=producer.epoch,
+        verify_only=operation is not Operation.ADD,
+        topics=[AddPartitionsToTxnTopic(name=name, partitions=some) for name, some in topics.items()],
+    )
+    try:
+        result: AddPartitionsToTxnResult = await services.transactions.ask(
+            transactional_id, lambda shard, now, reply: shard.add_partitions(asked, now, reply)
+        )
+    except InvariantViolation:
+        raise
+    except BarnabasError as error:
+        return dict.fromkeys(places, Unverified(error.wire, str(error)))
+    return {
+        TopicPartition(topic.name, one.partition_index): _refusal(one.partition_error_code, operation)
+        for topic in result.topic_results
+        for one in topic.results_by_partition
+        if one.partition_error_code
+    }
+
+
+def _refusal(code: int, operation: Operation) -> Unverified:
+    error = WIRE_ERRORS[code]
+    if error is _FENCED:
+        error = _INVALID_EPOCH
+    elif error is _ABORTABLE and operation is Operation.VERIFY:
+        error = _INVALID_STATE
+    if error is _INVALID_STATE:
+        return Unverified(error, "Partition was not added to the transaction")
+    return Unverified(error, f"the transaction coordinator answered {error.name}")
