@@ -18,6 +18,7 @@ from barnabas.protocol.messages import (
     elect_leaders,
     list_partition_reassignments,
     unregister_broker,
+    write_txn_markers,
 )
 from barnabas.protocol.schema import Message
 
@@ -29,6 +30,17 @@ def administrative(key: int, name: str, partition: int, offset: int, random: Ran
             upto = delete_records.DeleteRecordsPartition(partition_index=partition, offset=min(offset, 1))
             of_topic = delete_records.DeleteRecordsTopic(name=name, partitions=[upto])
             return delete_records.DeleteRecordsRequest(topics=[of_topic], timeout_ms=1000)
+        case 27:
+            ended = write_txn_markers.WritableTxnMarkerTopic(name=name, partition_indexes=[partition])
+            marker = write_txn_markers.WritableTxnMarker(
+                producer_id=random.choice((-1, 0, 1, 2**62)),
+                producer_epoch=random.choice((-1, 0, 1, 0x7FFF)),
+                transaction_result=random.random() < 0.5,
+                topics=[ended],
+                coordinator_epoch=random.choice((-1, 0, 1)),
+                transaction_version=random.choice((0, 2, 127)),
+            )
+            return write_txn_markers.WriteTxnMarkersRequest(markers=[marker])
         case 34:
             moved = alter_replica_log_dirs.AlterReplicaLogDirTopic(name=name, partitions=[partition])
             to = alter_replica_log_dirs.AlterReplicaLogDir(path="memory:", topics=[moved])

@@ -32,6 +32,7 @@ SERVED: dict[int, Served] = {
     21: Served("DeleteRecords", "delete_records", 0, 2),
     22: Served("InitProducerId", "init_producer_id", 0, 5),
     23: Served("OffsetForLeaderEpoch", "offset_for_leader_epoch", 2, 4),
+    27: Served("WriteTxnMarkers", "write_txn_markers", 1, 2),
     32: Served("DescribeConfigs", "describe_configs", 1, 4),
     33: Served("AlterConfigs", "alter_configs", 0, 2),
     34: Served("AlterReplicaLogDirs", "alter_replica_log_dirs", 1, 2),
