@@ -18,6 +18,8 @@ COMMANDS = {
     "topic": ("barnabas.cli.topic", "list, create, describe, alter, trim and delete topics"),
     "produce": ("barnabas.cli.produce", "write records: lines, files, JSON with keys"),
     "consume": ("barnabas.cli.consume", "read records: from the start, from a time, as they come"),
+    "group": ("barnabas.cli.group", "groups: their lag, their members, offsets reset and deleted"),
+    "txn": ("barnabas.cli.txn", "transactions: list, describe, find those that hang, abort them"),
     "config": ("barnabas.cli.config", "settings of topics and brokers, where they come from, what they mean"),
     "cluster": ("barnabas.cli.cluster", "brokers, controllers, features, log directories"),
     "log": ("barnabas.cli.log", "look into the files of a partition"),

@@ -10,6 +10,9 @@ from __future__ import annotations
 import argparse
 import math
 import os
+from collections.abc import Callable, Sequence
+
+from barnabas.cli.times import parse_duration
 
 DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
 BOOTSTRAP_VARIABLE = "BARNABAS_BOOTSTRAP"
@@ -160,3 +163,25 @@ def setting(text: str) -> tuple[str, str]:
     if not equals or not name.strip():
         raise argparse.ArgumentTypeError(f"{text!r}: write it as name=value")
     return name.strip(), value
+
+
+def some_of(names: Sequence[str]) -> Callable[[str], list[str]]:
+    """A type of arguments: one of these names or several, capital or not, as it stands here."""
+    by_small = {name.lower(): name for name in names}
+
+    def parse(text: str) -> list[str]:
+        parts = [part.strip().lower() for part in text.split(",")]
+        for part in parts:
+            if part not in by_small:
+                raise argparse.ArgumentTypeError(f"{part!r} is none of {', '.join(names)}")
+        return [by_small[part] for part in parts]
+
+    return parse
+
+
+def duration(text: str) -> int:
+    """A type of arguments: a length of time, in milliseconds."""
+    length_ms = parse_duration(text)
+    if length_ms is None:
+        raise argparse.ArgumentTypeError(f"{text!r} is no length of time; write 90m, or PT1H30M")
+    return length_ms

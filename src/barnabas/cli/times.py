@@ -11,6 +11,8 @@ from datetime import UTC, datetime, timedelta
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND = timedelta(milliseconds=1)
 _UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
+_LENGTH = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d|w)")
+_ISO_LENGTH = re.compile(r"P(?:(\d+)D)?(?:T(?=\d)(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\d+)?)S)?)?")
 _AGO = re.compile(r"-(\d+(?:\.\d+)?)(ms|s|m|h|d|w)")
 # what can be printed: datetime ends with the year 9999
 _LAST_MS = 253_402_214_400_000
@@ -41,3 +43,24 @@ def parse_time(text: str, now_ms: int) -> int | None:
     except (ValueError, OverflowError):  # no date, or one that another zone has no year for
         return None
     return max(0, (parsed - _EPOCH) // _MILLISECOND)
+
+
+def parse_duration(text: str) -> int | None:
+    """Milliseconds of `90m`, or of `PT1H30M` as ISO 8601 writes it; None for anything else."""
+    plain = _LENGTH.fullmatch(text)
+    if plain is not None:
+        return int(float(plain[1]) * _UNITS_MS[plain[2]])
+    iso = _ISO_LENGTH.fullmatch(text)
+    if iso is None or not any(iso.groups()):
+        return None
+    counts = zip(iso.groups(), ("d", "h", "m", "s"), strict=True)
+    return int(sum(float(count or 0) * _UNITS_MS[unit] for count, unit in counts))
+
+
+def duration_text(length_ms: int) -> str:
+    """`2.5 s`, `12 m`, `3.1 h`, `4.0 d`: one number that a glance takes in."""
+    for unit, most in (("s", 60), ("m", 60), ("h", 24)):
+        count = length_ms / _UNITS_MS[unit]
+        if count < most:
+            return f"{count:.1f} {unit}"
+    return f"{length_ms / _UNITS_MS['d']:.1f} d"
