@@ -2,7 +2,9 @@
 
 A wait is by offset, never by time alone. Producers with acks=all wait until the high watermark passes their
 last record. A long poll waits on all its partitions at once, until enough bytes came to any of them or its
-time is over. Nothing polls: whoever moves a mark calls `Marks.moved`, which wakes exactly those it concerns.
+time is over; one that reads only what is committed looks again whenever the last stable offset has moved, for
+what came before may have become readable with it. Nothing polls: whoever moves a mark calls `Marks.moved`,
+which wakes exactly those it concerns.
 """
 
 from __future__ import annotations
@@ -16,17 +18,23 @@ from barnabas.core.errors import BarnabasError
 class LongPoll:
     """A fetch that found too little, waiting on several partitions."""
 
-    __slots__ = ("_missing_bytes", "_places", "_woken")
+    __slots__ = ("_missing_bytes", "_places", "_woken", "looks_again")
 
     def __init__(self, missing_bytes: int) -> None:
         self._missing_bytes = missing_bytes
         self._places: list[Marks] = []
+        self.looks_again = False  # and may wait on, if what it finds is too little
         self._woken: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
 
     def watch(self, marks: Marks) -> None:
         """Have new data there counted."""
         self._places.append(marks)
         marks.polls[self] = None
+
+    def watch_stable(self, marks: Marks, seen_offset: int) -> None:
+        """Be woken when the last stable offset there is beyond the one that was seen."""
+        self._places.append(marks)
+        marks.stable_polls[self] = seen_offset
 
     def arrived(self, count: int) -> None:
         """So many bytes more can be read."""
@@ -35,7 +43,12 @@ class LongPoll:
             self.wake()
 
     def wake(self) -> None:
-        """Look again, whatever there is."""
+        """Be answered with whatever there is."""
+        self._end(True)
+
+    def look_again(self) -> None:
+        """What there is may be enough now."""
+        self.looks_again = True
         self._end(True)
 
     async def wait(self, seconds: float) -> bool:
@@ -47,6 +60,7 @@ class LongPoll:
             timer.cancel()
             for marks in self._places:
                 marks.polls.pop(self, None)
+                marks.stable_polls.pop(self, None)
 
     def _end(self, has_data: bool) -> None:
         if not self._woken.done():
@@ -56,10 +70,11 @@ class LongPoll:
 class Marks:
     """What can be waited for at one partition."""
 
-    __slots__ = ("_commits", "_count", "polls")
+    __slots__ = ("_commits", "_count", "polls", "stable_polls")
 
     def __init__(self) -> None:
         self.polls: dict[LongPoll, None] = {}  # a set whose order does not depend on addresses
+        self.stable_polls: dict[LongPoll, int] = {}  # and the last stable offset that each has seen
         self._commits: list[tuple[int, int, asyncio.Future[None]]] = []
         self._count = 0
 
@@ -85,8 +100,14 @@ class Marks:
             for poll in list(self.polls):
                 poll.arrived(new_bytes)
 
+    def stable_moved(self, last_stable_offset: int) -> None:
+        """Everything before is decided now."""
+        for poll, seen_offset in list(self.stable_polls.items()):
+            if last_stable_offset > seen_offset:
+                poll.look_again()
+
     def wake_readers(self) -> None:
-        for poll in list(self.polls):
+        for poll in [*self.polls, *self.stable_polls]:
             poll.wake()
 
     def end(self, error: BarnabasError) -> None:

@@ -116,3 +116,5 @@ class Replica:
         log = self.log
         if log.advance_high_watermark(offset) or new_bytes:
             self.marks.moved(log.high_watermark, new_bytes)
+            if self.marks.stable_polls:
+                self.marks.stable_moved(log.last_stable_offset)

@@ -5,6 +5,7 @@ given even where it is larger than every limit, so that a reader always gets on;
 
 A fetch waits only while there are fewer than min_bytes to be read: what is there and does not fit the limits
 counts. It is answered when that many have come to its partitions, an error turned up, or its time is over.
+What is not yet decided is not there for one who reads only what is committed.
 """
 
 from __future__ import annotations
@@ -67,19 +68,7 @@ async def handle(request: FetchRequest, context: RequestContext, services: Servi
             services.traffic.failed("Fetch", context.api_version, [error.wire.code])
         return FetchResponse(throttle_time_ms=0, error_code=error.wire.code, session_id=0, responses=[])
     terms = _terms(request, context, services)
-    wants = session.wants
-    read = await _read_what_is_there(wants, terms, services)
-    missing_bytes = min(request.min_bytes, terms.max_bytes) - read.readable_bytes
-    waits = missing_bytes > 0 and request.max_wait_ms > 0 and wants and not read.is_final
-    if waits and _have_moved(read.replicas, read.results):
-        read = await _read_what_is_there(wants, terms, services)
-    elif waits:
-        poll = LongPoll(missing_bytes)
-        for replica in read.replicas:
-            poll.watch(replica.marks)
-        # what was found before the wait may have been compacted or deleted since, and its files removed
-        if await poll.wait(request.max_wait_ms / 1000) or read.readable_bytes:
-            read = await _read_what_is_there(wants, terms, services)
+    read = await _read_or_wait(request, terms, session.wants, services)
     response = session.respond(read.results)
     for traffic, size_bytes in read.sent:
         traffic.bytes_out += size_bytes
@@ -103,6 +92,44 @@ def _terms(request: FetchRequest, context: RequestContext, services: Services) -
         min(request.max_bytes, services.fetch_max_bytes),
         replica_id >= 0,
     )
+
+
+async def _read_or_wait(request: FetchRequest, terms: _Terms, wants: list[Want], services: Services) -> _Read:
+    read = await _read_what_is_there(wants, terms, services)
+    min_bytes = min(request.min_bytes, terms.max_bytes)
+    missing_bytes = min_bytes - read.readable_bytes
+    if missing_bytes <= 0 or request.max_wait_ms <= 0 or not wants or read.is_final:
+        return read
+    if terms.bound is Bound.LAST_STABLE:
+        return await _wait_for_stable(read, min_bytes, request.max_wait_ms / 1000, terms, wants, services)
+    if _have_moved(read.replicas, read.results):
+        return await _read_what_is_there(wants, terms, services)
+    poll = LongPoll(missing_bytes)
+    for replica in read.replicas:
+        poll.watch(replica.marks)
+    # what was found before the wait may have been compacted or deleted since, and its files removed
+    if await poll.wait(request.max_wait_ms / 1000) or read.readable_bytes:
+        read = await _read_what_is_there(wants, terms, services)
+    return read
+
+
+async def _wait_for_stable(
+    read: _Read, min_bytes: int, seconds: float, terms: _Terms, wants: list[Want], services: Services
+) -> _Read:
+    """The same for whom bytes count only when they are decided: so it looks again each time."""
+    clock = services.clock
+    deadline = clock.monotonic() + seconds
+    while True:
+        poll = LongPoll(min_bytes)
+        for replica, result in zip(read.replicas, read.results, strict=True):
+            poll.watch_stable(replica.marks, result.last_stable_offset)
+            if replica.log.last_stable_offset > result.last_stable_offset:
+                poll.look_again()  # it moved while others were looked at
+        if await poll.wait(max(0, deadline - clock.monotonic())) or read.readable_bytes:
+            read = await _read_what_is_there(wants, terms, services)
+        is_enough = read.readable_bytes >= min_bytes or read.is_final
+        if is_enough or not poll.looks_again or clock.monotonic() >= deadline:
+            return read
 
 
 async def _read_what_is_there(wants: list[Want], terms: _Terms, services: Services) -> _Read:

@@ -226,8 +226,9 @@ async def _waits(page: Page, services: Services) -> None:
     polls: dict[object, None] = {}
     for number, replica in enumerate(services.replicas.open):
         producers += replica.marks.commit_count
-        places += len(replica.marks.polls)
-        polls.update(dict.fromkeys(replica.marks.polls))
+        waiting = [*replica.marks.polls, *replica.marks.stable_polls]
+        places += len(waiting)
+        polls.update(dict.fromkeys(waiting))
         await _breathe(number)
     prefix = "kafka_server_delayedoperationpurgatory"
     page.add(f"{prefix}_purgatorysize", producers, "Produce")
