@@ -22,7 +22,7 @@ from barnabas.cli.failures import CommandFailed
 from barnabas.cli.main import COMMANDS, main
 from barnabas.cli.options import naturals
 from barnabas.cli.running import joined
-from barnabas.cli.times import parse_time
+from barnabas.cli.times import duration_text, parse_duration, parse_time
 from barnabas.testing import Broker
 from tests.cli.records import write
 from tests.cli.running import start
@@ -290,6 +290,32 @@ def test_values_that_look_like_options() -> None:
 )
 def test_times(text: str, time_ms: int | None) -> None:
     assert parse_time(text, now_ms=10**13) == time_ms
+
+
+@pytest.mark.parametrize(
+    ("text", "length_ms"),
+    [
+        ("90m", 5_400_000),
+        ("1.5s", 1500),
+        ("PT1H30M", 5_400_000),
+        ("P1DT0.25S", 86_400_250),
+        ("P2D", 172_800_000),
+        (f"{'9' * 400}w", 253_402_214_400_000),
+        ("P", None),
+        ("PT", None),
+        ("P1D2H", None),
+        ("1 h", None),
+        ("-1h", None),
+        ("soon", None),
+    ],
+)
+def test_lengths_of_time(text: str, length_ms: int | None) -> None:
+    assert parse_duration(text) == length_ms
+
+
+def test_lengths_of_time_are_told_by_one_number() -> None:
+    told = [duration_text(each) for each in (0, 59_900, 60_000, 5_400_000, 90_000_000)]
+    assert told == ["0.0 s", "59.9 s", "1.0 m", "1.5 h", "1.0 d"]
 
 
 def test_lists_of_numbers() -> None:

@@ -20,14 +20,20 @@ from barnabas.protocol.headers import begin_response, read_request_header, set_l
 from barnabas.protocol.messages import (
     api_versions,
     create_topics,
+    delete_groups,
     delete_records,
     delete_topics,
     describe_cluster,
     describe_configs,
+    describe_groups,
     fetch,
+    find_coordinator,
     init_producer_id,
+    list_groups,
     list_offsets,
     metadata,
+    offset_commit,
+    offset_fetch,
     produce,
 )
 from barnabas.protocol.schema import NO_UUID, Message
@@ -40,14 +46,20 @@ PORT = 9092
 REQUESTS: list[type[Message]] = [
     api_versions.ApiVersionsRequest,
     create_topics.CreateTopicsRequest,
+    delete_groups.DeleteGroupsRequest,
     delete_records.DeleteRecordsRequest,
     delete_topics.DeleteTopicsRequest,
     describe_cluster.DescribeClusterRequest,
     describe_configs.DescribeConfigsRequest,
+    describe_groups.DescribeGroupsRequest,
     fetch.FetchRequest,
+    find_coordinator.FindCoordinatorRequest,
     init_producer_id.InitProducerIdRequest,
+    list_groups.ListGroupsRequest,
     list_offsets.ListOffsetsRequest,
     metadata.MetadataRequest,
+    offset_commit.OffsetCommitRequest,
+    offset_fetch.OffsetFetchRequest,
     produce.ProduceRequest,
 ]
 
@@ -130,6 +142,7 @@ class FakeCluster:
         self.max_versions: dict[str, int] = {}
         self.next_producer_id = 1000
         self.next_topic = 1
+        self.coordinators: dict[str, int] = {}  # by what they coordinate; broker 1 the rest
 
     async def start(self) -> None:
         for broker in self.brokers.values():
@@ -215,16 +228,17 @@ class FakeBroker:
             await self._write(connection, response, header.correlation_id, version)
 
     async def _decide(self, name: str, request: Any, version: int) -> Message | None:
-        handle = getattr(self, "on_" + _snake(name.removesuffix("Request")))
+        handle = getattr(self, "on_" + _snake(name.removesuffix("Request")), None)
         for rule in self.cluster.rules:
             try:
                 response = await rule(self, request, version)
             except Drop as drop:
-                if drop.first:
+                if drop.first and handle is not None:
                     await _settled(handle(request, version))
                 raise
             if response is not None:
                 return response
+        assert handle is not None, f"no rule of the test answers {name}"
         made: Message | None = await _settled(handle(request, version))
         return made
 
@@ -287,6 +301,19 @@ class FakeBroker:
                 for index, log in partitions.items()
             ],
         )
+
+    def on_find_coordinator(self, request: find_coordinator.FindCoordinatorRequest, version: int) -> Message:
+        def found(key: str) -> find_coordinator.Coordinator:
+            node_id = self.cluster.coordinators.get(key, 1)
+            return find_coordinator.Coordinator(
+                key=key, node_id=node_id, host=f"b{node_id}", port=PORT, error_code=0, error_message=None
+            )
+
+        if version >= 4:
+            keys = [found(key) for key in request.coordinator_keys]
+            return find_coordinator.FindCoordinatorResponse(coordinators=keys)
+        one = found(request.key)
+        return find_coordinator.FindCoordinatorResponse(node_id=one.node_id, host=one.host, port=one.port)
 
     def on_create_topics(self, request: create_topics.CreateTopicsRequest, version: int) -> Message:
         for topic in request.topics:

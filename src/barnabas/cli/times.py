@@ -49,12 +49,16 @@ def parse_duration(text: str) -> int | None:
     """Milliseconds of `90m`, or of `PT1H30M` as ISO 8601 writes it; None for anything else."""
     plain = _LENGTH.fullmatch(text)
     if plain is not None:
-        return int(float(plain[1]) * _UNITS_MS[plain[2]])
+        return _milliseconds(float(plain[1]) * _UNITS_MS[plain[2]])
     iso = _ISO_LENGTH.fullmatch(text)
     if iso is None or not any(iso.groups()):
         return None
     counts = zip(iso.groups(), ("d", "h", "m", "s"), strict=True)
-    return int(sum(float(count or 0) * _UNITS_MS[unit] for count, unit in counts))
+    return _milliseconds(sum(float(count or 0) * _UNITS_MS[unit] for count, unit in counts))
+
+
+def _milliseconds(length_ms: float) -> int:
+    return int(min(length_ms, _LAST_MS))  # longer than that is for ever, too
 
 
 def duration_text(length_ms: int) -> str:

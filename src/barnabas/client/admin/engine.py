@@ -211,5 +211,5 @@ def raise_first(errors: Iterable[BrokerError | None]) -> None:
     """Raise the first error there is; it carries the others."""
     found = [error for error in errors if error is not None]
     if found:
-        found[0].others = tuple(found[1:])
+        found[0].others += tuple(found[1:])
         raise found[0]
