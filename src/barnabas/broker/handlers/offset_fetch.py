@@ -1,21 +1,29 @@
-"""OffsetFetch: what groups have committed. Nothing can be committed here yet, so that is the answer.
+"""OffsetFetch: how far groups have read.
 
-It is served for readers by assignment who name a group: they ask where it stood before they fall back to
-their auto.offset.reset; librdkafka 2.16 crashes where a broker with a coordinator does not know this.
+Up to version 7 one group is asked for, from 8 on several, each at its own coordinator; from 10 on topics go
+by id. No topics at all (null, from 2 on) means everything that a group has committed. Nothing committed is -1
+and no error, whether or not there is such a group, topic or partition; an id that no topic has is
+UNKNOWN_TOPIC_ID.
+
+What keeps a group from being asked is told for each partition in version 1, for the request up to 7, and for
+the group from 8 on. `require_stable` (from 7 on) asks for no offset that an open transaction is about to
+replace: such a partition is UNSTABLE_OFFSET_COMMIT. Members and their epochs (from 9 on) are of groups of the
+consumer protocol.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas.core.errors import wire_error
-from barnabas.metadata.names import CONSUMER_OFFSETS
+from barnabas.core.errors import BarnabasError, InvariantViolation, wire_error
+from barnabas.groups import offset_commands
 from barnabas.protocol.messages.offset_fetch import (
     OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
     OffsetFetchResponse,
     OffsetFetchResponseGroup,
     OffsetFetchResponsePartition,
-    OffsetFetchResponsePartitions,
     OffsetFetchResponseTopic,
     OffsetFetchResponseTopics,
 )
@@ -23,50 +31,111 @@ from barnabas.protocol.messages.offset_fetch import (
 if TYPE_CHECKING:
     from barnabas.broker.requests import RequestContext
     from barnabas.broker.services import Services
+    from barnabas.metadata.image import ClusterImage
 
-_NOTHING = -1
-_NOT_AVAILABLE = wire_error("COORDINATOR_NOT_AVAILABLE").code
+_FIRST_WITH_GROUPS = 8
+_FIRST_BY_ID = 10
+_LAST_WITHOUT_TOP_LEVEL_ERROR = 1
+_UNKNOWN_ID = wire_error("UNKNOWN_TOPIC_ID").code
 
 
 async def handle(
     request: OffsetFetchRequest, context: RequestContext, services: Services
 ) -> OffsetFetchResponse:
-    # what Apache Kafka committed in this directory is there, but cannot be read yet: that is not "nothing"
-    has_commits = services.image.topic(CONSUMER_OFFSETS) is not None
-    error_code = _NOT_AVAILABLE if has_commits else 0
-    topics = [
-        OffsetFetchResponseTopic(
-            name=topic.name,
-            partitions=[
-                OffsetFetchResponsePartition(
-                    partition_index=number, committed_offset=_NOTHING, metadata="", error_code=error_code
-                )
-                for number in topic.partition_indexes
-            ],
+    if context.api_version < _FIRST_WITH_GROUPS:
+        return await _one_group(request, context, services)
+    by_id = context.api_version >= _FIRST_BY_ID
+    groups = []
+    for asked in request.groups:
+        unknown = _sort_out(asked, services.image) if by_id else []
+        found = await _fetched(asked, request.require_stable, services)
+        if by_id and asked.topics is None:
+            _name_by_id(found, services.image)
+        if not found.error_code:
+            found.topics = [*found.topics, *unknown]
+        groups.append(found)
+    return OffsetFetchResponse(throttle_time_ms=0, topics=[], groups=groups)
+
+
+async def _one_group(
+    request: OffsetFetchRequest, context: RequestContext, services: Services
+) -> OffsetFetchResponse:
+    topics = None
+    if request.topics is not None:
+        topics = [
+            OffsetFetchRequestTopics(name=topic.name, partition_indexes=topic.partition_indexes)
+            for topic in request.topics
+        ]
+    asked = OffsetFetchRequestGroup(group_id=request.group_id, topics=topics)
+    found = await _fetched(asked, request.require_stable, services)
+    if found.error_code and context.api_version <= _LAST_WITHOUT_TOP_LEVEL_ERROR:
+        found.topics = [_failed(topic, found.error_code) for topic in topics or ()]
+    return OffsetFetchResponse(
+        throttle_time_ms=0,
+        topics=[_in_old_form(topic) for topic in found.topics],
+        error_code=found.error_code,
+    )
+
+
+async def _fetched(
+    asked: OffsetFetchRequestGroup, require_stable: bool, services: Services
+) -> OffsetFetchResponseGroup:
+    try:
+        response: OffsetFetchResponse = await services.groups.ask(
+            asked.group_id,
+            lambda shard, now, reply: offset_commands.fetch(shard, asked, require_stable, reply),
         )
-        for topic in request.topics or ()
-    ]
-    groups = [
-        OffsetFetchResponseGroup(
-            group_id=group.group_id,
-            topics=[
-                OffsetFetchResponseTopics(
-                    name=topic.name,
-                    topic_id=topic.topic_id,
-                    partitions=[
-                        OffsetFetchResponsePartitions(
-                            partition_index=number,
-                            committed_offset=_NOTHING,
-                            metadata="",
-                            error_code=error_code,
-                        )
-                        for number in topic.partition_indexes
-                    ],
-                )
-                for topic in group.topics or ()
-            ],
-            error_code=error_code,
+    except InvariantViolation:
+        raise
+    except BarnabasError as error:
+        return OffsetFetchResponseGroup(group_id=asked.group_id, topics=[], error_code=error.wire.code)
+    return response.groups[0]
+
+
+def _sort_out(asked: OffsetFetchRequestGroup, image: ClusterImage) -> list[OffsetFetchResponseTopics]:
+    """Leave in the request the topics that exist, with their names; the others are refused."""
+    if asked.topics is None:
+        return []
+    known, unknown = [], []
+    for topic in asked.topics:
+        found = image.topic_by_id(topic.topic_id)
+        if found is None:
+            unknown.append(_failed(topic, _UNKNOWN_ID))
+        else:
+            topic.name = found.name
+            known.append(topic)
+    asked.topics = known
+    return unknown
+
+
+def _name_by_id(found: OffsetFetchResponseGroup, image: ClusterImage) -> None:
+    """Give topics that were found by name their ids; one that has none any more cannot be told."""
+    told = []
+    for topic in found.topics:
+        known = image.topic(topic.name)
+        if known is not None:
+            topic.topic_id = known.id
+            told.append(topic)
+    found.topics = told
+
+
+def _failed(topic: OffsetFetchRequestTopics, error_code: int) -> OffsetFetchResponseTopics:
+    return OffsetFetchResponseTopics(
+        name=topic.name,
+        topic_id=topic.topic_id,
+        partitions=[offset_commands.nothing(number, error_code) for number in topic.partition_indexes],
+    )
+
+
+def _in_old_form(topic: OffsetFetchResponseTopics) -> OffsetFetchResponseTopic:
+    partitions = [
+        OffsetFetchResponsePartition(
+            partition_index=one.partition_index,
+            committed_offset=one.committed_offset,
+            committed_leader_epoch=one.committed_leader_epoch,
+            metadata=one.metadata,
+            error_code=one.error_code,
         )
-        for group in request.groups
+        for one in topic.partitions
     ]
-    return OffsetFetchResponse(throttle_time_ms=0, topics=topics, groups=groups, error_code=error_code)
+    return OffsetFetchResponseTopic(name=topic.name, partitions=partitions)
