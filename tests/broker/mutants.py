@@ -31,7 +31,6 @@ from barnabas.protocol.messages.describe_configs import DescribeConfigsRequest, 
 from barnabas.protocol.messages.describe_quorum import AskedPartition, AskedTopic, DescribeQuorumRequest
 from barnabas.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from barnabas.protocol.messages.find_coordinator import FindCoordinatorRequest
-from barnabas.protocol.messages.init_producer_id import InitProducerIdRequest
 from barnabas.protocol.messages.list_config_resources import ListConfigResourcesRequest
 from barnabas.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from barnabas.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
@@ -56,6 +55,8 @@ from barnabas.protocol.schema import NO_UUID, Message, Struct
 from barnabas.records.builder import build_batch
 from barnabas.records.record import Record
 from tests.broker.admin_requests import administrative
+from tests.broker.transaction_requests import transactional
+from tests.broker.group_requests import of_groups
 from tests.support.messages import _random_field, random_message
 from tests.support.raw_client import frame, payload
 
@@ -112,8 +113,6 @@ def sensible(key: int, topic_id: bytes, random: Random) -> Message:
             doomed = f"other-{random.randrange(5)}"
             states = [DeleteTopicState(name=doomed, topic_id=NO_UUID)]
             return DeleteTopicsRequest(topics=states, topic_names=[doomed], timeout_ms=1000)
-        case 22:
-            return InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1000)
         case 23:
             epoch = OffsetForLeaderPartition(partition=partition, leader_epoch=random.choice((-1, 0, 1)))
             return OffsetForLeaderEpochRequest(topics=[OffsetForLeaderTopic(topic=name, partitions=[epoch])])
@@ -140,6 +139,10 @@ def sensible(key: int, topic_id: bytes, random: Random) -> Message:
                 include_cluster_authorized_operations=True, endpoint_type=random.choice((1, 2))
             )
     if (request := administrative(key, name, partition, offset, random)) is not None:
+        return request
+    if (request := transactional(key, name, partition, random)) is not None:
+        return request
+    if (request := of_groups(key, random)) is not None:
         return request
     raise AssertionError(f"the fuzzer knows no sensible request of API {key}: give it one here")
 

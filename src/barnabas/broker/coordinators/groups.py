@@ -37,7 +37,7 @@ def coordinate_groups(services: Services) -> Coordinator[GroupShard]:
     )
 
     def removed(topic: TopicImage) -> None:
-        coordinator.tell_all(lambda shard, now: shard.topic_deleted(topic.name, now))
+        coordinator.tell_all(lambda shard, now: shard.topic_deleted(topic.name, topic.id))
 
     services.replicas.on_removed.append(removed)
     return coordinator

@@ -1,0 +1,35 @@
+"""JoinGroup: answered when the next generation of the group stands.
+
+Version 0 has one timeout for everything. From 4 on a new member gets its id before it joins, from 5 on an
+instance may come back in its old place, and from 9 on one that leads is told that there is nothing to assign.
+Before 7 a protocol that is not there is an empty text.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from barnabas.broker.coordinators.callers import caller_of
+from barnabas.core.errors import BarnabasError
+from barnabas.groups.classic_rebalance import refused_join
+from barnabas.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
+
+if TYPE_CHECKING:
+    from barnabas.broker.requests import RequestContext
+    from barnabas.broker.services import Services
+
+_FIRST_WITHOUT_PROTOCOL = 7
+
+
+async def handle(request: JoinGroupRequest, context: RequestContext, services: Services) -> JoinGroupResponse:
+    caller = caller_of(context)
+    response: JoinGroupResponse
+    try:
+        response = await services.groups.ask(
+            request.group_id, lambda shard, now, reply: shard.join(request, caller, now, reply)
+        )
+    except BarnabasError as error:
+        response = refused_join(error.wire, request.member_id)
+    if response.protocol_name is None and context.api_version < _FIRST_WITHOUT_PROTOCOL:
+        response.protocol_name = ""
+    return response

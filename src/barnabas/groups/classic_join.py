@@ -1,0 +1,210 @@
+"""JoinGroup to a classic group: a new member, one that was known before, or another one for an instance.
+
+A new member without an instance id gets its id first, from version 4 on, and comes again with it: a client
+that gives up before has not become a member that everybody waits for. An instance that comes back takes its
+old place; as long as the members would still choose the same protocol, nobody else notices.
+"""
+
+from __future__ import annotations
+
+from barnabas.coordination.effects import Caller, Reply
+from barnabas.core.errors import BarnabasError, wire_error
+from barnabas.core.random import Random
+from barnabas.groups.classic import ClassicGroup
+from barnabas.groups.classic_members import Member, protocols_of
+from barnabas.groups.classic_rebalance import advance, begin, expect, forget, joined, refused_join, watch
+from barnabas.groups.classic_states import COMPLETING, PREPARING, STABLE
+from barnabas.groups.group import EMPTY
+from barnabas.groups.turn import Turn
+from barnabas.protocol.messages.join_group import JoinGroupRequest
+from barnabas.protocol.messages.sync_group import SyncGroupResponse
+
+NEW_MEMBER_TIMEOUT_MS = 5 * 60_000
+
+_FIRST_WITH_REBALANCE_TIMEOUT = 1
+_FIRST_WITH_REQUIRED_ID = 4
+_FIRST_WITH_SKIPPED_ASSIGNMENT = 9
+_FENCED = wire_error("FENCED_INSTANCE_ID")
+
+
+class Joiner:
+    """A JoinGroup request, and who waits for its answer."""
+
+    __slots__ = ("caller", "protocols", "rebalance_timeout_ms", "reply", "request")
+
+    def __init__(self, request: JoinGroupRequest, caller: Caller, reply: Reply) -> None:
+        self.request = request
+        self.caller = caller
+        self.reply = reply
+        self.protocols = protocols_of(request.protocols)
+        has_own = caller.api_version >= _FIRST_WITH_REBALANCE_TIMEOUT
+        self.rebalance_timeout_ms = request.rebalance_timeout_ms if has_own else request.session_timeout_ms
+
+
+def join(group: ClassicGroup, joiner: Joiner, turn: Turn, random: Random) -> None:
+    """Whoever asks joins, or is refused."""
+    request = joiner.request
+    if not _has_room(group, request.member_id):
+        _turn_away(group, joiner, turn)
+    elif not group.can_speak(request.protocol_type, joiner.protocols):
+        _refuse(joiner, turn, "INCONSISTENT_GROUP_PROTOCOL", request.member_id)
+    elif not request.member_id:
+        _join_unknown(group, joiner, turn, random)
+    elif request.member_id in group.pending:
+        if request.group_instance_id is not None:  # ids are given out to those without an instance only
+            _refuse(joiner, turn, "UNKNOWN_SERVER_ERROR", request.member_id)
+        else:
+            _add(group, joiner, request.member_id, turn)
+    else:
+        _join_again(group, joiner, turn)
+
+
+def _refuse(joiner: Joiner, turn: Turn, error_name: str, member_id: str = "") -> None:
+    turn.answer(joiner.reply, refused_join(wire_error(error_name), member_id))
+
+
+def _has_room(group: ClassicGroup, member_id: str) -> bool:
+    """Members have a place, until a rebalance finds the group too large: then the first who join have."""
+    if group.state == EMPTY:
+        return True
+    max_size = group.settings().max_size
+    member = group.roster.by_id.get(member_id)
+    if group.state == PREPARING:
+        return (member is not None and member.joining is not None) or group.roster.joining_count < max_size
+    return member is not None or len(group.roster) < max_size
+
+
+def _turn_away(group: ClassicGroup, joiner: Joiner, turn: Turn) -> None:
+    member_id = joiner.request.member_id
+    member = group.roster.by_id.get(member_id)
+    if member is not None:
+        group.remove(member)
+    forget(group, member_id)
+    _refuse(joiner, turn, "GROUP_MAX_SIZE_REACHED")
+
+
+# ---- who comes without an id
+
+
+def _join_unknown(group: ClassicGroup, joiner: Joiner, turn: Turn, random: Random) -> None:
+    instance_id = joiner.request.group_instance_id
+    new_id = f"{joiner.caller.client_id if instance_id is None else instance_id}-{random.uuid()}"
+    known_id = None if instance_id is None else group.roster.by_instance.get(instance_id)
+    if known_id is not None:
+        _replace(group, group.roster.by_id[known_id], new_id, joiner, turn)
+    elif instance_id is None and joiner.caller.api_version >= _FIRST_WITH_REQUIRED_ID:
+        expect(group, new_id, turn, joiner.request.session_timeout_ms)
+        _refuse(joiner, turn, "MEMBER_ID_REQUIRED", new_id)
+    else:
+        _add(group, joiner, new_id, turn)
+
+
+def _add(group: ClassicGroup, joiner: Joiner, member_id: str, turn: Turn) -> None:
+    request, caller = joiner.request, joiner.caller
+    forget(group, member_id)
+    member = Member(
+        member_id,
+        request.group_instance_id,
+        caller.client_id,
+        caller.host,
+        rebalance_timeout_ms=joiner.rebalance_timeout_ms,
+        session_timeout_ms=request.session_timeout_ms,
+        protocols=joiner.protocols,
+    )
+    member.is_new = True
+    member.joining = joiner.reply
+    if group.initial is not None:
+        group.initial.has_news = True
+    group.add(member, request.protocol_type)
+    watch(group, member, turn.now, NEW_MEMBER_TIMEOUT_MS)
+    advance(group, turn)
+
+
+# ---- who is known
+
+
+def _join_again(group: ClassicGroup, joiner: Joiner, turn: Turn) -> None:
+    request = joiner.request
+    try:
+        member = group.member(request.member_id, request.group_instance_id)
+    except BarnabasError as error:
+        refused = refused_join(error.wire, request.member_id)
+        refused.protocol_name = None
+        turn.answer(joiner.reply, refused)
+        return
+    is_same = list(member.protocols.items()) == list(joiner.protocols.items())
+    leads_stable = group.state == STABLE and member.id == group.leader
+    if group.state != PREPARING and is_same and not leads_stable:
+        # it may have missed the answer; a leader that comes again wants to decide anew
+        turn.answer(joiner.reply, joined(group, member))
+    else:
+        _update(group, member, joiner, turn)
+        advance(group, turn)
+
+
+def _update(group: ClassicGroup, member: Member, joiner: Joiner, turn: Turn) -> None:
+    """The member waits for the next generation, with what it speaks now."""
+    group.roster.speak(member, joiner.protocols)
+    member.rebalance_timeout_ms = joiner.rebalance_timeout_ms
+    member.session_timeout_ms = joiner.request.session_timeout_ms
+    if member.joining is not None:  # its client has given up on that one
+        turn.answer(member.joining, refused_join(wire_error("REBALANCE_IN_PROGRESS"), member.id))
+    group.roster.wait(member, joiner.reply)
+
+
+# ---- who comes in the place of another
+
+
+def _replace(group: ClassicGroup, old: Member, new_id: str, joiner: Joiner, turn: Turn) -> None:
+    led_before = group.leader
+    member = _take_place(group, old, new_id, turn)
+    watch(group, member, turn.now)
+    _update(group, member, joiner, turn)
+    if group.state == STABLE and group.roster.choice() == group.protocol:
+        _go_on(group, member, joiner, led_before or "", turn)
+    elif group.state in (STABLE, COMPLETING):
+        begin(group, turn)
+    else:
+        advance(group, turn)
+
+
+def _take_place(group: ClassicGroup, old: Member, new_id: str, turn: Turn) -> Member:
+    """Another member in the place of an instance; if somebody waits there, it is fenced."""
+    if old.joining is not None:
+        fenced = refused_join(_FENCED, old.id)
+        fenced.protocol_name = None
+        turn.answer(old.joining, fenced)
+        group.roster.wait(old, None)
+    if old.syncing is not None:
+        turn.answer(old.syncing, SyncGroupResponse(error_code=_FENCED.code, assignment=b""))
+        old.syncing = None
+    new = Member(
+        new_id,
+        old.instance_id,
+        old.client_id,
+        old.client_host,
+        rebalance_timeout_ms=old.rebalance_timeout_ms,
+        session_timeout_ms=old.session_timeout_ms,
+        protocols=old.protocols,
+        assignment=old.assignment,
+    )
+    leads = group.leader == old.id
+    group.remove(old)
+    group.roster.add(new)
+    if leads:
+        group.leader = new_id
+    return new
+
+
+def _go_on(group: ClassicGroup, member: Member, joiner: Joiner, led_before: str, turn: Turn) -> None:
+    """The generation goes on with the new member: it is written down before anybody hears of it."""
+    group.roster.wait(member, None)
+    assignments = {each.id: each.assignment for each in group.roster.by_id.values()}
+    turn.write(group.record(assignments, group.generation, turn.now))
+    is_leader = member.id == group.leader
+    knows_skipping = joiner.caller.api_version >= _FIRST_WITH_SKIPPED_ASSIGNMENT
+    response = joined(group, member, skip_assignment=is_leader and knows_skipping)
+    if is_leader and not knows_skipping:
+        # told that the one before leads, it does not decide anew, and asks for its part only
+        response.leader, response.members = led_before, []
+    turn.answer(joiner.reply, response)

@@ -1,0 +1,216 @@
+"""The groups of one partition of `__consumer_offsets`: who is a member of which, and what they committed.
+
+A state machine by the rules of `coordination.effects`: commands decide, and `replay` is how anything that
+stands in records changes. Members are answered here; what a command does stands with its subject: `classic_*`
+for members, `offset_commands` for commits, `listing` for those who look from outside.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from barnabas.coordination.effects import NOTHING, Caller, Effects, Now, Producer, Reply
+from barnabas.coordination.records import KeyedRecord
+from barnabas.core.errors import BarnabasError, wire_error
+from barnabas.core.random import Random
+from barnabas.groups.classic import ClassicGroup
+from barnabas.groups.classic_join import Joiner, join
+from barnabas.groups.classic_leave import leave, response_of
+from barnabas.groups.classic_rebalance import begin, refused_join, watch
+from barnabas.groups.classic_sync import heartbeat, sync
+from barnabas.groups.errors import UnknownMember
+from barnabas.groups.foreign import ForeignGroup
+from barnabas.groups.group import Group
+from barnabas.groups.offset_commands import forget_topics
+from barnabas.groups.offset_expiry import OffsetExpiry
+from barnabas.groups.offsets import OffsetStore
+from barnabas.groups.records import (
+    GroupMetadataKey,
+    GroupMetadataValue,
+    OffsetCommitKey,
+    OffsetCommitValue,
+)
+from barnabas.groups.settings import GroupSettings
+from barnabas.groups.timers import Timers
+from barnabas.groups.turn import Turn
+from barnabas.metadata.image import ClusterImage
+from barnabas.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from barnabas.protocol.messages.join_group import JoinGroupRequest
+from barnabas.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
+from barnabas.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+
+_UNKNOWN_MEMBER_ID = wire_error("UNKNOWN_MEMBER_ID")
+
+
+class GroupShard:
+    """Groups by id, and the offsets they committed."""
+
+    def __init__(self, settings: Callable[[], GroupSettings], image: ClusterImage, random: Random) -> None:
+        self.settings = settings
+        self.image = image
+        self.groups: dict[str, Group] = {}
+        self.offsets = OffsetStore()
+        self.timers = Timers()
+        self._expiry = OffsetExpiry()
+        self._random = random
+
+    # ---- members
+
+    def join(self, request: JoinGroupRequest, caller: Caller, now: Now, reply: Reply) -> Effects:
+        """JoinGroup: answered when the next generation stands."""
+        turn = Turn(now)
+        group = self.groups.get(request.group_id)
+        refusal = self._join_refusal(request, group)
+        if refusal is not None:
+            turn.answer(reply, refused_join(wire_error(refusal), request.member_id))
+            return turn.effects()
+        joiner = Joiner(request, caller, reply)
+        if isinstance(group, ClassicGroup):
+            join(group, joiner, turn, self._random)
+        else:
+            self._join_new(request.group_id, group, joiner, turn)
+        return turn.effects()
+
+    def _join_refusal(self, request: JoinGroupRequest, group: Group | None) -> str | None:
+        if not request.group_id:
+            return "INVALID_GROUP_ID"
+        settings = self.settings()
+        shortest_ms, longest_ms = settings.min_session_timeout_ms, settings.max_session_timeout_ms
+        if not shortest_ms <= request.session_timeout_ms <= longest_ms:
+            return "INVALID_SESSION_TIMEOUT"
+        if request.member_id and not isinstance(group, ClassicGroup):
+            return "UNKNOWN_MEMBER_ID"
+        return None
+
+    def _join_new(self, group_id: str, before: Group | None, joiner: Joiner, turn: Turn) -> None:
+        """The first who joins makes the group, in the place of one that nobody serves; unless refused."""
+        group = ClassicGroup(group_id, self.timers, self.settings)
+        join(group, joiner, turn, self._random)
+        if group.roster.by_id or group.pending:
+            if before is not None:
+                turn.write(*before.tombstones())
+            turn.write(group.empty_record(turn.now))
+            self.groups[group_id] = group
+
+    def sync(self, request: SyncGroupRequest, caller: Caller, now: Now, reply: Reply) -> Effects:
+        """SyncGroup: answered when the leader has handed in who gets what."""
+        turn = Turn(now)
+        group = self.groups.get(request.group_id)
+        if not request.group_id:
+            turn.answer(
+                reply, SyncGroupResponse(error_code=wire_error("INVALID_GROUP_ID").code, assignment=b"")
+            )
+        elif isinstance(group, ClassicGroup):
+            sync(group, request, turn, reply)
+        else:
+            turn.answer(reply, SyncGroupResponse(error_code=_UNKNOWN_MEMBER_ID.code, assignment=b""))
+        return turn.effects()
+
+    def heartbeat(self, request: HeartbeatRequest, caller: Caller, now: Now, reply: Reply) -> Effects:
+        """Heartbeat: a member is alive."""
+        group = self.groups.get(request.group_id)
+        error_code = 0
+        try:
+            if not request.group_id:
+                error_code = wire_error("INVALID_GROUP_ID").code
+            elif isinstance(group, ClassicGroup):
+                heartbeat(group, request, now)
+            else:
+                raise UnknownMember(f"Group {request.group_id} not found.")
+        except BarnabasError as error:
+            error_code = error.wire.code
+        return Effects((), ((reply, HeartbeatResponse(error_code=error_code)),))
+
+    def leave(self, request: LeaveGroupRequest, caller: Caller, now: Now, reply: Reply) -> Effects:
+        """LeaveGroup: members go."""
+        turn = Turn(now)
+        group = self.groups.get(request.group_id)
+        if not request.group_id:
+            response = LeaveGroupResponse(error_code=wire_error("INVALID_GROUP_ID").code, members=[])
+        elif isinstance(group, ClassicGroup):
+            response = LeaveGroupResponse(error_code=0, members=leave(group, request, turn))
+        else:
+            unknown = [response_of(one, _UNKNOWN_MEMBER_ID.code) for one in request.members]
+            response = LeaveGroupResponse(error_code=0, members=unknown)
+        turn.answer(reply, response)
+        return turn.effects()
+
+    # ---- from outside
+
+    def topic_deleted(self, name: str, topic_id: bytes) -> Effects:
+        """A topic is gone, and with it what was committed for it."""
+        return forget_topics(self, {name: topic_id})
+
+    # ---- replay
+
+    def replay(self, record: KeyedRecord, producer: Producer | None) -> None:
+        """A record of the log."""
+        key, value = record.key, record.value
+        if isinstance(key, OffsetCommitKey):
+            assert value is None or isinstance(value, OffsetCommitValue)
+            if value is not None and key.group not in self.groups:
+                self.groups[key.group] = ClassicGroup(key.group, self.timers, self.settings)
+            self.offsets.replay(key, value, producer)
+        elif isinstance(key, GroupMetadataKey):
+            assert value is None or isinstance(value, GroupMetadataValue)
+            self._replay_classic(key.group, value)
+        else:
+            self._replay_foreign(record)
+
+    def _replay_classic(self, group_id: str, value: GroupMetadataValue | None) -> None:
+        group = self.groups.get(group_id)
+        if value is not None:
+            if not isinstance(group, ClassicGroup):
+                group = self.groups[group_id] = ClassicGroup(group_id, self.timers, self.settings)
+            group.replay(value)
+        elif isinstance(group, ClassicGroup):
+            group.close()
+            del self.groups[group_id]
+
+    def _replay_foreign(self, record: KeyedRecord) -> None:
+        group_id: str = record.key.group_id  # type: ignore[attr-defined]
+        group = self.groups.get(group_id)
+        if record.value is not None and not isinstance(group, ForeignGroup):
+            if group is not None and not group.is_empty:
+                return
+            group = self.groups[group_id] = ForeignGroup(group_id)
+        if isinstance(group, ForeignGroup):
+            group.replay(record)
+            if group.is_gone:
+                del self.groups[group_id]
+
+    def replay_end(self, producer: Producer, is_commit: bool) -> None:
+        """A transaction has ended in this partition."""
+        self.offsets.replay_end(producer, is_commit)
+
+    # ---- time
+
+    def loaded(self, now: Now) -> Effects:
+        """All records have been replayed: members are waited for from now on."""
+        turn = Turn(now)
+        max_size = self.settings().max_size
+        for group in self.groups.values():
+            if isinstance(group, ClassicGroup):
+                for member in group.roster.by_id.values():
+                    watch(group, member, now)
+                if len(group.roster) > max_size:
+                    begin(group, turn)
+        self._expiry.begin(self, now)
+        return turn.effects()
+
+    def tick(self, now: Now) -> Effects:
+        """What is due by now; no more of it than until something is to be written, and replayed."""
+        turn = Turn(now)
+        while not turn.records and (timer := self.timers.take_due(now.seconds)) is not None:
+            timer.fire(turn)
+        effects = turn.effects()
+        return self._expiry.tick(self, now) if effects is NOTHING else effects
+
+    def next_due_seconds(self) -> float | None:
+        """When `tick` has something to do."""
+        dues = [
+            due
+            for due in (self.timers.next_due_seconds(), self._expiry.next_due_seconds())
+            if due is not None
+        ]
+        return min(dues, default=None)

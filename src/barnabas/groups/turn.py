@@ -1,0 +1,33 @@
+"""One command while it is decided: when it happens, and what follows from it so far."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from barnabas.coordination.effects import NOTHING, Effects, Now, Reply, Write
+from barnabas.coordination.records import KeyedRecord
+from barnabas.protocol.schema import Message
+
+
+class Turn:
+    """The records and answers of one command, gathered by those who take part in it."""
+
+    __slots__ = ("_replies", "now", "records")
+
+    def __init__(self, now: Now) -> None:
+        self.now = now
+        self.records: list[KeyedRecord] = []
+        self._replies: list[tuple[Reply, Message]] = []
+
+    def write(self, *records: KeyedRecord) -> None:
+        self.records.extend(records)
+
+    def answer(self, reply: Reply, response: Message) -> None:
+        self._replies.append((reply, response))
+
+    def effects(self) -> Effects:
+        """All that follows; the records are one batch."""
+        if not self.records and not self._replies:
+            return NOTHING
+        writes: Sequence[Write] = (Write(self.records),) if self.records else ()
+        return Effects(writes, self._replies)
