@@ -28,7 +28,17 @@ from bench.report import Section, as_json, page, tables
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "benchmarks.md"
 ALONE = ("kernel", "log")
-SIDE_BY_SIDE = ("produce", "consume", "latency", "startup", "scale", "pressure", "compaction")
+SIDE_BY_SIDE = (
+    "produce",
+    "consume",
+    "latency",
+    "startup",
+    "scale",
+    "pressure",
+    "compaction",
+    "groups",
+    "transactions",
+)
 MODULES = ALONE + SIDE_BY_SIDE
 SYSTEMS = ("barnabas", "kafka")
 CLIENTS = ("confluent", "java")

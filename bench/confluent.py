@@ -159,11 +159,38 @@ def paced(once: Callable[[], float], count: int, interval_s: float) -> None:
     end(round_trips=seconds)
 
 
+def transactions(
+    bootstrap: str, topic: str, transactional_id: str, records: int, count: int, warm_up: int
+) -> None:
+    """So many transactions one after another, and the seconds that each commit took after its records."""
+    producer = Producer(prompt(bootstrap) | {"transactional.id": transactional_id})
+    producer.init_transactions(30.0)
+    value = os.urandom(100)
+
+    def once() -> float:
+        producer.begin_transaction()
+        for _ in range(records):
+            producer.produce(topic, value, partition=0)
+        if producer.flush(FLUSH_DEADLINE_S):
+            raise SystemExit("records were not acknowledged")
+        started = time.perf_counter()
+        producer.commit_transaction(30.0)
+        return time.perf_counter() - started
+
+    for _ in range(warm_up):
+        once()
+    begin()
+    started = time.perf_counter()
+    commits = [once() for _ in range(count)]
+    end(seconds=time.perf_counter() - started, commits=commits)
+
+
 WORKLOADS: Mapping[str, Callable[..., None]] = {
     "produce": produce,
     "consume": consume,
     "acknowledgements": acknowledgements,
     "deliveries": deliveries,
+    "transactions": transactions,
 }
 
 if __name__ == "__main__":
