@@ -82,11 +82,6 @@ def test_transactional_ids_are_checked_as_in_kafka(client: RawClient) -> None:
         assert _init(client, "tx", timeout_ms=timeout_ms) == (INVALID_TIMEOUT, -1, -1)
 
 
-def test_transactions_are_refused_for_good(broker: Broker) -> None:
-    with RawClient(broker.port) as client:
-        assert _init(client, "tx") == (UNSUPPORTED_VERSION, -1, -1)
-
-
 def test_ids_are_never_given_out_twice(make_broker: Callable[..., Broker]) -> None:
     broker = make_broker()
     with RawClient(broker.port) as client:
@@ -133,14 +128,11 @@ def test_the_coordinators_of_several_groups(broker: Broker, version: int) -> Non
         assert _find(client, [], GROUP, version).coordinators == []
 
 
-def test_transactions_have_no_coordinator(broker: Broker) -> None:
+@pytest.mark.parametrize("version", [1, 2, 3])
+def test_the_coordinator_of_a_transactional_id(broker: Broker, version: int) -> None:
     with RawClient(broker.port) as client:
-        one = _find(client, ["tx"], TRANSACTION, 3)
-        assert (one.error_code, one.node_id, one.host, one.port) == (UNSUPPORTED_VERSION, -1, "", -1)
-        assert one.error_message == "This broker does not serve transactions."
-        (found,) = _find(client, ["tx"], TRANSACTION, 6).coordinators
-        assert (found.key, found.error_code, found.node_id) == ("tx", UNSUPPORTED_VERSION, -1)
-        assert found.error_message == one.error_message
+        answer = _find(client, ["tx"], TRANSACTION, version)
+    assert (answer.error_code, answer.node_id, answer.host, answer.port) == (0, 1, "127.0.0.1", broker.port)
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ from collections.abc import Sequence
 from typing import NamedTuple, TypeAlias
 
 from barnabas.coordination.records import KeyedRecord
-from barnabas.protocol.schema import Message
+from barnabas.protocol.schema import Struct
 
 Reply: TypeAlias = object
 
@@ -76,7 +76,7 @@ class Effects(NamedTuple):
     """What follows from a command, in this order: writes; once they are committed, answers and markers."""
 
     writes: Sequence[Write] = ()
-    replies: Sequence[tuple[Reply, Message]] = ()
+    replies: Sequence[tuple[Reply, Struct]] = ()
     markers: Sequence[Markers] = ()
 
 

@@ -1,14 +1,9 @@
-"""InitProducerId: an id for a producer whose records are written once, in their order (idempotence).
+"""InitProducerId: an id for a producer whose records are written once, in their order.
 
-Every call without a transactional id gets a new id in epoch 0, whatever id and epoch it had before (told
-from version 3 on): an idempotent producer raises its epoch by itself. While no block of ids can be had the
-answer is COORDINATOR_LOAD_IN_PROGRESS, as in Kafka: clients try again.
-
-There are no transactions yet. FindCoordinator says so first; who asks here nevertheless gets
-UNSUPPORTED_VERSION, after the checks that Kafka makes. Java's producer takes it for fatal at once,
-librdkafka logs it until its init_transactions times out. The errors that librdkafka takes for fatal all
-speak of something else (access, timeouts), and a retriable one would make Java wait for its whole
-max.block.ms.
+Without a transactional id (idempotence) every call gets a new id in epoch 0, whatever id and epoch it had
+before (told from version 3 on): an idempotent producer raises its epoch by itself. With one, the id's
+coordinator answers. While no block of ids can be had the answer is COORDINATOR_LOAD_IN_PROGRESS, as in Kafka:
+clients try again.
 """
 
 from __future__ import annotations
@@ -30,9 +25,10 @@ logger = logging.getLogger("barnabas.producer_ids")
 async def handle(
     request: InitProducerIdRequest, context: RequestContext, services: Services
 ) -> InitProducerIdResponse:
-    refusal = _refusal(request, services)
-    if refusal is not None:
-        return _failed(refusal)
+    if request.transactional_id is not None:
+        return await _transactional(request, context, services)
+    if (request.producer_id == NO_PRODUCER_ID) != (request.producer_epoch == NO_PRODUCER_EPOCH):
+        return _failed("INVALID_REQUEST")  # of an id and its epoch, one alone says nothing
     try:
         producer_id = await services.producer_ids.next()
     except InvariantViolation:
@@ -43,17 +39,31 @@ async def handle(
     return InitProducerIdResponse(throttle_time_ms=0, error_code=0, producer_id=producer_id, producer_epoch=0)
 
 
-def _refusal(request: InitProducerIdRequest, services: Services) -> str | None:
-    """The name of the error, if there is one."""
-    if (request.producer_id == NO_PRODUCER_ID) != (request.producer_epoch == NO_PRODUCER_EPOCH):
-        return "INVALID_REQUEST"  # of an id and its epoch, one alone says nothing
-    if request.transactional_id is None:
-        return None
-    if not request.transactional_id:
-        return "INVALID_REQUEST"
-    if not 0 < request.transaction_timeout_ms <= services.settings.integer("transaction.max.timeout.ms"):
-        return "INVALID_TRANSACTION_TIMEOUT"
-    return "UNSUPPORTED_VERSION"
+async def _transactional(
+    request: InitProducerIdRequest, context: RequestContext, services: Services
+) -> InitProducerIdResponse:
+    # what idempotent producers do not need is not loaded for them
+    from barnabas.broker.coordinators.fresh_ids import ask_with_fresh_id
+    from barnabas.transactions.initialising import refusal_of
+
+    name = request.transactional_id
+    assert name is not None
+    refusal = refusal_of(request, services.settings.integer("transaction.max.timeout.ms"))
+    if refusal is not None:
+        return _failed(refusal)
+    try:
+        answer: InitProducerIdResponse = await ask_with_fresh_id(
+            name,
+            lambda shard, now, reply, fresh: shard.init_producer_id(
+                request, context.api_version, now, reply, fresh
+            ),
+            services,
+        )
+    except InvariantViolation:
+        raise
+    except BarnabasError as error:
+        return _failed(error.wire.name)
+    return answer
 
 
 def _failed(error_name: str) -> InitProducerIdResponse:
