@@ -55,9 +55,8 @@ from barnabas.protocol.schema import NO_UUID, Message, Struct
 from barnabas.records.builder import build_batch
 from barnabas.records.record import Record
 from tests.broker.admin_requests import administrative
-from tests.broker.transaction_requests import transactional
-from tests.broker.transaction_requests import transactional
 from tests.broker.group_requests import of_groups
+from tests.broker.transaction_requests import transactional
 from tests.support.messages import _random_field, random_message
 from tests.support.raw_client import frame, payload
 
@@ -140,8 +139,6 @@ def sensible(key: int, topic_id: bytes, random: Random) -> Message:
                 include_cluster_authorized_operations=True, endpoint_type=random.choice((1, 2))
             )
     if (request := administrative(key, name, partition, offset, random)) is not None:
-        return request
-    if (request := transactional(key, name, partition, random)) is not None:
         return request
     if (request := transactional(key, name, partition, random)) is not None:
         return request
