@@ -14,6 +14,9 @@ from collections.abc import Callable, Iterable, Iterator
 from hashlib import blake2b
 from typing import NamedTuple, TypeVar
 
+from barnabas.sim.group_events import GroupEvent
+from barnabas.sim.transaction_events import TransactionEvent
+
 WHOLE_BYTES = 48
 HEAD_BYTES = 24
 NO_OFFSET = -1
@@ -308,6 +311,8 @@ Event = (
     | ClientError
     | Settled
     | Finished
+    | GroupEvent
+    | TransactionEvent
 )
 
 E = TypeVar("E")

@@ -2,6 +2,9 @@
 
 Topics live fast: segments of seconds, indexes of a few entries, retention and compaction every few seconds,
 so that a minute sees what otherwise takes weeks. Rates are such that a simulated minute costs about a second.
+
+A seed is of one kind, drawn apart from everything else: what it draws as one kind it draws as any, as far as
+that kind has it.
 """
 
 from __future__ import annotations
@@ -11,9 +14,18 @@ from typing import NamedTuple
 from barnabas.core.random import SeededRandom
 from barnabas.records.compression import Codec
 from barnabas.sim.chance import between, happens, log_between, pick, stream
+from barnabas.sim.coordination_scenario import (
+    FOREVER,
+    CoordinationPlan,
+    coordination_broker,
+    draw_groups,
+    draw_loops,
+    plain_configs,
+)
 from barnabas.sim.history import TopicFacts
 
-FOREVER = str((1 << 63) - 1)
+# What a simulation is about: partitions and their logs, groups, or transactions.
+LOG, GROUPS, TRANSACTIONS = KINDS = ("log", "groups", "transactions")
 
 # The kinds of faults, and the mean time between two of them in seconds: the shortest and the longest drawn.
 FAULTS = {
@@ -92,10 +104,37 @@ class Scenario(NamedTuple):
     observers: int
     client_kill_s: float  # mean time between two deaths of clients
     faults: dict[str, float]  # the mean time in seconds between two faults, by kind
+    kind: str = LOG
+    coordination: CoordinationPlan = CoordinationPlan()
 
 
-def draw_scenario(seed: int, seconds: float | None = None) -> Scenario:
-    """The scenario of a seed, `seconds` long, or as long as it likes."""
+def draw_scenario(seed: int, seconds: float | None = None, kind: str | None = None) -> Scenario:
+    """The scenario of a seed, `seconds` long, or as long as it likes; of the kind it likes, or of that."""
+    scenario = _draw(seed, seconds)
+    kind = kind or pick(stream(seed, "kind"), (LOG, LOG, GROUPS, TRANSACTIONS))
+    return scenario if kind == LOG else _coordinated(scenario, kind)
+
+
+def _coordinated(scenario: Scenario, kind: str) -> Scenario:
+    """The same faults for groups or transactions."""
+    random = stream(scenario.seed, kind)
+    is_synced = any(fault.startswith("power-loss") for fault in scenario.faults)
+    topic = TopicPlan("input", 1 + random.below(4), plain_configs(random, is_synced))
+    producer = _producer(random, "producer-0", topic, log_between(random, 1, 6))
+    draw = draw_groups(random, topic.name) if kind == GROUPS else None
+    return scenario._replace(
+        broker=scenario.broker | coordination_broker(random, is_synced),
+        topics=(topic,),
+        producers=(producer._replace(is_idempotent=True, acks=-1),),
+        readers=1,
+        observers=1,
+        client_kill_s=log_between(random, 3, 60),
+        kind=kind,
+        coordination=draw or draw_loops(random, topic.name, topic.partitions),
+    )
+
+
+def _draw(seed: int, seconds: float | None) -> Scenario:
     random = stream(seed, "scenario")
     length_s = between(random, 60, 90)
     topics = tuple(_topic(random, number) for number in range(2 + random.below(3)))

@@ -180,12 +180,13 @@ def simulate(
     seed: int,
     *,
     seconds: float | None = None,
+    kind: str | None = None,
     on_line: Callable[[str], None] | None = None,
     workload: Workload | None = None,
     check: Check | None = None,
 ) -> Outcome:
     """Run a seed. Tests may give a scenario's clients and the judgement of what they saw themselves."""
-    scenario = draw_scenario(seed, seconds)
+    scenario = draw_scenario(seed, seconds, kind)
     return simulate_scenario(scenario, workload or run_workload, check or check_all, on_line=on_line)
 
 

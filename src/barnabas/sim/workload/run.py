@@ -8,18 +8,24 @@ come the last sends and a read of everything, by which the checkers judge all th
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from barnabas.sim.chance import between
 from barnabas.sim.history import ClientKilled, Finished, Settled
 from barnabas.sim.workload.asking import run_asker
 from barnabas.sim.workload.client import Client, Process, Seen, World
+from barnabas.sim.workload.coordination import (
+    Work,
+    judge_outputs,
+    last_roles,
+    watch_settling,
+    working_roles,
+)
 from barnabas.sim.workload.ending import follow_last, read_everything, send_last
 from barnabas.sim.workload.reading import run_reader
 from barnabas.sim.workload.sending import run_sender
-from barnabas.sim.workload.topics import make_topics, run_churn
+from barnabas.sim.workload.topics import make_outputs, make_topics, run_churn
 
 GO_ON_S = 10.0  # how long clients go on after the faults
 SETTLE_S = 90.0  # how long they may take to come to an end
@@ -27,8 +33,6 @@ CALM_S = 35.0  # from the end of the faults to the last sends
 ROUNDS_APART_S = 8.0
 ASK_PAUSE_S = 0.4
 REPLACED_S = (0.0, 3.0)
-
-Work = Callable[[Client], Coroutine[Any, Any, None]]
 
 
 class _Running(NamedTuple):
@@ -54,6 +58,8 @@ class _Workload:
     async def run(self) -> None:
         world, topics = self._world, self._world.scenario.topics
         await self._alone("maker", partial(make_topics, topics=topics))
+        if outputs := world.scenario.coordination.outputs:
+            await self._alone("maker", partial(make_outputs, outputs=outputs))
         for role, work in self._roles().items():
             self._start(role, work)
         killing = asyncio.get_running_loop().create_task(self._kill_now_and_then())
@@ -68,8 +74,24 @@ class _Workload:
         await self._alone("last", partial(send_last, topics=topics, rounds_apart_s=ROUNDS_APART_S))
         self._stopping.set()
         await self._end("follower")
+        await self._settle_coordinated()
         await self._alone("judge", read_everything)
         world.history.add(Finished(self._now))
+
+    async def _settle_coordinated(self) -> None:
+        """Groups become stable, and what is to be worked off is."""
+        scenario = self._world.scenario
+        roles = last_roles(scenario)
+        if not roles:
+            return
+        self._stopping.clear()
+        for role, work in roles.items():
+            self._start(role, work)
+        await self._alone("watcher", partial(watch_settling, scenario=scenario))
+        self._stopping.set()
+        for role in roles:
+            await self._end(role)
+        await self._alone("judge", partial(judge_outputs, scenario=scenario))
 
     @property
     def _now(self) -> float:
@@ -78,7 +100,7 @@ class _Workload:
     def _roles(self) -> dict[str, Work]:
         scenario = self._world.scenario
         by_name = {topic.name: topic for topic in scenario.topics}
-        roles: dict[str, Work] = {"churn": run_churn}
+        roles = working_roles(scenario) or {"churn": run_churn}
         for plan in scenario.producers:
             roles[plan.name] = partial(run_sender, plan=plan, topic=by_name[plan.topic])
         for topic in scenario.topics:

@@ -18,6 +18,7 @@ from barnabas.client.producer import ProducerConfig
 from barnabas.sim.chance import between, happens
 from barnabas.sim.history import TopicDeleted, TopicDeleting, TopicFacts, TopicMade, TopicMaking
 from barnabas.sim.scenario import TopicPlan
+from barnabas.sim.transaction_events import OutputMade
 from barnabas.sim.workload.client import CLIENT, Client
 from barnabas.sim.workload.reading import PATIENCE_S, Sessions, make_consumer
 from barnabas.sim.workload.sending import MAX_BLOCK_MS, Sender, make_value
@@ -34,6 +35,21 @@ async def make_topics(client: Client, topics: Sequence[TopicPlan]) -> None:
     async with Admin(*client.seams, CLIENT) as admin:
         for topic in topics:
             await _make(client, admin, NewTopic(topic.name, topic.partitions, 1, topic.configs), topic.facts)
+
+
+async def make_outputs(client: Client, outputs: Sequence[tuple[str, int]]) -> None:
+    """Make topics that transactions write, with the broker's settings."""
+
+    async def create(topic: NewTopic) -> None:
+        with suppress(TopicExists):
+            await admin.create_topics([topic])
+
+    async with Admin(*client.seams, CLIENT) as admin:
+        for name, partitions in outputs:
+            making = partial(create, NewTopic(name, partitions, 1, {}))
+            while not await client.go_on(f"making {name}", making):
+                pass
+            client.history.add(OutputMade(client.now, name, partitions))
 
 
 async def _make(client: Client, admin: Admin, topic: NewTopic, facts: TopicFacts) -> None:

@@ -1,0 +1,126 @@
+"""The clients of groups and of transactions: who there is, and who comes at last."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from functools import partial
+from typing import Any
+
+from barnabas.sim.coordination_scenario import GroupPlan
+from barnabas.sim.group_events import GroupWanted, Place
+from barnabas.sim.scenario import Scenario
+from barnabas.sim.workload.client import Client
+from barnabas.sim.workload.grouped import run_commit_watcher, run_member
+from barnabas.sim.workload.looping import run_loop
+from barnabas.sim.workload.watching import (
+    is_drained,
+    read_outputs,
+    run_output_reader,
+    run_stable_watcher,
+    tell_drained,
+)
+
+Work = Callable[[Client], Coroutine[Any, Any, None]]
+
+SETTLE_GROUPS_S = 45.0  # for the last members of a group to have what they will have
+DRAIN_S = 90.0
+LOOK_S = 1.0
+
+
+def input_places(scenario: Scenario) -> list[Place]:
+    """What groups and loops work off."""
+    return [(topic.name, each) for topic in scenario.topics for each in range(topic.partitions)]
+
+
+def output_places(scenario: Scenario) -> list[Place]:
+    return [(name, each) for name, partitions in scenario.coordination.outputs for each in range(partitions)]
+
+
+def working_roles(scenario: Scenario) -> dict[str, Work]:
+    """Those who are there while there are faults."""
+    roles: dict[str, Work] = {}
+    plan, places = scenario.coordination, input_places(scenario)
+    for group in plan.groups:
+        roles |= _members(group, places, is_last=False)
+    roles |= _loops(scenario, is_last=False)
+    groups = list(
+        dict.fromkeys([each.name for each in plan.groups] + [loop.group.name for loop in plan.loops])
+    )
+    if groups:
+        roles["commit-watcher"] = partial(run_commit_watcher, groups=groups, places=places)
+    outputs = output_places(scenario)
+    if outputs:
+        roles["committed-reader"] = partial(run_output_reader, places=outputs, is_committed=True)
+        roles["uncommitted-reader"] = partial(run_output_reader, places=outputs, is_committed=False)
+        roles["stable-watcher"] = partial(run_stable_watcher, places=outputs)
+    return roles
+
+
+def last_roles(scenario: Scenario) -> dict[str, Work]:
+    """Those who come when the faults are over, and stay until all is settled."""
+    roles: dict[str, Work] = {}
+    for group in scenario.coordination.groups:
+        roles |= _members(group, input_places(scenario), is_last=True)
+    return roles | _loops(scenario, is_last=True)
+
+
+def _members(group: GroupPlan, places: list[Place], *, is_last: bool) -> dict[str, Work]:
+    return {
+        f"{'last-' if is_last else ''}{group.name}-{number}": partial(
+            run_member,
+            plan=group,
+            instance=f"{group.name}-{number}" if number < group.static else "",
+            places=places,
+            is_last=is_last,
+        )
+        for number in range(group.members)
+    }
+
+
+def _loops(scenario: Scenario, *, is_last: bool) -> dict[str, Work]:
+    roles: dict[str, Work] = {}
+    outputs = dict(scenario.coordination.outputs)
+    for plan in scenario.coordination.loops:
+        work = partial(
+            run_loop,
+            plan=plan,
+            places=input_places(scenario),
+            outputs=outputs[plan.output],
+            is_last=is_last,
+        )
+        roles[f"{'last-' if is_last else ''}{plan.transactional_id}"] = work
+        if plan.has_twin and not is_last:
+            roles[f"{plan.transactional_id}-twin"] = work
+    return roles
+
+
+async def watch_settling(client: Client, scenario: Scenario) -> None:
+    """Return when the last members have had their time, and the last loops have worked everything off."""
+    places = input_places(scenario)
+    for group in scenario.coordination.groups:
+        wanted = GroupWanted(client.now, group.name, group.members, tuple(places))
+        client.history.add(wanted)
+    if scenario.coordination.groups:
+        await client.clock.sleep(SETTLE_GROUPS_S)
+    groups = dict.fromkeys(loop.group.name for loop in scenario.coordination.loops)
+    for name in groups:
+        await _drain(client, name, places)
+
+
+async def _drain(client: Client, group: str, places: list[Place]) -> None:
+    is_done = False
+
+    async def look() -> None:
+        nonlocal is_done
+        is_done = await is_drained(client, group, places)
+
+    deadline = client.now + DRAIN_S
+    while not is_done and client.now < deadline:
+        await client.go_on("looking at what is done", look)
+        await client.pause(LOOK_S)
+    await tell_drained(client, group, places)
+
+
+async def judge_outputs(client: Client, scenario: Scenario) -> None:
+    """The last look at what transactions wrote."""
+    await read_outputs(client, output_places(scenario))

@@ -1,0 +1,175 @@
+"""Raw requests to coordinators, on the client's engine: a connection to whoever coordinates a key.
+
+An answer is good, or an error by name. One that is lost leaves open whether it was done; a request whose
+answer is not awaited any more may still arrive. An error that no client should ever get ends the
+simulation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from types import TracebackType
+from typing import TypeVar
+
+from barnabas.client.cluster import Cluster
+from barnabas.client.errors import wire_error_of
+from barnabas.core.errors import BarnabasError
+from barnabas.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from barnabas.protocol.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+    OffsetFetchResponse,
+    OffsetFetchResponseGroup,
+)
+from barnabas.protocol.schema import EVERY_VERSION, Message
+from barnabas.sim.group_events import CommittedSeen, Place
+from barnabas.sim.workload.client import CLIENT, Client
+
+M = TypeVar("M", bound=Message)
+
+GROUP, TRANSACTION = 0, 1
+BY_NAME = 9  # the last version of OffsetCommit and OffsetFetch that calls topics by their names
+UNSTABLE = "UNSTABLE_OFFSET_COMMIT"
+UNSTABLE_S, UNSTABLE_TRIES = 0.3, 60
+
+# The broker cannot tell now; it may later.
+TROUBLE = (
+    "COORDINATOR_LOAD_IN_PROGRESS",
+    "COORDINATOR_NOT_AVAILABLE",
+    "NOT_COORDINATOR",
+    "REQUEST_TIMED_OUT",
+    "NOT_LEADER_OR_FOLLOWER",
+    "KAFKA_STORAGE_ERROR",
+    "UNKNOWN_TOPIC_OR_PARTITION",
+)
+# What clients of groups and transactions may be told besides.
+EXPECTED = frozenset(
+    (
+        *TROUBLE,
+        "UNKNOWN_MEMBER_ID",
+        "ILLEGAL_GENERATION",
+        "REBALANCE_IN_PROGRESS",
+        "MEMBER_ID_REQUIRED",
+        "FENCED_INSTANCE_ID",
+        "CONCURRENT_TRANSACTIONS",
+        "PRODUCER_FENCED",
+        "INVALID_PRODUCER_EPOCH",
+        "INVALID_PRODUCER_ID_MAPPING",
+        "INVALID_TXN_STATE",
+        "TRANSACTION_ABORTABLE",
+        "OUT_OF_ORDER_SEQUENCE_NUMBER",
+        "UNKNOWN_PRODUCER_ID",
+        UNSTABLE,
+    )
+)
+
+
+class Unexpected(RuntimeError):
+    """An answer that no fault explains."""
+
+
+class Refused(BarnabasError):
+    """The broker said no; `error` is the name of what it said."""
+
+    def __init__(self, doing: str, error: str) -> None:
+        super().__init__(f"{doing}: {error}")
+        self.error = error
+
+
+def name_of(code: int, doing: str) -> str:
+    """An error by name; "" for none."""
+    name = wire_error_of(code).name if code else ""
+    if name and name not in EXPECTED:
+        raise Unexpected(f"{doing} was answered with {name}")
+    return name
+
+
+class Asking:
+    """Whoever asks coordinators, as one client."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self.cluster = Cluster(*client.seams, CLIENT)
+        self._nodes: dict[tuple[int, str], int] = {}
+
+    async def __aenter__(self) -> Asking:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.cluster.close()
+
+    async def ask(
+        self,
+        kind: int,
+        key: str,
+        request: Message,
+        response: type[M],
+        *,
+        at_most: int = EVERY_VERSION,
+        timeout_s: float | None = None,
+    ) -> M:
+        """Ask the coordinator of a group or a transactional id."""
+        try:
+            if (kind, key) not in self._nodes:
+                self._nodes[kind, key] = await self._find(kind, key)
+            connection = await self.cluster.connect(self._nodes[kind, key])
+            return await connection.ask(request, response, at_most=at_most, timeout_s=timeout_s)
+        except BarnabasError:
+            self._nodes.pop((kind, key), None)
+            raise
+
+    async def _find(self, kind: int, key: str) -> int:
+        request = FindCoordinatorRequest(key=key, key_type=kind, coordinator_keys=[key])
+        found = (await self.cluster.ask(request, FindCoordinatorResponse)).coordinators[0]
+        error = name_of(found.error_code, f"looking for the coordinator of {key}")
+        if error:
+            raise Refused(f"no coordinator of {key}", error)
+        return found.node_id
+
+    async def committed(
+        self, group: str, places: Iterable[Place], *, is_stable: bool
+    ) -> dict[Place, tuple[int, str]]:
+        """What a group has committed, and the mark it was committed with; waits until it is stable."""
+        client, wanted = self._client, _by_topic(places)
+        topics = [
+            OffsetFetchRequestTopics(name=name, partition_indexes=each) for name, each in wanted.items()
+        ]
+        request = OffsetFetchRequest(
+            groups=[OffsetFetchRequestGroup(group_id=group, topics=topics)], require_stable=is_stable
+        )
+        for _ in range(UNSTABLE_TRIES):
+            asked_at = client.now
+            answer = await self.ask(GROUP, group, request, OffsetFetchResponse, at_most=BY_NAME)
+            found, error = _found(group, answer.groups[0])
+            if not error:
+                for place, (offset, mark) in found.items():
+                    seen = CommittedSeen(
+                        client.now, asked_at, client.name, group, *place, offset, mark, is_stable
+                    )
+                    client.history.add(seen)
+                return found
+            if error != UNSTABLE:
+                break
+            await client.clock.sleep(UNSTABLE_S)
+        raise Refused(f"no offsets of {group}", error)
+
+
+def _by_topic(places: Iterable[Place]) -> dict[str, list[int]]:
+    wanted: dict[str, list[int]] = {}
+    for topic, partition in places:
+        wanted.setdefault(topic, []).append(partition)
+    return wanted
+
+
+def _found(group: str, answer: OffsetFetchResponseGroup) -> tuple[dict[Place, tuple[int, str]], str]:
+    """The offsets and their marks, and the first error."""
+    error = name_of(answer.error_code, f"the offsets of {group}")
+    found: dict[Place, tuple[int, str]] = {}
+    for topic in answer.topics:
+        for each in topic.partitions:
+            error = error or name_of(each.error_code, f"the offset of {topic.name}-{each.partition_index}")
+            found[topic.name, each.partition_index] = each.committed_offset, each.metadata or ""
+    return found, error
