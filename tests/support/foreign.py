@@ -47,14 +47,22 @@ def missing_go() -> str | None:
 
 def run_node(program: str, *arguments: str) -> list[dict[str, Any]]:
     """The JSON lines that a program of tests/interop/node prints."""
-    folder = _made("node", NODE, _install_node)
-    return _lines(["node", str(folder / program), *arguments])
+    return _lines([*node_command(program), *arguments])
+
+
+def node_command(program: str) -> list[str]:
+    """What starts a program of tests/interop/node."""
+    return ["node", str(_made("node", NODE, _install_node) / program)]
 
 
 def run_go(*arguments: str) -> list[dict[str, Any]]:
     """The JSON lines that the program of tests/interop/go prints."""
-    folder = _made("go", GO, _build_go)
-    return _lines([str(folder / "interop"), *arguments])
+    return _lines(go_command(*arguments))
+
+
+def go_command(*arguments: str) -> list[str]:
+    """What starts the program of tests/interop/go."""
+    return [str(_made("go", GO, _build_go) / "interop"), *arguments]
 
 
 def _install_node(folder: Path) -> None:

@@ -1,15 +1,18 @@
 """Kafka's Java clients, of several versions, running single source files against any broker.
 
-The newest comes with Apache Kafka itself (apache_kafka.py); older ones are fetched by `clients-pom.xml`,
-once, into the user's cache.
+The newest comes with Apache Kafka itself (apache_kafka.py); older ones, and Kafka Streams, are fetched by
+`clients-pom.xml`, once, into the user's cache. A program that is started often is compiled once.
 """
 
 from __future__ import annotations
 
 import fcntl
+import functools
 import hashlib
 import os
+import shutil
 import subprocess
+import tempfile
 from pathlib import Path
 
 from tests.support.apache_kafka import LEAN_JVM, VERSION, KafkaFailed, libs
@@ -20,28 +23,59 @@ VERSIONS = (VERSION, "3.9.1")
 
 def jars(version: str) -> Path:
     """The folder of a client's jars."""
-    if version == VERSION:
-        return libs()
+    return libs() if version == VERSION else _fetched("kafka-clients", version)
+
+
+def streams_jars() -> Path:
+    """The folder of Kafka Streams, of the newest version."""
+    return _fetched("kafka-streams", VERSION)
+
+
+def _fetched(artifact: str, version: str) -> Path:
     pom = HERE / "clients-pom.xml"
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "barnabas"
-    folder = cache / f"kafka-clients-{version}"
+    folder = cache / f"{artifact}-{version}"
     complete = folder / ".complete"
     wanted = hashlib.sha256(pom.read_bytes()).hexdigest()
     folder.mkdir(parents=True, exist_ok=True)
-    with (cache / f"kafka-clients-{version}.lock").open("w") as lock:
+    with (cache / f"{artifact}-{version}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not complete.exists() or complete.read_text() != wanted:
-            _fetch(pom, version, folder)
+            _fetch(pom, artifact, version, folder)
             complete.write_text(wanted)
     return folder
 
 
-def _fetch(pom: Path, version: str, folder: Path) -> None:
+def _fetch(pom: Path, artifact: str, version: str, folder: Path) -> None:
     command = ["mvn", "-q", "-B", "-f", str(pom), f"-Dclients.version={version}"]
+    command += [f"-Dclients.artifact={artifact}"]
     command += ["dependency:copy-dependencies", f"-DoutputDirectory={folder}", "-DincludeScope=runtime"]
     done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
     if done.returncode != 0:
-        raise KafkaFailed(f"Maven could not fetch the client {version}:\n{done.stdout}")
+        raise KafkaFailed(f"Maven could not fetch {artifact} {version}:\n{done.stdout}")
+
+
+@functools.cache
+def compiled(source: Path, against: Path) -> Path:
+    """A folder with the classes of a single source file, compiled once for these jars."""
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "barnabas"
+    text = hashlib.sha256(source.read_bytes() + against.name.encode()).hexdigest()[:16]
+    folder = cache / "java-classes" / f"{source.stem}-{text}"
+    if not folder.exists():
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        made = Path(tempfile.mkdtemp(dir=folder.parent))
+        command = ["javac", "-d", str(made), "-cp", f"{against}/*", str(source)]
+        done = subprocess.run(
+            command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
+        )
+        if done.returncode != 0:
+            shutil.rmtree(made)
+            raise KafkaFailed(f"{source.name} does not compile:\n{done.stdout}")
+        try:
+            made.rename(folder)
+        except OSError:  # somebody else was as quick
+            shutil.rmtree(made)
+    return folder
 
 
 def run_java(version: str, source: Path, *arguments: str, timeout_s: float = 120.0) -> list[str]:

@@ -1,0 +1,71 @@
+"""All that is in a partition, to those who read what is committed and to those who read everything.
+
+Two readers that share no code: librdkafka and Barnabas's own client. Both read up to what the partition's end
+is to them: the high watermark, or the last stable offset.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from confluent_kafka import OFFSET_BEGINNING, KafkaError, KafkaException, TopicPartition
+
+from barnabas.client.consumer import ConsumerConfig, Reset
+from tests.client.real import Clients, real
+from tests.support.clients import DEADLINE_S, confluent_consumer
+
+READERS = ("confluent", "barnabas")
+
+
+def read_all(reader: str, bootstrap: str, topic: str, partition: int, *, committed: bool) -> list[bytes]:
+    """The values of all records, up to the end."""
+    read = _with_confluent if reader == "confluent" else _with_our_own
+    return read(bootstrap, topic, partition, committed)
+
+
+def _with_confluent(bootstrap: str, topic: str, partition: int, committed: bool) -> list[bytes]:
+    settings = {
+        "isolation.level": "read_committed" if committed else "read_uncommitted",
+        "enable.partition.eof": True,
+    }
+    values: list[bytes] = []
+    with confluent_consumer(bootstrap, **settings) as consumer:
+        consumer.assign([TopicPartition(topic, partition, OFFSET_BEGINNING)])
+        while True:
+            message = consumer.poll(DEADLINE_S)
+            assert message is not None, f"no end of {topic}-{partition} after {DEADLINE_S:.0f} s"
+            error = message.error()
+            if error is not None and error.code() == KafkaError._PARTITION_EOF:
+                return values
+            if error is not None:
+                raise KafkaException(error)
+            values.append(message.value())
+
+
+def _with_our_own(bootstrap: str, topic: str, partition: int, committed: bool) -> list[bytes]:
+    async def read(clients: Clients) -> list[bytes]:
+        config = ConsumerConfig(reset=Reset.EARLIEST, read_committed=committed, fetch_max_wait_ms=50)
+        async with clients.consumer(config) as consumer:
+            consumer.assign([(topic, partition)])
+            (end,) = (await consumer.end_offsets((topic, partition))).values()
+            values: list[bytes] = []
+            async with asyncio.timeout(DEADLINE_S):
+                while await consumer.position((topic, partition)) < end:
+                    values += [record.value or b"" for record in await consumer.poll(100)]
+            return values
+
+    return real(bootstrap, read)
+
+
+def ends(bootstrap: str, topic: str, partition: int) -> tuple[int, int]:
+    """The last stable offset, and the high watermark."""
+
+    async def ask(clients: Clients) -> tuple[int, int]:
+        found = []
+        for committed in (True, False):
+            async with clients.consumer(ConsumerConfig(read_committed=committed)) as consumer:
+                found += (await consumer.end_offsets((topic, partition))).values()
+        stable, high = found
+        return stable, high
+
+    return real(bootstrap, ask)

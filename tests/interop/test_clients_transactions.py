@@ -1,0 +1,155 @@
+"""Read, process, write: every transactional client, killed at every step, gives each input one output.
+
+A life of the loop commits one transaction, and at a given step of the next it is killed, or stopped to come
+back as a zombie when its successor has taken over. What was written is noted, so that the output is known
+record for record: to those who read what is committed, to those who read everything, and in its length, which
+counts the markers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.interop.reading import READERS, ends, read_all
+from tests.support.clients import CLIENTS, create_topic, until, values
+from tests.support.targets import Target, make_target
+from tests.support.transactors import JAVA, PYTHON, Transactor, Transactors
+
+PARTITIONS = 2  # of the output
+IN_ONE = 2  # inputs in a transaction
+STEPS = ("begin", "send 0", "send 1", "offsets", "committing", "commit")
+LOOPS = [
+    *PYTHON,
+    *(pytest.param(version, marks=pytest.mark.java) for version in JAVA),
+    pytest.param("kafkajs", marks=pytest.mark.node),
+    pytest.param("franz-go", marks=pytest.mark.go),
+]
+# what each client says to a zombie that sends, then aborts, and to one that commits
+FENCED = {
+    "confluent": ("_FENCED", "_FENCED", "_FENCED"),
+    "aiokafka": ("ProducerFenced", "AssertionError", "ProducerFenced"),
+    "kafka-python": ("ProducerFencedError", "KafkaError", "ProducerFencedError"),
+    # it may abort, and go on, where the end of its own transaction is all that it missed
+    "java-4.3.0": ("InvalidProducerEpochException", "ProducerFencedException", "ProducerFencedException"),
+    "java-3.9.1": ("ProducerFencedException", "ProducerFencedException", "ProducerFencedException"),
+    # it forgets a partition that was refused, and then knows of nothing to abort
+    "kafkajs": ("INVALID_PRODUCER_EPOCH", "ok", "INVALID_PRODUCER_EPOCH"),
+    "franz-go": ("INVALID_PRODUCER_EPOCH", "PRODUCER_FENCED", "PRODUCER_FENCED"),
+}
+# dead members of clients that know no static ones are missed after a second
+SETTINGS = {
+    "group.min.session.timeout.ms": "500",
+    "group.initial.rebalance.delay.ms": "0",
+    "offsets.topic.num.partitions": "2",
+    "transaction.state.log.num.partitions": "2",
+}
+
+
+@pytest.fixture(scope="module")
+def target(target_kind: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
+    made = make_target(target_kind, tmp_path_factory.mktemp("transactions"), SETTINGS)
+    made.start()
+    yield made
+    made.stop()
+
+
+@pytest.fixture
+def start() -> Iterator[Transactors]:
+    with Transactors() as processes:
+        yield processes
+
+
+class Loop:
+    """The lives of one loop, and what they wrote."""
+
+    def __init__(self, start: Transactors, client: str, bootstrap: str, topic: str) -> None:
+        self._start, self._client, self._bootstrap, self._name = start, client, bootstrap, topic
+        self.source, self.output = f"{topic}.in", f"{topic}.out"
+        self.sent: list[list[bytes]] = [[] for _ in range(PARTITIONS)]
+        self.markers = [0] * PARTITIONS
+        self.last_taken = ""
+
+        self._next = self._made()
+
+    def _made(self) -> Transactor:
+        return self._start(
+            self._client, self._bootstrap, self._name, group=f"{self._name}.group", source=self.source
+        )
+
+    def life(self, until: str = "commit") -> Transactor:
+        """The next process: a transaction, and one up to a step; its successor gets ready meanwhile."""
+        process, self._next = self._next, self._made()
+        process.do("init")
+        self.transaction(process)
+        self.transaction(process, until=until)
+        return process
+
+    def transaction(self, process: Transactor, *, until: str = "commit") -> None:
+        """A transaction up to that step; `committing` is one that was asked for, and may or may not be."""
+        taken = process.do(f"take {IN_ONE}")
+        process.do("begin")
+        if until == "begin":
+            return
+        for number, each in enumerate(taken):
+            self._send(process, each)
+            if until == f"send {number}":
+                return
+        process.do("offsets")
+        if until == "offsets":
+            return
+        process.ask("commit")
+        if until == "commit":
+            assert process.answer() == ["ok"]
+            self.last_taken = taken[-1]
+
+    def is_done(self, last: bytes | None) -> bool:
+        """Whether the last of the inputs was part of a transaction that was committed."""
+        assert last is not None
+        return self.last_taken.endswith(last.decode())
+
+    def _send(self, process: Transactor, taken: str) -> None:
+        _, offset, value = taken.split(":")
+        partition = int(offset) % PARTITIONS
+        (at,) = process.do(f"send {self.output} {partition} {value}")
+        # whoever comes first in a transaction has a marker after it, whatever becomes of the transaction
+        assert int(at) == len(self.sent[partition]) + self.markers[partition]
+        self.sent[partition].append(value.encode())
+        self.markers[partition] += 1
+
+
+@pytest.mark.parametrize("client", LOOPS)
+def test_each_input_has_one_output(target: Target, start: Transactors, topic: str, client: str) -> None:
+    loop = Loop(start, client, target.bootstrap, topic)
+    inputs = values(IN_ONE * 16, "letter")
+    create_topic(target.bootstrap, loop.source)
+    create_topic(target.bootstrap, loop.output, PARTITIONS)
+    CLIENTS[0].produce(target.bootstrap, loop.source, inputs)
+
+    for step in STEPS:
+        process = loop.life(until=step)
+        process.kill()
+    early = loop.life(until="begin")
+    early.pause()
+    late = loop.life(until="offsets")
+    late.pause()
+    early.wake()
+    of_early = (early.told(f"send {loop.output} 0 zombie"), early.told("abort"))
+    early.kill()
+    last = loop.life()
+    late.wake()
+    assert (*of_early, late.told("commit")) == FENCED[client]
+    late.kill()
+    while not loop.is_done(inputs[-1].value):
+        loop.transaction(last)
+    last.do("close")
+
+    for partition in range(PARTITIONS):
+        once = [message.value for message in inputs[partition::PARTITIONS]]
+        length = len(loop.sent[partition]) + loop.markers[partition]
+        of = target.bootstrap, loop.output, partition
+        until(lambda of=of, length=length: ends(*of) == (length, length), "end of the last transaction")
+        for reader in READERS:
+            assert read_all(reader, *of, committed=True) == once
+            assert read_all(reader, *of, committed=False) == loop.sent[partition]
