@@ -96,8 +96,8 @@ class Shards:
         kept = [
             entry
             for at, entry in enumerate(self.log[:end])
-            if entry.key is None or (last[entry.key] == at and (keep_tombstones or entry.value is not None))
-            if outcomes.get(at, True)
+            if entry.key is None
+            or (last.get(entry.key) == at and (keep_tombstones or entry.value is not None))
         ]
         return kept + self.log[end:]
 
