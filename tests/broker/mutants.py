@@ -56,6 +56,7 @@ from barnabas.records.builder import build_batch
 from barnabas.records.record import Record
 from tests.broker.admin_requests import administrative
 from tests.broker.group_requests import of_groups
+from tests.broker.offset_requests import of_offsets
 from tests.broker.transaction_requests import transactional
 from tests.support.messages import _random_field, random_message
 from tests.support.raw_client import frame, payload
@@ -143,6 +144,8 @@ def sensible(key: int, topic_id: bytes, random: Random) -> Message:
     if (request := transactional(key, name, partition, random)) is not None:
         return request
     if (request := of_groups(key, random)) is not None:
+        return request
+    if (request := of_offsets(key, name, topic_id, partition, offset, random)) is not None:
         return request
     raise AssertionError(f"the fuzzer knows no sensible request of API {key}: give it one here")
 
