@@ -50,6 +50,7 @@ NET = "kafka_network_requestmetrics"
 SOCKETS = "kafka_server_socket_server_metrics"
 REPLICAS = "kafka_server_replicamanager"
 CONTROLLER = "kafka_controller_kafkacontroller"
+GROUPS = "kafka_coordinator_group_groupmetadatamanager"
 PURGATORY = "kafka_server_delayedoperationpurgatory"
 SESSIONS = "kafka_server_fetchsessioncache"
 RAFT = "kafka_server_raft_metrics"
@@ -267,6 +268,26 @@ ROWS: dict[str, list[Panel]] = {
                 "active": f"max({CONTROLLER}_activebrokercount{SELECTED})",
                 "fenced": f"max({CONTROLLER}_fencedbrokercount{SELECTED})",
             },
+        ),
+    ],
+    "Groups and transactions": [
+        Panel(
+            "Groups, by state",
+            "short",
+            {
+                "all": now(f"{GROUPS}_numgroups"),
+                **{
+                    f"{state} {{{{instance}}}}": now(f"{GROUPS}_numgroups{state}")
+                    for state in ("preparingrebalance", "completingrebalance", "stable", "dead", "empty")
+                },
+            },
+        ),
+        Panel("Rebalances", "ops", {"{{instance}}": rate("barnabas_group_rebalances_total")}),
+        Panel("Committed offsets", "short", {"{{instance}}": now(f"{GROUPS}_numoffsets")}),
+        Panel(
+            "Transactional ids, by state",
+            "short",
+            {"{{state}}": now("barnabas_transactional_ids", by="state")},
         ),
     ],
     "Logs": [

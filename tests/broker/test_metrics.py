@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 
 from barnabas.broker.metrics import endpoint as endpoint_module
@@ -117,6 +118,31 @@ def test_partitions_logs_and_waits_are_told(broker: Broker, client: RawClient) -
     assert scrape("kafka_cluster_partition_insyncreplicascount", topic="letters", partition="0") == 1
     produce(client, "letters", [b"three"])  # which would be its answer
     wait_until(lambda: Scrape(broker)(connections, listener="PLAINTEXT") == 1, "it is seen that one left")
+
+
+def test_groups_and_transactions_are_told_of(broker: Broker, client: RawClient) -> None:
+    client.ask(metadata_request("letters"), 9, MetadataResponse)
+    consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "readers"})
+    consumer.subscribe(["letters"])
+    wait_until(lambda: consumer.poll(0.05) is not None or bool(consumer.assignment()), "it has its part")
+    consumer.commit(offsets=[TopicPartition("letters", 0, 7)], asynchronous=False)
+    producer = Producer({"bootstrap.servers": broker.bootstrap, "transactional.id": "writer"})
+    producer.init_transactions(20)
+    producer.begin_transaction()
+    producer.produce("letters", b"one")
+    producer.flush(20)
+    scrape = Scrape(broker)
+    groups = "kafka_coordinator_group_groupmetadatamanager"
+    assert scrape(f"{groups}_numgroups") == scrape(f"{groups}_numgroupsstable") == 1
+    assert scrape(f"{groups}_numoffsets") == 1
+    assert scrape("barnabas_group_rebalances_total") == 1
+    assert scrape("barnabas_transactional_ids", state="Ongoing") == 1
+    producer.commit_transaction(20)
+    consumer.close()
+    scrape = Scrape(broker)
+    assert scrape(f"{groups}_numgroupsempty") == 1
+    assert scrape("barnabas_transactional_ids", state="Ongoing") == 0
+    assert scrape("barnabas_transactional_ids", state="CompleteCommit") == 1
 
 
 def test_errors_are_counted_by_name(broker: Broker, client: RawClient) -> None:

@@ -32,14 +32,13 @@ class Services:
     """The parts of a running node."""
 
     __slots__ = (
-        "_groups",
         "_settings",
-        "_transactions",
         "clock",
         "cluster_id",
         "controller",
         "features",
         "fetch_max_bytes",
+        "groups_in_use",
         "image",
         "moves",
         "node_id",
@@ -51,6 +50,7 @@ class Services:
         "stop",
         "storage",
         "traffic",
+        "transactions_in_use",
     )
 
     def __init__(
@@ -85,8 +85,8 @@ class Services:
         self.storage = storage
         self.moves: Moves | None = None  # where there are several directories
         self.stop = stop
-        self._groups: Coordinator[GroupShard] | None = None
-        self._transactions: Coordinator[TransactionShard] | None = None
+        self.groups_in_use: Coordinator[GroupShard] | None = None
+        self.transactions_in_use: Coordinator[TransactionShard] | None = None
         self.traffic: RequestTraffic | None = None  # counted only where somebody asks for metrics
 
     @property
@@ -99,20 +99,20 @@ class Services:
     @property
     def groups(self) -> Coordinator[GroupShard]:
         """Who coordinates groups."""
-        if self._groups is None:
+        if self.groups_in_use is None:
             from barnabas.broker.coordinators.groups import coordinate_groups
 
-            self._groups = coordinate_groups(self)
-        return self._groups
+            self.groups_in_use = coordinate_groups(self)
+        return self.groups_in_use
 
     @property
     def transactions(self) -> Coordinator[TransactionShard]:
         """Who coordinates transactions."""
-        if self._transactions is None:
+        if self.transactions_in_use is None:
             from barnabas.broker.coordinators.transactions import coordinate_transactions
 
-            self._transactions = coordinate_transactions(self)
-        return self._transactions
+            self.transactions_in_use = coordinate_transactions(self)
+        return self.transactions_in_use
 
     async def load_coordinators(self) -> None:
         """Take up what an earlier process left: members to be missed, transactions to be ended."""
@@ -123,10 +123,10 @@ class Services:
 
     async def close_coordinators(self) -> None:
         """Whoever waits for a group or a transaction is told that it is not here any more."""
-        if self._groups is not None:
-            await self._groups.close()
-        if self._transactions is not None:
-            await self._transactions.close()
+        if self.groups_in_use is not None:
+            await self.groups_in_use.close()
+        if self.transactions_in_use is not None:
+            await self.transactions_in_use.close()
 
     def config_rules(self) -> ConfigRules:
         """What can be set for topics, brokers, groups and subscriptions."""

@@ -87,6 +87,7 @@ def _elect_leader(group: ClassicGroup) -> bool:
 
 def _answer_joins(group: ClassicGroup, turn: Turn) -> None:
     group.generation += 1
+    turn.generations += 1
     group.protocol = group.roster.choice()
     group.forget_topics()
     group.enter(COMPLETING, turn.now)
@@ -128,7 +129,9 @@ def _introduced(group: ClassicGroup) -> list[JoinGroupResponseMember]:
 
 
 def refused_join(error: WireError, member_id: str = "") -> JoinGroupResponse:
-    return JoinGroupResponse(error_code=error.code, leader="", member_id=member_id, members=[])
+    return JoinGroupResponse(
+        error_code=error.code, protocol_name=None, leader="", member_id=member_id, members=[]
+    )
 
 
 # ---- waiting

@@ -51,6 +51,7 @@ class GroupShard:
         self.groups: dict[str, Group] = {}
         self.offsets = OffsetStore()
         self.timers = Timers()
+        self.rebalances = 0  # generations that began since the shard was loaded
         self._expiry = OffsetExpiry()
         self._random = random
 
@@ -63,13 +64,13 @@ class GroupShard:
         refusal = self._join_refusal(request, group)
         if refusal is not None:
             turn.answer(reply, refused_join(wire_error(refusal), request.member_id))
-            return turn.effects()
+            return self._end(turn)
         joiner = Joiner(request, caller, reply)
         if isinstance(group, ClassicGroup):
             join(group, joiner, turn, self._random)
         else:
             self._join_new(request.group_id, group, joiner, turn)
-        return turn.effects()
+        return self._end(turn)
 
     def _join_refusal(self, request: JoinGroupRequest, group: Group | None) -> str | None:
         if not request.group_id:
@@ -104,7 +105,7 @@ class GroupShard:
             sync(group, request, turn, reply)
         else:
             turn.answer(reply, SyncGroupResponse(error_code=_UNKNOWN_MEMBER_ID.code, assignment=b""))
-        return turn.effects()
+        return self._end(turn)
 
     def heartbeat(self, request: HeartbeatRequest, caller: Caller, now: Now, reply: Reply) -> Effects:
         """Heartbeat: a member is alive."""
@@ -133,6 +134,10 @@ class GroupShard:
             unknown = [response_of(one, _UNKNOWN_MEMBER_ID.code) for one in request.members]
             response = LeaveGroupResponse(error_code=0, members=unknown)
         turn.answer(reply, response)
+        return self._end(turn)
+
+    def _end(self, turn: Turn) -> Effects:
+        self.rebalances += turn.generations
         return turn.effects()
 
     # ---- from outside
@@ -196,14 +201,14 @@ class GroupShard:
                 if len(group.roster) > max_size:
                     begin(group, turn)
         self._expiry.begin(self, now)
-        return turn.effects()
+        return self._end(turn)
 
     def tick(self, now: Now) -> Effects:
         """What is due by now; no more of it than until something is to be written, and replayed."""
         turn = Turn(now)
         while not turn.records and (timer := self.timers.take_due(now.seconds)) is not None:
             timer.fire(turn)
-        effects = turn.effects()
+        effects = self._end(turn)
         return self._expiry.tick(self, now) if effects is NOTHING else effects
 
     def next_due_seconds(self) -> float | None:

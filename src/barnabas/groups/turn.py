@@ -12,10 +12,11 @@ from barnabas.protocol.schema import Message
 class Turn:
     """The records and answers of one command, gathered by those who take part in it."""
 
-    __slots__ = ("_replies", "now", "records")
+    __slots__ = ("_replies", "generations", "now", "records")
 
     def __init__(self, now: Now) -> None:
         self.now = now
+        self.generations = 0  # that began in it
         self.records: list[KeyedRecord] = []
         self._replies: list[tuple[Reply, Message]] = []
 

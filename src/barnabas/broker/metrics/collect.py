@@ -14,6 +14,7 @@ from typing import NamedTuple
 from barnabas import __version__
 from barnabas.broker.connections import Connections
 from barnabas.broker.current_settings import TopicSettings
+from barnabas.broker.metrics.coordinators import add_groups, add_transactions
 from barnabas.broker.metrics.loop_watch import LoopWatch
 from barnabas.broker.metrics.requests import ApiTraffic, RequestTraffic
 from barnabas.broker.metrics.table import FAMILIES
@@ -73,6 +74,8 @@ async def collect(parts: Parts) -> Page:
     _process(page)
     _directories(page, parts)
     _compaction(page, parts)
+    add_groups(page, parts.services.groups_in_use)
+    add_transactions(page, parts.services.transactions_in_use)
     await _topics(page, parts.services)
     await _waits(page, parts.services)
     await _partitions(page, parts)

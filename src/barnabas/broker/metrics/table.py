@@ -71,6 +71,13 @@ kafka_log_logcleaner_max_clean_time_secs gauge - Seconds of the last compaction.
 kafka_log_logcleanermanager_max_dirty_percent gauge - The dirtiest log of those that are due, in percent.
 kafka_log_logcleanermanager_time_since_last_run_ms gauge - Milliseconds since compaction last looked for work.
 kafka_log_logcleanermanager_uncleanable_partitions_count gauge logDirectory Logs that could not be compacted, and are left alone.
+kafka_coordinator_group_groupmetadatamanager_numgroups gauge - Groups coordinated here.
+kafka_coordinator_group_groupmetadatamanager_numgroupspreparingrebalance gauge - Groups whose members join the next generation.
+kafka_coordinator_group_groupmetadatamanager_numgroupscompletingrebalance gauge - Groups whose leader has yet to say who gets what.
+kafka_coordinator_group_groupmetadatamanager_numgroupsstable gauge - Groups in which everybody has a part.
+kafka_coordinator_group_groupmetadatamanager_numgroupsdead gauge - Groups that are on their way out; here they go at once.
+kafka_coordinator_group_groupmetadatamanager_numgroupsempty gauge - Groups without members.
+kafka_coordinator_group_groupmetadatamanager_numoffsets gauge - Partitions for which groups have committed offsets.
 process_cpu_seconds_total counter - Processor time of the process, in seconds.
 process_resident_memory_bytes gauge - Memory that is resident.
 process_virtual_memory_bytes gauge - Memory that is mapped.
@@ -102,6 +109,8 @@ barnabas_compaction_read_bytes_total counter - Bytes that compactions read.
 barnabas_compaction_written_bytes_total counter - Bytes that they wrote.
 barnabas_compaction_read_records_total counter - Records that compactions read.
 barnabas_compaction_kept_records_total counter - Records that they kept.
+barnabas_group_rebalances_total counter - Generations of groups that began; many in a short time are a storm.
+barnabas_transactional_ids gauge state Transactional ids coordinated here, by the state of their last transaction.
 barnabas_scrapes_total counter - Answers like this one, this one included.
 barnabas_scrape_seconds gauge - What it took to gather this one."""
 
