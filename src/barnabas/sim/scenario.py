@@ -26,6 +26,7 @@ from barnabas.sim.history import TopicFacts
 
 # What a simulation is about: partitions and their logs, groups, or transactions.
 LOG, GROUPS, TRANSACTIONS = KINDS = ("log", "groups", "transactions")
+SHORTER = 0.6  # what groups and transactions take of the time that logs need
 
 # The kinds of faults, and the mean time between two of them in seconds: the shortest and the longest drawn.
 FAULTS = {
@@ -112,10 +113,10 @@ def draw_scenario(seed: int, seconds: float | None = None, kind: str | None = No
     """The scenario of a seed, `seconds` long, or as long as it likes; of the kind it likes, or of that."""
     scenario = _draw(seed, seconds)
     kind = kind or pick(stream(seed, "kind"), (LOG, LOG, GROUPS, TRANSACTIONS))
-    return scenario if kind == LOG else _coordinated(scenario, kind)
+    return scenario if kind == LOG else _coordinated(scenario, kind, seconds)
 
 
-def _coordinated(scenario: Scenario, kind: str) -> Scenario:
+def _coordinated(scenario: Scenario, kind: str, seconds: float | None) -> Scenario:
     """The same faults for groups or transactions."""
     random = stream(scenario.seed, kind)
     is_synced = any(fault.startswith("power-loss") for fault in scenario.faults)
@@ -123,6 +124,7 @@ def _coordinated(scenario: Scenario, kind: str) -> Scenario:
     producer = _producer(random, "producer-0", topic, log_between(random, 1, 6))
     draw = draw_groups(random, topic.name) if kind == GROUPS else None
     return scenario._replace(
+        seconds=scenario.seconds if seconds is not None else scenario.seconds * SHORTER,
         broker=scenario.broker | coordination_broker(random, is_synced),
         topics=(topic,),
         producers=(producer._replace(is_idempotent=True, acks=-1),),

@@ -8,15 +8,22 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from barnabas.sim.checkers import (
+    commits,
     compacted,
     duplicates,
+    exactly_once,
+    fencing,
+    isolation,
     liveness,
     lookups,
     lost,
     offsets,
     order,
+    ownership,
     readers,
     retention,
+    settling,
+    stable,
     watermark,
 )
 from barnabas.sim.checkers.violation import Violation
@@ -37,6 +44,13 @@ CHECKERS: dict[str, Callable[[History], list[Violation]]] = {
         retention,
         compacted,
         liveness,
+        ownership,
+        commits,
+        isolation,
+        exactly_once,
+        fencing,
+        stable,
+        settling,
     )
 }
 

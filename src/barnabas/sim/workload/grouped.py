@@ -20,9 +20,9 @@ from barnabas.sim.workload.membership import Member
 from barnabas.sim.workload.reading import make_consumer
 
 FETCH_BYTES = 50_000
-POLL_MS, POLL_RECORDS = 300, 20
+POLL_MS, POLL_RECORDS = 600, 50
 HEARTBEATS_A_SESSION = 4
-LEAVES, STALLS, COMMITS_LATE, COMMITS = 0.01, 0.01, 0.08, 0.4
+LEAVES, STALLS, COMMITS_LATE, COMMITS = 0.02, 0.02, 0.25, 0.5
 STALL_S = (0.8, 1.6)  # times the session
 WATCH_S = 0.7
 
@@ -105,7 +105,7 @@ class _Working:
         """A commit in the name of a generation that is over."""
         client, member = self._client, self._member
         is_over = 0 <= generation < member.generation
-        if is_over and self._positions and not self._is_last and happens(client.random, COMMITS_LATE * 3):
+        if is_over and self._positions and not self._is_last and happens(client.random, COMMITS_LATE):
             late = {place: client.random.below(position + 1) for place, position in self._positions.items()}
             await client.go_on("a late commit", partial(member.commit, late, generation))
 
