@@ -13,7 +13,9 @@ from collections.abc import Iterator
 import pytest
 
 from tests.interop.reading import READERS, ends, read_all
+from tests.support.apache_kafka import missing
 from tests.support.clients import CLIENTS, create_topic, until, values
+from tests.support.foreign import missing_go, missing_node
 from tests.support.targets import Target, make_target
 from tests.support.transactors import JAVA, PYTHON, Transactor, Transactors
 
@@ -38,12 +40,19 @@ FENCED = {
     "kafkajs": ("INVALID_PRODUCER_EPOCH", "ok", "INVALID_PRODUCER_EPOCH"),
     "franz-go": ("INVALID_PRODUCER_EPOCH", "PRODUCER_FENCED", "PRODUCER_FENCED"),
 }
+# and to one that commits what the broker has aborted
+# (which a broker of transaction version 2 takes for a repeated end, and one in the other direction)
+TOO_LATE = {client: told[2] for client, told in FENCED.items()} | {
+    "java-4.3.0": "InvalidTxnStateException",
+    "franz-go": "INVALID_TXN_STATE",
+}
 # dead members of clients that know no static ones are missed after a second
 SETTINGS = {
     "group.min.session.timeout.ms": "500",
     "group.initial.rebalance.delay.ms": "0",
     "offsets.topic.num.partitions": "2",
     "transaction.state.log.num.partitions": "2",
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "100",
 }
 
 
@@ -153,3 +162,65 @@ def test_each_input_has_one_output(target: Target, start: Transactors, topic: st
         for reader in READERS:
             assert read_all(reader, *of, committed=True) == once
             assert read_all(reader, *of, committed=False) == loop.sent[partition]
+
+
+def everybody() -> list[str]:
+    """The clients that this machine can run."""
+    java = () if missing() else JAVA
+    return [*PYTHON, *java, *([] if missing_node() else ["kafkajs"]), *([] if missing_go() else ["franz-go"])]
+
+
+def test_all_clients_in_one_partition(target: Target, start: Transactors, topic: str) -> None:
+    """Transactions of all versions side by side: what is stable ends where the oldest open one begins."""
+    of = target.bootstrap, topic, 0
+    create_topic(target.bootstrap, topic)
+    processes = [start(client, target.bootstrap, f"{topic}.{client}") for client in everybody()]
+    for process in processes:
+        process.do("init")
+    log: list[bytes | None] = []  # by offset; None is a marker
+    committed: list[int] = []
+    for turn in range(3):
+        opened: dict[int, list[int]] = {}
+        for which in range(2):
+            for number, process in enumerate(processes):
+                if which == 0:
+                    process.do("begin")
+                assert process.do(f"send {topic} 0 {turn}-{number}-{which}") == [str(len(log))]
+                opened.setdefault(number, []).append(len(log))
+                log.append(f"{turn}-{number}-{which}".encode())
+        for place in range(len(processes)):
+            number = (place + 2 * turn) % len(processes)
+            is_commit = (place + turn) % 2 == 0
+            processes[number].do("commit" if is_commit else "abort")
+            log.append(None)
+            offsets = opened.pop(number)
+            committed += offsets if is_commit else []
+            stable = min((first for first, *_ in opened.values()), default=len(log))
+            bounds = (stable, len(log))
+            until(lambda bounds=bounds: ends(*of) == bounds, f"stable and last offset {bounds}")
+            if place in (0, len(processes) - 1):
+                visible = [log[offset] for offset in sorted(committed) if offset < stable]
+                assert [read_all(reader, *of, committed=True) for reader in READERS] == [visible] * 2
+    for reader in READERS:
+        assert read_all(reader, *of, committed=False) == [value for value in log if value is not None]
+
+
+def test_what_takes_too_long_is_aborted(target: Target, start: Transactors, topic: str) -> None:
+    """The broker aborts a transaction after its timeout, and fences its producer; the next one goes on."""
+    clients = everybody()
+    create_topic(target.bootstrap, topic, len(clients))
+    slow = [start(client, target.bootstrap, f"{topic}.{client}", timeout_ms=1000) for client in clients]
+    for number, process in enumerate(slow):
+        process.do("init")
+        process.do("begin")
+        process.do(f"send {topic} {number} late")
+    for number in range(len(clients)):
+        until(lambda of=number: ends(target.bootstrap, topic, of) == (2, 2), "marker of an abort")
+    told = {client: process.told("commit") for client, process in zip(clients, slow, strict=True)}
+    assert told == {client: TOO_LATE[client] for client in clients}
+    for number, client in enumerate(clients):
+        successor = start(client, target.bootstrap, f"{topic}.{client}")
+        for step in ("init", "begin", f"send {topic} {number} in-time", "commit"):
+            successor.do(step)
+        until(lambda of=number: ends(target.bootstrap, topic, of) == (4, 4), "marker of the commit")
+        assert read_all(READERS[1], target.bootstrap, topic, number, committed=True) == [b"in-time"]
