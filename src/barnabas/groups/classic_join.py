@@ -128,9 +128,7 @@ def _join_again(group: ClassicGroup, joiner: Joiner, turn: Turn) -> None:
     try:
         member = group.member(request.member_id, request.group_instance_id)
     except BarnabasError as error:
-        refused = refused_join(error.wire, request.member_id)
-        refused.protocol_name = None
-        turn.answer(joiner.reply, refused)
+        turn.answer(joiner.reply, refused_join(error.wire, request.member_id))
         return
     is_same = list(member.protocols.items()) == list(joiner.protocols.items())
     leads_stable = group.state == STABLE and member.id == group.leader
@@ -171,9 +169,7 @@ def _replace(group: ClassicGroup, old: Member, new_id: str, joiner: Joiner, turn
 def _take_place(group: ClassicGroup, old: Member, new_id: str, turn: Turn) -> Member:
     """Another member in the place of an instance; if somebody waits there, it is fenced."""
     if old.joining is not None:
-        fenced = refused_join(_FENCED, old.id)
-        fenced.protocol_name = None
-        turn.answer(old.joining, fenced)
+        turn.answer(old.joining, refused_join(_FENCED, old.id))
         group.roster.wait(old, None)
     if old.syncing is not None:
         turn.answer(old.syncing, SyncGroupResponse(error_code=_FENCED.code, assignment=b""))

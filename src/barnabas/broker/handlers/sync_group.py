@@ -1,19 +1,27 @@
-"""SyncGroup: answered when the leader of the generation has handed in who gets what."""
+"""SyncGroup: answered when the leader of the generation has handed in who gets what.
+
+From version 5 on a member must say which protocol it believes to speak.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from barnabas.broker.coordinators.callers import caller_of
-from barnabas.core.errors import BarnabasError
+from barnabas.core.errors import BarnabasError, wire_error
 from barnabas.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
 if TYPE_CHECKING:
     from barnabas.broker.requests import RequestContext
     from barnabas.broker.services import Services
 
+_FIRST_WITH_PROTOCOL = 5
+_INCONSISTENT = wire_error("INCONSISTENT_GROUP_PROTOCOL").code
+
 
 async def handle(request: SyncGroupRequest, context: RequestContext, services: Services) -> SyncGroupResponse:
+    if context.api_version >= _FIRST_WITH_PROTOCOL and None in (request.protocol_type, request.protocol_name):
+        return SyncGroupResponse(error_code=_INCONSISTENT, assignment=b"")
     caller = caller_of(context)
     try:
         response: SyncGroupResponse = await services.groups.ask(
