@@ -14,7 +14,7 @@ from tests.cli.running import Commands
 @pytest.fixture(scope="session")
 def own_cluster() -> Iterator[str]:
     """The address of a Barnabas."""
-    with Broker() as broker:
+    with Broker(settings={"group.initial.rebalance.delay.ms": "0"}) as broker:
         yield broker.bootstrap
 
 

@@ -12,7 +12,7 @@ from barnabas.testing import Broker
 @pytest.fixture(scope="session")
 def barnabas() -> Iterator[str]:
     """The address of a Barnabas."""
-    with Broker() as broker:
+    with Broker(settings={"group.initial.rebalance.delay.ms": "0"}) as broker:
         yield broker.bootstrap
 
 
