@@ -200,6 +200,8 @@ def see(
     assert isinstance(data, (bytes, memoryview))
     listed = found.aborted_transactions
     aborted = None if listed is None else [(one.producer_id, one.first_offset) for one in listed]
+    if aborted is not None:
+        aborted.sort(key=lambda one: one[1])  # consumers do that: Kafka has them in the order of their ends
     return Seen(
         _committed(data, aborted or []),
         aborted,

@@ -1,0 +1,211 @@
+"""Markers on their way: partitions that cannot be written, or are gone, and a broker that dies."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+from collections.abc import Callable
+
+import pytest
+
+from barnabas.broker.coordinators.ends import End, write_ends
+from barnabas.coordination.effects import Producer, TopicPartition
+from barnabas.protocol.messages.delete_topics import (
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+    DeleteTopicState,
+)
+from barnabas.testing import Broker
+from tests.support.raw_client import RawClient, wait_until
+from tests.support.raw_transactions import (
+    COMMITTED,
+    OLD_PRODUCE,
+    UNCOMMITTED,
+    Transactor,
+    create_topic,
+    latest,
+    name_of,
+    see,
+    write_marker,
+)
+
+MakeBroker = Callable[..., Broker]
+
+
+def _break(broker: Broker, path_glob: str) -> None:
+    assert broker._memory is not None
+    broker._memory.fail("append", errno.ENOSPC, path_glob=path_glob)
+
+
+def _heal(broker: Broker) -> None:
+    assert broker._memory is not None
+    broker._memory.heal()
+
+
+@pytest.mark.parametrize("commit", [True, False])
+def test_a_partition_that_cannot_be_written_gets_its_marker_later(broker: Broker, commit: bool) -> None:
+    with RawClient(broker.port) as client:
+        create_topic(client, "t", 2)
+        one = Transactor(client, "x")
+        assert one.produce("t", b"a") == "NONE"
+        assert one.produce("t", b"b", partition=1) == "NONE"
+        _break(broker, "*t-0/*.log")
+        assert one.end(commit=commit) == "NONE"
+        wait_until(lambda: latest(client, "t", COMMITTED, 1) == 2, "the marker of the other partition")
+        assert latest(client, "t", COMMITTED) == 0
+        # the transaction is decided, and not complete
+        assert one.produce("t", b"c", partition=1) == "CONCURRENT_TRANSACTIONS"
+        assert one.produce("t", b"c", partition=1, version=OLD_PRODUCE) == "NOT_ENOUGH_REPLICAS"
+        _heal(broker)
+        wait_until(lambda: latest(client, "t", COMMITTED) == 2, "the marker")
+        assert see(client, "t").values == ([b"a"] if commit else [])
+        wait_until(lambda: one.produce("t", b"c") == "NONE", "the next transaction")
+
+
+@pytest.mark.parametrize("commit", [True, False])
+def test_a_decided_transaction_is_ended_after_a_crash(make_broker: MakeBroker, commit: bool) -> None:
+    broker = make_broker()
+    with RawClient(broker.port) as client:
+        create_topic(client, "t", 2)
+        one = Transactor(client, "x")
+        assert one.produce("t", b"a") == "NONE"
+        assert one.produce("t", b"b", partition=1) == "NONE"
+        _break(broker, "*t-0/*.log")
+        assert one.end(commit=commit) == "NONE"
+        wait_until(lambda: latest(client, "t", COMMITTED, 1) == 2, "the marker of the other partition")
+        late = one.epoch - 1
+    broker.kill()
+    _heal(broker)
+    broker.start()
+    with RawClient(broker.port) as client:
+        one.client = client
+        # nobody asks for it
+        wait_until(lambda: latest(client, "t", COMMITTED) == 2, "the marker")
+        assert see(client, "t").values == ([b"a"] if commit else [])
+        assert see(client, "t", partition=1).values == ([b"b"] if commit else [])
+        # the other partition may have got it a second time
+        assert latest(client, "t", COMMITTED, 1) in (2, 3)
+        assert one.produce("t", b"late", epoch=late, sequence=1) == "INVALID_PRODUCER_EPOCH"
+        wait_until(lambda: one.produce("t", b"c") == "NONE", "the next transaction")
+        assert one.end() == "NONE"
+        wait_until(lambda: b"c" in see(client, "t").values, "its end")
+
+
+def test_an_open_transaction_is_still_open_after_a_crash(make_broker: MakeBroker) -> None:
+    broker = make_broker()
+    with RawClient(broker.port) as client:
+        create_topic(client, "t")
+        one = Transactor(client, "x")
+        assert one.produce("t", b"a") == "NONE"
+    broker.kill()
+    broker.start()
+    with RawClient(broker.port) as client:
+        one.client = client
+        assert see(client, "t").last_stable_offset == 0
+        assert one.produce("t", b"b") == "NONE"
+        assert one.end() == "NONE"
+        wait_until(lambda: see(client, "t").values == [b"a", b"b"], "the commit")
+
+
+def test_a_topic_that_is_gone_needs_no_marker(broker: Broker) -> None:
+    with RawClient(broker.port) as client:
+        create_topic(client, "t")
+        create_topic(client, "gone")
+        one = Transactor(client, "x")
+        assert one.produce("t", b"a") == "NONE"
+        assert one.produce("gone", b"b") == "NONE"
+        request = DeleteTopicsRequest(topics=[DeleteTopicState(name="gone")], timeout_ms=10_000)
+        assert client.ask(request, 6, DeleteTopicsResponse).responses[0].error_code == 0
+        assert one.end() == "NONE"
+        wait_until(lambda: see(client, "t").values == [b"a"], "the marker")
+        assert one.produce("t", b"b") == "NONE"
+        assert one.end() == "NONE"
+        wait_until(lambda: see(client, "t").values == [b"a", b"b"], "the next transaction")
+
+
+def test_a_partition_that_heard_of_a_later_epoch_is_not_told_any_more(broker: Broker) -> None:
+    with RawClient(broker.port) as client:
+        create_topic(client, "t", 2)
+        one = Transactor(client, "x")
+        assert one.produce("t", b"a") == "NONE"
+        assert write_marker(client, "t", one.producer_id, one.epoch + 5) == "NONE"
+        assert one.end() == "NONE"
+        assert one.produce("t", b"b") == "INVALID_PRODUCER_EPOCH"
+        assert one.produce("t", b"b", partition=1) == "CONCURRENT_TRANSACTIONS"
+        assert latest(client, "t", UNCOMMITTED) == 2
+
+
+def test_markers_of_several_producers_share_an_append(broker: Broker) -> None:
+    with RawClient(broker.port) as client:
+        create_topic(client, "t")
+        several = [Transactor(client, f"x{number}") for number in range(3)]
+        for one in several:
+            assert one.produce("t", b"a") == "NONE"
+        ends = [End(Producer(one.producer_id, one.epoch + 1), True, 0, 2) for one in several]
+        place = TopicPartition("t", 0)
+
+        async def write(given: list[End]) -> tuple[list[str], int]:
+            services = broker.node.services
+            topic = services.image.topic("t")
+            assert topic is not None
+            replica = await services.replicas.leader(topic, 0)
+            appends = 0
+            append = type(replica).append_own
+
+            async def counted(self, data, **named):  # type: ignore[no-untyped-def]
+                nonlocal appends
+                appends += 1
+                return await append(self, data, **named)
+
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(type(replica), "append_own", counted)
+                failures = await write_ends(place, given, services)
+            return [name_of(0 if one is None else one.wire.code) for one in failures], appends
+
+        # one that is late does not keep the others out
+        late = ends[1]._replace(producer=Producer(several[1].producer_id, several[1].epoch))
+        assert broker.run(write([ends[0], late])) == (["NONE", "INVALID_PRODUCER_EPOCH"], 3)
+        assert broker.run(write(ends)) == (["NONE"] * 3, 1)
+        assert latest(client, "t", COMMITTED) == 3 + 1 + 3
+        assert see(client, "t").values == [b"a"] * 3
+
+
+def test_producers_that_end_at_once(broker: Broker) -> None:
+    """Twenty transactions over four partitions, all ended before the first answer is read."""
+    with RawClient(broker.port) as client:
+        create_topic(client, "t", 4)
+        several = [Transactor(client, f"x{number}") for number in range(20)]
+        for one in several:
+            for partition in range(4):
+                assert one.produce("t", one.name.encode(), partition=partition) == "NONE"
+        clients = [RawClient(broker.port) for _ in several]
+        try:
+            threads = []
+            for one, own in zip(several, clients, strict=True):
+                one.client = own
+                threads.append(asyncio.to_thread(one.end))
+
+            async def end_all() -> list[str]:
+                return await asyncio.gather(*threads)
+
+            assert asyncio.run(end_all()) == ["NONE"] * 20
+        finally:
+            for own in clients:
+                own.close()
+        for partition in range(4):
+            wait_until(lambda at=partition: latest(client, "t", COMMITTED, at) == 40, "all markers")  # type: ignore[misc]
+            assert len(see(client, "t", partition=partition).values) == 20
+
+
+def test_verification_can_be_switched_off(make_broker: MakeBroker) -> None:
+    broker = make_broker(settings={"transaction.partition.verification.enable": "false"})
+    with RawClient(broker.port) as client:
+        create_topic(client, "t")
+        one = Transactor(client, "x")
+        assert one.produce("t", b"hanging", version=OLD_PRODUCE) == "NONE"
+        assert see(client, "t").last_stable_offset == 0
+        assert one.end(version=3) == "INVALID_TXN_STATE"  # nobody knows of it
+        # whoever adds partitions asks all the same
+        assert one.produce("t", b"x", epoch=one.epoch + 1, sequence=0) == "INVALID_PRODUCER_EPOCH"
+        assert write_marker(client, "t", one.producer_id, one.epoch) == "NONE"
+        assert see(client, "t").aborted == [(one.producer_id, 0)]
