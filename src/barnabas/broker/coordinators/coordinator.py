@@ -97,7 +97,7 @@ class Coordinator(Generic[S]):
     def partition_of(self, key: str) -> int:
         topic = self._image.topic(self.topic)
         if topic is None:
-            raise CoordinatorNotAvailable(f"{self.topic} does not exist yet")
+            raise NotCoordinator(f"{self.topic} does not exist yet")
         return partition_for(key, len(topic.partitions))
 
     async def ask(self, key: str, command: Command[S], *, only_records: bool = False) -> Any:
