@@ -31,7 +31,16 @@ ACTIONS = [
     *(("topic", action) for action in ("list", "create", "describe", "alter", "delete", "offsets", "trim")),
     *(("config", action) for action in ("list", "describe", "set", "unset")),
     ("cluster", "describe"),
+    *(("group", action) for action in ("list", "describe", "reset", "delete", "delete-offsets")),
+    *(("txn", action) for action in ("list", "producers", "hanging")),
 ]
+# what can only be done where somebody is in a group, or has a transaction open
+MORE_ACTIONS = [
+    ("group", "remove-members"),
+    *(("txn", action) for action in ("describe", "abort", "terminate")),
+]
+# of brokers, a topic or a file that are not there; or never done
+NOT_TRIED = {"--replicas", "--assign", "--id", "--broker", "--from-file", "--watch"}
 
 
 @pytest.mark.parametrize("command", sorted(COMMANDS))
@@ -44,7 +53,7 @@ def test_every_command_has_help_with_examples(command: str, capsys: pytest.Captu
     assert re.search(rf"^examples:\n(  .*\n)*  .*barnabas {command}", text, re.MULTILINE)
 
 
-@pytest.mark.parametrize("words", ACTIONS, ids=" ".join)
+@pytest.mark.parametrize("words", ACTIONS + MORE_ACTIONS, ids=" ".join)
 def test_every_action_has_help_with_examples(
     words: tuple[str, str], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -70,14 +79,19 @@ def test_examples_do_what_they_say(
     examples = capsys.readouterr().out.partition("examples:")[2].strip().splitlines()
     common = ["--bootstrap", broker.bootstrap]
     for example in examples:
-        words = shlex.split(re.split(r"\s{2,}", example.strip())[0])
+        words = shlex.split(re.split(r"\s{2,}| > ", example.strip())[0])
         assert words[:3] == ["barnabas", command, action]
-        if {"--replicas", "--assign", "--id"} & {*words}:  # of brokers, or of a topic, that are not there
+        if NOT_TRIED & {*words} and command != "config":
             continue
         if action == "create":
             main(["topic", "delete", words[3], *common])
         else:
-            main(["topic", "create", "orders", "payments", "--partitions", "1", "--if-not-exists", *common])
+            partitions = "4" if command in ("group", "txn") else "1"
+            made = ["orders", "payments", "--partitions", partitions, "--if-not-exists"]
+            main(["topic", "create", *made, *common])
+            if command == "group":
+                reset = ["billing", "audit", "--topic", "orders", "--to-latest", "--execute"]
+                main(["group", "reset", *reset, *common])
             if action == "trim":
                 write(broker.bootstrap, "orders", [b"x"] * 1000, partition=0)
         assert main([*words[1:], *common]) == 0, example

@@ -83,6 +83,8 @@ def test_members_are_shown_with_what_they_read(anywhere: Commands) -> None:
         (0, 9, member),
         (2, None, member),
     ]
+    text = anywhere.ok("group", "describe", "g-members").decode()
+    assert text.endswith("\nlag 9 in all, and 1 partition of which it is not known\n")
     text = anywhere.ok("group", "describe", "g-members", "--members").decode()
     assert text.startswith("g-members: Stable, 1 member, protocol range, coordinator 1 at ")
     assert text.splitlines()[-1].split()[-2:] == ["2", f"{topic}:0,2"]

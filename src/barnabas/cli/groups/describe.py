@@ -143,7 +143,13 @@ def _print_offsets(session: Session, shown: _Shown) -> None:
             row += [each.member.member_id, each.member.host] if each.member else [None, None]
         rows.append(row)
     session.output.table(columns, rows)
-    session.output.say(f"lag {total_lag(shown.lags):,} in all")
+    session.output.say(_total_text(shown.lags))
+
+
+def _total_text(lags: list[PartitionLag]) -> str:
+    text = f"lag {total_lag(lags):,} in all"
+    unknown = sum(each.lag is None for each in lags)
+    return f"{text}, and {counted(unknown, 'partition')} of which it is not known" if unknown else text
 
 
 def _member_row(member: GroupMember) -> list[object]:

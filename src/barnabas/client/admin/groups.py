@@ -161,7 +161,7 @@ def _group(answer: DescribedGroup, node_id: int) -> GroupDescription:
         answer.protocol_type,
         answer.protocol_data,
         node_id,
-        [_member(each, is_consumer=is_of_consumers) for each in answer.members],
+        sorted(_member(each, is_consumer=is_of_consumers) for each in answer.members),
     )
 
 
