@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from typing import Any
 
 import pytest
 
-from barnabas.coordination.effects import Caller, Producer, TopicPartition, Write
+from barnabas.coordination.effects import Caller, Effects, Producer, TopicPartition, Write
+from barnabas.coordination.records import KeyedRecord
 from barnabas.core.errors import BarnabasError
 from barnabas.groups import offset_commands, offset_expiry
 from barnabas.groups.offsets import OffsetStore, tombstones
-from barnabas.groups.records import OffsetCommitKey, OffsetCommitValue
+from barnabas.groups.records import (
+    ClassicMember,
+    GroupMetadataKey,
+    GroupMetadataValue,
+    OffsetCommitKey,
+    OffsetCommitValue,
+)
 from barnabas.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -29,6 +37,7 @@ from barnabas.protocol.messages.txn_offset_commit import (
 )
 from barnabas.protocol.schema import NO_UUID
 from tests.groups.offset_log import CALLER, CHECK_MS, RETENTION_MS, Shards, contents, records_of
+from tests.support.raw_offsets import subscription
 
 TOPIC_ID = bytes(range(16))
 P, Q = Producer(7, 0), Producer(8, 3)
@@ -396,15 +405,100 @@ def test_what_expires_at_once_goes_in_slices(monkeypatch: pytest.MonkeyPatch) ->
     assert contents(shards.shard.offsets) == {}
 
 
-# ---- members ----------------------------------------------------------------------------------------------
+# ---- groups with members ----------------------------------------------------------------------------------
 
 
-def test_a_store_of_a_hundred_thousand_is_small() -> None:
-    import tracemalloc
+def put_generation(shards: Shards, *, protocol_type: str, topics: list[str] | None) -> None:
+    """The group gets a generation: one member that reads topics, or (None) no members any more."""
+    member = ClassicMember(
+        member_id="m",
+        client_id="c",
+        client_host="/h",
+        rebalance_timeout=1000,
+        session_timeout=10_000_000,
+        subscription=subscription(*topics or ()),
+        assignment=b"",
+    )
+    value = GroupMetadataValue(
+        protocol_type=protocol_type,
+        generation=1,
+        protocol=None if topics is None else "range",
+        leader=None if topics is None else "m",
+        current_state_timestamp=shards.now.wall_ms,
+        members=[] if topics is None else [member],
+    )
+    record = KeyedRecord(GroupMetadataKey(group="g"), value, 3)
+    shards.tell(lambda shard, now: Effects((Write([record]),)))
 
-    tracemalloc.start()
+
+def test_what_consumers_read_does_not_expire() -> None:
+    shards = Shards()
+    put_generation(shards, protocol_type="consumer", topics=["t"])
+    commit(shards, 5, generation=1, member="m")
+    commit(shards, 6, topic="left", generation=1, member="m")
+    shards.pass_ms(RETENTION_MS * 2)
+    assert fetch_all(shards) == {"t": {0: 5}}
+    assert "g" in shards.shard.groups
+
+
+def test_of_members_that_are_no_consumers_nothing_expires() -> None:
+    shards = Shards()
+    put_generation(shards, protocol_type="connect", topics=["t"])
+    commit(shards, 5, topic="left", generation=1, member="m")
+    shards.pass_ms(RETENTION_MS * 2)
+    assert fetch_all(shards) == {"left": {0: 5}}
+
+
+def test_a_group_that_members_have_left_counts_from_then_on() -> None:
+    shards = Shards()
+    put_generation(shards, protocol_type="consumer", topics=["t"])
+    commit(shards, 5, generation=1, member="m")
+    shards.pass_ms(RETENTION_MS * 2)
+    put_generation(shards, protocol_type="consumer", topics=None)
+    shards.pass_ms(RETENTION_MS - CHECK_MS)
+    assert fetch_all(shards) == {"t": {0: 5}}  # although it is older than that
+    commit(shards, 7, partition=1)  # which does not keep anything for longer
+    shards.pass_ms(CHECK_MS * 2)
+    assert fetch_all(shards) == {}
+    assert "g" not in shards.shard.groups
+
+
+def test_an_empty_group_without_commits_goes_at_the_next_look() -> None:
+    shards = Shards()
+    put_generation(shards, protocol_type="consumer", topics=None)
+    shards.pass_ms(CHECK_MS)
+    assert not shards.shard.groups
+    assert not shards.replayed().groups
+
+
+def test_what_is_read_is_not_deleted() -> None:
+    shards = Shards()
+    put_generation(shards, protocol_type="consumer", topics=["t"])
+    commit(shards, 5, generation=1, member="m")
+    commit(shards, 6, topic="left", generation=1, member="m")
+    assert delete(shards, 0) == [GROUP_SUBSCRIBED_TO_TOPIC]
+    assert delete(shards, 0, topic="left") == [0]
+    assert fetch_all(shards) == {"t": {0: 5}}
+
+
+def test_other_members_than_consumers_keep_everything() -> None:
+    shards = Shards()
+    put_generation(shards, protocol_type="connect", topics=["t"])
+    commit(shards, 5, generation=1, member="m")
+    with pytest.raises(BarnabasError) as refused:
+        delete(shards, 0)
+    assert refused.value.wire.name == "NON_EMPTY_GROUP"
+    assert fetch_all(shards) == {"t": {0: 5}}
+
+
+# ---- size -------------------------------------------------------------------------------------------------
+
+
+def test_a_hundred_thousand_commits_are_small() -> None:
+    count = 5_000  # what is measured takes its time
     store = OffsetStore()
-    for number in range(100_000):
+    tracemalloc.start()
+    for number in range(count):
         key = OffsetCommitKey(group="g", topic=f"topic-{number // 1000}", partition=number % 1000)
         value = OffsetCommitValue(
             offset=10**9 + number,
@@ -416,7 +510,7 @@ def test_a_store_of_a_hundred_thousand_is_small() -> None:
         store.replay(key, value, None)
     size, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    assert size < 20_000_000
-    assert sum(map(len, store.topics("g").values())) == 100_000
+    assert size / count * 100_000 < 20_000_000
+    assert sum(map(len, store.topics("g").values())) == count
     assert store.tombstones("nobody") == []
-    assert all(isinstance(write, Write) for write in store.tombstones("g"))
+    assert sum(len(write.records) for write in store.tombstones("g")) == count
