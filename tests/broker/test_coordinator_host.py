@@ -247,3 +247,19 @@ def test_whoever_asks_a_stopping_node_is_sent_elsewhere() -> None:
         assert refused.value.wire.name == "NOT_COORDINATOR"
 
     coordinated(work)
+
+
+def test_a_partition_that_cannot_be_read_is_told_of_and_read_when_it_can(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def work(site: Site, tallies: Coordinator[Tally]) -> None:
+        await tallies.ask("a", add("a", 1))
+        host = await tallies.host(tallies.partition_of("a"))
+        host.resign(NotCoordinator("for a test"))
+        site.disk.fail("read", errno.EIO, path_glob=f"{TOPIC}*.log", times=1)
+        with pytest.raises(CoordinatorNotAvailable, match="cannot be read"):
+            await tallies.ask("a", add("a", 1))
+        assert (await tallies.ask("a", add("a", 1))).group == "2"
+        assert "was not loaded" in caplog.text
+
+    coordinated(work)

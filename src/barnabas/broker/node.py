@@ -389,6 +389,8 @@ class Node:
             connection.abort()
         if self.metrics is not None:
             await self.metrics.close()
+        if hasattr(self, "services"):
+            await self.services.close_coordinators()
         if hasattr(self, "_connections"):
             await self._connections.close()
         for task in self._tasks:

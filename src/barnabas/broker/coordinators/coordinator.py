@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any, Generic
 
 from barnabas.broker.coordinators.host import (
@@ -26,9 +27,10 @@ from barnabas.broker.replicas import Replicas
 from barnabas.coordination.effects import Effects, Markers, Now
 from barnabas.coordination.records import Kinds
 from barnabas.core.clock import Clock
-from barnabas.core.errors import BarnabasError, StorageError, wire_error
+from barnabas.core.errors import BarnabasError, InvalidRecord, StorageError, wire_error
 from barnabas.metadata.image import ClusterImage
 from barnabas.metadata.parts import TopicImage
+from barnabas.protocol.wire import MalformedMessage
 
 logger = logging.getLogger("barnabas.coordinators")
 
@@ -115,7 +117,7 @@ class Coordinator(Generic[S]):
                 raise NotCoordinator("this node is stopping")
             load_task = asyncio.get_running_loop().create_task(self._load(partition))
             self._loads[partition] = load_task
-            load_task.add_done_callback(lambda _: self._loads.pop(partition, None))
+            load_task.add_done_callback(partial(self._load_ended, partition))
         done, _ = await asyncio.wait((load_task,), timeout=WAIT_SECONDS)
         if not done:
             raise CoordinatorLoadInProgress(f"{self.topic}-{partition} is being loaded")
@@ -146,7 +148,10 @@ class Coordinator(Generic[S]):
         shard = self._make_shard()
         began = self._clock.monotonic()
         epoch = replica.leader_epoch
-        await load(replica.log, self._kinds, shard)
+        try:
+            await load(replica.log, self._kinds, shard)
+        except (StorageError, MalformedMessage, InvalidRecord) as error:
+            raise CoordinatorNotAvailable(f"{self.topic}-{partition} cannot be read: {error}") from error
         host = Host(
             replica,
             shard,
@@ -162,6 +167,11 @@ class Coordinator(Generic[S]):
         self._hosts[partition] = host
         host.begin()
         return host
+
+    def _load_ended(self, partition: int, task: asyncio.Task[Host[S]]) -> None:
+        del self._loads[partition]
+        if not task.cancelled() and (error := task.exception()) is not None:
+            logger.warning("%s-%d was not loaded: %s", self.topic, partition, error)
 
     async def _leader(self, partition: int) -> Replica:
         topic = self._image.topic(self.topic)
@@ -190,8 +200,7 @@ class Coordinator(Generic[S]):
                     await self.host(partition)
                 except CoordinatorLoadInProgress:
                     continue
-                except BarnabasError as error:
-                    logger.warning("%s-%d was not loaded: %s", self.topic, partition, error)
+                except BarnabasError:  # the log tells
                     break
 
     # ---- what becomes of topics
@@ -209,10 +218,11 @@ class Coordinator(Generic[S]):
             task.add_done_callback(self._tasks.pop)
 
     async def close(self) -> None:
-        """Whoever waits is told that this node coordinates nothing any more."""
+        """Whoever waits is told that this node coordinates nothing any more; what is being written ends."""
         self._is_closed = True
         for host in list(self._hosts.values()):
             host.resign(NotCoordinator("this node is stopping"))
+            await host.settled()
         for task in [*self._loads.values(), *self._tasks]:
             task.cancel()
         await asyncio.gather(*self._loads.values(), *self._tasks, return_exceptions=True)

@@ -198,8 +198,7 @@ class Host(Generic[S]):
             raise self.lost
         gate = self._gate = asyncio.get_running_loop().create_future()
         try:
-            while self._writer is not None:
-                await asyncio.wait((self._writer,))
+            await self.settled()
             if self.lost is not None:
                 raise self.lost
             await self._append(batch, transaction_version)
@@ -250,6 +249,11 @@ class Host(Generic[S]):
     def resign(self, error: BarnabasError) -> None:
         """This node does not coordinate it any more."""
         self._lose(error)
+
+    async def settled(self) -> None:
+        """Wait for what is being written."""
+        while self._writer is not None:
+            await asyncio.wait((self._writer,))
 
     def _lose(self, error: BarnabasError) -> None:
         if self.lost is not None:

@@ -6,8 +6,10 @@ settings say how many.
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING
 
+from barnabas.broker.coordinators.host import CoordinatorNotAvailable
 from barnabas.core.settings.broker_settings import BrokerSettings
 from barnabas.metadata.names import CONSUMER_OFFSETS, TRANSACTION_STATE
 from barnabas.protocol.messages.create_topics import (
@@ -19,17 +21,22 @@ from barnabas.protocol.messages.create_topics import (
 if TYPE_CHECKING:
     from barnabas.broker.services import Services
 
+logger = logging.getLogger("barnabas.coordinators")
+
 _PREFIXES = {CONSUMER_OFFSETS: "offsets.topic", TRANSACTION_STATE: "transaction.state.log"}
 _TIMEOUT_MS = 30_000
 
 
 async def ensure_topic(name: str, services: Services) -> None:
-    """Make the topic if it is not there."""
+    """Make the topic if it is not there; CoordinatorNotAvailable where that cannot be."""
     if services.image.topic(name) is None:
         alive = sum(not broker.fenced for broker in services.image.brokers.values())
         wanted = _wanted(name, services.settings, alive)
         request = CreateTopicsRequest(topics=[wanted], timeout_ms=_TIMEOUT_MS, validate_only=False)
-        await services.controller.create_topics(request)
+        (result,) = (await services.controller.create_topics(request)).topics
+        if result.error_code and services.image.topic(name) is None:
+            logger.error("%s cannot be made: %s", name, result.error_message)
+            raise CoordinatorNotAvailable(f"{name} cannot be made: {result.error_message}")
 
 
 def _wanted(name: str, settings: BrokerSettings, brokers: int) -> CreatableTopic:
