@@ -26,6 +26,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from barnabas.sim.many import Summary, Total, run_many, total
+from barnabas.sim.scenario import KINDS
 from barnabas.sim.world import Outcome, simulate
 
 _EXAMPLES = """examples:
@@ -85,6 +86,7 @@ def _parser() -> argparse.ArgumentParser:
         metavar="S",
         help="simulated seconds under faults; else the seed decides",
     )
+    parser.add_argument("--kind", choices=KINDS, help="what it is about; else the seed decides")
     parser.add_argument("--trace", action="store_true", help="print everything that happens (one seed)")
     parser.add_argument("--json", action="store_true", help="the result for machines")
     return parser
@@ -113,20 +115,21 @@ def _seconds(text: str) -> float:
     return seconds
 
 
-def replay_command(seed: int, seconds: float | None) -> str:
+def replay_command(seed: int, seconds: float | None, kind: str | None = None) -> str:
     """What runs a seed again, exactly."""
-    command = f"barnabas sim --seed {seed}"
+    command = f"barnabas sim --seed {seed}" + (f" --kind {kind}" if kind else "")
     return command if seconds is None else f"{command} --seconds {repr(seconds).removesuffix('.0')}"
 
 
 def _one(seed: int, options: argparse.Namespace) -> int:
     began = time.perf_counter()
-    outcome = simulate(seed, seconds=options.seconds, on_line=_print_line if options.trace else None)
+    on_line = _print_line if options.trace else None
+    outcome = simulate(seed, seconds=options.seconds, kind=options.kind, on_line=on_line)
     real_seconds = time.perf_counter() - began
     if options.json:
-        sys.stdout.write(json.dumps(_as_json(outcome, real_seconds, options.seconds)) + "\n")
+        sys.stdout.write(json.dumps(_as_json(outcome, real_seconds, options)) + "\n")
     else:
-        _tell(outcome, real_seconds, options.seconds)
+        _tell(outcome, real_seconds, options)
     return 1 if outcome.violations else 0
 
 
@@ -134,7 +137,7 @@ def _print_line(line: str) -> None:
     sys.stdout.write(line + "\n")
 
 
-def _as_json(outcome: Outcome, real_seconds: float, seconds: float | None) -> dict[str, object]:
+def _as_json(outcome: Outcome, real_seconds: float, options: argparse.Namespace) -> dict[str, object]:
     stats = outcome.stats
     return {
         "seed": outcome.seed,
@@ -145,11 +148,11 @@ def _as_json(outcome: Outcome, real_seconds: float, seconds: float | None) -> di
         "faults": dict(stats.faults),
         "records_acknowledged": stats.records_acknowledged,
         "records_read": stats.records_read,
-        "replay": replay_command(outcome.seed, seconds),
+        "replay": replay_command(outcome.seed, options.seconds, options.kind),
     }
 
 
-def _tell(outcome: Outcome, real_seconds: float, seconds: float | None) -> None:
+def _tell(outcome: Outcome, real_seconds: float, options: argparse.Namespace) -> None:
     stats, write = outcome.stats, sys.stdout.write
     faults = ", ".join(f"{count} {kind}" for kind, count in sorted(stats.faults.items())) or "none"
     write(
@@ -160,7 +163,7 @@ def _tell(outcome: Outcome, real_seconds: float, seconds: float | None) -> None:
     for violation in outcome.violations:
         write(f"VIOLATION: {violation}\n")
     if outcome.violations:
-        write(f"replay: {replay_command(outcome.seed, seconds)} --trace\n")
+        write(f"replay: {replay_command(outcome.seed, options.seconds, options.kind)} --trace\n")
     write(f"trace hash: {outcome.trace_hash}\n")
 
 
@@ -172,8 +175,8 @@ def _many(options: argparse.Namespace) -> int:
     summaries: list[Summary] = []
     status = 0
     try:
-        with closing(run_many(seeds, jobs=jobs, seconds=options.seconds)) as running:
-            summaries.extend(_watched(running, len(seeds), screen, options.seconds))
+        with closing(run_many(seeds, jobs=jobs, seconds=options.seconds, kind=options.kind)) as running:
+            summaries.extend(_watched(running, len(seeds), screen, options))
     except KeyboardInterrupt:
         screen.print("[yellow]stopped; this is what has been run")
         status = _INTERRUPTED
@@ -190,7 +193,7 @@ def _many(options: argparse.Namespace) -> int:
 
 
 def _watched(
-    running: Iterator[Summary], count: int, screen: Console, seconds: float | None
+    running: Iterator[Summary], count: int, screen: Console, options: argparse.Namespace
 ) -> Iterator[Summary]:
     """Pass the summaries on, with a progress bar, and a word about each violation as it comes."""
     columns = (
@@ -209,7 +212,9 @@ def _watched(
                 progress.console.print(
                     f"[red]seed {summary.seed}[/]: {escape(summary.violations[0])}", soft_wrap=True
                 )
-                progress.console.print(f"  {replay_command(summary.seed, seconds)}", soft_wrap=True)
+                progress.console.print(
+                    f"  {replay_command(summary.seed, options.seconds, options.kind)}", soft_wrap=True
+                )
             progress.update(task, advance=1, violated=violated)
             yield summary
 
@@ -241,7 +246,7 @@ def _total_as_json(result: Total, minutes: float, options: argparse.Namespace) -
             {
                 "seed": one.seed,
                 "violations": list(one.violations),
-                "replay": replay_command(one.seed, options.seconds),
+                "replay": replay_command(one.seed, options.seconds, options.kind),
             }
             for one in result.violated
         ],

@@ -46,11 +46,11 @@ class Total(NamedTuple):
     records_read: int
 
 
-def summarise(seed: int, seconds: float | None = None) -> Summary:
+def summarise(seed: int, seconds: float | None = None, kind: str | None = None) -> Summary:
     """Run one seed."""
     began = time.perf_counter()
     try:
-        outcome = simulate(seed, seconds=seconds)
+        outcome = simulate(seed, seconds=seconds, kind=kind)
     except Exception as error:  # noqa: BLE001 - whatever it is, which seed it was matters most
         failure = f"the simulation itself failed: {type(error).__name__}: {error}"
         return Summary(seed, "", (failure,), 0.0, time.perf_counter() - began, {}, 0, 0)
@@ -73,7 +73,7 @@ def _begin() -> None:
 
 
 def run_many(
-    seeds: Iterable[int], *, jobs: int, seconds: float | None = None
+    seeds: Iterable[int], *, jobs: int, seconds: float | None = None, kind: str | None = None
 ) -> Generator[Summary, None, None]:
     """The summaries of the seeds as they end. Closing the iterator lets those under way end, and no more."""
     waiting = iter(seeds)
@@ -83,7 +83,7 @@ def run_many(
         try:
             while True:
                 room = jobs * QUEUED_A_WORKER - len(running)
-                running |= {pool.submit(summarise, seed, seconds) for seed in islice(waiting, room)}
+                running |= {pool.submit(summarise, seed, seconds, kind) for seed in islice(waiting, room)}
                 if not running:
                     return
                 ended, running = wait(running, return_when=FIRST_COMPLETED)

@@ -7,8 +7,7 @@ if it was acknowledged before the other was sent; in between, nobody can tell th
 - Whoever asks after a commit was acknowledged reads it, or one that is not before it.
 - A commit that has been read and was followed by another that was read does not come back.
 - Within a transaction: a commit shows only once EndTxn(commit) was sent, and never where the transaction was
-  aborted. Whoever requires stable offsets, and asks after the transaction was acknowledged as committed, reads
-  it. Before that it is no commit at all.
+  aborted. Whoever requires stable offsets, and asks after its commit was acknowledged, reads it.
 
 A transaction's offsets take their place when its marker is written, which is after EndTxn was sent and
 before anybody who requires stable offsets is answered.
@@ -90,9 +89,7 @@ def _wrong(
     if commit.sent.txn and outcomes.aborted_at(commit.sent.txn) is not None:
         return f"which belongs to {commit.sent.txn}, which was aborted"
     if commit.since > seen.at:
-        return (
-            "the commit of whose transaction was not even asked for" if commit.sent.txn else "sent only later"
-        )
+        return "whose transaction's commit was not asked for" if commit.sent.txn else "sent only later"
     return None
 
 

@@ -49,8 +49,8 @@ def _answered(history: History, lives: dict[str, list[LifeBegan]]) -> list[Viola
         after = _successor(mine, told.life, told.producer_id, told.epoch, told.asked_at)
         if after is not None:
             what = (
-                f"{told.api} of {told.life} with epoch {told.epoch}, sent at {told.asked_at:.3f} s, was answered "
-                f"well, although {after.life} had begun with epoch {after.epoch} at {after.at:.3f} s"
+                f"{told.api} of {told.life} with epoch {told.epoch}, sent at {told.asked_at:.3f} s, was "
+                f"answered well, although {after.life} had begun with epoch {after.epoch} at {after.at:.3f} s"
             )
             violations.append(Violation(NAME, told.at, what))
     return violations

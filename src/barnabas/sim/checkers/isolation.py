@@ -96,8 +96,8 @@ def _left_out(
         missing = next((each for each in passed if each not in given), None)
         if missing is not None:
             what = (
-                f"{_where(read, missing[0])}: came from {read.start} to {read.position} without {missing[1]!r}, "
-                "whose transaction committed"
+                f"{_where(read, missing[0])}: came from {read.start} to {read.position} without "
+                f"{missing[1]!r}, whose transaction committed"
             )
             violations.append(Violation(NAME, read.at, what))
     return violations

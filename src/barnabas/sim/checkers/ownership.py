@@ -1,16 +1,17 @@
 """No partition has two owners in a group, as far as its members can know.
 
 What a member was told: the assignment of a generation is its own from the moment SyncGroup answers until it
-joins again, is told that it is no member (or no longer of this generation), leaves, or is killed; and always only
-as long after the sending of its last request that was answered well as a session lasts (or a rebalance, where
-that is shorter): if it heard nothing for longer, the coordinator may rightly have gone on without it. Another
-process with the same instance id takes its place as soon as it asks to; from then on nothing is known of either.
+joins again, is told that it is no member (or no longer of this generation), leaves, or is killed; and always
+only as long after the sending of its last request that was answered well as a session lasts (or a rebalance,
+where that is shorter): if it heard nothing for longer, the coordinator may rightly have gone on without it.
+Another process with the same instance id takes its place as soon as it asks to; from then on nothing is known
+of either.
 
 - At no moment do two members of a group own the same partition.
 - Within one generation, every member is always given the same, and nobody what another was given.
 - Once a member of a later generation has its assignment, no heartbeat and no commit of an earlier one is
-  answered well. A generation that was only joined may be undone by a crash before it was synced: it counts from
-  there on only while the broker lives.
+  answered well. A generation that was only joined may be undone by a crash before it was synced: it counts
+  only while the broker lives.
 """
 
 from __future__ import annotations
@@ -61,9 +62,9 @@ def _one_owner(history: History) -> list[Violation]:
             one, other = latest.assigned, span.assigned
             if span.start < latest.end and one.member != other.member:
                 what = (
-                    f"{place[0]}-{place[1]} of {group} belongs to {other.member_id} ({other.member}) by generation "
-                    f"{other.generation} and still to {one.member_id} ({one.member}), until {latest.end:.3f} s, "
-                    f"by generation {one.generation}"
+                    f"{place[0]}-{place[1]} of {group} belongs to {other.member_id} ({other.member}) by "
+                    f"generation {other.generation} and still to {one.member_id} ({one.member}), until "
+                    f"{latest.end:.3f} s, by generation {one.generation}"
                 )
                 violations.append(Violation(NAME, span.start, what))
                 break
@@ -208,5 +209,6 @@ def _one_generation(history: History) -> list[Violation]:
 
 
 def _too_late(at: float, what: str, asked_at: float, later: tuple[int, float]) -> Violation:
-    said = f"{what}, sent at {asked_at:.3f} s, was accepted, although {later[0]} was there since {later[1]:.3f} s"
+    since = f"{later[0]} was there since {later[1]:.3f} s"
+    said = f"{what}, sent at {asked_at:.3f} s, was accepted, although {since}"
     return Violation(NAME, at, said)

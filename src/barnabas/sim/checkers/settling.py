@@ -1,7 +1,7 @@
 """When the faults are over, groups become stable, loops work off their input, and every transaction ends.
 
-- Some time after the last members of a group have come, each has an assignment, all of the same generation, and
-  together they have every partition: whoever was there before them has been given up, or has been replaced.
+- Some time after the last members of a group have come, each has an assignment, all of the same generation,
+  and together they have every partition: whoever was there before has been given up, or replaced.
 - What the loops have to work off they have worked off in time.
 - In the end no transaction is open: what is committed ends where the partition ends, and can be read.
 """

@@ -35,6 +35,7 @@ class _Told(NamedTuple):
     asked_at: float
     who: str
     offset: int
+    is_question: bool
 
 
 def check(history: History) -> list[Violation]:
@@ -52,9 +53,9 @@ def _told(history: History) -> dict[_Place, list[_Told]]:
     found: dict[_Place, list[_Told]] = {}
     for event in history.events:
         if isinstance(event, StableSeen):
-            one = _Told(event.at, event.asked_at, event.observer, event.offset)
+            one = _Told(event.at, event.asked_at, event.observer, event.offset, True)
         elif isinstance(event, OutputRead) and event.is_committed:
-            one = _Told(event.at, event.asked_at, event.session, event.position)
+            one = _Told(event.at, event.asked_at, event.session, event.position, False)
         else:
             continue
         found.setdefault((event.topic, event.partition), []).append(one)
@@ -82,8 +83,9 @@ def _passed(place: _Place, answers: list[_Told], opened: list[_Open]) -> list[Vi
         for one in opened:
             if one.since <= told.asked_at and told.at <= one.until and told.offset > one.offset:
                 what = (
-                    f"{place[0]}-{place[1]}: {told.who}, who asked at {told.asked_at:.3f} s, came to {told.offset}, "
-                    f"but {one.txn} is open there at {one.offset} from {one.since:.3f} to {one.until:.3f} s"
+                    f"{place[0]}-{place[1]}: {told.who}, who asked at {told.asked_at:.3f} s, came to "
+                    f"{told.offset}, but {one.txn} is open there at {one.offset} from {one.since:.3f} to "
+                    f"{one.until:.3f} s"
                 )
                 violations.append(Violation(NAME, told.at, what))
                 break
@@ -100,13 +102,12 @@ def _gone_back(place: _Place, answers: list[_Told], view: View) -> list[Violatio
             waiting.remove(earlier)
             if highest is None or earlier.offset > highest.offset:
                 highest = earlier
-        is_question = "#" not in told.who
-        if is_question and highest is not None and told.offset < highest.offset:
-            if not view.has_power_loss(highest.asked_at, told.at):
-                what = (
-                    f"{place[0]}-{place[1]}: the stable offset is {told.offset} to {told.who}, who asked at "
-                    f"{told.asked_at:.3f} s, but was at least {highest.offset} at {highest.at:.3f} s"
-                )
-                violations.append(Violation(NAME, told.at, what))
+        is_back = told.is_question and highest is not None and told.offset < highest.offset
+        if is_back and highest is not None and not view.has_power_loss(highest.asked_at, told.at):
+            what = (
+                f"{place[0]}-{place[1]}: the stable offset is {told.offset} to {told.who}, who asked at "
+                f"{told.asked_at:.3f} s, but was at least {highest.offset} at {highest.at:.3f} s"
+            )
+            violations.append(Violation(NAME, told.at, what))
         waiting.append(told)
     return violations

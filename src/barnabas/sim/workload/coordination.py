@@ -11,7 +11,7 @@ from barnabas.sim.group_events import GroupWanted, Place
 from barnabas.sim.scenario import Scenario
 from barnabas.sim.workload.client import Client
 from barnabas.sim.workload.grouped import run_commit_watcher, run_member
-from barnabas.sim.workload.looping import run_loop
+from barnabas.sim.workload.looping import run_leaver, run_loop
 from barnabas.sim.workload.watching import (
     is_drained,
     read_outputs,
@@ -52,6 +52,8 @@ def working_roles(scenario: Scenario) -> dict[str, Work]:
     if outputs:
         roles["committed-reader"] = partial(run_output_reader, places=outputs, is_committed=True)
         roles["uncommitted-reader"] = partial(run_output_reader, places=outputs, is_committed=False)
+        loop = plan.loops[0]
+        roles["leaver"] = partial(run_leaver, plan=loop, outputs=dict(plan.outputs)[loop.output])
         roles["stable-watcher"] = partial(run_stable_watcher, places=outputs)
     return roles
 

@@ -37,7 +37,7 @@ async def run_member(
             await client.go_on(f"being a member of {plan.name}", working.live)
             await client.pause(0.3)
         working.say_what_it_has()
-        if is_last or happens(client.random, 0.5):
+        if not is_last and happens(client.random, 0.5):
             await client.go_on(f"leaving {plan.name}", working.leave)
 
 

@@ -29,6 +29,7 @@ STALLS, STALL = 0.02, (0.8, 1.8)  # how often, and how many times the transactio
 LATE, LATE_S = 0.15, (0.02, 8.0)
 REST_S, LAST_REST_S = (0.1, 6.0), (0.1, 0.3)
 PAUSE_S = 0.4  # between two transactions
+LEAVE_S = 12.0
 
 
 def source_of(topic: str, partition: int, offset: int) -> str:
@@ -49,6 +50,28 @@ async def run_loop(
                 life = _Life(client, asking, consumer, producer, plan, places, outputs, is_last)
                 await client.go_on(f"a life of {plan.transactional_id}", life.live)
             await client.clock.sleep(log_between(client.random, *(LAST_REST_S if is_last else REST_S)))
+
+
+async def run_leaver(client: Client, plan: LoopPlan, outputs: int) -> None:
+    """Begin transactions and never end them, each with an id of its own; or try to when it is too late."""
+    number = 0
+    async with Asking(client) as asking:
+
+        async def leave() -> None:
+            name = f"left-{client.name}-{number}"
+            mine = plan._replace(transactional_id=name)
+            producer = TransactionalProducer(client, asking, mine, number)
+            await producer.begin_life()
+            producer.begin()
+            await producer.write((plan.output, client.random.below(outputs)), [""])
+            if happens(client.random, 0.3):
+                await client.clock.sleep(between(client.random, *STALL) * plan.timeout_ms / 1000)
+                await producer.end(happens(client.random, 0.7))
+
+        while not client.stopping.is_set():
+            number += 1
+            await client.go_on("leaving a transaction", leave)
+            await client.pause(LEAVE_S)
 
 
 class _Life:
@@ -110,7 +133,7 @@ class _Life:
         producer, random = self._producer, self._client.random
         producer.begin()
         try:
-            place = await self._write(records)
+            await self._write(records)
             await self._maybe_stall()
             offsets = {(record.topic, record.partition): record.offset + 1 for record in records}
             await producer.commit_offsets(self._plan.group.name, offsets, self._member)
@@ -121,6 +144,7 @@ class _Life:
         is_commit = self._is_last or not happens(random, self._plan.aborts)
         is_bold = self._plan.way.is_implicit and not self._is_last
         if is_bold and happens(random, LATE):
+            place = (self._plan.output, random.below(self._outputs))
             producer.write_late(place, log_between(random, *LATE_S))
         late = None
         if is_bold and happens(random, LATE):
@@ -129,17 +153,15 @@ class _Life:
         if not is_commit:
             await self._seek(self._consumer.assignment)
 
-    async def _write(self, records: Sequence[ConsumerRecord]) -> Place:
-        """All of them, in some batches; the partition of the last one."""
+    async def _write(self, records: Sequence[ConsumerRecord]) -> None:
+        """All of them, in some batches."""
         random, left = self._client.random, list(records)
-        place = (self._plan.output, 0)
         while left:
             count = 1 + random.below(MOST_A_BATCH)
             batch, left = left[:count], left[count:]
             place = (self._plan.output, random.below(self._outputs))
             sources = [source_of(record.topic, record.partition, record.offset) for record in batch]
             await self._producer.write(place, sources)
-        return place
 
     async def _maybe_stall(self) -> None:
         client = self._client

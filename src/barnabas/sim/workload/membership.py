@@ -244,9 +244,9 @@ class Member:
             for each in topic.partitions
         }
         for place, mark in marks.items():
-            error = errors[place]
-            told = CommitRefused(client.now, mark, error) if error else CommitDone(client.now, mark)
-            client.history.add(told)
+            if (error := errors[place]) not in TROUBLE:  # after which nobody knows
+                told = CommitRefused(client.now, mark, error) if error else CommitDone(client.now, mark)
+                client.history.add(told)
         if generation == self.generation:
             self.told("OffsetCommit", next((error for error in errors.values() if error), ""))
 

@@ -27,6 +27,7 @@ CHURN_DELIVERY_MS = 6_000
 PAUSE_S = 8.0
 RECORDS = 5
 FETCH_BYTES = 100_000
+OUTPUT_CONFIGS = {"message.timestamp.after.max.ms": str((1 << 63) - 1), "retention.ms": "-1"}
 CHURN_CONFIGS = {"file.delete.delay.ms": "1000", "message.timestamp.after.max.ms": str((1 << 63) - 1)}
 
 
@@ -46,7 +47,7 @@ async def make_outputs(client: Client, outputs: Sequence[tuple[str, int]]) -> No
 
     async with Admin(*client.seams, CLIENT) as admin:
         for name, partitions in outputs:
-            making = partial(create, NewTopic(name, partitions, 1, {}))
+            making = partial(create, NewTopic(name, partitions, 1, OUTPUT_CONFIGS))
             while not await client.go_on(f"making {name}", making):
                 pass
             client.history.add(OutputMade(client.now, name, partitions))

@@ -65,7 +65,11 @@ ADD_OFFSETS = 3
 
 
 class LifeOver(BarnabasError):
-    """This producer cannot go on."""
+    """This producer cannot go on; `is_refused`: the broker said so, in no uncertain terms."""
+
+    def __init__(self, why: str, *, is_refused: bool = False) -> None:
+        super().__init__(why)
+        self.is_refused = is_refused
 
 
 class TransactionalProducer:
@@ -224,7 +228,7 @@ class TransactionalProducer:
         try:
             await self._until_answered("TxnOffsetCommit", commit)
         except LifeOver as over:
-            if not self._is_unsure:
+            if over.is_refused:
                 for mark in marks.values():
                     client.history.add(CommitRefused(client.now, mark, str(over)))
             raise
@@ -340,8 +344,9 @@ class TransactionalProducer:
             self._answered(api, asked_at, who, error)
             if not error:
                 return
+            self._is_unsure = self._is_unsure or error in TROUBLE
             if error not in RETRIED:
-                raise LifeOver(f"{api}: {error}")
+                raise LifeOver(f"{api}: {error}", is_refused=not self._is_unsure)
             await client.pause(AGAIN_S)
         raise LifeOver(f"{api} was not answered well after {tries} times")
 
