@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from barnabas.broker.coordinators.ends import End, write_ends
 from barnabas.broker.coordinators.host import Host
 from barnabas.broker.replicas import UnknownTopicOrPartition
+from barnabas.broker.requests import PARTITIONS_A_TURN
 from barnabas.coordination.effects import Markers, TopicPartition
 from barnabas.core.errors import (
     BarnabasError,
@@ -76,11 +77,10 @@ class MarkerSender:
         try:
             while self._queue or self._complete:
                 queue, self._queue = self._queue, {}
-                writes = [self._write(partition, endings) for partition, endings in queue.items()]
-                if len(writes) == 1:
-                    await writes[0]
-                elif writes:
-                    await asyncio.gather(*writes)
+                for number, (partition, endings) in enumerate(queue.items(), 1):
+                    await self._write(partition, endings)
+                    if number % PARTITIONS_A_TURN == 0:
+                        await asyncio.sleep(0)
                 complete, self._complete = self._complete, []
                 for ending in complete:
                     await self._tell(ending)

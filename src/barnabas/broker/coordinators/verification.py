@@ -11,7 +11,7 @@ Names of errors differ: the coordinator's are translated into what clients of th
 from __future__ import annotations
 
 import enum
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.coordination.effects import Producer, TopicPartition
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from barnabas.broker.services import Services
     from barnabas.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnResult
 
-_FIRST_BACKOFF_SECONDS = 0.001  # the transaction before is usually ended in less
 _CONCURRENT = wire_error("CONCURRENT_TRANSACTIONS")
 _FENCED = wire_error("PRODUCER_FENCED")
 _INVALID_EPOCH = wire_error("INVALID_PRODUCER_EPOCH")
@@ -94,15 +93,22 @@ async def verify(
         return [TRUSTED] * len(claims)
     patience_ms = settings.integer("add.partitions.to.txn.retry.backoff.max.ms")
     deadline = services.clock.monotonic() + patience_ms / 1000
-    longest = settings.integer("add.partitions.to.txn.retry.backoff.ms") / 1000
-    backoff = min(_FIRST_BACKOFF_SECONDS, longest)
+    backoffs = _backoffs(settings.integer("add.partitions.to.txn.retry.backoff.ms") / 1000)
     while True:
         verdicts = await _verify_once(claims, transactional_id, producer, operation, services)
         is_early = any(isinstance(one, Unverified) and one.wire is _CONCURRENT for one in verdicts)
         if not (adds and is_early) or services.clock.monotonic() >= deadline:
             return verdicts
-        await services.clock.sleep(backoff)
-        backoff = min(2 * backoff, longest)
+        await services.clock.sleep(next(backoffs))
+
+
+def _backoffs(longest_seconds: float) -> Iterator[float]:
+    """The markers of a transaction are usually written within a few turns of the loop."""
+    yield from (0, 0, 0)
+    seconds = 0.001
+    while True:
+        yield min(seconds, longest_seconds)
+        seconds *= 2
 
 
 async def _verify_once(
