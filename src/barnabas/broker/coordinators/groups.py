@@ -23,10 +23,11 @@ if TYPE_CHECKING:
 
 def coordinate_groups(services: Services) -> Coordinator[GroupShard]:
     """The groups of this node."""
+    settings = _Settings(services)
     coordinator = Coordinator(
         CONSUMER_OFFSETS,
         KINDS,
-        lambda: GroupShard(lambda: _settings(services.settings), services.image, services.random),
+        lambda: GroupShard(settings.now, services.image, services.random),
         image=services.image,
         replicas=services.replicas,
         clock=services.clock,
@@ -41,6 +42,21 @@ def coordinate_groups(services: Services) -> Coordinator[GroupShard]:
 
     services.replicas.on_removed.append(removed)
     return coordinator
+
+
+class _Settings:
+    """The settings for groups, worked out when the broker's have changed: every commit asks."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        self._of = services.settings
+        self._worked_out = _settings(self._of)
+
+    def now(self) -> GroupSettings:
+        settings = self._services.settings
+        if settings is not self._of:
+            self._of, self._worked_out = settings, _settings(settings)
+        return self._worked_out
 
 
 def _settings(settings: BrokerSettings) -> GroupSettings:
