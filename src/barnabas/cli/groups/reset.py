@@ -67,10 +67,9 @@ async def reset(session: Session, options: argparse.Namespace) -> None:
         await _check_nobody_reads(session, group)
     given = None if options.from_file is None else read_plan(options.from_file)
     plans = {group: await _plan(session, options, group, given) for group in groups}
-    for plan in plans.values():
-        for each in plan.values():
-            if each.notice:
-                sys.stderr.write(f"{each.notice}: {each.offset} is taken\n")
+    if not session.output.as_json:
+        for each in (each for plan in plans.values() for each in plan.values() if each.notice):
+            sys.stderr.write(f"{each.notice}: {each.offset} is taken\n")
     if options.execute:
         for group, plan in plans.items():
             if plan:
