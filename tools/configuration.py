@@ -45,16 +45,21 @@ class Here(NamedTuple):
 
 
 _ONE_NODE = "a cluster of one has no other nodes"
-_GROUPS = "consumer groups are not served yet"
-_TRANSACTIONS = "transactions are not served yet"
+_CONSUMER = "groups of the consumer protocol are not served yet"
+_ON_TIME = "it happens when it is due, not at the next look"
+_LOADED = "what is loaded is read in pieces of 64 KiB"
 _TIERED = "there is no tiered storage yet"
 _QUOTAS = "quotas are kept, and not enforced yet"
 
 # why a setting has no effect: the first prefix that fits
 NOT_YET = (
     *(("group.share.", "share groups are not served yet"), ("share.", "share groups are not served yet")),
-    *(("group.streams.", "streams groups are not served yet"), ("group.", _GROUPS), ("offset", _GROUPS)),
-    *(("transaction", _TRANSACTIONS), ("add.partitions.to.txn", _TRANSACTIONS)),
+    *(("group.streams.", "streams groups are not served yet"), ("group.consumer.", _CONSUMER)),
+    *(("group.coordinator.rebalance.", _CONSUMER), ("offsets.load.", _LOADED)),
+    ("group.coordinator.", "what comes while the loop turns is written together"),
+    *(("transaction.state.log.load.", _LOADED), ("offsets.commit.timeout.", _ONE_NODE)),
+    *(("transaction.abort.timed.", _ON_TIME), ("transaction.remove.expired.", _ON_TIME)),
+    ("transaction.two.phase.", "two-phase commit is not served yet"),
     *(("remote.", _TIERED), ("log.local.", _TIERED), ("local.", _TIERED), ("follower.fetch.", _TIERED)),
     *(("quota.", _QUOTAS), ("controller.quota.", _QUOTAS), ("replication.quota.", _QUOTAS)),
     *(("alter.log.dirs.", _QUOTAS), ("leader.replication.", _ONE_NODE), ("follower.replication.", _ONE_NODE)),
@@ -91,7 +96,23 @@ NOTES = {
         State.HEEDED, "into the metadata of a new cluster; as many as there are replicas suffice"
     ),
     "unclean.leader.election.enable": Here(State.HEEDED, "no other replica can lead in a cluster of one"),
-    "transaction.max.timeout.ms": Here(State.HEEDED, "in what is refused"),
+    **dict.fromkeys(
+        (
+            "offsets.topic.num.partitions",
+            "offsets.topic.segment.bytes",
+            "transaction.state.log.num.partitions",
+            "transaction.state.log.segment.bytes",
+        ),
+        Here(State.HEEDED, "when the topic is made"),
+    ),
+    **dict.fromkeys(
+        (
+            "offsets.topic.replication.factor",
+            "transaction.state.log.replication.factor",
+            "transaction.state.log.min.isr",
+        ),
+        Here(State.HEEDED, "when the topic is made; unless it is set, no more than there are brokers"),
+    ),
     "log.cleaner.threads": Here(State.WITHOUT_EFFECT, "one log is compacted at a time"),
     "remote.storage.enable": Here(State.REFUSED, f"refused unless `false`: {_TIERED}"),
 }

@@ -48,7 +48,7 @@ def test_settings_stand_where_they_belong() -> None:
     )
     assert {"max.connections", "log.retention.ms", "message.max.bytes", "num.partitions"} <= heeded
     assert {"ssl.keystore.location", "authorizer.class.name", "sasl.jaas.config"} <= refused
-    assert {"num.io.threads", "offsets.retention.minutes", "metric.reporters"} <= idle
+    assert {"num.io.threads", "offsets.load.buffer.size", "metric.reporters"} <= idle
     assert [name for name in heeded if not BROKER[name].has_effect] == []
 
 
