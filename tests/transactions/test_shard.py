@@ -277,7 +277,9 @@ def test_a_transaction_that_takes_too_long_is_aborted_and_its_producer_fenced(le
     bench.advance(MINUTE_MS * 10)  # time between transactions does not count
     bench.add(producer, T0, version=OLD)
     bench.advance(MINUTE_MS - 1)
+    began_ms = bench.describe().transaction_start_time_ms
     bench.add(producer, T1, version=OLD)  # nor does this give it more
+    assert bench.describe().transaction_start_time_ms == began_ms == bench.now.wall_ms - MINUTE_MS + 1
     assert bench.state() == "Ongoing"
     bench.advance(1)
     assert bench.state() == "PrepareAbort"
@@ -393,7 +395,7 @@ def test_records_are_written_in_the_version_of_the_level(level: int) -> None:
 
 
 def test_the_bytes_of_records_are_those_of_kafka() -> None:
-    """Taken from Apache Kafka 4.3.0: InitProducerId, AddPartitionsToTxn 5, EndTxn 5 and what follows."""
+    """As Apache Kafka 4.3.0 writes them: InitProducerId, AddPartitionsToTxn 5, EndTxn 5, the completion."""
     bench = Bench()
     bench.next_producer_id = -1
     _, producer = bench.init()
