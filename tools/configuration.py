@@ -46,7 +46,6 @@ class Here(NamedTuple):
 
 _ONE_NODE = "a cluster of one has no other nodes"
 _CONSUMER = "groups of the consumer protocol are not served yet"
-_ON_TIME = "it happens when it is due, not at the next look"
 _LOADED = "what is loaded is read in pieces of 64 KiB"
 _TIERED = "there is no tiered storage yet"
 _QUOTAS = "quotas are kept, and not enforced yet"
@@ -58,7 +57,6 @@ NOT_YET = (
     *(("group.coordinator.rebalance.", _CONSUMER), ("offsets.load.", _LOADED)),
     ("group.coordinator.", "what comes while the loop turns is written together"),
     *(("transaction.state.log.load.", _LOADED), ("offsets.commit.timeout.", _ONE_NODE)),
-    *(("transaction.abort.timed.", _ON_TIME), ("transaction.remove.expired.", _ON_TIME)),
     ("transaction.two.phase.", "two-phase commit is not served yet"),
     *(("remote.", _TIERED), ("log.local.", _TIERED), ("local.", _TIERED), ("follower.fetch.", _TIERED)),
     *(("quota.", _QUOTAS), ("controller.quota.", _QUOTAS), ("replication.quota.", _QUOTAS)),
@@ -96,6 +94,8 @@ NOTES = {
         State.HEEDED, "into the metadata of a new cluster; as many as there are replicas suffice"
     ),
     "unclean.leader.election.enable": Here(State.HEEDED, "no other replica can lead in a cluster of one"),
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": Here(State.HEEDED),
+    "transaction.remove.expired.transaction.cleanup.interval.ms": Here(State.HEEDED),
     **dict.fromkeys(
         (
             "offsets.topic.num.partitions",
