@@ -238,7 +238,7 @@ def test_the_software_of_a_client_must_have_a_proper_name(
 
 @pytest.mark.parametrize(
     ("api_key", "version"),
-    [(0, 2), (0, 14), (1, 3), (1, 19), (3, 14), (3, -1), (11, 5), (999, 0), (-1, 0), (32767, 32767), (6, 0)],
+    [(0, 2), (0, 14), (1, 3), (1, 19), (3, 14), (3, -1), (11, 10), (999, 0), (-1, 0), (32767, 32767), (6, 0)],
 )
 def test_what_is_not_served_ends_the_connection_with_one_line(
     broker: Broker, client: RawClient, caplog: pytest.LogCaptureFixture, api_key: int, version: int

@@ -8,6 +8,7 @@ from typing import NamedTuple
 import pytest
 
 from barnabas.broker.replica import Replica
+from barnabas.log.producers import TRUSTED
 from barnabas.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
 from barnabas.protocol.messages.list_offsets import (
     ListOffsetsPartition,
@@ -223,7 +224,7 @@ def test_who_reads_committed_records_is_shown_nothing_that_is_undecided(
             base_sequence=0,
             transactional=True,
         )
-        broker.run(_replica(broker, "t").append(memoryview(batch), all_in_sync=False))
+        broker.run(_replica(broker, "t").append(memoryview(batch), all_in_sync=False, guard=TRUSTED))
         assert _list(client, "t", LATEST, isolation=0).offset == 2
         assert _list(client, "t", LATEST, isolation=1).offset == 1
         assert _list(client, "t", TIMES[1], isolation=0).offset == 1
