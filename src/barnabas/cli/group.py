@@ -13,7 +13,7 @@ from barnabas.cli.failures import CommandFailed
 from barnabas.cli.groups.describe import describe, groups_meant, groups_named
 from barnabas.cli.groups.reset import reset
 from barnabas.cli.groups.scope import partitions_in, scope
-from barnabas.cli.options import Actions, command_parser, duration, natural, seconds, some_of
+from barnabas.cli.options import Actions, command_parser, duration, integer, natural, seconds, some_of
 from barnabas.cli.output import counted
 from barnabas.cli.running import run_command
 from barnabas.client.errors import UnknownGroup
@@ -126,7 +126,7 @@ def _add_reset(actions: Actions) -> None:
     how.add_argument("--to-latest", action="store_true", help="where they end")
     how.add_argument("--to-current", action="store_true", help="where it is; the end where it is nowhere")
     how.add_argument("--to-offset", type=natural, metavar="N")
-    how.add_argument("--shift-by", type=_shift, metavar="N", help="so many records on; back if below 0")
+    how.add_argument("--shift-by", type=integer, metavar="N", help="so many records on; back if below 0")
     how.add_argument("--to-datetime", metavar="TIME", help="the first record of that time or later")
     how.add_argument("--by-duration", type=duration, metavar="PT1H", help="... of so long ago; or as 90m")
     how.add_argument("--from-file", metavar="FILE", help="what --export wrote; - is standard input")
@@ -168,15 +168,6 @@ def _add_remove(actions: Actions) -> None:
     parser.add_argument("--instance", metavar="ID", action="append", default=[], dest="instances")
     parser.add_argument("--all", action="store_true", help="all that are in it")
     parser.add_argument("--yes", action="store_true", help="do not ask")
-
-
-# ---- types of arguments ----------------------------------------------------------------------------------
-
-
-def _shift(text: str) -> int:
-    is_back = text.startswith("-")
-    number = natural(text.removeprefix("-").removeprefix("+"))
-    return -number if is_back else number
 
 
 # ---- what is done ----------------------------------------------------------------------------------------

@@ -123,13 +123,19 @@ def seconds(text: str) -> float:
     return value
 
 
-def natural(text: str) -> int:
+def natural(text: str, most: int = INT64) -> int:
     """A number from 0 on."""
     if not text.isdecimal():
         raise argparse.ArgumentTypeError(f"{text!r} is no number from 0 on")
-    if len(text) > len(str(INT64)) or int(text) > INT64:
-        raise argparse.ArgumentTypeError(f"at most {INT64}")
+    if len(text) > len(str(INT64)) or int(text) > most:
+        raise argparse.ArgumentTypeError(f"at most {most}")
     return int(text)
+
+
+def integer(text: str, most: int = INT64) -> int:
+    """A number, which may be below 0."""
+    number = natural(text.removeprefix("-").removeprefix("+"), most)
+    return -number if text.startswith("-") else number
 
 
 def positive(text: str, most: int = INT64) -> int:

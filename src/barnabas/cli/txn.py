@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from barnabas.cli.asking import be_sure
 from barnabas.cli.connecting import Session, connected
 from barnabas.cli.failures import CommandFailed, unknown_name
 from barnabas.cli.groups.scope import Scope, partitions_in, scope
-from barnabas.cli.options import INT16, INT32, Actions, command_parser, duration, natural, some_of
+from barnabas.cli.options import INT16, INT32, Actions, command_parser, duration, integer, natural, some_of
 from barnabas.cli.running import run_command
 from barnabas.cli.times import duration_text, time_text
 from barnabas.client.admin import (
@@ -26,6 +27,7 @@ from barnabas.client.admin import (
 )
 from barnabas.client.errors import UnknownTransactionalId
 from barnabas.client.metadata import TopicPartition
+from barnabas.protocol.channel import NotSpoken
 
 STATES = [
     "Empty",
@@ -129,8 +131,8 @@ def _add_abort(actions: Actions) -> None:
     which = parser.add_mutually_exclusive_group(required=True)
     which.add_argument("--offset", type=natural, metavar="N", help="where it begins")
     which.add_argument("--producer-id", type=natural, metavar="ID", help="of a broker before 3.0")
-    parser.add_argument("--producer-epoch", type=natural, metavar="N", choices=range(INT16 + 1))
-    parser.add_argument("--coordinator-epoch", type=int, metavar="N")
+    parser.add_argument("--producer-epoch", type=partial(natural, most=INT16), metavar="N")
+    parser.add_argument("--coordinator-epoch", type=partial(integer, most=INT32), metavar="N")
     parser.add_argument("--force", action="store_true", help="also where its coordinator knows of it")
     parser.add_argument("--yes", action="store_true", help="do not ask")
 
@@ -325,14 +327,18 @@ async def _meant(session: Session, options: argparse.Namespace, at: TopicPartiti
 
 async def _check_it_hangs(session: Session, open_one: OpenTransaction) -> None:
     """One that its coordinator has is to be ended in all its partitions, not in one alone."""
-    if await session.admin.unknown_to_coordinators([open_one]):
+    try:
+        if await session.admin.unknown_to_coordinators([open_one]):
+            return
+        listed = await session.admin.list_transactions(producer_ids=[open_one.producer.producer_id])
+    except NotSpoken:  # brokers before 3.0 do not tell what they coordinate
         return
-    producer_id = open_one.producer.producer_id
-    (listed, *_) = await session.admin.list_transactions(producer_ids=[producer_id])
-    raise CommandFailed(
-        f"it does not hang: transactional id {listed.transactional_id!r} has it ({listed.state})",
-        f"`barnabas txn terminate {listed.transactional_id}` ends it everywhere; --force here alone",
-    )
+    if listed:
+        name, _, state, _ = listed[0]
+        raise CommandFailed(
+            f"it does not hang: transactional id {name!r} has it ({state})",
+            f"`barnabas txn terminate {name}` ends it everywhere; --force here alone",
+        )
 
 
 async def _terminate(session: Session, options: argparse.Namespace) -> None:

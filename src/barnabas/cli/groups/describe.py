@@ -13,6 +13,8 @@ from barnabas.cli.output import counted
 from barnabas.client.admin import GroupDescription, GroupMember
 from barnabas.client.errors import UnknownGroup
 
+_DEAD = "Dead"  # what brokers before 3.9 call a group that they do not know
+_CLASSIC = (None, "classic")
 _CLEAR = "\x1b[H\x1b[2J"
 
 
@@ -34,20 +36,30 @@ async def groups_named(session: Session, names: list[str]) -> dict[str, GroupDes
     try:
         found = await session.admin.describe_groups(names)
     except UnknownGroup as error:
-        listed = [each.group_id for each in await session.admin.list_groups()]
-        for name in names:
-            if name not in listed:
-                raise unknown_name("group", name, listed, "barnabas group list") from None
-        raise CommandFailed(error.what, "it is of a kind that cannot be described here yet") from error
-    return {name: found[name] for name in dict.fromkeys(names)}
+        await _check_listed(session, names)
+        raise CommandFailed(error.what, "only classic groups are described; `barnabas group list`") from error
+    dead = [name for name, group in found.items() if group.state == _DEAD and not group.members]
+    if dead:
+        await _check_listed(session, dead)
+    return found
 
 
-async def groups_meant(session: Session, options: argparse.Namespace) -> list[str]:
-    """The groups that were named, or all with `--all-groups`."""
+async def _check_listed(session: Session, names: list[str]) -> None:
+    listed = [each.group_id for each in await session.admin.list_groups()]
+    for name in names:
+        if name not in listed:
+            raise unknown_name("group", name, listed, "barnabas group list")
+
+
+async def groups_meant(
+    session: Session, options: argparse.Namespace, *, only_classic: bool = False
+) -> list[str]:
+    """The groups that were named, or with `--all-groups` all that there are, or that can be described."""
     if options.groups and options.all_groups:
         raise CommandFailed("groups are named, and --all-groups is given", "leave out one of them")
     if options.all_groups:
-        return [each.group_id for each in await session.admin.list_groups()]
+        listed = await session.admin.list_groups()
+        return [each.group_id for each in listed if not only_classic or each.type in _CLASSIC]
     if not options.groups:
         raise CommandFailed("no group is named", "name some, or take --all-groups")
     return list(dict.fromkeys(options.groups))
@@ -60,8 +72,8 @@ async def describe(session: Session, options: argparse.Namespace) -> None:
         options.members or options.all,
     )
     while True:
-        groups = await groups_named(session, await groups_meant(session, options))
-        shown = [await _look(session, group, parts) for group in groups.values()]
+        names = await groups_meant(session, options, only_classic=True)
+        shown = await _look(session, list((await groups_named(session, names)).values()), parts)
         _print(session, shown, parts, is_watching=options.watch is not None)
         if options.watch is None:
             return
@@ -69,10 +81,13 @@ async def describe(session: Session, options: argparse.Namespace) -> None:
         await session.clock.sleep(options.watch)
 
 
-async def _look(session: Session, group: GroupDescription, parts: _Parts) -> _Shown:
-    lags = await lags_of(session, group) if parts.offsets else []
+async def _look(session: Session, groups: list[GroupDescription], parts: _Parts) -> list[_Shown]:
+    lags = await lags_of(session, groups) if parts.offsets else [[] for _ in groups]
     brokers = session.admin.cluster.metadata.brokers
-    return _Shown(group, str(brokers.get(group.coordinator, "?")), lags)
+    return [
+        _Shown(group, str(brokers.get(group.coordinator, "?")), of_group)
+        for group, of_group in zip(groups, lags, strict=True)
+    ]
 
 
 def _print(session: Session, shown: list[_Shown], parts: _Parts, *, is_watching: bool) -> None:

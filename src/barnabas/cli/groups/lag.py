@@ -7,7 +7,8 @@ for has no lag that could be told, and one without a leader no end.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import asyncio
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from barnabas.cli.connecting import Session
@@ -45,13 +46,17 @@ class PartitionLag(NamedTuple):
         }
 
 
-async def lags_of(session: Session, group: GroupDescription) -> list[PartitionLag]:
-    """The partitions that a group has committed for or reads, sorted."""
-    committed = await session.admin.list_group_offsets(group.group_id)
-    readers = {at: member for member in group.members for at in member.assignment or ()}
-    partitions = sorted({*committed, *readers})
-    ends = await ends_of(session, partitions)
-    return [PartitionLag(at, committed.get(at), ends.get(at), readers.get(at)) for at in partitions]
+async def lags_of(session: Session, groups: Sequence[GroupDescription]) -> list[list[PartitionLag]]:
+    """The partitions that each group has committed for or reads, sorted."""
+    asking = (session.admin.list_group_offsets(group.group_id) for group in groups)
+    committed = await asyncio.gather(*asking)
+    readers = [{at: member for member in group.members for at in member.assignment or ()} for group in groups]
+    partitions = [sorted({*some, *others}) for some, others in zip(committed, readers, strict=True)]
+    ends = await ends_of(session, dict.fromkeys(at for some in partitions for at in some))
+    return [
+        [PartitionLag(at, offsets.get(at), ends.get(at), members.get(at)) for at in of_group]
+        for of_group, offsets, members in zip(partitions, committed, readers, strict=True)
+    ]
 
 
 async def ends_of(session: Session, partitions: Iterable[TopicPartition]) -> Mapping[TopicPartition, int]:
