@@ -10,7 +10,13 @@ from typing import NamedTuple
 import pytest
 
 from barnabas.coordination.records import decode_record, encode_key, encode_value
+from barnabas.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from barnabas.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from barnabas.protocol.messages.update_features import (
+    FeatureUpdateKey,
+    UpdateFeaturesRequest,
+    UpdateFeaturesResponse,
+)
 from barnabas.records.kernel import check_batch
 from barnabas.records.reader import read_batch
 from barnabas.testing import Broker
@@ -19,7 +25,7 @@ from barnabas.transactions.settings import TransactionSettings
 from barnabas.transactions.shard import TransactionShard
 from tests.interop.admin_steps import create
 from tests.interop.dump import dump, files
-from tests.interop.transaction_play import NOBODY, TOPIC, Play, perform
+from tests.interop.transaction_play import NOBODY, TOPIC, Play, perform, perform_old
 from tests.support.apache_kafka import ApacheKafka
 from tests.support.raw_client import RawClient, wait_until
 
@@ -31,6 +37,7 @@ SETTINGS = {
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "10",
 }
 LOG = "__transaction_state-0"
+FEATURE = "transaction.version"
 
 
 class Side(NamedTuple):
@@ -63,7 +70,25 @@ def played(client: RawClient, data: Path) -> Side:
     wait_until(lambda: "NOT_FOUND" in Play(client).describe("nobody"), "transactional ids")
     play = Play(client)
     perform(play)
+    for level in (1, 0):
+        finalise(client, level)
+        perform_old(play, level)
+    play.list()
     return Side(play, data)
+
+
+def finalise(client: RawClient, level: int) -> None:
+    """Take transaction.version down, and wait until the broker knows."""
+    down = FeatureUpdateKey(feature=FEATURE, max_version_level=level, upgrade_type=2)
+    request = UpdateFeaturesRequest(feature_updates=[down])
+    assert client.ask(request, 1, UpdateFeaturesResponse).error_code == 0
+    ask = ApiVersionsRequest(client_software_name="play", client_software_version="1")
+
+    def is_known() -> bool:
+        found = client.ask(ask, 3, ApiVersionsResponse).finalized_features
+        return {one.name: one.max_version_level for one in found}.get(FEATURE, 0) == level
+
+    wait_until(is_known, f"{FEATURE}={level}")
 
 
 def test_producers_are_answered_alike(sides: tuple[Side, Side]) -> None:
@@ -128,12 +153,11 @@ def test_a_shard_that_replays_kafkas_log_knows_what_kafka_does(sides: tuple[Side
     shard = TransactionShard(TransactionSettings)
     for _, key, value in pairs(theirs):
         shard.replay(decode_record(KINDS, key, value))
-    told = [note for note in theirs.play.notes if note.startswith("list [-1, None] v2: ")]
     found = sorted(
         (name, theirs.play.alias(one.producer_id), shard_state(shard, name))
         for name, one in shard.transactions.items()
     )
-    assert told == [f"list [-1, None] v2: NONE [] {found}"]
+    assert theirs.play.notes[-1] == f"list [-1, None] v2: NONE [] {found}"
 
 
 def shard_state(shard: TransactionShard, name: str) -> str:

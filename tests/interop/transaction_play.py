@@ -181,11 +181,23 @@ def error(code: int) -> str:
 def perform(play: Play) -> None:
     """The whole of it."""
     _beginnings(play)
-    _old_clients(play)
+    _old_clients(play, "old")
     _new_clients(play)
-    _replaced(play)
+    _replaced(play, "replaced", version=5)
     _late(play)
     _looks(play)
+
+
+def perform_old(play: Play, level: int) -> None:
+    """What there is of it where the cluster is on an older version of transactions."""
+    _old_clients(play, f"old-{level}")
+    _replaced(play, f"replaced-{level}", version=3)
+    first = play.init(f"late-{level}", timeout_ms=10)
+    play.add(f"late-{level}", first, version=0)
+    play.until(f"late-{level}", "CompleteAbort")
+    play.end(f"late-{level}", first, version=1)
+    play.init(f"late-{level}", first)
+    play.init(f"late-{level}")
 
 
 def _beginnings(play: Play) -> None:
@@ -209,31 +221,31 @@ def _beginnings(play: Play) -> None:
     play.init("unknown", UNKNOWN)  # which is a new name here
 
 
-def _old_clients(play: Play) -> None:
-    first = play.init("old", version=4)
-    play.describe("old")
-    play.end("old", first, version=1)
-    play.end("old", first, version=1, commit=False)
-    play.add("old", first, [(TOPIC, 0), ("missing", 0)], version=0)
-    play.add("old", first, [(TOPIC, 2)], version=0)
+def _old_clients(play: Play, name: str) -> None:
+    first = play.init(name, version=4)
+    play.describe(name)
+    play.end(name, first, version=1)
+    play.end(name, first, version=1, commit=False)
+    play.add(name, first, [(TOPIC, 0), ("missing", 0)], version=0)
+    play.add(name, first, [(TOPIC, 2)], version=0)
     for version in range(4):
-        play.add("old", first, version=version)
-        play.add("old", (first[0], 1), version=version)
-    play.add("old", UNKNOWN, version=0)
-    play.add("old", first, verify_only=True)
-    play.add("old", first, [(TOPIC, 1)], version=4, verify_only=True)
-    play.add_offsets("old", first, version=3)
-    play.add_offsets("old", (first[0], 1), version=1)
-    play.add_offsets("old", (first[0], 1), version=2)
-    play.describe("old")
+        play.add(name, first, version=version)
+        play.add(name, (first[0], 1), version=version)
+    play.add(name, UNKNOWN, version=0)
+    play.add(name, first, verify_only=True)
+    play.add(name, first, [(TOPIC, 1)], version=4, verify_only=True)
+    play.add_offsets(name, first, version=3)
+    play.add_offsets(name, (first[0], 1), version=1)
+    play.add_offsets(name, (first[0], 1), version=2)
+    play.describe(name)
     for version in range(5):
-        play.end("old", (first[0], 1), version=version)
-    play.end("old", first, version=1)
-    play.end("old", first, version=4)
-    play.end("old", first, version=1, commit=False)
-    play.add("old", first, [(TOPIC, 1)], version=0)
-    play.end("old", first, version=1, commit=False)
-    play.end("old", first, version=1)
+        play.end(name, (first[0], 1), version=version)
+    play.end(name, first, version=1)
+    play.end(name, first, version=4)
+    play.end(name, first, version=1, commit=False)
+    play.add(name, first, [(TOPIC, 1)], version=0)
+    play.end(name, first, version=1, commit=False)
+    play.end(name, first, version=1)
 
 
 def _new_clients(play: Play) -> None:
@@ -259,24 +271,24 @@ def _new_clients(play: Play) -> None:
     play.end("new", fourth, commit=False)
 
 
-def _replaced(play: Play) -> None:
-    first = play.init("replaced")
-    second = play.init("replaced", first)
-    play.init("replaced", first)
-    play.init("replaced", UNKNOWN)
-    third = play.init("replaced", timeout_ms=1234)
-    play.init("replaced", second)
-    play.init("replaced", second, version=3)
-    play.add("replaced", third)
-    play.init("replaced")
-    play.settle("replaced")
-    play.end("replaced", third, commit=False)
-    fourth = play.init("replaced")
-    play.add("replaced", fourth)
-    play.init("replaced", fourth)
-    play.settle("replaced")
-    play.init("replaced", fourth)
-    play.settle("replaced")
+def _replaced(play: Play, name: str, version: int) -> None:
+    first = play.init(name)
+    second = play.init(name, first)
+    play.init(name, first)
+    play.init(name, UNKNOWN)
+    third = play.init(name, timeout_ms=1234)
+    play.init(name, second)
+    play.init(name, second, version=3)
+    play.add(name, third, version=version)
+    play.init(name)
+    play.settle(name)
+    play.end(name, third, commit=False, version=min(version, 5))
+    fourth = play.init(name)
+    play.add(name, fourth, version=version)
+    play.init(name, fourth)
+    play.settle(name)
+    play.init(name, fourth)
+    play.settle(name)
 
 
 def _late(play: Play) -> None:
