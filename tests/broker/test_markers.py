@@ -23,6 +23,7 @@ from tests.support.raw_transactions import (
     UNCOMMITTED,
     Transactor,
     create_topic,
+    find_coordinator,
     latest,
     name_of,
     see,
@@ -105,6 +106,24 @@ def test_an_open_transaction_is_still_open_after_a_crash(make_broker: MakeBroker
         assert one.produce("t", b"b") == "NONE"
         assert one.end() == "NONE"
         wait_until(lambda: see(client, "t").values == [b"a", b"b"], "the commit")
+
+
+def test_one_partition_does_not_hold_up_the_transactions_of_others(broker: Broker) -> None:
+    with RawClient(broker.port) as client:
+        create_topic(client, "t")
+        find_coordinator(client, "group")
+        slow, quick = Transactor(client, "slow"), Transactor(client, "quick")
+        assert slow.produce("t", b"slow") == "NONE"
+        assert slow.commit_offset("group", "t", 5) == "NONE"
+        _break(broker, "*__consumer_offsets*/*.log")
+        assert slow.end() == "NONE"
+        for number in range(3):
+            assert quick.produce("t", b"%d" % number) == "NONE"
+            assert quick.end() == "NONE"
+        wait_until(lambda: see(client, "t").values == [b"slow", b"0", b"1", b"2"], "the quick one")
+        assert slow.produce("t", b"x") == "CONCURRENT_TRANSACTIONS"
+        _heal(broker)
+        wait_until(lambda: slow.produce("t", b"more") == "NONE", "the end of the slow one")
 
 
 def test_a_topic_that_is_gone_needs_no_marker(broker: Broker) -> None:

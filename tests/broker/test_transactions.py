@@ -194,6 +194,15 @@ def test_new_clients_need_not_add_them(client: RawClient, topic: str) -> None:
     _sees(client, topic, b"a", b"c")
 
 
+def test_topics_may_go_by_their_ids(client: RawClient) -> None:
+    topic_id = create_topic(client, "by-id")
+    one = Transactor(client, "by-id")
+    assert one.produce("by-id", b"a", version=13, topic_id=topic_id) == "NONE"
+    assert one.produce("by-id", b"b", version=13, topic_id=bytes(15) + b"x") == "UNKNOWN_TOPIC_ID"
+    assert one.end() == "NONE"
+    _sees(client, "by-id", b"a")
+
+
 def test_a_late_batch_does_not_land_in_the_next_transaction(client: RawClient, topic: str) -> None:
     one = Transactor(client, topic)
     before = one.epoch

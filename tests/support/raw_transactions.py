@@ -33,12 +33,19 @@ from barnabas.protocol.messages.produce import (
     ProduceResponse,
     TopicProduceData,
 )
+from barnabas.protocol.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+    TxnOffsetCommitResponse,
+)
 from barnabas.protocol.messages.write_txn_markers import (
     WritableTxnMarker,
     WritableTxnMarkerTopic,
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
 )
+from barnabas.protocol.schema import NO_UUID
 from barnabas.records.builder import build_batch
 from barnabas.records.reader import read_batch, read_batches
 from barnabas.records.record import Record
@@ -46,7 +53,7 @@ from tests.support.raw_client import RawClient, fetch_request, wait_until
 
 COMMITTED, UNCOMMITTED = 1, 0
 OLD_PRODUCE, ABORTABLE_PRODUCE, ADDING_PRODUCE = 10, 11, 12  # what clients know of transactions
-_TRANSACTION = 1
+_GROUP, _TRANSACTION = 0, 1
 _EARLY = ("COORDINATOR_NOT_AVAILABLE", "COORDINATOR_LOAD_IN_PROGRESS", "NOT_COORDINATOR")
 
 
@@ -68,6 +75,12 @@ def transactional_batch(
     )
 
 
+def find_coordinator(client: RawClient, key: str, key_type: int = _GROUP) -> None:
+    """Its topic is made when somebody first asks."""
+    ask = FindCoordinatorRequest(key=key, key_type=key_type, coordinator_keys=[])
+    wait_until(lambda: client.ask(ask, 3, FindCoordinatorResponse).error_code == 0, "a coordinator")
+
+
 class Transactor:
     """A transactional producer, by hand."""
 
@@ -80,12 +93,7 @@ class Transactor:
 
     def init(self) -> None:
         """Get an id, or the next epoch; whoever coordinates it may still be busy."""
-        ask = FindCoordinatorRequest(key=self.name, key_type=_TRANSACTION, coordinator_keys=[])
-
-        def is_found() -> bool:
-            return self.client.ask(ask, 3, FindCoordinatorResponse).error_code == 0
-
-        wait_until(is_found, "a coordinator")
+        find_coordinator(self.client, self.name, _TRANSACTION)
         wait_until(lambda: self._init() == "NONE", "a producer id")
         self.sequences.clear()
 
@@ -128,6 +136,7 @@ class Transactor:
         transactional: bool = True,
         named: bool = True,
         acks: int = -1,
+        topic_id: bytes = NO_UUID,
     ) -> str:
         """Send a batch, with the next sequence unless another is given; the name of the error."""
         at = self.sequences.get((topic, partition), 0) if sequence is None else sequence
@@ -145,6 +154,7 @@ class Transactor:
             topic_data=[
                 TopicProduceData(
                     name=topic,
+                    topic_id=topic_id,
                     partition_data=[PartitionProduceData(index=partition, records=memoryview(data))],
                 )
             ],
@@ -154,6 +164,21 @@ class Transactor:
         if error == "NONE":
             self.sequences[topic, partition] = at + len(values)
         return error
+
+    def commit_offset(self, group: str, topic: str, offset: int, *, version: int = 5) -> str:
+        """What a group has read, as part of the transaction."""
+        one = TxnOffsetCommitRequestPartition(
+            partition_index=0, committed_offset=offset, committed_metadata=""
+        )
+        request = TxnOffsetCommitRequest(
+            transactional_id=self.name,
+            group_id=group,
+            producer_id=self.producer_id,
+            producer_epoch=self.epoch,
+            topics=[TxnOffsetCommitRequestTopic(name=topic, partitions=[one])],
+        )
+        answer = self.client.ask(request, version, TxnOffsetCommitResponse)
+        return name_of(answer.topics[0].partitions[0].error_code)
 
     def end(self, *, commit: bool = True, version: int = 5, epoch: int | None = None) -> str:
         """Commit or abort; from version 5 on the next epoch comes with the answer."""
@@ -261,8 +286,8 @@ def write_marker(
     return name_of(found.error_code)
 
 
-def create_topic(client: RawClient, name: str, partitions: int = 1) -> None:
-    """A topic whose leaders answer."""
+def create_topic(client: RawClient, name: str, partitions: int = 1) -> bytes:
+    """A topic whose leaders answer; its id."""
     topic = CreatableTopic(
         name=name, num_partitions=partitions, replication_factor=1, assignments=[], configs=[]
     )
@@ -272,3 +297,4 @@ def create_topic(client: RawClient, name: str, partitions: int = 1) -> None:
         lambda: all(latest(client, name, UNCOMMITTED, partition) == 0 for partition in range(partitions)),
         f"the leaders of {name}",
     )
+    return answer.topics[0].topic_id

@@ -1,7 +1,8 @@
 """Decided transactions, until every partition of theirs has the marker and their coordinator is told so.
 
 What is decided while markers are being written waits for the next round, in which each partition gets all its
-markers with one append. A partition that cannot be written now is tried again later, for as long as it takes:
+markers with one append; only those of the group coordinator, which may still be loading, are on their own. A
+partition that cannot be written now is tried again later, for as long as it takes:
 readers of committed records wait there. One that is gone needs no marker. Where a partition has heard of a
 later epoch, of the producer or of the coordinator, somebody else has taken over and nothing more is sent; and
 a host that is lost sends nothing: whoever loads its shard finds the transaction decided, and begins anew.
@@ -11,7 +12,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Any
 
 from barnabas.broker.coordinators.ends import End, write_ends
 from barnabas.broker.coordinators.host import Host
@@ -24,6 +26,7 @@ from barnabas.core.errors import (
     InvariantViolation,
     TransactionCoordinatorFenced,
 )
+from barnabas.metadata.names import CONSUMER_OFFSETS
 
 if TYPE_CHECKING:
     from barnabas.broker.services import Services
@@ -59,19 +62,35 @@ class MarkerSender:
         self._queue: dict[TopicPartition, list[_Ending]] = {}
         self._complete: list[_Ending] = []
         self._worker: asyncio.Task[None] | None = None
+        self._aside: dict[asyncio.Task[None], None] = {}
 
     def send(self, host: Host[TransactionShard], markers: Markers) -> None:
         """Have a transaction ended in all its partitions."""
         ending = _Ending(host, markers)
         for partition in markers.partitions:
-            self._queue.setdefault(partition, []).append(ending)
+            self._enqueue(partition, [ending])
         if not markers.partitions:
             self._complete.append(ending)
-        self._begin()
+            self._begin()
+
+    def _enqueue(self, partition: TopicPartition, endings: list[_Ending]) -> None:
+        if partition.topic == CONSUMER_OFFSETS:
+            task = asyncio.get_running_loop().create_task(self._guarded(self._write(partition, endings)))
+            self._aside[task] = None
+            task.add_done_callback(self._aside.pop)
+        else:
+            self._queue.setdefault(partition, []).extend(endings)
+            self._begin()
 
     def _begin(self) -> None:
         if self._worker is None:
-            self._worker = asyncio.get_running_loop().create_task(self._work())
+            self._worker = asyncio.get_running_loop().create_task(self._guarded(self._work()))
+
+    async def _guarded(self, work: Coroutine[Any, Any, None]) -> None:
+        try:
+            await work
+        except InvariantViolation as error:
+            self._services.stop(error)
 
     async def _work(self) -> None:
         try:
@@ -84,8 +103,6 @@ class MarkerSender:
                 complete, self._complete = self._complete, []
                 for ending in complete:
                     await self._tell(ending)
-        except InvariantViolation as error:
-            self._services.stop(error)
         finally:
             self._worker = None
 
@@ -95,6 +112,7 @@ class MarkerSender:
             return
         failures = await write_ends(partition, [one.end for one in endings], self._services)
         late: list[_Ending] = []
+        reason: BarnabasError | None = None
         for ending, failure in zip(endings, failures, strict=True):
             if failure is None or self._is_gone(partition, failure):
                 self._written(ending, partition)
@@ -103,14 +121,16 @@ class MarkerSender:
                 logger.warning("%s is not ended any further: %s", ending.markers.transactional_id, failure)
             else:
                 late.append(ending)
+                reason = failure
         if late:
-            logger.info("%s-%d gets %d markers later: %s", *partition, len(late), failures[-1])
+            logger.info("%s-%d gets %d markers later: %s", *partition, len(late), reason)
             asyncio.get_running_loop().call_later(RETRY_SECONDS, self._again, partition, late)
 
     def _written(self, ending: _Ending, partition: TopicPartition) -> None:
         ending.left.pop(partition, None)
         if not ending.left:
             self._complete.append(ending)
+            self._begin()
 
     def _is_gone(self, partition: TopicPartition, failure: BarnabasError) -> bool:
         if not isinstance(failure, UnknownTopicOrPartition):
@@ -121,8 +141,7 @@ class MarkerSender:
     def _again(self, partition: TopicPartition, endings: list[_Ending]) -> None:
         endings = [one for one in endings if not one.is_over]
         if endings:
-            self._queue.setdefault(partition, []).extend(endings)
-            self._begin()
+            self._enqueue(partition, endings)
 
     async def _tell(self, ending: _Ending) -> None:
         if not ending.is_over:
