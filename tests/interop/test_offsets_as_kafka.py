@@ -324,27 +324,42 @@ def test_offsets_are_answered_and_written_down_alike(sides: tuple[RawClient, Raw
     assert history(sides[1], "txn")[-1] is True
 
 
-def test_a_directory_of_kafkas_is_read_as_it_is(tmp_path: Path) -> None:
-    """What was committed there is found here, in a transaction that is still open, too."""
+def test_a_directory_moves_with_its_offsets(tmp_path: Path) -> None:
+    """What Kafka committed is found here, in an open transaction, too; and the other way round."""
     data = tmp_path / "data"
-    with (
-        ApacheKafka(tmp_path / "kafka", data=data, standalone=True) as kafka,
-        RawClient(kafka.port) as client,
-    ):
+    kafka = ApacheKafka(tmp_path / "kafka", data=data, standalone=True)
+    with kafka, RawClient(kafka.port) as client:
         raw.create(client, "t", 3)
         raw.find(client, "g")
         raw.commit(client, 9, "g", [("t", [At(0, 5, "five", 2), At(1, 6)])])
         raw.commit(client, 4, "g", [("t", [At(2, 7, "old")])], retention_ms=3_600_000)
         producer = Transactor(client, "moved")
         raw.commit_in(producer, 5, "g", [("t", [At(1, 60)])])
-        expected = comparable(raw.fetch(client, 9, "g", None))
-        unstable = comparable(raw.fetch(client, 9, "g", None, stable=True))
+        answers = [comparable(raw.fetch(client, 9, "g", None, stable=stable)) for stable in (False, True)]
     with Broker(data) as broker, RawClient(broker.port) as client:
         raw.find(client, "g")
-        assert comparable(raw.fetch(client, 9, "g", None)) == expected
-        assert comparable(raw.fetch(client, 9, "g", None, stable=True)) == unstable
+        found = [comparable(raw.fetch(client, 9, "g", None, stable=stable)) for stable in (False, True)]
+        assert found == answers
         producer.client = client
-        wait_until(lambda: producer.end(version=3) in ("NONE",), "the end of Kafka's transaction")
+        assert producer.end(version=3) == "NONE"
         settled(client, "g")
-        (topic,) = raw.fetch(client, 7, "g", [("t", [1])], stable=True).topics
-        assert topic.partitions[0].committed_offset == 60
+        assert offset_of(client, 1) == 60
+        raw.commit(client, 4, "g", [("t", [At(0, 50, "fifty")])], retention_ms=3_600_000)
+        raw.delete(client, "g", [("t", [2])])
+        producer = Transactor(client, "moved")
+        raw.commit_in(producer, 5, "g", [("t", [At(1, 600)])])
+        answers = [comparable(raw.fetch(client, 9, "g", None, stable=stable)) for stable in (False, True)]
+    with kafka, RawClient(kafka.port) as client:
+        raw.find(client, "g")
+        found = [comparable(raw.fetch(client, 9, "g", None, stable=stable)) for stable in (False, True)]
+        assert found == answers
+        producer.client = client
+        wait_until(lambda: producer.end() == "NONE", "a coordinator that has been loaded")
+        settled(client, "g")
+        assert offset_of(client, 1) == 600
+
+
+def offset_of(client: RawClient, partition: int) -> int:
+    (topic,) = raw.fetch(client, 7, "g", [("t", [partition])], stable=True).topics
+    offset: int = topic.partitions[0].committed_offset
+    return offset
