@@ -235,11 +235,21 @@ class ClassicGroup:
             if known.id not in stayed:
                 self.roster.remove(known)
         for told in value.members:
-            member = self.roster.by_id.get(told.member_id)
+            read = _member_of(told, value.protocol)
+            member = self.roster.by_id.get(read.id)
             if member is None:
-                self.roster.add(_member_of(told, value.protocol))
+                self.roster.add(read)
             else:
-                member.assignment = bytes(told.assignment)
+                self._update(member, read)
+
+    def _update(self, member: Member, read: Member) -> None:
+        """A member is as it was read; other protocols that it is known to speak are not in records."""
+        (spoken,) = read.protocols.items()
+        if spoken not in member.protocols.items():
+            self.roster.speak(member, read.protocols)
+        member.rebalance_timeout_ms = read.rebalance_timeout_ms
+        member.session_timeout_ms = read.session_timeout_ms
+        member.assignment = read.assignment
 
 
 def _member_of(told: ClassicMember, protocol: str | None) -> Member:
