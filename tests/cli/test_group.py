@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import signal
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
+from barnabas.cli.failures import CommandFailed
+from barnabas.cli.groups.describe import groups_named
 from barnabas.cli.groups.reset import Bounds, NewOffset
+from barnabas.client.admin import GroupDescription, GroupListing
 from barnabas.client.metadata import TopicPartition
 from barnabas.records.record import Record
 from tests.cli.records import write
@@ -193,6 +199,22 @@ def test_a_group_is_watched_until_ctrl_c(anywhere: Commands) -> None:
     until(lambda: watching.poll() is not None)
     assert watching.returncode == 130
     watching.communicate()
+
+
+def test_a_group_that_older_brokers_call_dead_is_not_there() -> None:
+    class OldBroker:
+        async def describe_groups(self, names: list[str]) -> dict[str, GroupDescription]:
+            return {name: GroupDescription(name, "Dead", "", "", 1, []) for name in names}
+
+        async def list_groups(self) -> list[GroupListing]:
+            return [GroupListing("billing", "consumer", None, None, 1)]
+
+    session: Any = SimpleNamespace(admin=OldBroker())
+    with pytest.raises(CommandFailed, match="there is no group 'biling'") as caught:
+        asyncio.run(groups_named(session, ["biling"]))
+    assert str(caught.value.next_step).startswith("did you mean billing?")
+    going = asyncio.run(groups_named(session, ["billing"]))  # still listed
+    assert going["billing"].state == "Dead"
 
 
 def test_an_offset_that_is_not_there_becomes_the_nearest() -> None:
