@@ -23,12 +23,23 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
-from barnabas.sim.scenario import draw_scenario
+from barnabas.sim.scenario import LOG, draw_scenario
 from barnabas.sim.world import Outcome, simulate
-from tests.sim import bugs_compaction, bugs_disk, bugs_state
+from tests.sim import bugs_compaction, bugs_disk, bugs_groups, bugs_state, bugs_transactions
 from tests.sim.bugs_switch import BUGS, Bug, switched_on
 
-__all__ = ["BUGS", "SEEN", "Pin", "bugs_compaction", "bugs_disk", "bugs_state", "pins", "run"]
+__all__ = [
+    "BUGS",
+    "SEEN",
+    "Pin",
+    "bugs_compaction",
+    "bugs_disk",
+    "bugs_groups",
+    "bugs_state",
+    "bugs_transactions",
+    "pins",
+    "run",
+]
 
 PINS = Path(__file__).with_name("bugs_pins.json")
 SEEDS = 100
@@ -47,6 +58,7 @@ class Pin(NamedTuple):
     seed: int
     seconds: float | None
     checkers: tuple[str, ...]
+    kind: str = LOG
 
 
 class Caught(NamedTuple):
@@ -61,15 +73,15 @@ class Caught(NamedTuple):
 def pins() -> list[Pin]:
     """The seeds that the tests run."""
     return [
-        Pin(name, one["seed"], one["seconds"], tuple(one["checkers"]))
+        Pin(name, one["seed"], one["seconds"], tuple(one["checkers"]), BUGS[name].kind)
         for name, one in json.loads(PINS.read_text()).items()
     ]
 
 
-def run(bug: Bug | None, seed: int, seconds: float | None = None) -> Outcome:
-    """A seed, with a bug or without."""
+def run(bug: Bug | None, seed: int, seconds: float | None = None, kind: str = LOG) -> Outcome:
+    """A seed of a kind, with a bug or without."""
     with switched_on(bug):
-        return simulate(seed, seconds=seconds)
+        return simulate(seed, seconds=seconds, kind=kind)
 
 
 def checkers_of(outcome: Outcome) -> tuple[str, ...]:
@@ -82,11 +94,11 @@ def catch(bug: Bug, seed: int, seconds: float | None) -> tuple[tuple[str, ...], 
 
     Nobody where none of those expected to does, or where the seed is not clean without the bug.
     """
-    if not bug.may_show(draw_scenario(seed, seconds)):
+    if not bug.may_show(draw_scenario(seed, seconds, bug.kind)):
         return (), ""
-    outcome = run(bug, seed, seconds)
+    outcome = run(bug, seed, seconds, bug.kind)
     found = checkers_of(outcome)
-    if not set(found) & set(bug.checkers) or run(None, seed, seconds).violations:
+    if not set(found) & set(bug.checkers) or run(None, seed, seconds, bug.kind).violations:
         return (), ""
     return found, next(str(said) for said in outcome.violations if said.checker in bug.checkers)
 
@@ -114,7 +126,7 @@ def choose_pin(name: str, most: int) -> Pin:
                 continue
             tried += 1
             if best is None or took_s < best_s:
-                best, best_s = Pin(name, seed, seconds, found), took_s
+                best, best_s = Pin(name, seed, seconds, found, bug.kind), took_s
             if tried >= PIN_CHOICES:
                 break
         if best is not None:
@@ -215,7 +227,8 @@ def _write_pins(ordered: list[Pin]) -> None:
 
 def _replay(name: str, seed: int, seconds: float | None, trace: bool) -> int:
     with switched_on(BUGS[name]):
-        outcome = simulate(seed, seconds=seconds, on_line=print if trace else None)
+        on_line = print if trace else None
+        outcome = simulate(seed, seconds=seconds, kind=BUGS[name].kind, on_line=on_line)
     for violation in outcome.violations:
         print(violation)
     print(f"trace hash: {outcome.trace_hash}")

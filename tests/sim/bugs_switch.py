@@ -11,7 +11,7 @@ from contextlib import ExitStack, contextmanager
 from typing import Any, NamedTuple
 from unittest import mock
 
-from barnabas.sim.scenario import Scenario
+from barnabas.sim.scenario import LOG, Scenario
 
 Patch = Callable[[Any, str, Any], None]
 
@@ -20,6 +20,7 @@ class Bug(NamedTuple):
     """`checkers`: who may be the one to say so ("world": the simulation itself breaks).
 
     `needs`: what a scenario must have for the bug to show at all; a seed without it need not be run.
+    `kind`: of which kind the simulations are.
     `unseen`: why nobody can see it from outside, as things are; it is tried only when asked for by name.
     """
 
@@ -29,6 +30,7 @@ class Bug(NamedTuple):
     apply: Callable[[Patch], None]
     needs: tuple[Callable[[Scenario], bool], ...] = ()
     unseen: str = ""
+    kind: str = LOG
 
     def may_show(self, scenario: Scenario) -> bool:
         return all(need(scenario) for need in self.needs)
@@ -38,13 +40,17 @@ BUGS: dict[str, Bug] = {}
 
 
 def bug(
-    what: str, *checkers: str, needs: Sequence[Callable[[Scenario], bool]] = (), unseen: str = ""
+    what: str,
+    *checkers: str,
+    needs: Sequence[Callable[[Scenario], bool]] = (),
+    unseen: str = "",
+    kind: str = LOG,
 ) -> Callable[[Callable[[Patch], None]], Callable[[Patch], None]]:
     """Make a bug of a function, under its name."""
 
     def make(apply: Callable[[Patch], None]) -> Callable[[Patch], None]:
         name = apply.__name__.replace("_", "-")
-        BUGS[name] = Bug(name, what, checkers, apply, tuple(needs), unseen)
+        BUGS[name] = Bug(name, what, checkers, apply, tuple(needs), unseen, kind)
         return apply
 
     return make
@@ -59,6 +65,18 @@ def starts(scenario: Scenario) -> bool:
     return any(
         kind.startswith(("power-loss", "process-crash", "restart", "disk")) for kind in scenario.faults
     )
+
+
+def crashes(scenario: Scenario) -> bool:
+    return any(kind.startswith(("power-loss", "process-crash")) for kind in scenario.faults)
+
+
+def loops_in_group(scenario: Scenario) -> bool:
+    return any(loop.partition < 0 for loop in scenario.coordination.loops)
+
+
+def new_way(scenario: Scenario) -> bool:
+    return any(loop.way.is_implicit for loop in scenario.coordination.loops)
 
 
 def clean_stops(scenario: Scenario) -> bool:

@@ -22,17 +22,17 @@ PIN_AGAIN = "if scenarios or clients have changed: python -m tests.sim.bugs --pi
 
 
 @cache
-def _said_without_any(seed: int, seconds: float | None) -> list[str]:
-    return [str(violation) for violation in run(None, seed, seconds).violations]
+def _said_without_any(seed: int, seconds: float | None, kind: str) -> list[str]:
+    return [str(violation) for violation in run(None, seed, seconds, kind).violations]
 
 
 @pytest.mark.skipif(kernel.NAME != "c", reason="the seeds are those of the compiled kernel")
 @pytest.mark.parametrize("pin", pins(), ids=[pin.bug for pin in pins()])
 def test_it_is_caught(pin: Pin) -> None:
     bug = BUGS[pin.bug]
-    found = checkers_of(run(bug, pin.seed, pin.seconds))
+    found = checkers_of(run(bug, pin.seed, pin.seconds, pin.kind))
     assert set(found) & set(bug.checkers), f"{bug.what}: {found or 'nobody'} says so; {PIN_AGAIN}"
-    assert _said_without_any(pin.seed, pin.seconds) == []
+    assert _said_without_any(pin.seed, pin.seconds, pin.kind) == []
 
 
 def test_every_bug_has_its_seed() -> None:

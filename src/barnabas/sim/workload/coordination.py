@@ -10,7 +10,7 @@ from barnabas.sim.coordination_scenario import GroupPlan
 from barnabas.sim.group_events import GroupWanted, Place
 from barnabas.sim.scenario import Scenario
 from barnabas.sim.workload.client import Client
-from barnabas.sim.workload.grouped import run_commit_watcher, run_member
+from barnabas.sim.workload.grouped import run_commit_watcher, run_member, run_vanisher
 from barnabas.sim.workload.looping import run_leaver, run_loop
 from barnabas.sim.workload.watching import (
     is_drained,
@@ -63,6 +63,7 @@ def last_roles(scenario: Scenario) -> dict[str, Work]:
     roles: dict[str, Work] = {}
     for group in scenario.coordination.groups:
         roles |= _members(group, input_places(scenario), is_last=True)
+        roles[f"vanishing-{group.name}"] = partial(run_vanisher, plan=group, places=input_places(scenario))
     return roles | _loops(scenario, is_last=True)
 
 

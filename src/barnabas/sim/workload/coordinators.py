@@ -41,6 +41,7 @@ TROUBLE = (
     "REQUEST_TIMED_OUT",
     "NOT_LEADER_OR_FOLLOWER",
     "KAFKA_STORAGE_ERROR",
+    "NOT_ENOUGH_REPLICAS",
     "UNKNOWN_TOPIC_OR_PARTITION",
 )
 # What clients of groups and transactions may be told besides.

@@ -7,6 +7,7 @@ tries a commit in the name of an earlier generation. Others only look at what ha
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from functools import partial
 
@@ -25,6 +26,7 @@ HEARTBEATS_A_SESSION = 4
 LEAVES, STALLS, COMMITS_LATE, COMMITS = 0.02, 0.02, 0.25, 0.5
 STALL_S = (0.8, 1.6)  # times the session
 WATCH_S = 0.7
+VANISH_S = 15.0
 
 
 async def run_member(
@@ -51,17 +53,19 @@ class _Working:
         instance: str,
         places: Sequence[Place],
         is_last: bool,
+        until: float = math.inf,
     ) -> None:
         self._client, self._asking, self._consumer, self._plan = client, asking, consumer, plan
         self._member = Member(client, asking, plan, instance, places)
         self._positions: dict[Place, int] = {}
         self._is_last = is_last
         self._next_heartbeat_at = 0.0
+        self._until = until
 
     async def live(self) -> None:
         """From joining until something goes wrong."""
         client, member = self._client, self._member
-        while not client.stopping.is_set():
+        while not client.stopping.is_set() and client.now < self._until:
             if member.must_join or member.has_run_out():
                 before = member.generation
                 await self._join()
@@ -120,6 +124,16 @@ class _Working:
             generation, places = (member.generation, member.places or ()) if has_any else (-1, ())
             seen = GroupSeen(client.now, self._plan.name, client.name, generation, places)
             client.history.add(seen)
+
+
+async def run_vanisher(client: Client, plan: GroupPlan, places: Sequence[Place]) -> None:
+    """Be a member, as the last ones are, and after a while say nothing any more."""
+    until = client.now + VANISH_S
+    async with Asking(client) as asking, make_consumer(client, FETCH_BYTES) as consumer:
+        working = _Working(client, asking, consumer, plan, "", places, is_last=True, until=until)
+        while client.now < until:
+            await client.go_on(f"being a member of {plan.name}", working.live)
+            await client.pause(0.3)
 
 
 async def run_commit_watcher(client: Client, groups: Sequence[str], places: Sequence[Place]) -> None:
