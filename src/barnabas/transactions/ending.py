@@ -122,9 +122,14 @@ def fenced(transaction: Transaction, level: int, now_ms: int) -> Move:
 def completed(transaction: Transaction, now_ms: int) -> Transaction:
     """All partitions have their marker."""
     is_commit = transaction.state == PREPARE_COMMIT
-    done = moved(transaction, COMPLETE_COMMIT if is_commit else COMPLETE_ABORT, now_ms)._replace(
-        partitions=NO_PARTITIONS, next_producer_id=NO_ID
+    producer = producer_after(transaction)
+    return moved(transaction, COMPLETE_COMMIT if is_commit else COMPLETE_ABORT, now_ms)._replace(
+        producer_id=producer.id, epoch=producer.epoch, partitions=NO_PARTITIONS, next_producer_id=NO_ID
     )
+
+
+def producer_after(transaction: Transaction) -> Producer:
+    """Who the producer of a decided transaction will be when it is complete."""
     if transaction.client_version >= BUMPS_EPOCHS and transaction.next_producer_id != NO_ID:
-        return done._replace(producer_id=transaction.next_producer_id, epoch=0)
-    return done
+        return Producer(transaction.next_producer_id, 0)
+    return transaction.producer

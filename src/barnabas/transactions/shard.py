@@ -41,7 +41,7 @@ from barnabas.transactions.answers import (
     told,
 )
 from barnabas.transactions.deadlines import Deadlines
-from barnabas.transactions.ending import completed, ended, ended_with_bump, fenced
+from barnabas.transactions.ending import completed, ended, ended_with_bump, fenced, producer_after
 from barnabas.transactions.initialising import begun, initialised, refusal_of
 from barnabas.transactions.listing import described
 from barnabas.transactions.records import TransactionLogKey
@@ -216,8 +216,7 @@ class TransactionShard:
             assert before is not None
             return _answer(reply, end_answer("NONE", before.producer if has_bumps else NO_PRODUCER))
         self._remember(name, move)
-        # told is who the producer will be when it is complete
-        after = completed(move.transaction, now.wall_ms).producer if has_bumps else NO_PRODUCER
+        after = producer_after(move.transaction) if has_bumps else NO_PRODUCER
         effects = self._prepare(name, move.transaction, now)
         return effects._replace(replies=[(reply, end_answer("NONE", after))])
 

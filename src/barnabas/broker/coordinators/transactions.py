@@ -9,6 +9,7 @@ from barnabas.broker.coordinators.coordinator import Coordinator
 from barnabas.broker.coordinators.markers import MarkerSender
 from barnabas.broker.coordinators.topics import ensure_topic
 from barnabas.controller.bootstrap import TRANSACTION_VERSION
+from barnabas.core.settings.broker_settings import BrokerSettings
 from barnabas.metadata.names import TRANSACTION_STATE
 from barnabas.transactions.records import KINDS
 from barnabas.transactions.settings import TransactionSettings
@@ -23,7 +24,7 @@ def coordinate_transactions(services: Services) -> Coordinator[TransactionShard]
     return Coordinator(
         TRANSACTION_STATE,
         KINDS,
-        lambda: TransactionShard(lambda: _settings(services)),
+        partial(TransactionShard, _CurrentSettings(services)),
         image=services.image,
         replicas=services.replicas,
         clock=services.clock,
@@ -33,8 +34,22 @@ def coordinate_transactions(services: Services) -> Coordinator[TransactionShard]
     )
 
 
-def _settings(services: Services) -> TransactionSettings:
-    settings = services.settings
+class _CurrentSettings:
+    """What is set for transactions, looked up again only where something was altered: every command asks."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        self._read_from: BrokerSettings | None = None
+        self._settings = TransactionSettings()
+
+    def __call__(self) -> TransactionSettings:
+        settings, version = self._services.settings, self._services.image.features.get(TRANSACTION_VERSION, 0)
+        if settings is not self._read_from or version != self._settings.transaction_version:
+            self._read_from, self._settings = settings, _read(settings, version)
+        return self._settings
+
+
+def _read(settings: BrokerSettings, transaction_version: int) -> TransactionSettings:
     cleanup = "transaction.abort.timed.out.transaction.cleanup.interval.ms"
     removal = "transaction.remove.expired.transaction.cleanup.interval.ms"
     return TransactionSettings(
@@ -42,5 +57,5 @@ def _settings(services: Services) -> TransactionSettings:
         id_expiration_ms=settings.integer("transactional.id.expiration.ms"),
         timeout_check_interval_ms=settings.integer(cleanup),
         expiration_check_interval_ms=settings.integer(removal),
-        transaction_version=services.image.features.get(TRANSACTION_VERSION, 0),
+        transaction_version=transaction_version,
     )

@@ -33,6 +33,7 @@ _REFUSED = {
     "security.inter.broker.protocol": "there is neither TLS nor SASL yet",
     "config.providers": "references such as ${env:NAME} are not resolved",
     "remote.log.storage.system.enable": "there is no tiered storage yet",
+    "transaction.two.phase.commit.enable": "transactions cannot be prepared for two-phase commit yet",
 }
 # what whoever knows better may have ignored: who connects is let in all the same, and nothing is misread
 _ALLOW = "barnabas.allow.unenforced.security"
