@@ -10,12 +10,20 @@ import pytest
 
 from barnabas.broker.coordinators.ends import End, write_ends
 from barnabas.coordination.effects import Producer, TopicPartition
+from barnabas.protocol.messages.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    DeleteRecordsTopic,
+)
 from barnabas.protocol.messages.delete_topics import (
     DeleteTopicsRequest,
     DeleteTopicsResponse,
     DeleteTopicState,
 )
 from barnabas.testing import Broker
+from tests.broker.test_compaction import create
+from tests.support.logs import read_all
 from tests.support.raw_client import RawClient, wait_until
 from tests.support.raw_transactions import (
     COMMITTED,
@@ -228,3 +236,55 @@ def test_verification_can_be_switched_off(make_broker: MakeBroker) -> None:
         assert one.produce("t", b"x", epoch=one.epoch + 1, sequence=0) == "INVALID_PRODUCER_EPOCH"
         assert write_marker(client, "t", one.producer_id, one.epoch) == "NONE"
         assert see(client, "t").aborted == [(one.producer_id, 0)]
+
+
+# ---- what becomes of segments -----------------------------------------------------------------------------
+
+
+def test_compaction_leaves_what_is_undecided_and_takes_what_was_aborted(make_broker: MakeBroker) -> None:
+    broker = make_broker(settings={"log.cleaner.backoff.ms": "5", "log.cleaner.min.cleanable.ratio": "0.01"})
+    log = create(broker, "t", cleanup_policy="compact")
+    with RawClient(broker.port) as client:
+        first, second = Transactor(client, "first"), Transactor(client, "second")
+        for value in (b"1", b"2"):  # 0 to 3, with their markers
+            assert first.produce("t", value, key=b"k") == "NONE"
+            assert first.end() == "NONE"
+        wait_until(lambda: latest(client, "t", UNCOMMITTED) == 4, "the markers")
+        broker.run(log.roll())
+        assert second.produce("t", b"open", key=b"k") == "NONE"  # 4
+        assert first.produce("t", b"3", key=b"k") == "NONE"  # 5 and 6
+        assert first.end() == "NONE"
+        wait_until(lambda: latest(client, "t", UNCOMMITTED) == 7, "the markers")
+        broker.run(log.roll())
+        wait_until(lambda: log.cleaned_offset == 4, "everything before is compacted")
+        assert [record.offset for record in broker.run(read_all(log))] == [2, 4, 5]
+        assert see(client, "t").values == [b"2"]
+        assert second.end(commit=False) == "NONE"  # 7
+        wait_until(lambda: latest(client, "t", COMMITTED) == 8, "the marker")
+        broker.run(log.roll())
+        wait_until(lambda: log.cleaned_offset == 8, "the rest is compacted")
+        assert [record.offset for record in broker.run(read_all(log))] == [5]
+        assert see(client, "t").values == [b"3"]
+        assert second.produce("t", b"4", key=b"k") == "NONE"
+        assert second.end() == "NONE"
+        wait_until(lambda: see(client, "t", offset=8).values == [b"4"], "the next transaction")
+
+
+def test_records_that_are_deleted_leave_their_transaction_open(broker: Broker) -> None:
+    with RawClient(broker.port) as client:
+        create_topic(client, "t")
+        one = Transactor(client, "x")
+        assert one.produce("t", b"a", b"b", b"c") == "NONE"
+        request = DeleteRecordsRequest(
+            topics=[
+                DeleteRecordsTopic(name="t", partitions=[DeleteRecordsPartition(partition_index=0, offset=2)])
+            ],
+            timeout_ms=5000,
+        )
+        answer = client.ask(request, 2, DeleteRecordsResponse).topics[0].partitions[0]
+        assert (answer.error_code, answer.low_watermark) == (0, 2)
+        assert latest(client, "t", COMMITTED) == 2
+        assert see(client, "t", offset=2).values == []
+        assert one.produce("t", b"d") == "NONE"
+        assert one.end() == "NONE"
+        wait_until(lambda: see(client, "t", offset=2).values == [b"c", b"d"], "the commit")

@@ -62,10 +62,16 @@ def name_of(code: int) -> str:
 
 
 def transactional_batch(
-    values: list[bytes], producer_id: int, epoch: int, sequence: int, *, transactional: bool = True
+    values: list[bytes],
+    producer_id: int,
+    epoch: int,
+    sequence: int,
+    *,
+    transactional: bool = True,
+    key: bytes | None = None,
 ) -> bytearray:
     now_ms = int(time.time() * 1000)  # as markers have it: a segment does not span more than a week
-    records = [Record(at, now_ms, None, value) for at, value in enumerate(values)]
+    records = [Record(at, now_ms, key, value) for at, value in enumerate(values)]
     return build_batch(
         records,
         producer_id=producer_id,
@@ -137,6 +143,7 @@ class Transactor:
         named: bool = True,
         acks: int = -1,
         topic_id: bytes = NO_UUID,
+        key: bytes | None = None,
     ) -> str:
         """Send a batch, with the next sequence unless another is given; the name of the error."""
         at = self.sequences.get((topic, partition), 0) if sequence is None else sequence
@@ -146,6 +153,7 @@ class Transactor:
             self.epoch if epoch is None else epoch,
             at,
             transactional=transactional,
+            key=key,
         )
         request = ProduceRequest(
             transactional_id=self.name if named else None,
@@ -228,14 +236,14 @@ def see(
     if aborted is not None:
         aborted.sort(key=lambda one: one[1])  # consumers do that: Kafka has them in the order of their ends
     return Seen(
-        _committed(data, aborted or []),
+        _committed(data, aborted or [], offset),
         aborted,
         found.high_watermark,
         found.last_stable_offset,
     )
 
 
-def _committed(data: Buffer, aborted: list[tuple[int, int]]) -> list[bytes | None]:
+def _committed(data: Buffer, aborted: list[tuple[int, int]], offset: int) -> list[bytes | None]:
     values: list[bytes | None] = []
     waiting, ignored = list(aborted), set()
     for header, position in read_batches(data):
@@ -244,7 +252,8 @@ def _committed(data: Buffer, aborted: list[tuple[int, int]]) -> list[bytes | Non
         if header.is_control:
             ignored.discard(header.producer_id)
         elif not (header.is_transactional and header.producer_id in ignored):
-            values += [record.value for record in read_batch(data, position, header)]
+            records = read_batch(data, position, header)
+            values += [record.value for record in records if record.offset >= offset]
     return values
 
 
