@@ -174,7 +174,9 @@ class Groups(Shards):
         while not all(join.is_answered for join in joins):
             self.pass_ms(DELAY_MS)
         generation = joins[0].answer.generation_id
-        syncs = [self.sync(member, generation) for member in ids[1:]]
-        syncs.append(self.sync(ids[0], generation, dict(zip(ids, parts, strict=True))))
+        group, kind = wants.get("group", "g"), wants.get("kind", "consumer")
+        syncs = [self.sync(member, generation, group=group, kind=kind) for member in ids[1:]]
+        handed_out = dict(zip(ids, parts, strict=True))
+        syncs.append(self.sync(ids[0], generation, handed_out, group=group, kind=kind))
         assert all(sync.error_code == 0 for sync in syncs)
         return ids

@@ -18,7 +18,7 @@ INVALID_GROUP_ID = 24
 UNKNOWN_MEMBER_ID = 25
 INVALID_SESSION_TIMEOUT = 26
 REBALANCE_IN_PROGRESS = 27
-MEMBER_ID_REQUIRED = 79
+INVALID_REQUEST = 42
 GROUP_MAX_SIZE_REACHED = 81
 FENCED_INSTANCE_ID = 82
 NEW_MEMBER_MS = 300_000
@@ -469,6 +469,8 @@ def test_mistakes_are_refused_by_name_and_change_nothing() -> None:
         (groups.join(group="").error_code, INVALID_GROUP_ID),
         (groups.join(session_ms=5999).error_code, INVALID_SESSION_TIMEOUT),
         (groups.join(session_ms=1_800_001).error_code, INVALID_SESSION_TIMEOUT),
+        (groups.join(group="g" * 32_767).error_code, INVALID_REQUEST),
+        (groups.join(instance="ü" * 17_000).error_code, INVALID_REQUEST),
         (groups.join("nobody").error_code, UNKNOWN_MEMBER_ID),
         (groups.join("nobody", group="none").error_code, UNKNOWN_MEMBER_ID),
         (groups.join(kind="connect").error_code, INCONSISTENT_GROUP_PROTOCOL),

@@ -250,6 +250,7 @@ class ClassicGroup:
         member.rebalance_timeout_ms = read.rebalance_timeout_ms
         member.session_timeout_ms = read.session_timeout_ms
         member.assignment = read.assignment
+        member.syncing = None  # it is answered
 
 
 def _member_of(told: ClassicMember, protocol: str | None) -> Member:

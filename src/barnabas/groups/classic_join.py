@@ -24,6 +24,7 @@ NEW_MEMBER_TIMEOUT_MS = 5 * 60_000
 _FIRST_WITH_REBALANCE_TIMEOUT = 1
 _FIRST_WITH_REQUIRED_ID = 4
 _FIRST_WITH_SKIPPED_ASSIGNMENT = 9
+_NAME_BYTES = 32_767 - 37  # an id is a name and, after a dash, a UUID
 _FENCED = wire_error("FENCED_INSTANCE_ID")
 
 
@@ -39,6 +40,13 @@ class Joiner:
         self.protocols = protocols_of(request.protocols)
         has_own = caller.api_version >= _FIRST_WITH_REBALANCE_TIMEOUT
         self.rebalance_timeout_ms = request.rebalance_timeout_ms if has_own else request.session_timeout_ms
+
+
+def can_be_written(request: JoinGroupRequest, caller: Caller) -> bool:
+    """Whether records have room for the names of a member; newer requests may have longer ones."""
+    names = [request.group_id, request.group_instance_id or "", request.protocol_type, caller.client_id]
+    names += [one.name for one in request.protocols]
+    return all(len(name.encode("utf-8", "surrogatepass")) <= _NAME_BYTES for name in names)
 
 
 def join(group: ClassicGroup, joiner: Joiner, turn: Turn, random: Random) -> None:

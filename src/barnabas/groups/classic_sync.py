@@ -28,11 +28,11 @@ def sync(group: ClassicGroup, request: SyncGroupRequest, turn: Turn, reply: Repl
         group.phase.cancel()
     if group.state != COMPLETING:
         turn.answer(reply, _part(group, member.assignment))
-        return
-    end_sync(group, member, turn, _REBALANCE_IN_PROGRESS)  # an earlier one, that its client has given up on
-    member.syncing = reply
-    if member.id == group.leader:
-        _hand_out(group, request, turn)
+    elif member.id == group.leader:
+        _hand_out(group, request, turn, reply)
+    else:
+        end_sync(group, member, turn, _REBALANCE_IN_PROGRESS)  # an earlier one, given up by its client
+        member.syncing = reply
 
 
 def _checked(group: ClassicGroup, request: SyncGroupRequest) -> Member:
@@ -50,14 +50,18 @@ def _differ(told: str | None, known: str | None) -> bool:
     return told is not None and known is not None and told != known
 
 
-def _hand_out(group: ClassicGroup, request: SyncGroupRequest, turn: Turn) -> None:
-    """The generation is complete: it is written down, and whoever waits gets its part."""
+def _hand_out(group: ClassicGroup, request: SyncGroupRequest, turn: Turn, reply: Reply) -> None:
+    """The generation is complete: it is written down, and whoever waits gets its part.
+
+    They wait until it is replayed: where it cannot be written, as it is too large, nothing has happened.
+    """
     assignments = {one.member_id: bytes(one.assignment) for one in request.assignments}
     turn.write(group.record(assignments, group.generation, turn.now))
+    turn.answer(reply, _part(group, assignments.get(request.member_id, b"")))
+    watch(group, group.roster.by_id[request.member_id], turn.now)
     for member in group.roster.by_id.values():
         if member.syncing is not None:
             turn.answer(member.syncing, _part(group, assignments.get(member.id, b"")))
-            member.syncing = None
             watch(group, member, turn.now)
 
 

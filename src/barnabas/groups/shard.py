@@ -14,7 +14,7 @@ from barnabas.coordination.records import KeyedRecord
 from barnabas.core.errors import BarnabasError, wire_error
 from barnabas.core.random import Random
 from barnabas.groups.classic import ClassicGroup
-from barnabas.groups.classic_join import Joiner, join
+from barnabas.groups.classic_join import Joiner, can_be_written, join
 from barnabas.groups.classic_leave import leave, response_of
 from barnabas.groups.classic_rebalance import begin, refused_join, watch
 from barnabas.groups.classic_sync import heartbeat, sync
@@ -61,7 +61,7 @@ class GroupShard:
         """JoinGroup: answered when the next generation stands."""
         turn = Turn(now)
         group = self.groups.get(request.group_id)
-        refusal = self._join_refusal(request, group)
+        refusal = self._join_refusal(request, caller, group)
         if refusal is not None:
             turn.answer(reply, refused_join(wire_error(refusal), request.member_id))
             return self._end(turn)
@@ -72,9 +72,11 @@ class GroupShard:
             self._join_new(request.group_id, group, joiner, turn)
         return self._end(turn)
 
-    def _join_refusal(self, request: JoinGroupRequest, group: Group | None) -> str | None:
+    def _join_refusal(self, request: JoinGroupRequest, caller: Caller, group: Group | None) -> str | None:
         if not request.group_id:
             return "INVALID_GROUP_ID"
+        if not can_be_written(request, caller):
+            return "INVALID_REQUEST"
         settings = self.settings()
         shortest_ms, longest_ms = settings.min_session_timeout_ms, settings.max_session_timeout_ms
         if not shortest_ms <= request.session_timeout_ms <= longest_ms:

@@ -1,6 +1,7 @@
 """SyncGroup: answered when the leader of the generation has handed in who gets what.
 
-From version 5 on a member must say which protocol it believes to speak.
+From version 5 on a member must say which protocol it believes to speak. What is handed in may be too much for
+a batch of the log: that is an UNKNOWN_SERVER_ERROR, as in Kafka, and the others go on waiting.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from barnabas.broker.coordinators.callers import caller_of
-from barnabas.core.errors import BarnabasError, wire_error
+from barnabas.core.errors import BarnabasError, RecordListTooLarge, wire_error
 from barnabas.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
 if TYPE_CHECKING:
@@ -25,8 +26,12 @@ async def handle(request: SyncGroupRequest, context: RequestContext, services: S
     caller = caller_of(context)
     try:
         response: SyncGroupResponse = await services.groups.ask(
-            request.group_id, lambda shard, now, reply: shard.sync(request, caller, now, reply)
+            request.group_id,
+            lambda shard, now, reply: shard.sync(request, caller, now, reply),
+            only_records=True,
         )
+    except RecordListTooLarge:
+        return SyncGroupResponse(error_code=BarnabasError.wire.code, assignment=b"")
     except BarnabasError as error:
         return SyncGroupResponse(error_code=error.wire.code, assignment=b"")
     return response
