@@ -111,7 +111,15 @@ class Play:
         answer = self._client.ask(request, version, AddOffsetsToTxnResponse)
         self._note(f"offsets {name} {producer[1]} v{version}", error(answer.error_code))
 
-    def end(self, name: str, producer: Producer, *, commit: bool = True, version: int = 5) -> Producer:
+    def end(
+        self,
+        name: str,
+        producer: Producer,
+        *,
+        commit: bool = True,
+        version: int = 5,
+        patience_s: float = 20.0,
+    ) -> Producer:
         """It is waited for until the markers are written."""
         request = EndTxnRequest(
             transactional_id=name, producer_id=producer[0], producer_epoch=producer[1], committed=commit
@@ -119,13 +127,16 @@ class Play:
         answer = self._client.ask(request, version, EndTxnResponse)
         told = error(answer.error_code), self.alias(answer.producer_id), answer.producer_epoch
         self._note(f"end {name} {producer[1]} {commit} v{version}", *told)
-        self.settle(name)
+        self.settle(name, patience_s)
         return answer.producer_id, answer.producer_epoch
 
-    def settle(self, name: str) -> None:
+    def settle(self, name: str, patience_s: float = 20.0) -> None:
         """Until nothing is on its way, and how it stands then."""
-        wait_until(lambda: not self._state(name).transaction_state.startswith("Prepare"), "the markers")
+        wait_until(lambda: not self._is_prepared(name), "the markers", patience_s)
         self.describe(name)
+
+    def _is_prepared(self, name: str) -> bool:
+        return bool(self._state(name).transaction_state.startswith("Prepare"))
 
     def until(self, name: str, state: str) -> None:
         wait_until(lambda: self._state(name).transaction_state == state, state)
