@@ -202,8 +202,8 @@ def test_an_unknown_version_of_api_versions_is_answered_in_version_0(client: Raw
     correlation_id, error_code, count = struct.unpack_from(">ihi", got)
     assert (correlation_id, error_code) == (55, UNSUPPORTED_VERSION)
     assert len(got) == 10 + 6 * count
-    ranges = {key: (low, high) for key, low, high in struct.iter_unpack(">hhh", got[10:])}
-    assert ranges[18] == (0, 4)
+    # nothing but the versions to ask again in: whoever is told more is content, and misses the features
+    assert list(struct.iter_unpack(">hhh", got[10:])) == [(18, 0, 4)]
     # and the connection can be used: the client asks again
     answer = client.ask(ApiVersionsRequest(), 0, ApiVersionsResponse)
     assert answer.error_code == 0

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from barnabas.broker.services import Services
 
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
+_API_VERSIONS = 18
 _SOFTWARE_FROM = 3
 _MINIMUM_0_FROM = 4
 
@@ -62,8 +63,12 @@ async def handle(
 
 
 def unsupported(apis: dict[int, Served]) -> ApiVersionsResponse:
-    """What a client learns that asked in a version that does not exist here."""
-    return ApiVersionsResponse(error_code=wire_error("UNSUPPORTED_VERSION").code, api_keys=_api_keys(apis))
+    """What a client learns that asked in a version that does not exist here: which to ask again in, no more.
+
+    A client that is told everything (franz-go) does not ask again, and never learns of features.
+    """
+    known = {_API_VERSIONS: apis[_API_VERSIONS]}
+    return ApiVersionsResponse(error_code=wire_error("UNSUPPORTED_VERSION").code, api_keys=_api_keys(known))
 
 
 def _api_keys(apis: dict[int, Served]) -> list[ApiVersion]:
