@@ -9,8 +9,17 @@ import pytest
 
 from tests.interop.make_fixture import unpack
 from tests.interop.workload import KafkaDirectories, KafkaDirectory, make
+from tests.support.group_members import PAUSES
 
 _numbers = itertools.count(1)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """How long members did not read what they kept, while others came and went."""
+    if PAUSES:
+        terminalreporter.section("longest pauses of members of groups that kept their partitions")
+        for line in PAUSES:
+            terminalreporter.write_line(line)
 
 
 @pytest.fixture

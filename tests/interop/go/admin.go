@@ -2,6 +2,8 @@
 // gave, as JSON.
 //
 //	go run . HOST:PORT
+//	go run . transactor ... (transactor.go)
+//	go run . members (members.go)
 package main
 
 import (
@@ -49,6 +51,14 @@ func text(of *string) string {
 func pointer(of string) *string { return &of }
 
 func main() {
+	switch os.Args[1] {
+	case "transactor":
+		transact(os.Args[2:])
+		return
+	case "members":
+		runMembers()
+		return
+	}
 	client, err := kgo.NewClient(kgo.SeedBrokers(os.Args[1]), kgo.RecordPartitioner(kgo.ManualPartitioner()))
 	if err != nil {
 		panic(err)
