@@ -95,10 +95,10 @@ def old_commit_accepted(patch: Patch) -> None:
 def assignments_mixed_up(patch: Patch) -> None:
     hand_out = classic_sync._hand_out
 
-    def hand_out_one(group: ClassicGroup, request: SyncGroupRequest, turn: Turn) -> None:
+    def hand_out_one(group: ClassicGroup, request: SyncGroupRequest, *args: Any) -> None:
         for one in request.assignments:
             one.assignment = request.assignments[0].assignment
-        hand_out(group, request, turn)
+        hand_out(group, request, *args)
 
     patch(classic_sync, "_hand_out", hand_out_one)
 

@@ -13,18 +13,16 @@ from barnabas.sim.workload.client import Client
 from barnabas.sim.workload.grouped import run_commit_watcher, run_member, run_vanisher
 from barnabas.sim.workload.looping import run_leaver, run_loop
 from barnabas.sim.workload.watching import (
-    is_drained,
+    drain,
     read_outputs,
     run_output_reader,
     run_stable_watcher,
-    tell_drained,
 )
 
 Work = Callable[[Client], Coroutine[Any, Any, None]]
 
 SETTLE_GROUPS_S = 45.0  # for the last members of a group to have what they will have
 DRAIN_S = 90.0
-LOOK_S = 1.0
 
 
 def input_places(scenario: Scenario) -> list[Place]:
@@ -107,21 +105,7 @@ async def watch_settling(client: Client, scenario: Scenario) -> None:
         await client.clock.sleep(SETTLE_GROUPS_S)
     groups = dict.fromkeys(loop.group.name for loop in scenario.coordination.loops)
     for name in groups:
-        await _drain(client, name, places)
-
-
-async def _drain(client: Client, group: str, places: list[Place]) -> None:
-    is_done = False
-
-    async def look() -> None:
-        nonlocal is_done
-        is_done = await is_drained(client, group, places)
-
-    deadline = client.now + DRAIN_S
-    while not is_done and client.now < deadline:
-        await client.go_on("looking at what is done", look)
-        await client.pause(LOOK_S)
-    await tell_drained(client, group, places)
+        await drain(client, name, places, DRAIN_S)
 
 
 async def judge_outputs(client: Client, scenario: Scenario) -> None:

@@ -21,6 +21,7 @@ POLL_MS = 500
 FETCH_BYTES = 20_000
 SESSION_S = (3.0, 20.0)
 WATCH_S = 0.3
+LOOK_S = 1.0
 STABLE_S = 40.0  # how long after everything transactions may still be open
 
 
@@ -86,24 +87,21 @@ async def run_stable_watcher(client: Client, places: Sequence[Place]) -> None:
 # ---- at last -----------------------------------------------------------------------------------------------
 
 
-async def is_drained(client: Client, group: str, places: Sequence[Place]) -> bool:
-    """Whether all of these have been worked off."""
-    committed, ends = await _progress(client, group, places)
-    return all(committed[place] >= ends[place] for place in places)
+async def drain(client: Client, group: str, places: Sequence[Place], patience_s: float) -> None:
+    """Wait until all of these have been worked off, and tell how far each was."""
+    committed, ends = dict.fromkeys(places, -1), dict.fromkeys(places, 0)
 
-
-async def tell_drained(client: Client, group: str, places: Sequence[Place]) -> None:
-    """How far each has been worked off."""
-
-    async def tell() -> None:
+    async def look() -> None:
+        nonlocal committed, ends
         committed, ends = await _progress(client, group, places)
-        for place in places:
-            is_done = committed[place] >= ends[place]
-            client.history.add(Drained(client.now, group, *place, ends[place], is_done))
 
-    for _ in range(TRIES):
-        if await client.go_on("looking at what is done", tell):
-            return
+    deadline = client.now + patience_s
+    while any(committed[place] < ends[place] for place in places) and client.now < deadline:
+        await client.go_on("looking at what is done", look)
+        await client.pause(LOOK_S)
+    for place in places:
+        is_done = committed[place] >= ends[place]
+        client.history.add(Drained(client.now, group, *place, ends[place], is_done))
 
 
 async def _progress(
