@@ -220,7 +220,12 @@ class ProducerStates:
                     return duplicate
             if header.producer_epoch < producer.epoch:
                 raise _stale_epoch(header.producer_id, header.producer_epoch, producer.epoch)
-        self._check_guard(header, guard)
+        if header.is_transactional and not self._is_verified(
+            header.producer_id, header.producer_epoch, guard
+        ):
+            raise InvalidTransactionState(
+                f"the records of producer {header.producer_id} are not part of an ongoing transaction"
+            )
         if origin is Origin.CLIENT:
             self._check_sequence(producer, header)
         if producer is not None and is_open and not header.is_transactional:
@@ -230,15 +235,11 @@ class ProducerStates:
             )
         return None
 
-    def _check_guard(self, header: BatchHeader, guard: Guard | None) -> None:
+    def _is_verified(self, producer_id: int, epoch: int, guard: Guard | None) -> bool:
         """A transaction begins only as its coordinator knows."""
-        producer_id = header.producer_id
-        if not header.is_transactional or self.has_ongoing_transaction(producer_id, header.producer_epoch):
-            return
-        if guard is None or not (guard.is_trusted or self._guards.get(producer_id) is guard):
-            raise InvalidTransactionState(
-                f"the records of producer {producer_id} are not part of an ongoing transaction"
-            )
+        if self.has_ongoing_transaction(producer_id, epoch):
+            return True
+        return guard is not None and (guard.is_trusted or self._guards.get(producer_id) is guard)
 
     def _check_sequence(self, producer: _Producer | None, header: BatchHeader) -> None:
         guard = self._guards.get(header.producer_id) if self._guards else None
@@ -274,11 +275,9 @@ class ProducerStates:
         return guard
 
     def check_verified(self, producer_id: int, epoch: int, guard: Guard | None) -> None:
-        """The same for a coordinator that is about to write in the producer's transaction."""
+        """Whether a coordinator may write now in the transaction that it was verified for with `guard`."""
         self.check_epoch(producer_id, epoch)
-        if self.has_ongoing_transaction(producer_id, epoch):
-            return
-        if guard is None or not (guard.is_trusted or self._guards.get(producer_id) is guard):
+        if not self._is_verified(producer_id, epoch, guard):
             raise InvalidTransactionState(f"the transaction of producer {producer_id} has ended meanwhile")
 
     def check_epoch(self, producer_id: int, producer_epoch: int) -> None:
