@@ -17,23 +17,16 @@ from barnabas.protocol.messages.delete_groups import DeleteGroupsRequest, Delete
 from barnabas.protocol.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
 from barnabas.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from barnabas.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
-from barnabas.protocol.messages.join_group import (
-    JoinGroupRequest,
-    JoinGroupRequestProtocol,
-    JoinGroupResponse,
-)
-from barnabas.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
+from barnabas.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
+from barnabas.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
 from barnabas.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
-from barnabas.protocol.messages.sync_group import (
-    SyncGroupRequest,
-    SyncGroupRequestAssignment,
-    SyncGroupResponse,
-)
+from barnabas.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from barnabas.protocol.schema import Message, Struct
 from barnabas.records.reader import read_records
 from barnabas.testing import Broker
 from tests.support.apache_kafka import ApacheKafka
 from tests.support.raw_client import RawClient
+from tests.support.raw_groups import beating, joining, leaving, syncing
 
 pytestmark = pytest.mark.java
 
@@ -142,64 +135,6 @@ class Play:
         if found is None:
             return text
         return text.replace(found[0], self._names.setdefault(found[0], f"#{len(self._names)}"))
-
-
-def joining(
-    group: str,
-    member: str = "",
-    *,
-    protocols: tuple[tuple[str, bytes], ...] = (("range", b"r"),),
-    instance: str | None = None,
-    kind: str = "consumer",
-    session_ms: int = 10_000,
-    rebalance_ms: int = 10_000,
-) -> JoinGroupRequest:
-    return JoinGroupRequest(
-        group_id=group,
-        session_timeout_ms=session_ms,
-        rebalance_timeout_ms=rebalance_ms,
-        member_id=member,
-        group_instance_id=instance,
-        protocol_type=kind,
-        protocols=[JoinGroupRequestProtocol(name=name, metadata=data) for name, data in protocols],
-        reason="a test",
-    )
-
-
-def syncing(
-    group: str,
-    joined: Any,
-    parts: dict[str, bytes] | None = None,
-    *,
-    instance: str | None = None,
-    **changed: Any,
-) -> SyncGroupRequest:
-    values: dict[str, Any] = {
-        "group_id": group,
-        "generation_id": joined.generation_id,
-        "member_id": joined.member_id,
-        "group_instance_id": instance,
-        "protocol_type": "consumer",
-        "protocol_name": joined.protocol_name or "range",
-        "assignments": [
-            SyncGroupRequestAssignment(member_id=member, assignment=part)
-            for member, part in (parts or {}).items()
-        ],
-    }
-    return SyncGroupRequest(**(values | changed))
-
-
-def beating(group: str, generation: int, member: str, instance: str | None = None) -> HeartbeatRequest:
-    return HeartbeatRequest(
-        group_id=group, generation_id=generation, member_id=member, group_instance_id=instance
-    )
-
-
-def leaving(group: str, *members: tuple[str, str | None]) -> LeaveGroupRequest:
-    identities = [
-        MemberIdentity(member_id=member, group_instance_id=instance) for member, instance in members
-    ]
-    return LeaveGroupRequest(group_id=group, members=identities, member_id=members[0][0] if members else "")
 
 
 def described(*groups: str, version: int = 6) -> tuple[DescribeGroupsRequest, int]:
