@@ -16,7 +16,9 @@ has stopped polling owns nothing from that moment on, whatever it does before it
 
 from __future__ import annotations
 
+import bisect
 import itertools
+import operator
 import threading
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
@@ -25,6 +27,7 @@ from typing import Any, NamedTuple
 NS = 1_000_000_000
 ABSENT = ("killed", "frozen", "stalled", "replaced")
 GONE = (*ABSENT, "left", "failed")
+_AT = operator.attrgetter("at_ns")
 
 
 class Partition(NamedTuple):
@@ -87,27 +90,24 @@ class History:
     """All that the members of one group told, in any order; written to by many threads."""
 
     def __init__(self) -> None:
-        self._events: list[Event] = []
+        self._by_kind: dict[str, list[Event]] = defaultdict(list)  # each by time
         self._lock = threading.Lock()
 
     def add(self, event: Event) -> None:
         with self._lock:
-            self._events.append(event)
+            bisect.insort(self._by_kind[event.did], event, key=_AT)
 
     def events(self, *did: str, member: str | None = None) -> list[Event]:
         """What was told so far, by time."""
         with self._lock:
-            found = [
-                event
-                for event in self._events
-                if (not did or event.did in did) and member in (None, event.member)
-            ]
-        return sorted(found, key=lambda event: event.at_ns)
+            kinds = [self._by_kind[kind] for kind in did] if did else list(self._by_kind.values())
+            found = [event for kind in kinds for event in kind if member in (None, event.member)]
+        return sorted(found, key=_AT)
 
     def owned(self) -> dict[str, set[Partition]]:
         """What each member has now, those that have something."""
         having: dict[str, set[Partition]] = defaultdict(set)
-        for event in self.events():
+        for event in self.events("assigned", "revoked", "lost", *GONE):
             if event.did == "assigned":
                 having[event.member].update(event.partitions)
             elif event.did in ("revoked", "lost"):
@@ -126,7 +126,9 @@ class History:
 
     def read_since(self, at_ns: int) -> set[Partition]:
         """The partitions of which somebody has read something since then."""
-        return {event.partitions[0] for event in self.events("read") if event.at_ns > at_ns}
+        with self._lock:
+            later = self._by_kind["read"]
+            return {event.partitions[0] for event in later[bisect.bisect(later, at_ns, key=_AT) :]}
 
     def committed(self) -> dict[Partition, int]:
         """The last commit of each partition."""
