@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import pytest
 
+from barnabas.coordination.records import KeyedRecord, encode_key, encode_value
 from barnabas.core.errors import InvariantViolation
 from barnabas.groups.classic_states import COMPLETING, LEGAL, PREPARING, STABLE
 from barnabas.groups.group import EMPTY
-from barnabas.groups.records import GroupMetadataKey, GroupMetadataValue
+from barnabas.groups.records import ClassicMember, GroupMetadataKey, GroupMetadataValue
 from barnabas.groups.settings import GroupSettings
 from tests.groups.members import DELAY_MS, REBALANCE_MS, SESSION_MS, Groups
-from tests.groups.offset_log import records_of
+from tests.groups.offset_log import Entry, records_of
 
 ILLEGAL_GENERATION = 22
 INCONSISTENT_GROUP_PROTOCOL = 23
@@ -449,6 +450,39 @@ def test_a_rebalance_that_a_crash_interrupts_begins_again() -> None:
     assert groups.heartbeat(one, 2) == ILLEGAL_GENERATION
     groups.join(one)
     assert groups.join(two).answer.generation_id == 2
+
+
+@pytest.mark.parametrize("version", range(5))
+def test_a_generation_is_read_in_every_version_of_its_record(version: int) -> None:
+    groups = Groups()
+    member = ClassicMember(
+        member_id="m",
+        group_instance_id="i",
+        client_id="c",
+        client_host="/h",
+        rebalance_timeout=20_000,
+        session_timeout=10_000,
+        subscription=b"s",
+        assignment=b"a",
+    )
+    value = GroupMetadataValue(
+        protocol_type="consumer",
+        generation=7,
+        protocol="range",
+        leader="m",
+        current_state_timestamp=5,
+        members=[member],
+    )
+    record = KeyedRecord(GroupMetadataKey(group="g"), value, version)
+    groups.log.append(Entry(encode_key(record.key), encode_value(record), None))
+    groups.reload()
+    group, read = groups.group(), groups.group().roster.by_id["m"]
+    assert (group.state, group.generation, group.protocol, group.leader) == (STABLE, 7, "range", "m")
+    assert group.state_since_ms == (5 if version >= 2 else None)
+    assert read.rebalance_timeout_ms == (20_000 if version >= 1 else 10_000)
+    assert read.instance_id == ("i" if version >= 3 else None)
+    assert (read.protocols, read.assignment) == ({"range": b"s"}, b"a")
+    assert groups.heartbeat("m", 7) == 0
 
 
 # ---- mistakes

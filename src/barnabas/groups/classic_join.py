@@ -60,7 +60,7 @@ def join(group: ClassicGroup, joiner: Joiner, turn: Turn, random: Random) -> Non
         _join_unknown(group, joiner, turn, random)
     elif request.member_id in group.pending:
         if request.group_instance_id is not None:  # ids are given out to those without an instance only
-            _refuse(joiner, turn, "UNKNOWN_SERVER_ERROR", request.member_id)
+            _refuse(joiner, turn, "UNKNOWN_SERVER_ERROR")
         else:
             _add(group, joiner, request.member_id, turn)
     else:
