@@ -6,6 +6,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -370,15 +371,21 @@ PLAYS = (
 )
 
 
-@pytest.mark.parametrize("play", PLAYS, ids=lambda play: play.__name__)
-def test_members_are_answered_alike(sides: tuple[Side, Side], play: Callable[[Play], None]) -> None:
-    plays = [Play(side) for side in sides]
-    for each in plays:
+def closing(play: Callable[[Play], None]) -> Callable[[Play], None]:
+    def played(each: Play) -> None:
         try:
             play(each)
         finally:
             each.close()
-    kafka, here = plays
+
+    return played
+
+
+@pytest.mark.parametrize("play", PLAYS, ids=lambda play: play.__name__)
+def test_members_are_answered_alike(sides: tuple[Side, Side], play: Callable[[Play], None]) -> None:
+    kafka, here = plays = [Play(side) for side in sides]
+    with ThreadPoolExecutor(len(plays)) as both:
+        list(both.map(closing(play), plays))  # at the same time: much of it is waiting
     differences = [
         f"{label}\n  Kafka: {expected}\n  here:  {got}"
         for (label, expected), (_, got) in zip(kafka.told, here.told, strict=True)
