@@ -22,8 +22,12 @@ class NotDecoded(BarnabasError):
     """A record of a type or version that is not known here."""
 
 
+class Unread(Message, flexible=0):
+    """A value that nobody here looks into."""
+
+
 class Kind(NamedTuple):
-    """A type of record: its name as Kafka has it, its key, and its value."""
+    """A type of record: its name as Kafka has it, its key, and its value, or `Unread` for it."""
 
     name: str
     key: type[Message]
@@ -63,6 +67,8 @@ def decode_record(kinds: Kinds, key: bytes | None, value: bytes | None) -> Keyed
     if value is None:
         return KeyedRecord(told, None)
     version, body = _prefixed(value)
+    if kind.value is Unread:
+        return KeyedRecord(told, Unread(), version)
     first, last = kind.value.__versions__
     if not first <= version <= last:
         raise NotDecoded(f"{kind.name} of version {version} is not known")

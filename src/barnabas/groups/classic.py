@@ -45,6 +45,7 @@ class ClassicGroup:
     """A group by its id."""
 
     type = CLASSIC
+    may_expire = True
 
     def __init__(self, group_id: str, timers: Timers, settings: Callable[[], GroupSettings]) -> None:
         self.id = group_id

@@ -1,32 +1,60 @@
-"""A group whose members speak the consumer protocol, which nobody serves here: Apache Kafka has left it.
+"""A group whose members nobody serves here: Apache Kafka has left it, and may find it again.
 
-It is listed, its offsets are kept, and it can be deleted. Its members cannot be heard of, so it counts as
-empty: a classic member that joins takes the group over, as Kafka lets it do with an empty one.
+    consumer, streams   it is listed, its offsets are kept, and it can be deleted. Its members cannot be heard
+                        of, so it counts as empty: a classic member that joins takes the group over, as Kafka
+                        lets it do with an empty one
+    share               what it has read stands in a topic of its own, which only Kafka can take away with it:
+                        the group can neither be taken over nor deleted
+
+Nothing of it expires: who its members are and what they read is for Kafka to know.
 """
 
 from __future__ import annotations
 
 from barnabas.coordination.effects import Now
 from barnabas.coordination.records import KeyedRecord, encode_key
-from barnabas.groups.errors import UnknownMember
-from barnabas.groups.group import CONSUMER, CONSUMER_PROTOCOL, EMPTY
-from barnabas.groups.records import ConsumerGroupMetadataKey
+from barnabas.groups.errors import GroupNotFound, UnknownMember
+from barnabas.groups.foreign_records import ShareGroupMemberMetadataKey
+from barnabas.groups.group import CONSUMER, CONSUMER_PROTOCOL, EMPTY, SHARE, STREAMS
 from barnabas.protocol.schema import Message
+
+STABLE = "Stable"
+_SHARE_KEYS = range(10, 16)
+_STREAMS_KEYS = range(17, 24)
+_HEADS = (3, 11, 17)  # the records that say that a group exists
+
+
+def type_of(key: Message) -> str:
+    """The type of the group that a record is about."""
+    if key.__key__ in _SHARE_KEYS:
+        return SHARE
+    return STREAMS if key.__key__ in _STREAMS_KEYS else CONSUMER
 
 
 class ForeignGroup:
-    """A group of the consumer protocol: the records that are about it."""
+    """A group of such a type: the records that are about it."""
 
-    type = CONSUMER
-    state = EMPTY
-    protocol_type = CONSUMER_PROTOCOL
     state_since_ms = None
-    is_empty = True
     knows_subscription = False
+    may_expire = False
 
-    def __init__(self, group_id: str) -> None:
+    def __init__(self, group_id: str, group_type: str) -> None:
         self.id = group_id
+        self.type = group_type
+        self.protocol_type = CONSUMER_PROTOCOL if group_type == CONSUMER else group_type
         self._keys: dict[bytes, Message] = {}
+
+    @property
+    def state(self) -> str:
+        if self.type == SHARE and any(
+            isinstance(key, ShareGroupMemberMetadataKey) for key in self._keys.values()
+        ):
+            return STABLE
+        return EMPTY
+
+    @property
+    def is_empty(self) -> bool:
+        return self.type != SHARE
 
     def is_subscribed_to(self, topic: str) -> bool:
         return False
@@ -34,6 +62,8 @@ class ForeignGroup:
     def check_commit(
         self, member_id: str, instance_id: str | None, generation: int, now: Now, *, is_transactional: bool
     ) -> None:
+        if self.type == SHARE:
+            raise GroupNotFound(f"Group {self.id} is not a consumer group.")
         if generation >= 0:
             raise UnknownMember(f"members of group {self.id} are not served")
 
@@ -46,7 +76,7 @@ class ForeignGroup:
 
     def tombstones(self) -> list[KeyedRecord]:
         """Members and assignments go before the group itself."""
-        keys = sorted(self._keys.values(), key=lambda key: isinstance(key, ConsumerGroupMetadataKey))
+        keys = sorted(self._keys.values(), key=lambda key: key.__key__ in _HEADS)
         return [KeyedRecord(key, None) for key in keys]
 
     @property

@@ -9,6 +9,8 @@ from barnabas.coordination.records import KeyedRecord
 
 CLASSIC = "classic"
 CONSUMER = "consumer"
+SHARE = "share"
+STREAMS = "streams"
 
 EMPTY = "Empty"
 DEAD = "Dead"
@@ -24,7 +26,7 @@ class Group(Protocol):
 
     @property
     def type(self) -> str:
-        """Which protocol its members speak: `classic` or `consumer`."""
+        """Which protocol its members speak: `classic`, `consumer`, `share` or `streams`."""
 
     @property
     def state(self) -> str: ...
@@ -39,6 +41,10 @@ class Group(Protocol):
 
     @property
     def is_empty(self) -> bool: ...
+
+    @property
+    def may_expire(self) -> bool:
+        """Whether it, and what it committed, goes when nobody has used it for long."""
 
     def is_subscribed_to(self, topic: str) -> bool:
         """Whether members read a topic; where that cannot be known, they might."""

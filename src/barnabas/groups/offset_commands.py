@@ -18,7 +18,7 @@ from barnabas.coordination.effects import Caller, Effects, Now, Producer, Reply,
 from barnabas.coordination.records import KeyedRecord
 from barnabas.core.errors import BarnabasError, wire_error
 from barnabas.groups.errors import GroupNotFound, IllegalGeneration, NonEmptyGroup
-from barnabas.groups.group import CONSUMER_PROTOCOL, Group
+from barnabas.groups.group import CONSUMER_PROTOCOL, SHARE, Group
 from barnabas.groups.offsets import NO_EXPIRY_MS, Committed, GroupOffsets, OffsetStore, tombstones, unpack
 from barnabas.groups.records import OffsetCommitKey, OffsetCommitValue
 from barnabas.groups.settings import GroupSettings
@@ -245,6 +245,8 @@ def delete(shard: Shard, request: OffsetDeleteRequest, reply: Reply) -> Effects:
     group = shard.groups.get(request.group_id)
     if group is None:
         raise GroupNotFound(f"Group {request.group_id} not found.")
+    if group.type == SHARE:
+        raise GroupNotFound(f"Group {request.group_id} is not a consumer group.")
     if not group.is_empty and group.protocol_type != CONSUMER_PROTOCOL:
         raise NonEmptyGroup(f"The group {request.group_id} is not empty.")
     offsets = shard.offsets.by_group.get(request.group_id) or GroupOffsets()

@@ -7,8 +7,8 @@ A commit that brought its own expiry goes by that. Any other is kept for the bro
     since it was committed                   where members read, as consumers, but not this topic any more
     for ever                                 otherwise
 
-but not while a transaction is pending for the partition. A group that is empty then, and has no commits left
-or never had any, goes as well.
+but not while a transaction is pending for the partition, and nothing of a group that Apache Kafka has left.
+A group that is empty then, and has no commits left or never had any, goes as well.
 
 Every so often all groups are looked at, a slice at a time, so that others have their turn in between. Most
 groups cost no more than a look at their times.
@@ -96,7 +96,7 @@ class OffsetExpiry:
         budget = COMMITS_A_TURN
         for _ in range(min(GROUPS_A_TURN, len(self._left))):
             group = shard.groups.get(self._left[-1])
-            if group is not None:
+            if group is not None and group.may_expire:
                 budget -= self._expire(shard, group, now, budget, writes)
             if budget <= 0:
                 break  # of this group there may be more

@@ -1,12 +1,13 @@
 """The records of `__consumer_offsets`, as Kafka's group coordinator writes them.
 
-Records of share and streams groups are not declared; nor is, of a consumer group's member, what it brought
-along from the classic protocol.
+Of share and streams groups only the keys are declared (`foreign_records`). Not declared is, of a consumer
+group's member, what it brought along from the classic protocol.
 """
 
 from __future__ import annotations
 
 from barnabas.coordination.records import Kind
+from barnabas.groups.foreign_records import FOREIGN_KINDS
 from barnabas.protocol.schema import (
     NO_UUID,
     Bytes,
@@ -173,4 +174,5 @@ KINDS: dict[int, Kind] = {
         ConsumerGroupRegularExpressionKey,
         ConsumerGroupRegularExpressionValue,
     ),
+    **FOREIGN_KINDS,
 }

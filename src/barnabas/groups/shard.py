@@ -19,8 +19,8 @@ from barnabas.groups.classic_leave import leave, response_of
 from barnabas.groups.classic_rebalance import begin, refused_join, watch
 from barnabas.groups.classic_sync import heartbeat, sync
 from barnabas.groups.errors import UnknownMember
-from barnabas.groups.foreign import ForeignGroup
-from barnabas.groups.group import Group
+from barnabas.groups.foreign import ForeignGroup, type_of
+from barnabas.groups.group import SHARE, Group
 from barnabas.groups.offset_commands import forget_topics
 from barnabas.groups.offset_expiry import OffsetExpiry
 from barnabas.groups.offsets import OffsetStore
@@ -83,6 +83,8 @@ class GroupShard:
             return "INVALID_SESSION_TIMEOUT"
         if request.member_id and not isinstance(group, ClassicGroup):
             return "UNKNOWN_MEMBER_ID"
+        if group is not None and group.type == SHARE:
+            return "INCONSISTENT_GROUP_PROTOCOL"
         return None
 
     def _join_new(self, group_id: str, before: Group | None, joiner: Joiner, turn: Turn) -> None:
@@ -176,12 +178,13 @@ class GroupShard:
 
     def _replay_foreign(self, record: KeyedRecord) -> None:
         group_id: str = record.key.group_id  # type: ignore[attr-defined]
+        group_type = type_of(record.key)
         group = self.groups.get(group_id)
-        if record.value is not None and not isinstance(group, ForeignGroup):
-            if group is not None and not group.is_empty:
+        if record.value is not None and (group is None or group.type != group_type):
+            if isinstance(group, ClassicGroup) and not group.is_empty:
                 return
-            group = self.groups[group_id] = ForeignGroup(group_id)
-        if isinstance(group, ForeignGroup):
+            group = self.groups[group_id] = ForeignGroup(group_id, group_type)
+        if isinstance(group, ForeignGroup) and group.type == group_type:
             group.replay(record)
             if group.is_gone:
                 del self.groups[group_id]
