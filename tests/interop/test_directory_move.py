@@ -57,7 +57,7 @@ NEVER_MS = "9000000000000"
 PRODUCER = 4_000_000
 STARTED_MS = int(time.time() * 1000)
 # what is finalised and not served is kept, and shown to nobody
-SERVED_FEATURES = ("metadata.version", "eligible.leader.replicas.version")
+SERVED_FEATURES = ("metadata.version", "eligible.leader.replicas.version", "transaction.version")
 GROUPS = ["readers", "writers"]
 METADATA_LOGS = f"{METADATA_DIRECTORY}/*.log"
 INTERNAL = ("__consumer_offsets-0/*.log", "__transaction_state-0/*.log")
