@@ -11,17 +11,18 @@ import sys
 import pytest
 
 from barnabas.sim import world as worlds
+from barnabas.sim.coordination_scenario import CoordinationPlan
 from barnabas.sim.history import FaultsEnded, Finished, History
-from barnabas.sim.scenario import FAULTS, draw_scenario
+from barnabas.sim.scenario import FAULTS, GROUPS, KINDS, LOG, TRANSACTIONS, draw_scenario
 from barnabas.sim.world import Outcome, World, simulate, simulate_scenario
 from tests.sim import tiny
 
 SECONDS = 10.0
-# a replay in another process: seed and seconds from the command line
+# a replay in another process: seed, seconds and kind from the command line
 REPLAY = """
 import sys
 from barnabas.sim.world import simulate
-outcome = simulate(int(sys.argv[1]), seconds=float(sys.argv[2]))
+outcome = simulate(int(sys.argv[1]), seconds=float(sys.argv[2]), kind=sys.argv[3])
 print(outcome.trace_hash, len(outcome.history), outcome.violations)
 """
 
@@ -61,11 +62,12 @@ def test_a_seed_goes_the_same_way_twice(seed: int) -> None:
     assert one.trace_hash != run_tiny(seed + 100).trace_hash
 
 
-def test_a_seed_goes_the_same_way_in_another_process_with_another_order_of_sets() -> None:
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_seed_goes_the_same_way_in_another_process_with_another_order_of_sets(kind: str) -> None:
     seed = 17
     said = [
         subprocess.run(
-            [sys.executable, "-c", REPLAY, str(seed), str(SECONDS)],
+            [sys.executable, "-c", REPLAY, str(seed), str(SECONDS), kind],
             env={**os.environ, "PYTHONHASHSEED": hash_seed},
             capture_output=True,
             text=True,
@@ -163,10 +165,11 @@ def test_a_deadlock_of_everything_is_a_violation(monkeypatch: pytest.MonkeyPatch
 
 
 def test_scenarios_differ_and_replay() -> None:
-    scenarios = [draw_scenario(seed) for seed in range(200)]
-    assert scenarios[:20] == [draw_scenario(seed) for seed in range(20)]
+    scenarios = [draw_scenario(seed, kind=LOG) for seed in range(200)]
+    assert scenarios[:20] == [draw_scenario(seed, kind=LOG) for seed in range(20)]
     assert all(60 <= scenario.seconds <= 90 for scenario in scenarios)
-    assert draw_scenario(5, 7.0) == draw_scenario(5)._replace(seconds=7.0)
+    for kind in KINDS:
+        assert draw_scenario(5, 7.0, kind) == draw_scenario(5, kind=kind)._replace(seconds=7.0)
     kinds = {kind for scenario in scenarios for kind in scenario.faults}
     assert kinds == FAULTS.keys()
     assert any(not scenario.faults for scenario in scenarios)
@@ -179,9 +182,26 @@ def test_scenarios_differ_and_replay() -> None:
             assert not names[producer.topic].is_compacted or producer.keys
 
 
+def test_kinds() -> None:
+    drawn = [draw_scenario(seed) for seed in range(60)]
+    assert {scenario.kind for scenario in drawn} == set(KINDS)
+    for scenario in drawn:
+        as_log = draw_scenario(scenario.seed, kind=LOG)
+        assert scenario.faults == as_log.faults
+        assert scenario == draw_scenario(scenario.seed, kind=scenario.kind)
+        if scenario.kind == LOG:
+            assert scenario == as_log
+            assert scenario.coordination == CoordinationPlan()
+        else:
+            loses_power = any(fault.startswith("power-loss") for fault in scenario.faults)
+            assert not loses_power or scenario.broker["log.flush.interval.messages"] == "1"
+            assert bool(scenario.coordination.groups) is (scenario.kind == GROUPS)
+            assert bool(scenario.coordination.loops) is (scenario.kind == TRANSACTIONS)
+
+
 def test_what_settings_promise() -> None:
     for seed in range(100):
-        for topic in draw_scenario(seed).topics:
+        for topic in draw_scenario(seed, kind=LOG).topics:
             facts, configs = topic.facts, topic.configs
             assert facts.flush_every_message is (configs.get("flush.messages") == "1")
             assert facts.is_trimmed is (
