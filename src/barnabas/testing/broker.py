@@ -31,6 +31,8 @@ from barnabas.core.workers import InlineWorkers, ThreadWorkers, Workers
 T = TypeVar("T")
 
 START_TIMEOUT_SECONDS = 30.0
+# what is otherwise as with `barnabas serve`: a group's first generation does not wait for more members
+FOR_TESTS = {"group.initial.rebalance.delay.ms": "0"}
 
 
 class BrokerFailed(BarnabasError):
@@ -50,7 +52,7 @@ class Broker:
     ) -> None:
         """In `directory`, or in memory; `settings` by Kafka's names; any free port unless one is given."""
         self._directory = None if directory is None else Path(directory)
-        self._settings = dict(settings or {})
+        self._settings = {**FOR_TESTS, **(settings or {})}
         self._host = host
         self._port = port
         self._clock: Clock = SystemClock()
