@@ -41,8 +41,21 @@ class Wanted(NamedTuple):
     poll_ms: int  # how long it may go without a poll
 
 
+class Taken(dict[Place, int]):
+    """Offsets that are to be committed, and since when."""
+
+    def __init__(self, offsets: Mapping[Place, int]) -> None:
+        super().__init__(offsets)
+        self.since_ns = time.monotonic_ns()
+
+
 def tell(
-    member: str, did: str, partitions: Iterable[Place] = (), offsets: Iterable[int] = (), why: str = ""
+    member: str,
+    did: str,
+    partitions: Iterable[Place] = (),
+    offsets: Iterable[int] = (),
+    why: str = "",
+    since_ns: int = 0,
 ) -> None:
     line = json.dumps(
         {
@@ -52,6 +65,7 @@ def tell(
             "partitions": list(partitions),
             "offsets": list(offsets),
             "why": why,
+            "since": since_ns,
         }
     )
     with _out:
@@ -101,7 +115,7 @@ class Member:
         self.commit_at = time.monotonic() + COMMIT_EVERY_S
         return True
 
-    def take(self, places: Iterable[Place] | None = None) -> dict[Place, int]:
+    def take(self, places: Iterable[Place] | None = None) -> Taken:
         """What is to be committed now: of these partitions, which are to be given up, or of all."""
         self.tell_reads()
         if places is None:
@@ -109,7 +123,7 @@ class Member:
         else:
             places = list(places)
             self.owned.difference_update(places)
-        return {place: self._positions.pop(place) for place in places if place in self._positions}
+        return Taken({place: self._positions.pop(place) for place in places if place in self._positions})
 
     def refused(self, offsets: Mapping[Place, int], why: str) -> None:
         """Later, unless they are no longer its own, or it has read on."""
@@ -118,8 +132,8 @@ class Member:
             if place in self.owned:
                 self._positions.setdefault(place, offset)
 
-    def committed(self, offsets: Mapping[Place, int]) -> None:
-        tell(self.wanted.member, "committed", offsets.keys(), offsets.values())
+    def committed(self, offsets: Taken) -> None:
+        tell(self.wanted.member, "committed", offsets.keys(), offsets.values(), since_ns=offsets.since_ns)
 
     def stall_if_told(self) -> None:
         if not self.polling.is_set():
@@ -197,7 +211,7 @@ class ConfluentMember(Member):
         self.take(_places(partitions))
         self.tell("lost", _places(partitions))
 
-    def _commit(self, consumer: Any, offsets: dict[Place, int]) -> None:
+    def _commit(self, consumer: Any, offsets: Taken) -> None:
         if not offsets:
             return
         asked = [self.kafka.TopicPartition(*place, offset) for place, offset in offsets.items()]
@@ -265,7 +279,7 @@ class KafkaPythonMember(Member):
             for place, offset in offsets.items()
         }
 
-    def _commit(self, offsets: dict[Place, int]) -> None:
+    def _commit(self, offsets: Taken) -> None:
         try:
             self.consumer.commit(self._asked(offsets))
         except self.kafka.errors.FencedInstanceIdError:

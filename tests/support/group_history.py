@@ -2,9 +2,10 @@
 
 Members run in processes of their own and stamp what they tell with the system's monotonic clock, which all
 of them share: `assigned` in the callback that gives partitions, `revoked` and `lost` in the callback that
-takes them, `read` before anything else is done with the records, `committed` when the broker has agreed. A
-member owns a partition from one callback to the other; one that was killed, frozen, replaced by a namesake or
-has stopped polling owns nothing from that moment on, whatever it does before it learns of it.
+takes them, `read` before anything else is done with the records, `committed` when the broker has agreed, with
+the time since when it was asked (one that hung may hear of it late). A member owns a partition from one
+callback to the other; one that was killed, frozen, replaced by a namesake or has stopped polling owns nothing
+from that moment on, whatever it does before it learns of it.
 
 `History.faults` is the judge:
 
@@ -47,6 +48,7 @@ class Event(NamedTuple):
     partitions: tuple[Partition, ...] = ()
     offsets: tuple[int, ...] = ()  # read: the first and the last; committed: one for each partition
     why: str = ""
+    since_ns: int = 0  # committed: when it was asked for
 
     @classmethod
     def told(cls, line: Mapping[str, Any]) -> Event:
@@ -59,6 +61,7 @@ class Event(NamedTuple):
             partitions,
             tuple(map(int, line.get("offsets", ()))),
             line.get("why", ""),
+            int(line.get("since", 0)),
         )
 
 
@@ -131,12 +134,12 @@ class History:
             return {event.partitions[0] for event in later[bisect.bisect(later, at_ns, key=_AT) :]}
 
     def committed(self) -> dict[Partition, int]:
-        """The last commit of each partition."""
-        return {
-            partition: offset
-            for event in self.events("committed")
-            for partition, offset in zip(event.partitions, event.offsets, strict=True)
-        }
+        """The highest commit of each partition."""
+        highest: dict[Partition, int] = {}
+        for event in self.events("committed"):
+            for partition, offset in zip(event.partitions, event.offsets, strict=True):
+                highest[partition] = max(offset, highest.get(partition, 0))
+        return highest
 
     def ownerships(self) -> list[Ownership]:
         """Who had what and when, by partition and time."""
@@ -184,13 +187,14 @@ class History:
                 yield f"read again: {partition} {again[:10]} ({len(again)} of {count})"
 
     def _commits_that_go_back(self) -> Iterator[str]:
-        last: dict[Partition, tuple[int, str]] = {}
+        agreed: dict[Partition, list[tuple[int, int, str]]] = defaultdict(list)
         for event in self.events("committed"):
             for partition, offset in zip(event.partitions, event.offsets, strict=True):
-                before, by = last.get(partition, (-1, ""))
-                if offset < before:
-                    yield f"{event.member} committed {partition} {offset} after {by} committed {before}"
-                last[partition] = offset, event.member
+                for at_ns, before, by in agreed[partition]:
+                    if at_ns < event.since_ns and offset < before:
+                        yield f"{event.member} committed {partition} {offset} after {by} committed {before}"
+                        break
+                agreed[partition].append((event.at_ns, offset, event.member))
 
     def longest_pauses(self) -> tuple[Pause | None, Pause | None]:
         """Of the partitions that stayed with their member through a change of somebody else's; and of all."""

@@ -144,7 +144,7 @@ class Host:
     def said(self) -> str:
         """Its standard error."""
         self._complaints.seek(0)
-        return self._complaints.read().decode(errors="replace")[-4000:]
+        return self._complaints.read().decode(errors="replace")[-1000:]
 
     def end(self) -> None:
         """Harmless when repeated."""

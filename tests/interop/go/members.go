@@ -48,6 +48,7 @@ type telling struct {
 	Partitions []place `json:"partitions,omitempty"`
 	Offsets    []int64 `json:"offsets,omitempty"`
 	Why        string  `json:"why,omitempty"`
+	Since      int64   `json:"since,omitempty"`
 }
 
 type wanted struct {
@@ -74,7 +75,11 @@ type member struct {
 }
 
 func (m *member) tell(did string, partitions []place, offsets []int64, why string) {
-	line, _ := json.Marshal(telling{nanotime(), m.name, did, partitions, offsets, why})
+	m.tellSince(0, did, partitions, offsets, why)
+}
+
+func (m *member) tellSince(since int64, did string, partitions []place, offsets []int64, why string) {
+	line, _ := json.Marshal(telling{nanotime(), m.name, did, partitions, offsets, why, since})
 	out.Lock()
 	defer out.Unlock()
 	fmt.Println(string(line))
@@ -199,6 +204,7 @@ func (m *member) commit(client *kgo.Client, chosen []place) {
 		return
 	}
 	var failed error
+	since := nanotime()
 	client.CommitOffsetsSync(context.Background(), offsets, func(_ *kgo.Client, _ *kmsg.OffsetCommitRequest, answer *kmsg.OffsetCommitResponse, err error) {
 		failed = err
 		if answer != nil {
@@ -225,7 +231,7 @@ func (m *member) commit(client *kgo.Client, chosen []place) {
 			numbers = append(numbers, position.Offset)
 		}
 	}
-	m.tell("committed", partitions, numbers, "")
+	m.tellSince(since, "committed", partitions, numbers, "")
 }
 
 func places(of map[string][]int32) []place {

@@ -166,6 +166,7 @@ public class Members {
             taken.keySet().retainAll(chosen);
             positions.keySet().removeAll(chosen);
             if (taken.isEmpty()) return taken;
+            long since = System.nanoTime();
             Map<TopicPartition, OffsetAndMetadata> offsets = new HashMap<>();
             taken.forEach((partition, offset) -> offsets.put(partition, new OffsetAndMetadata(offset)));
             try {
@@ -177,7 +178,7 @@ public class Members {
                 return taken;
             }
             List<TopicPartition> order = List.copyOf(taken.keySet());
-            tell("committed", order, order.stream().map(taken::get).toList(), "");
+            tell("committed", order, order.stream().map(taken::get).toList(), "", since);
             return Map.of();
         }
 
@@ -199,6 +200,10 @@ public class Members {
         }
 
         void tell(String did, Collection<TopicPartition> partitions, Collection<Long> offsets, String why) {
+            tell(did, partitions, offsets, why, 0);
+        }
+
+        void tell(String did, Collection<TopicPartition> partitions, Collection<Long> offsets, String why, long since) {
             // the clock that all processes of a machine share
             long at = System.nanoTime();
             String places = partitions.stream().map(each -> "[\"" + each.topic() + "\"," + each.partition() + "]")
@@ -207,7 +212,8 @@ public class Members {
             String told = why.replaceAll("[\"\\\\\\p{Cntrl}]", " ");
             synchronized (System.out) {
                 System.out.println("{\"at\":" + at + ",\"member\":\"" + name + "\",\"did\":\"" + did
-                    + "\",\"partitions\":[" + places + "],\"offsets\":[" + numbers + "],\"why\":\"" + told + "\"}");
+                    + "\",\"partitions\":[" + places + "],\"offsets\":[" + numbers + "],\"why\":\"" + told
+                    + "\",\"since\":" + since + "}");
                 System.out.flush();
             }
         }

@@ -9,6 +9,7 @@ import kafkajs from "kafkajs";
 
 const { Kafka, PartitionAssigners, logLevel } = kafkajs;
 const members = new Map();
+const retry = { initialRetryTime: 50, maxRetryTime: 200, retries: 1000 };
 const assigners = {
   RoundRobinAssigner: PartitionAssigners.roundRobin,
   roundrobin: (settings) => ({ ...PartitionAssigners.roundRobin(settings), name: "roundrobin" }),
@@ -27,22 +28,19 @@ class Member {
     this.topics = topics;
     this.owned = [];
     this.leaving = false;
+    this.resolvedAt = "0";
     this.polling = Promise.resolve();
     this.resume = () => {};
-    const kafka = new Kafka({
-      clientId: member,
-      brokers: [bootstrap],
-      logLevel: logLevel.NOTHING,
-      retry: { initialRetryTime: 50, maxRetryTime: 200, retries: 1000 },
-    });
-    this.consumer = kafka.consumer({
+    this.kafka = new Kafka({ clientId: member, brokers: [bootstrap], logLevel: logLevel.NOTHING, retry });
+    this.settings = {
       groupId: group,
       partitionAssigners: assignors.map((name) => assigners[name]),
       sessionTimeout: session_ms,
       heartbeatInterval: heartbeat_ms,
       rebalanceTimeout: 30000,
       maxWaitTimeInMs: 50,
-    });
+      retry,
+    };
   }
 
   release(did) {
@@ -51,7 +49,8 @@ class Member {
   }
 
   async join() {
-    const { consumer, name } = this;
+    const { name } = this;
+    const consumer = (this.consumer = this.kafka.consumer(this.settings));
     consumer.on(consumer.events.GROUP_JOIN, ({ payload }) => {
       if (this.leaving) return;
       this.release("lost"); // where it was not known any more there was no rebalance
@@ -59,12 +58,19 @@ class Member {
       tell(name, "assigned", { partitions: this.owned });
     });
     consumer.on(consumer.events.REBALANCING, () => this.release("revoked"));
-    consumer.on(consumer.events.CRASH, ({ payload }) => tell(name, "failed", { why: String(payload.error) }));
+    consumer.on(consumer.events.CRASH, async ({ payload }) => {
+      // it gives up where a broker is away for long; whoever uses it begins anew
+      this.release("lost");
+      if (payload.restart || this.leaving) return;
+      await consumer.disconnect();
+      await this.join();
+    });
     consumer.on(consumer.events.COMMIT_OFFSETS, ({ payload }) => {
       const all = payload.topics.flatMap(({ topic, partitions }) =>
         partitions.map(({ partition, offset }) => [topic, Number(partition), Number(offset)]),
       );
       tell(name, "committed", {
+        since: this.resolvedAt,
         partitions: all.map(([topic, partition]) => [topic, partition]),
         offsets: all.map(([, , offset]) => offset),
       });
@@ -81,6 +87,7 @@ class Member {
           offsets: [Number(batch.firstOffset()), Number(batch.lastOffset())],
         });
         resolveOffset(batch.lastOffset());
+        this.resolvedAt = process.hrtime.bigint().toString(); // it commits by itself from now on
       },
     });
   }
