@@ -14,7 +14,12 @@ from barnabas.broker.coordinators.host import CoordinatorNotAvailable, NotCoordi
 from barnabas.coordination.effects import NOTHING, Effects, Markers, Now, Producer, Reply, Write
 from barnabas.coordination.records import KeyedRecord
 from barnabas.core.clock import SystemClock
-from barnabas.core.errors import BarnabasError, InvalidProducerEpoch, RecordListTooLarge
+from barnabas.core.errors import (
+    BarnabasError,
+    InvalidProducerEpoch,
+    InvariantViolation,
+    RecordListTooLarge,
+)
 from barnabas.groups.records import KINDS, GroupMetadataKey, OffsetCommitKey, OffsetCommitValue
 from barnabas.records.control import ControlType, build_end_transaction
 from tests.broker.test_replicas import Site, on_a_site
@@ -84,15 +89,12 @@ def add_many(count: int, size: int) -> Callable[[Tally, Now, Reply], Effects]:
     return command
 
 
-def coordinator(site: Site) -> Coordinator[Tally]:
+def coordinator(site: Site, stop: Callable[[BaseException], None]) -> Coordinator[Tally]:
     def send(host: object, markers: Markers) -> None:
         raise AssertionError(markers)
 
     async def ensure() -> None:
         site.create(TOPIC, 2)
-
-    def stop(error: BaseException) -> None:
-        raise AssertionError(error)
 
     return Coordinator(
         TOPIC,
@@ -107,12 +109,17 @@ def coordinator(site: Site) -> Coordinator[Tally]:
     )
 
 
-def coordinated(work: Callable[[Site, Coordinator[Tally]], Coroutine[Any, Any, None]]) -> None:
+def coordinated(
+    work: Callable[[Site, Coordinator[Tally]], Coroutine[Any, Any, None]],
+    stops_for: type[BaseException] | None = None,
+) -> None:
     async def run(site: Site) -> None:
-        of_tallies = coordinator(site)
+        stopped: list[BaseException] = []
+        of_tallies = coordinator(site, stopped.append)
         assert await of_tallies.find("a") == 1
         await work(site, of_tallies)
         await of_tallies.close()
+        assert [type(one) for one in stopped] == ([] if stops_for is None else [stops_for])
 
     on_a_site(run)
 
@@ -263,3 +270,14 @@ def test_a_partition_that_cannot_be_read_is_told_of_and_read_when_it_can(
         assert "was not loaded" in caplog.text
 
     coordinated(work)
+
+
+def test_a_state_that_cannot_be_ends_the_node() -> None:
+    async def work(site: Site, tallies: Coordinator[Tally]) -> None:
+        def impossible(shard: Tally, now: Now, reply: Reply) -> Effects:
+            raise InvariantViolation("for a test")
+
+        with pytest.raises(InvariantViolation):
+            await tallies.ask("a", impossible)
+
+    coordinated(work, stops_for=InvariantViolation)

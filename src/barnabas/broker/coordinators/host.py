@@ -119,6 +119,10 @@ class Host(Generic[S]):
                     self._lose(error)
                 raise
             return await reply
+        except InvariantViolation as error:
+            self._lose(error)
+            self._stop(error)  # whatever becomes of the answer, the node does not go on
+            raise
         finally:
             self._waiting.pop(reply, None)
 
