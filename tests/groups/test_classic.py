@@ -380,6 +380,21 @@ def test_a_static_member_keeps_its_place_until_its_session_ends() -> None:
     assert groups.group().state == EMPTY
 
 
+def test_static_members_without_patience_are_waited_for_without_haste() -> None:
+    groups = Groups()
+    static, other = groups.join(instance="i", rebalance_ms=0), groups.join(version=3)
+    groups.pass_ms(DELAY_MS)
+    groups.pass_ms(DELAY_MS)
+    groups.sync(other.answer.member_id, 1)
+    groups.sync(static.answer.member_id, 1, instance="i")
+    assert groups.group().state == STABLE
+    groups.leave(other.answer.member_id)
+    groups.pass_ms(0)  # nobody is left to join, and nobody wants to be waited for
+    assert groups.group().state == PREPARING
+    groups.pass_ms(SESSION_MS)
+    assert groups.group().state == EMPTY
+
+
 def test_an_instance_is_replaced_while_it_waits() -> None:
     groups = Groups()
     one = groups.join(instance="i")

@@ -23,6 +23,8 @@ from barnabas.groups.turn import Turn
 from barnabas.protocol.messages.join_group import JoinGroupResponse, JoinGroupResponseMember
 from barnabas.protocol.messages.sync_group import SyncGroupResponse
 
+LEAST_AGAIN_MS = 1000  # before members that are all late are looked at again, however impatient they are
+
 _REBALANCE_IN_PROGRESS = wire_error("REBALANCE_IN_PROGRESS")
 _UNKNOWN_MEMBER_ID = wire_error("UNKNOWN_MEMBER_ID")
 
@@ -70,7 +72,7 @@ def complete(group: ClassicGroup, turn: Turn) -> None:
     elif _elect_leader(group):
         _answer_joins(group, turn)
     else:  # only static members, and all of them late: their sessions decide
-        _wait(group, turn, group.roster.rebalance_timeout_ms())
+        _wait(group, turn, max(group.roster.rebalance_timeout_ms(), LEAST_AGAIN_MS))
 
 
 def _elect_leader(group: ClassicGroup) -> bool:
