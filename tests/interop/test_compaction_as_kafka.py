@@ -10,7 +10,11 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
+from barnabas.broker.coordinators.journal import Encoded, Journal
+from barnabas.coordination.effects import Producer
 from barnabas.records.compression import Codec
+from barnabas.records.control import ControlType, build_end_transaction
+from barnabas.records.reader import read_records
 from tests.interop.barnabas_log import batches_in
 from tests.interop.compaction_twins import FOLDER, Twins
 from tests.interop.compaction_workload import settings_of
@@ -45,6 +49,44 @@ def test_the_same_is_left(seed: int, kafka: KafkaCleaner, swift_path: Path) -> N
     for _ in range(twins.settings.rounds):
         twins.append()
         assert twins.clean() == []
+
+
+def test_kafka_cleans_what_a_coordinator_wrote_in_transactions(kafka: KafkaCleaner, tmp_path: Path) -> None:
+    """Part of a batch is replaced later on, so that Kafka writes the batch anew: it takes care of what it writes."""
+    producer = Producer(7, 0)
+    marker = build_end_transaction(
+        ControlType.COMMIT, producer_id=7, producer_epoch=0, coordinator_epoch=0, timestamp=1000
+    )
+    parts = [
+        journal([(b"a", b"1"), (b"b", b"1"), (b"c", b"1")], producer),
+        marker,
+        journal([(b"b", b"2")], None),
+        journal([(b"z", b"3")], None),  # in the segment that is still written to
+    ]
+    data, offset = bytearray(), 0
+    partition = tmp_path / "__consumer_offsets-0"
+    partition.mkdir()
+    for number, part in enumerate(parts):
+        part[:8] = offset.to_bytes(8, "big")  # as the log does; it is outside of what is checked
+        if number == len(parts) - 1:
+            (partition / f"{0:020}.log").write_bytes(data)
+            (partition / f"{offset:020}.log").write_bytes(part)
+        data += part
+        offset += 3 if number == 0 else 1
+    done = kafka.clean(partition, now_ms=10_000, config={"delete.retention.ms": "1000"})
+    assert done.end_offset == 5
+    left = read_records((partition / f"{0:020}.log").read_bytes())
+    assert [(record.key, record.value) for record in left if record.offset != 3] == [
+        (b"a", b"1"),
+        (b"c", b"1"),
+        (b"b", b"2"),
+    ]
+
+
+def journal(records: list[tuple[bytes, bytes | None]], producer: Producer | None) -> bytearray:
+    written = Journal(Codec.NONE)
+    written.add([Encoded(records, producer, 1000)], 1000, 1 << 20)
+    return written.take()
 
 
 def test_workloads_have_all_that_matters(kafka: KafkaCleaner, swift_path: Path) -> None:
