@@ -6,7 +6,8 @@ can be frozen and killed. Times are a hundredth or so of the usual ones, so that
     slow       whatever records are worked on with gets slow, for one member more than for the others. It is
                later than max.poll.interval.ms, and its partitions go to others that have no time to spare ...
     pauses     members are frozen one after another, as by a garbage collection or a hypervisor
-    restarts   a new version: every member is stopped and started again, one after another
+    restarts   a new version: members are stopped and started again, one after another, while another one is
+               busy with a record that takes long
     crash      a member is killed, and nobody comes in its place
 
     python examples/rebalance_storm.py                                     the storm, with nothing against it
@@ -31,8 +32,10 @@ from storm_group import MEMBERS, Outcome, Remedy, StormGroup
 CALM_S = 2.0
 # a member has 120 records a second: from 8.3 ms a record on it cannot keep up
 SLOW_COST_S, WORST_COST_S = 0.007, 0.025
-FREEZE_S = 1.4
-NEXT_S = 1.0  # until it is the next member's turn
+FREEZE_S = 1.6
+MOMENT_S = 0.2
+BUSY_S = 1.2
+NEXT_S = 3.5  # until it is the next member's turn
 REMEDIES = {
     "none": Remedy({}),
     "poll-interval": Remedy({"max.poll.interval.ms": 20_000}),
@@ -67,7 +70,7 @@ def slow(group: StormGroup) -> None:
 
 
 def pauses(group: StormGroup) -> None:
-    for number in range(MEMBERS):
+    for number in range(MEMBERS - 1):
         group.note(f"member-{number + 1} is frozen for {FREEZE_S} s")
         with group.frozen(number):
             time.sleep(FREEZE_S)
@@ -75,8 +78,10 @@ def pauses(group: StormGroup) -> None:
 
 
 def restarts(group: StormGroup) -> None:
-    for number in range(MEMBERS):
-        group.note(f"member-{number + 1} is stopped, and started again")
+    for number in range(MEMBERS - 1):
+        group.note(f"member-{number + 1} is restarted, member-{MEMBERS} busy for {BUSY_S} s")
+        group.delay(MEMBERS - 1, BUSY_S)
+        time.sleep(MOMENT_S)
         group.restart(number)
         time.sleep(NEXT_S)
 
@@ -88,8 +93,8 @@ def crash(group: StormGroup) -> None:
 
 TROUBLES = {
     "slow": Trouble(slow, 14.0),
-    "pauses": Trouble(pauses, 11.0),
-    "restarts": Trouble(restarts, 9.0),
+    "pauses": Trouble(pauses, 16.0),
+    "restarts": Trouble(restarts, 13.0),
     "crash": Trouble(crash, 6.0),
 }
 
@@ -126,11 +131,12 @@ def play(name: str, remedy: str, seconds: float | None, console: Console) -> Out
 
 def table(trouble: str, outcomes: dict[str, Outcome]) -> Table:
     caption = (
-        "gone: members that left or were thrown out; refused: commits; done, again: records worked on once, "
-        "and how often again; pause: the longest of a partition; lag: what is not committed at the end"
+        "gone: members that left or were thrown out; refused: commits; done, again: records, and how often "
+        "one was worked on again; paused: partitions that brought nothing new, together and the longest; "
+        "lag: records that are not committed at the end"
     )
     shown = Table("remedy", title=trouble, caption=caption)
-    for title in ("rebalances", "gone", "refused", "done", "again", "pause", "lag"):
+    for title in ("rebalances", "gone", "refused", "done", "again", "paused", "longest", "lag"):
         shown.add_column(title, justify="right")
     for name, one in outcomes.items():
         shown.add_row(
@@ -140,6 +146,7 @@ def table(trouble: str, outcomes: dict[str, Outcome]) -> Table:
             str(one.commits_refused),
             str(one.processed),
             str(one.processed_again),
+            f"{one.paused_s:.1f} s",
             f"{one.longest_pause_s:.1f} s",
             str(one.lag),
         )

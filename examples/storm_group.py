@@ -35,8 +35,10 @@ BATCH = 1000  # records that a member takes at a time, if so many are there
 CALM_COST_S = 0.002  # a record's work
 SETTLED_S = 60.0
 TICK_S = 0.05
+SILENCE_S = 1.0  # before a line is said again
+PAUSE_S = 0.5  # without anything new: a pause
 SETTINGS: dict[str, str | int] = {
-    "session.timeout.ms": 800,
+    "session.timeout.ms": 1000,
     "heartbeat.interval.ms": 200,
     "max.poll.interval.ms": 2000,
     "partition.assignment.strategy": "range",
@@ -52,6 +54,7 @@ BROKER = {
 }
 SAID = {
     "late": "{name} was later than max.poll.interval.ms",
+    "failed": "{name} cannot go on, and is started anew",
     "refused": "{name}: its commit is refused, {error}",
 }
 
@@ -72,6 +75,7 @@ class Outcome(NamedTuple):
     commits_refused: int
     processed: int
     processed_again: int
+    paused_s: float  # of all partitions together
     longest_pause_s: float
     lag: int
 
@@ -111,13 +115,14 @@ class Book:
         with self._lock:
             return len(self._times), self._times.total() - len(self._times)
 
-    def longest_pause_s(self, began: float, ended: float) -> float:
-        """The longest time in which some partition brought nothing new."""
+    def pauses_s(self, began: float, ended: float) -> list[float]:
+        """How long partitions brought nothing new, each time that was worth the name."""
         with self._lock:
             moments = [
                 [began, *(at for at in news if began < at < ended), ended] for news in self._news.values()
             ]
-        return max(after - before for each in moments for before, after in pairwise(each))
+        gaps = [after - before for each in moments for before, after in pairwise(each)]
+        return [gap for gap in gaps if gap >= PAUSE_S]
 
 
 class StormGroup:
@@ -132,6 +137,7 @@ class StormGroup:
         self._costs_s = dict.fromkeys(range(MEMBERS), CALM_COST_S)
         self._produced = 0  # in each partition
         self._gone = 0
+        self._said_at: dict[str, float] = {}
         self._began = 0.0
         self._at_first = Sight("", 0, (), 0)
         self._processed_at_first = 0
@@ -175,6 +181,7 @@ class StormGroup:
 
     def outcome(self) -> Outcome:
         processed, again = self._book.processed()
+        pauses = self._book.pauses_s(self._began, time.monotonic())
         now = self._look()
         return Outcome(
             rebalances=now.rebalances - self._at_first.rebalances,
@@ -182,7 +189,8 @@ class StormGroup:
             commits_refused=self._book.counts["refused"],
             processed=processed - self._processed_at_first,
             processed_again=again,
-            longest_pause_s=round(self._book.longest_pause_s(self._began, time.monotonic()), 1),
+            paused_s=round(sum(pauses), 1),
+            longest_pause_s=round(max(pauses, default=0.0), 1),
             lag=self._produced * PARTITIONS - asyncio.run(self._committed()),
         )
 
@@ -196,7 +204,11 @@ class StormGroup:
     def set_cost(self, number: int, seconds: float) -> None:
         """How long that member works on a record from now on."""
         self._costs_s[number] = seconds
-        self._tell_cost(number)
+        self._tell(number, str(seconds))
+
+    def delay(self, number: int, seconds: float) -> None:
+        """The next record takes that member so much longer."""
+        self._tell(number, f"+{seconds}")
 
     @contextmanager
     def frozen(self, number: int) -> Iterator[None]:
@@ -226,6 +238,13 @@ class StormGroup:
         """A line of the timeline."""
         self._say(f"{time.monotonic() - self._began:5.1f} s  {line}")
 
+    def _note_once(self, line: str) -> None:
+        """The same, unless it was said just now."""
+        now = time.monotonic()
+        if now > self._said_at.get(line, 0.0) + SILENCE_S:
+            self._said_at[line] = now
+            self.note(line)
+
     # ---- members
 
     def _start(self, number: int) -> None:
@@ -241,12 +260,12 @@ class StormGroup:
         )
         self._members[number] = member
         self._spawn(partial(self._listen, name, member))
-        self._tell_cost(number)
+        self._tell(number, str(self._costs_s[number]))
 
-    def _tell_cost(self, number: int) -> None:
+    def _tell(self, number: int, line: str) -> None:
         stdin = self._members[number].stdin
         assert stdin is not None
-        stdin.write(f"{self._costs_s[number]}\n")
+        stdin.write(f"{line}\n")
 
     def _listen(self, name: str, member: subprocess.Popen[str]) -> None:
         assert member.stdout is not None
@@ -255,7 +274,7 @@ class StormGroup:
                 told = json.loads(line)
                 self._book.enter(told)
                 if self._began and told["event"] in SAID and not self._is_over.is_set():
-                    self.note(SAID[told["event"]].format(name=name, **told))
+                    self._note_once(SAID[told["event"]].format(name=name, **told))
 
     # ---- records
 

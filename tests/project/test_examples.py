@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -49,6 +51,25 @@ def test_the_broker_survives_its_kill(tmp_path: Path) -> None:
     assert result.stdout.count("consumed, each once and in order") == 2
     assert "24,000" in result.stdout  # those of the first half, and those sent through the kill
     assert (data / ".kafka_cleanshutdown").exists()
+
+
+@pytest.mark.slow  # a storm needs its time: ten seconds, with and without a remedy side by side
+def test_the_storm_needs_its_cause() -> None:
+    def play(remedy: str) -> dict[str, float]:
+        result = run("rebalance_storm.py", "--remedy", remedy, "--seconds", "9", "--json")
+        assert result.returncode == 0, result.stdout + result.stderr
+        (outcome,) = json.loads(result.stdout)
+        assert outcome["remedy"] == remedy
+        assert f"slow, remedy: {remedy}" in result.stderr
+        return outcome  # type: ignore[no-any-return]
+
+    with ThreadPoolExecutor() as pool:
+        storm, calm = pool.map(play, ["none", "small-batches"])
+    assert storm["gone"] > calm["gone"]
+    assert storm["rebalances"] > calm["rebalances"]
+    assert storm["paused_s"] > calm["paused_s"]
+    assert storm["lag"] > calm["lag"]
+    assert calm["processed"] > 1000
 
 
 @pytest.mark.spark
