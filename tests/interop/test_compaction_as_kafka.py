@@ -52,7 +52,7 @@ def test_the_same_is_left(seed: int, kafka: KafkaCleaner, swift_path: Path) -> N
 
 
 def test_kafka_cleans_what_a_coordinator_wrote_in_transactions(kafka: KafkaCleaner, tmp_path: Path) -> None:
-    """Part of a batch is replaced later on, so that Kafka writes the batch anew: it takes care of what it writes."""
+    """Part of a batch is replaced later on, so that Kafka writes the batch anew, and is strict about it."""
     producer = Producer(7, 0)
     marker = build_end_transaction(
         ControlType.COMMIT, producer_id=7, producer_epoch=0, coordinator_epoch=0, timestamp=1000

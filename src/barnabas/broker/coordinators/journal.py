@@ -1,9 +1,9 @@
 """What a shard has to write, until it is written: records become batches, many of them one append.
 
 Records outside of transactions share batches as long as these stay below the topic's limit; a transaction's
-records are a batch of their own, which bears its producer. Its sequence is always 0, as in Kafka: nobody checks
-it, but Kafka's cleaner refuses to write a producer's batch that has none. A write that no batch has room for is
-refused before anything of it counts.
+records are a batch of their own, which bears its producer. Its sequence is always 0, as in Kafka: nobody
+checks it, but Kafka's cleaner refuses to write a producer's batch that has none. A write that no batch has
+room for is refused before anything of it counts.
 """
 
 from __future__ import annotations
