@@ -63,8 +63,9 @@ class OneDirectory:
         release: str | None = None,
         standalone: bool = False,
         allow_unenforced: bool = False,
+        settings: Mapping[str, str] | None = None,
     ) -> None:
-        self.node = _Formatted(home / "kafka", release=release, standalone=standalone)
+        self.node = _Formatted(home / "kafka", release, standalone, {**SETTINGS, **(settings or {})})
         self.data = self.node.data
         self._arguments = ["--set", "barnabas.allow.unenforced.security=true"] if allow_unenforced else []
 
@@ -84,8 +85,10 @@ class OneDirectory:
 class _Formatted(ApacheKafka):
     """Of a release, or as a quorum whose voters stand in its log."""
 
-    def __init__(self, home: Path, *, release: str | None, standalone: bool) -> None:
-        super().__init__(home, settings=SETTINGS)
+    def __init__(
+        self, home: Path, release: str | None, standalone: bool, settings: Mapping[str, str]
+    ) -> None:
+        super().__init__(home, settings=settings)
         self._release = release
         self._is_standalone = standalone
 
@@ -127,7 +130,7 @@ def look(bootstrap: str) -> dict[str, Any]:
     names = sorted(name for name in listed if not name.startswith("__"))
     partitions = [TopicPartition(name, index) for name in names for index in sorted(listed[name].partitions)]
     return {
-        "topics": {name: _topic(admin, name, len(listed[name].partitions)) for name in names},
+        "topics": {name: topic_told(admin, name, len(listed[name].partitions)) for name in names},
         "broker": _altered(admin, ConfigResource(ResourceType.BROKER, "1")),
         "records": read(bootstrap, partitions, "read_uncommitted"),
         "committed": {
@@ -138,7 +141,7 @@ def look(bootstrap: str) -> dict[str, Any]:
     }
 
 
-def _topic(admin: AdminClient, name: str, partitions: int) -> tuple[str, int, dict[str, str]]:
+def topic_told(admin: AdminClient, name: str, partitions: int) -> tuple[str, int, dict[str, str]]:
     from confluent_kafka import TopicCollection
 
     (described,) = admin.describe_topics(TopicCollection([name])).values()

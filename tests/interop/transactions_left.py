@@ -1,0 +1,222 @@
+"""Transactions in every state, left with whoever serves a directory, and taken up with whoever comes next.
+
+`leave` makes them, `take_up` says what must have become of them: the producers go on, by the same requests,
+as if nothing had been. One that is prepared is made so by the record that a coordinator would have written,
+sent to its topic behind the back of the one that runs: the next finds it as after a crash in the middle, with
+the marker in one partition and not in the other.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from barnabas.broker.coordinators.coordinator import partition_for
+from barnabas.coordination.effects import TopicPartition
+from barnabas.coordination.records import KeyedRecord, decode_record, encode_key, encode_value
+from barnabas.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from barnabas.protocol.messages.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
+from barnabas.records.builder import build_batch
+from barnabas.records.record import Record
+from barnabas.transactions.ending import ended, ended_with_bump
+from barnabas.transactions.records import KINDS, TransactionLogKey
+from barnabas.transactions.transaction import Transaction, record_of, transaction_of
+from tests.interop import coordinators_told as ct
+from tests.support import raw_offsets as raw
+from tests.support.raw_client import RawClient, frame, payload, wait_until
+from tests.support.raw_offsets import At
+from tests.support.raw_transactions import (
+    ADDING_PRODUCE,
+    OLD_PRODUCE,
+    Transactor,
+    see,
+    write_marker,
+)
+
+STATE_TOPIC = "__transaction_state"
+OUT, OTHER = "out", "other"  # where they stay as they are, and where they end by themselves
+GROUP = "plain"
+ENDING = ("late", "prepared-commit", "prepared-abort")  # ids that end by themselves
+LATE_MS = 3000
+_TAKEN_UP_IN = 30.0
+
+
+class Level(NamedTuple):
+    """How clients go about transactions at a level of transaction.version."""
+
+    number: int
+
+    @property
+    def has_bumps(self) -> bool:
+        return self.number >= 2
+
+    @property
+    def end_version(self) -> int:
+        return 5 if self.has_bumps else 3
+
+    def produce(self, producer: Transactor, topic: str, value: bytes, partition: int = 0) -> None:
+        if self.has_bumps:
+            error = producer.produce(topic, value, partition=partition, version=ADDING_PRODUCE)
+        else:
+            assert producer.add(topic, partition) == "NONE"
+            error = producer.produce(topic, value, partition=partition, version=OLD_PRODUCE)
+        assert error == "NONE", error
+
+
+class Left(NamedTuple):
+    """What somebody has left."""
+
+    word: str
+    level: Level
+    data: Transactor
+    offsets: Transactor
+    late: Transactor
+    zombie: Transactor
+    successor: Transactor
+    offset: int  # that the open transaction commits
+
+
+def leave(client: RawClient, word: str, level: Level, offset: int) -> Left:
+    """One of each; of those that stay open, records are in OUT, of the others in OTHER."""
+
+    def producer(name: str, timeout_ms: int = 600_000) -> Transactor:
+        return Transactor(client, f"{word}-{name}", timeout_ms=timeout_ms)
+
+    for name, commit in (("committed", True), ("aborted", False)):
+        one = producer(name)
+        level.produce(one, OUT, f"{word} {name}".encode())
+        assert one.end(commit=commit, version=level.end_version) == "NONE"
+    producer("empty")
+    zombie = producer("replaced")
+    level.produce(zombie, OUT, f"{word} of a zombie".encode())
+    successor = producer("replaced")  # which aborts it
+    level.produce(successor, OUT, f"{word} of its successor".encode(), partition=1)
+    data, offsets = producer("data"), producer("offsets")
+    for partition in (0, 1):
+        level.produce(data, OUT, f"{word} open".encode(), partition)
+    if level.has_bumps:
+        answer = raw.commit_in(offsets, 5, GROUP, [("in", [At(3, offset, f"{word} pending", 1)])])
+        assert answer.topics[0].partitions[0].error_code == 0
+    for commit in (True, False):
+        prepare(client, word, level, commit=commit)
+    late = producer("late", LATE_MS)
+    level.produce(late, OTHER, f"{word} late".encode())
+    return Left(word, level, data, offsets, late, zombie, successor, offset)
+
+
+def prepare(client: RawClient, word: str, level: Level, *, commit: bool) -> None:
+    """A transaction that was decided when its coordinator died: one partition knows it, one does not."""
+    name = "prepared-commit" if commit else "prepared-abort"
+    one = Transactor(client, f"{word}-{name}", timeout_ms=600_000)
+    for partition in (0, 1):
+        level.produce(one, OTHER, f"{word} {name}".encode(), partition)
+    found = recorded(client, one.name)
+    if level.has_bumps:
+        move = ended_with_bump(
+            found, found.producer, is_commit=commit, now_ms=found.updated_ms + 1, fresh_producer_id=None
+        )
+    else:
+        move = ended(found, found.producer, is_commit=commit, now_ms=found.updated_ms + 1)
+    assert move is not None
+    write_down(client, record_of(one.name, move.transaction, level.number))
+    marker = move.transaction.producer
+    error = write_marker(
+        client, OTHER, marker.id, marker.epoch, commit=commit, transaction_version=2 * level.has_bumps
+    )
+    assert error == "NONE"
+
+
+def take_up(client: RawClient, left: Left) -> None:
+    """Whoever was there goes on; what was decided comes to its end."""
+    word, level = left.word, left.level
+    for one in (left.data, left.offsets, left.late, left.zombie, left.successor):
+        one.client = client
+    for name, end in (("commit", "CompleteCommit"), ("abort", "CompleteAbort")):
+        wait_for(client, f"{word}-prepared-{name}", end)
+    wait_for(client, left.late.name, "CompleteAbort")
+    refused = "INVALID_TXN_STATE" if level.has_bumps else "PRODUCER_FENCED"
+    assert left.late.end(version=level.end_version) == refused
+    assert refusal(left.late, OTHER) == "INVALID_PRODUCER_EPOCH"
+    expected = [f"{word} prepared-commit".encode()]
+    for partition in (0, 1):
+        assert mine(client, OTHER, word, partition) == expected
+    assert refusal(left.zombie, OUT) == "INVALID_PRODUCER_EPOCH"
+    assert left.zombie.end(version=level.end_version) == "PRODUCER_FENCED"
+    level.produce(left.data, OUT, f"{word} going on".encode())
+    assert left.data.end(version=level.end_version) == "NONE"
+    if level.has_bumps:
+        assert left.offsets.end(version=level.end_version) == "NONE"
+    assert left.successor.end(commit=False, version=level.end_version) == "NONE"
+    for one in (left.data, left.successor):
+        wait_for(client, one.name, "CompleteAbort" if one is left.successor else "CompleteCommit")
+    committed = [f"{word} {each}".encode() for each in ("committed", "open", "going on")]
+    assert mine(client, OUT, word, 0) == committed
+    assert mine(client, OUT, word, 1) == committed[1:2]
+    if level.has_bumps:
+        wait_for(client, left.offsets.name, "CompleteCommit")
+        at = ct.offsets(client, GROUP, stable=True)["in", 3]
+        assert at == (left.offset, 1, f"{word} pending", 0)
+
+
+def wait_for(client: RawClient, name: str, state: str) -> None:
+    wait_until(lambda: ct.state(client, name) == state, f"{name} to be {state}", _TAKEN_UP_IN)
+
+
+def refusal(producer: Transactor, topic: str) -> str:
+    """What a producer is told that is none any more, once Kafka's partition has found the coordinator."""
+    found: list[str] = []
+
+    def is_told() -> bool:
+        found.append(producer.produce(topic, b"of nobody", version=OLD_PRODUCE))
+        return found[-1] not in ("NOT_ENOUGH_REPLICAS", "COORDINATOR_NOT_AVAILABLE")
+
+    wait_until(is_told, "the partition to ask the coordinator")
+    return found[-1]
+
+
+def mine(client: RawClient, topic: str, word: str, partition: int) -> list[bytes]:
+    """What a reader of committed records finds of those with a word."""
+    values = see(client, topic, partition=partition).values
+    return [value for value in values if value is not None and value.startswith(word.encode())]
+
+
+# ---- the coordinator's own records -----------------------------------------------------------------------
+
+
+def recorded(client: RawClient, name: str) -> Transaction:
+    """What the last record says of an id."""
+    wanted = encode_key(TransactionLogKey(transactional_id=name))
+    partition = partition_of(client, name)
+    records = [record for record in ct.records(client, STATE_TOPIC, partition) if record.key == wanted]
+    last = decode_record(KINDS, wanted, records[-1].value)
+    transaction = transaction_of(last)
+    assert TopicPartition(OTHER, 0) in transaction.partitions
+    return transaction
+
+
+def write_down(client: RawClient, record: KeyedRecord) -> None:
+    """A record that the coordinator which runs does not know of."""
+    key = record.key
+    assert isinstance(key, TransactionLogKey)
+    partition = partition_of(client, key.transactional_id)
+    written = Record(
+        0, ct.transaction(client, key.transactional_id)[2], encode_key(key), encode_value(record)
+    )
+    data = PartitionProduceData(index=partition, records=memoryview(build_batch([written])))
+    topic = TopicProduceData(name=STATE_TOPIC, partition_data=[data])
+    request = ProduceRequest(transactional_id=None, acks=-1, timeout_ms=10_000, topic_data=[topic])
+    client.send_bytes(frame(payload(request, 9, client_id="__admin_client")))
+    _, answer = client.receive_response(ProduceResponse, 9, flexible=True)
+    (done,) = answer.responses[0].partition_responses
+    assert done.error_code == 0, done
+
+
+def partition_of(client: RawClient, name: str) -> int:
+    request = MetadataRequest(topics=[MetadataRequestTopic(name=STATE_TOPIC)])
+    request.allow_auto_topic_creation = False
+    (topic,) = client.ask(request, 9, MetadataResponse).topics
+    return partition_for(name, len(topic.partitions))
