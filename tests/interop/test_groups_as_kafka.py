@@ -317,6 +317,23 @@ def static_pair(play: Play) -> None:
     play.ask("c", leaving("p", ("", "i1"), ("", "i2")), 5)
 
 
+def too_large(play: Play) -> None:
+    """Parts that no batch has room for, while another member waits for its own."""
+    one = first_join(play, "large", "a")
+    play.ask("a", syncing("large", one, {one.member_id: b"all"}), 5)
+    play.send("b", joining("large"), 3)
+    assert play.is_silent("b")
+    play.send("a", joining("large", one.member_id), 9)
+    one, two = play.receive("a"), play.receive("b")
+    play.send("b", syncing("large", two), 3)
+    assert play.is_silent("b")
+    play.ask("a", syncing("large", one, {one.member_id: bytes(2_000_000)}), 5)
+    play.receive("b")
+    play.ask("c", *described("large"))
+    play.ask("a", syncing("large", one, {one.member_id: b"1"}), 5)
+    play.ask("c", leaving("large", (one.member_id, None), (two.member_id, None)), 5)
+
+
 def too_many(play: Play) -> None:
     """A fourth where three may be."""
     for who in ("a", "b", "c"):
@@ -365,6 +382,7 @@ PLAYS = (
     two_members,
     static_members,
     static_pair,
+    too_large,
     too_many,
     sessions,
     lists,

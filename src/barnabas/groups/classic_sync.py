@@ -6,7 +6,7 @@ from barnabas.coordination.effects import Now, Reply
 from barnabas.core.errors import BarnabasError, wire_error
 from barnabas.groups.classic import ClassicGroup
 from barnabas.groups.classic_members import Member
-from barnabas.groups.classic_rebalance import end_sync, watch
+from barnabas.groups.classic_rebalance import begin, end_sync, watch
 from barnabas.groups.classic_states import COMPLETING, PREPARING
 from barnabas.groups.errors import InconsistentProtocol, RebalanceInProgress, UnknownMember
 from barnabas.groups.turn import Turn
@@ -53,7 +53,7 @@ def _differ(told: str | None, known: str | None) -> bool:
 def _hand_out(group: ClassicGroup, request: SyncGroupRequest, turn: Turn, reply: Reply) -> None:
     """The generation is complete: it is written down, and whoever waits gets its part.
 
-    They wait until it is replayed: where it cannot be written, as it is too large, nothing has happened.
+    They wait until it is replayed: where it cannot be written, as it is too large, see `give_up`.
     """
     assignments = {one.member_id: bytes(one.assignment) for one in request.assignments}
     turn.write(group.record(assignments, group.generation, turn.now))
@@ -63,6 +63,14 @@ def _hand_out(group: ClassicGroup, request: SyncGroupRequest, turn: Turn, reply:
         if member.syncing is not None:
             turn.answer(member.syncing, _part(group, assignments.get(member.id, b"")))
             watch(group, member, turn.now)
+
+
+def give_up(group: ClassicGroup, request: SyncGroupRequest, turn: Turn) -> None:
+    """What was handed in could not be written down: whoever waits for it is told, and all join again."""
+    if group.state == COMPLETING and group.generation == request.generation_id:
+        for member in group.roster.by_id.values():
+            end_sync(group, member, turn, BarnabasError.wire)
+        begin(group, turn)
 
 
 def _part(group: ClassicGroup, assignment: bytes) -> SyncGroupResponse:

@@ -17,7 +17,7 @@ from barnabas.groups.classic import ClassicGroup
 from barnabas.groups.classic_join import Joiner, can_be_written, join
 from barnabas.groups.classic_leave import leave, response_of
 from barnabas.groups.classic_rebalance import begin, refused_join, watch
-from barnabas.groups.classic_sync import heartbeat, sync
+from barnabas.groups.classic_sync import give_up, heartbeat, sync
 from barnabas.groups.errors import UnknownMember
 from barnabas.groups.foreign import ForeignGroup, type_of
 from barnabas.groups.group import SHARE, Group
@@ -109,6 +109,15 @@ class GroupShard:
             sync(group, request, turn, reply)
         else:
             turn.answer(reply, SyncGroupResponse(error_code=_UNKNOWN_MEMBER_ID.code, assignment=b""))
+        return self._end(turn)
+
+    def sync_failed(self, request: SyncGroupRequest, now: Now, reply: Reply) -> Effects:
+        """The records of a SyncGroup were too large to be written."""
+        turn = Turn(now)
+        group = self.groups.get(request.group_id)
+        if isinstance(group, ClassicGroup):
+            give_up(group, request, turn)
+        turn.answer(reply, SyncGroupResponse(error_code=BarnabasError.wire.code, assignment=b""))
         return self._end(turn)
 
     def heartbeat(self, request: HeartbeatRequest, caller: Caller, now: Now, reply: Reply) -> Effects:

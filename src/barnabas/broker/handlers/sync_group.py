@@ -1,7 +1,7 @@
 """SyncGroup: answered when the leader of the generation has handed in who gets what.
 
 From version 5 on a member must say which protocol it believes to speak. What is handed in may be too much for
-a batch of the log: that is an UNKNOWN_SERVER_ERROR, as in Kafka, and the others go on waiting.
+a batch of the log: that is an UNKNOWN_SERVER_ERROR to all who wait for it, as in Kafka, and they join again.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from barnabas.broker.coordinators.callers import caller_of
+from barnabas.coordination.effects import Caller
 from barnabas.core.errors import BarnabasError, RecordListTooLarge, wire_error
 from barnabas.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
@@ -25,13 +26,22 @@ async def handle(request: SyncGroupRequest, context: RequestContext, services: S
         return SyncGroupResponse(error_code=_INCONSISTENT, assignment=b"")
     caller = caller_of(context)
     try:
-        response: SyncGroupResponse = await services.groups.ask(
+        return await _synced(request, caller, services)
+    except BarnabasError as error:
+        return SyncGroupResponse(error_code=error.wire.code, assignment=b"")
+
+
+async def _synced(request: SyncGroupRequest, caller: Caller, services: Services) -> SyncGroupResponse:
+    groups = services.groups
+    response: SyncGroupResponse
+    try:
+        response = await groups.ask(
             request.group_id,
             lambda shard, now, reply: shard.sync(request, caller, now, reply),
             only_records=True,
         )
     except RecordListTooLarge:
-        return SyncGroupResponse(error_code=BarnabasError.wire.code, assignment=b"")
-    except BarnabasError as error:
-        return SyncGroupResponse(error_code=error.wire.code, assignment=b"")
+        response = await groups.ask(
+            request.group_id, lambda shard, now, reply: shard.sync_failed(request, now, reply)
+        )
     return response
