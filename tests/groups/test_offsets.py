@@ -355,12 +355,13 @@ def test_a_commit_may_bring_its_own_expiry() -> None:
     shards = Shards()
     commit(shards, 5, retention_ms=1000, version=4)
     commit(shards, 6, partition=1, retention_ms=RETENTION_MS * 3, version=4)
+    commit(shards, 7, partition=2, retention_ms=2**63 - 1, version=4)  # as long as can be said
     shards.pass_ms(CHECK_MS)
-    assert fetch_all(shards) == {"t": {1: 6}}
+    assert fetch_all(shards) == {"t": {1: 6, 2: 7}}
     shards.pass_ms(RETENTION_MS * 2)
-    assert fetch_all(shards) == {"t": {1: 6}}
+    assert fetch_all(shards) == {"t": {1: 6, 2: 7}}
     shards.pass_ms(RETENTION_MS)
-    assert fetch_all(shards) == {}
+    assert fetch_all(shards) == {"t": {2: 7}}
 
 
 def test_nothing_expires_while_a_transaction_is_pending() -> None:

@@ -54,6 +54,7 @@ from barnabas.protocol.schema import NO_UUID
 NO_OFFSET = -1
 _VERSION = 4
 _VERSION_WITH_EXPIRY = 1
+_LATEST_MS = 2**63 - 1
 _OWN_RETENTION = -1  # of a request that leaves it to the broker
 _FIRST_WITH_NOT_FOUND = 9
 
@@ -88,8 +89,7 @@ def commit(shard: Shard, request: OffsetCommitRequest, caller: Caller, now: Now,
         )
     elif generation >= 0:
         raise _no_group(request.group_id, caller.api_version >= _FIRST_WITH_NOT_FOUND)
-    retention_ms = request.retention_time_ms
-    expire_ms = NO_EXPIRY_MS if retention_ms == _OWN_RETENTION else now.wall_ms + retention_ms
+    expire_ms = _expire_ms(request.retention_time_ms, now)
     max_metadata = shard.settings().offset_metadata_max_bytes
     records: list[KeyedRecord] = []
     topics = []
@@ -136,6 +136,11 @@ def commit_in_transaction(shard: Shard, request: TxnOffsetCommitRequest, now: No
     response = TxnOffsetCommitResponse(throttle_time_ms=0, topics=topics)
     producer = Producer(request.producer_id, request.producer_epoch)
     return Effects((Write(records, producer),) if records else (), ((reply, response),))
+
+
+def _expire_ms(retention_ms: int, now: Now) -> int:
+    """When a commit is to expire; as late as can be written where that is meant to be never."""
+    return NO_EXPIRY_MS if retention_ms == _OWN_RETENTION else min(now.wall_ms + retention_ms, _LATEST_MS)
 
 
 def _no_group(group_id: str, is_told: bool) -> BarnabasError:
