@@ -100,6 +100,17 @@ def test_the_first_generation_waits_for_others_while_they_come_but_not_for_ever(
     assert [len(join.answer.members) for join in joins] == [4, 0, 0, 0]
 
 
+def test_an_id_that_does_not_come_back_does_not_end_the_wait_for_others() -> None:
+    groups = Groups()
+    groups.new_id(session_ms=6000)
+    groups.pass_ms(5000)
+    join = groups.join(version=3)
+    groups.pass_ms(DELAY_MS - 1)  # within it the id is given up
+    assert (len(groups.group().pending), join.is_answered) == (0, False)
+    groups.pass_ms(1)
+    assert join.error_code == 0
+
+
 def test_without_others_the_first_generation_stands_after_one_delay() -> None:
     groups = Groups()
     join = groups.join(version=3)

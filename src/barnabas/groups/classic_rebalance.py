@@ -181,10 +181,7 @@ def _session_over(group: ClassicGroup, member: Member, turn: Turn) -> None:
     if not member.is_new and (member.joining is not None or member.syncing is not None):
         return
     dismiss(group, member, turn)
-    if group.state != PREPARING:
-        begin(group, turn)
-    elif group.has_all_joined:
-        complete(group, turn)
+    advance(group, turn)
 
 
 def expect(group: ClassicGroup, member_id: str, turn: Turn, timeout_ms: int) -> None:
@@ -195,8 +192,8 @@ def expect(group: ClassicGroup, member_id: str, turn: Turn, timeout_ms: int) -> 
 
 def _never_came(group: ClassicGroup, member_id: str, turn: Turn) -> None:
     forget(group, member_id)
-    if group.state == PREPARING and group.has_all_joined:
-        complete(group, turn)
+    if group.state == PREPARING:
+        advance(group, turn)
 
 
 def forget(group: ClassicGroup, member_id: str) -> None:
