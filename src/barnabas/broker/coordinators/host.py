@@ -115,6 +115,7 @@ class Host(Generic[S]):
                 self._carry_out(effects)
             except RecordListTooLarge as error:
                 if not only_records:
+                    del self._waiting[reply]  # who asked hears it from here
                     logger.error("%s is loaded anew: %s", self.name, error)
                     self._lose(error)
                 raise
