@@ -121,6 +121,7 @@ class Host(Generic[S]):
                 raise
             return await reply
         except InvariantViolation as error:
+            self._waiting.pop(reply, None)
             self._lose(error)
             self._stop(error)  # whatever becomes of the answer, the node does not go on
             raise
