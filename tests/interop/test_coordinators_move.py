@@ -14,6 +14,7 @@ import pytest
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import ResourceType
 
+from barnabas.protocol.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
 from barnabas.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from barnabas.protocol.messages.join_group import (
     JoinGroupRequest,
@@ -49,6 +50,7 @@ NEVER_MS = "9000000000000"
 LONG_MS = 300_000
 FILLER = "filler"
 REWRITTEN = 12
+EMPTY_MODERN = ("modern-empty", "modern-taken", "modern-deleted")
 SETTINGS = {
     "offsets.topic.num.partitions": "2",
     "transaction.state.log.num.partitions": "2",
@@ -155,19 +157,17 @@ class Living:
 
 
 class Modern:
-    """A consumer group and a share group, each with a member, and a consumer group without any."""
+    """A consumer group and a share group, each with a member, and consumer groups without any."""
 
     def __init__(self, client: RawClient) -> None:
         self._epoch = self._share_epoch = modern.JOIN
         self.beat(client)
         raw.commit(client, 9, "modern", [("in", [At(2, 22, "modern")])], generation=self._epoch, member="m")
-        joined = modern.consumer_heartbeat(client, "modern-empty", "e", modern.JOIN, "in")
-        assert joined.error_code == 0
-        raw.commit(
-            client, 9, "modern-empty", [("in", [At(1, 11)])], generation=joined.member_epoch, member="e"
-        )
-        left = modern.consumer_heartbeat(client, "modern-empty", "e", modern.LEAVE)
-        assert left.error_code == 0
+        for group in EMPTY_MODERN:
+            joined = modern.consumer_heartbeat(client, group, "e", modern.JOIN, "in")
+            assert joined.error_code == 0
+            raw.commit(client, 9, group, [("in", [At(1, 11)])], generation=joined.member_epoch, member="e")
+            assert modern.consumer_heartbeat(client, group, "e", modern.LEAVE).error_code == 0
 
     def beat(self, client: RawClient) -> None:
         """Its members are known by their epochs, and go on."""
@@ -292,6 +292,10 @@ def test_groups_and_transactions_move_there_and_back_twice(tmp_path: Path) -> No
         wait_for_all(client, before)
         assert seen(client, bootstrap) == before
         cast.go_on(client, bootstrap, left)
+        # what nobody here serves can be deleted, or taken over
+        deleted = client.ask(DeleteGroupsRequest(groups_names=["modern-deleted"]), 2, DeleteGroupsResponse)
+        assert [one.error_code for one in deleted.results] == [0]
+        raw.join(client, "modern-taken", "in", session_ms=LONG_MS)
         set_level(client, "transaction.version", 1)
         features["transaction.version"] = 1
         left = leave(client, "barnabas again", Level(1), 34)

@@ -11,7 +11,6 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from barnabas.broker.coordinators.coordinator import partition_for
-from barnabas.coordination.effects import TopicPartition
 from barnabas.coordination.records import KeyedRecord, decode_record, encode_key, encode_value
 from barnabas.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from barnabas.protocol.messages.produce import (
@@ -24,6 +23,7 @@ from barnabas.records.builder import build_batch
 from barnabas.records.record import Record
 from barnabas.transactions.ending import ended, ended_with_bump
 from barnabas.transactions.records import KINDS, TransactionLogKey
+from barnabas.transactions.states import PREPARE_COMMIT
 from barnabas.transactions.transaction import Transaction, record_of, transaction_of
 from tests.interop import coordinators_told as ct
 from tests.support import raw_offsets as raw
@@ -40,7 +40,7 @@ from tests.support.raw_transactions import (
 STATE_TOPIC = "__transaction_state"
 OUT, OTHER = "out", "other"  # where they stay as they are, and where they end by themselves
 GROUP = "plain"
-ENDING = ("late", "prepared-commit", "prepared-abort")  # ids that end by themselves
+ENDING = ("late", "prepared-commit", "prepared-abort", "prepared-again")  # ids that end by themselves
 LATE_MS = 3000
 _TAKEN_UP_IN = 30.0
 
@@ -103,6 +103,7 @@ def leave(client: RawClient, word: str, level: Level, offset: int) -> Left:
         assert answer.topics[0].partitions[0].error_code == 0
     for commit in (True, False):
         prepare(client, word, level, commit=commit)
+    prepare_again(client, word, level)
     late = producer("late", LATE_MS)
     level.produce(late, OTHER, f"{word} late".encode())
     return Left(word, level, data, offsets, late, zombie, successor, offset)
@@ -130,20 +131,34 @@ def prepare(client: RawClient, word: str, level: Level, *, commit: bool) -> None
     assert error == "NONE"
 
 
+def prepare_again(client: RawClient, word: str, level: Level) -> None:
+    """The coordinator's own record of a decision comes once more, after the end that followed it."""
+    one = Transactor(client, f"{word}-prepared-again", timeout_ms=600_000)
+    level.produce(one, OTHER, f"{word} prepared-again".encode())
+    assert one.end(version=level.end_version) == "NONE"
+    wait_for(client, one.name, "CompleteCommit")
+    decisions = [each for each in records_of(client, one.name) if status_of(each) == PREPARE_COMMIT]
+    send_to_coordinator(client, one.name, decisions[-1])
+
+
 def take_up(client: RawClient, left: Left) -> None:
     """Whoever was there goes on; what was decided comes to its end."""
     word, level = left.word, left.level
     for one in (left.data, left.offsets, left.late, left.zombie, left.successor):
         one.client = client
-    for name, end in (("commit", "CompleteCommit"), ("abort", "CompleteAbort")):
+    for name, end in (
+        ("commit", "CompleteCommit"),
+        ("abort", "CompleteAbort"),
+        ("again", "CompleteCommit"),
+    ):
         wait_for(client, f"{word}-prepared-{name}", end)
     wait_for(client, left.late.name, "CompleteAbort")
     refused = "INVALID_TXN_STATE" if level.has_bumps else "PRODUCER_FENCED"
     assert left.late.end(version=level.end_version) == refused
     assert refusal(left.late, OTHER) == "INVALID_PRODUCER_EPOCH"
-    expected = [f"{word} prepared-commit".encode()]
-    for partition in (0, 1):
-        assert mine(client, OTHER, word, partition) == expected
+    prepared = [f"{word} prepared-{each}".encode() for each in ("commit", "again")]
+    assert mine(client, OTHER, word, 0) == prepared
+    assert mine(client, OTHER, word, 1) == prepared[:1]
     assert refusal(left.zombie, OUT) == "INVALID_PRODUCER_EPOCH"
     assert left.zombie.end(version=level.end_version) == "PRODUCER_FENCED"
     level.produce(left.data, OUT, f"{word} going on".encode())
@@ -187,26 +202,36 @@ def mine(client: RawClient, topic: str, word: str, partition: int) -> list[bytes
 # ---- the coordinator's own records -----------------------------------------------------------------------
 
 
+def records_of(client: RawClient, name: str) -> list[Record]:
+    """What was written of an id, as far as it is there."""
+    wanted = encode_key(TransactionLogKey(transactional_id=name))
+    found = ct.records(client, STATE_TOPIC, partition_of(client, name))
+    return [record for record in found if record.key == wanted]
+
+
 def recorded(client: RawClient, name: str) -> Transaction:
     """What the last record says of an id."""
-    wanted = encode_key(TransactionLogKey(transactional_id=name))
-    partition = partition_of(client, name)
-    records = [record for record in ct.records(client, STATE_TOPIC, partition) if record.key == wanted]
-    last = decode_record(KINDS, wanted, records[-1].value)
-    transaction = transaction_of(last)
-    assert TopicPartition(OTHER, 0) in transaction.partitions
-    return transaction
+    last = records_of(client, name)[-1]
+    return transaction_of(decode_record(KINDS, last.key, last.value))
+
+
+def status_of(record: Record) -> int:
+    return transaction_of(decode_record(KINDS, record.key, record.value)).state
 
 
 def write_down(client: RawClient, record: KeyedRecord) -> None:
-    """A record that the coordinator which runs does not know of."""
+    """A record of Barnabas's coordinator, whoever runs."""
     key = record.key
     assert isinstance(key, TransactionLogKey)
-    partition = partition_of(client, key.transactional_id)
-    written = Record(
-        0, ct.transaction(client, key.transactional_id)[2], encode_key(key), encode_value(record)
-    )
-    data = PartitionProduceData(index=partition, records=memoryview(build_batch([written])))
+    started_ms = ct.transaction(client, key.transactional_id)[2]
+    written = Record(0, started_ms, encode_key(key), encode_value(record))
+    send_to_coordinator(client, key.transactional_id, written)
+
+
+def send_to_coordinator(client: RawClient, name: str, record: Record) -> None:
+    """Append to the coordinator's topic; the coordinator which runs does not know of it."""
+    batch = build_batch([record._replace(offset=0)])
+    data = PartitionProduceData(index=partition_of(client, name), records=memoryview(batch))
     topic = TopicProduceData(name=STATE_TOPIC, partition_data=[data])
     request = ProduceRequest(transactional_id=None, acks=-1, timeout_ms=10_000, topic_data=[topic])
     client.send_bytes(frame(payload(request, 9, client_id="__admin_client")))
