@@ -21,6 +21,7 @@ from barnabas.core.errors import (
     RecordListTooLarge,
 )
 from barnabas.groups.records import KINDS, GroupMetadataKey, OffsetCommitKey, OffsetCommitValue
+from barnabas.metadata.records import PartitionChangeRecord
 from barnabas.records.control import ControlType, build_end_transaction
 from tests.broker.test_replicas import Site, on_a_site
 
@@ -242,6 +243,19 @@ def test_a_topic_that_goes_takes_its_shards_along() -> None:
             await tallies.ask("a", add("a", 1))
         assert await tallies.find("a") == 1
         assert (await tallies.ask("a", add("a", 1))).group == "1"
+
+    coordinated(work)
+
+
+def test_partitions_that_another_node_leads_are_left_out_and_no_others() -> None:
+    async def work(site: Site, tallies: Coordinator[Tally]) -> None:
+        for name in ("a", "b"):
+            await tallies.ask(name, add(name, 1))
+        assert [host.replica.partition for host in await tallies.hosts()] == [0, 1]
+        topic = site.cluster.image.topic(TOPIC)
+        assert topic is not None
+        site.commit(PartitionChangeRecord(partition_id=0, topic_id=topic.id, leader=2))
+        assert [host.replica.partition for host in await tallies.hosts()] == [1]
 
     coordinated(work)
 

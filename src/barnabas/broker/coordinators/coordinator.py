@@ -129,7 +129,13 @@ class Coordinator(Generic[S]):
 
     async def hosts(self) -> list[Host[S]]:
         """The hosts of all partitions that hold anything and are led here."""
-        return [await self.host(partition) for partition in self._with_contents()]
+        found = []
+        for partition in self._with_contents():
+            try:
+                found.append(await self.host(partition))
+            except NotCoordinator:
+                continue
+        return found
 
     def _is_current(self, host: Host[S]) -> bool:
         if host.lost is not None:
