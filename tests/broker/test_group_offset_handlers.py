@@ -10,7 +10,9 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
+from barnabas.broker.handlers import offset_fetch
 from barnabas.core.errors import WIRE_ERRORS
+from barnabas.groups import offset_commands
 from barnabas.testing import Broker
 from tests.support import raw_offsets as raw
 from tests.support.raw_client import RawClient, wait_until
@@ -97,6 +99,30 @@ def test_commits_expire(make_broker: Callable[..., Broker]) -> None:
         raw.commit(client, 9, "g", [("t", [At(0, 5)])])
         raw.commit(client, 4, "g", [("t", [At(1, 6)])], retention_ms=30)
         wait_until(lambda: offsets(client, "g") == {0: 5}, "the one of its own retention to expire")
+
+
+def test_many_partitions_are_fetched_in_slices_that_nobody_sees(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wanted = [("t", [*range(7)]), ("none", []), ("u", [1, 0]), ("t", [3, 9]), ("u", [*range(3)])]
+    with RawClient(broker.port) as client:
+        raw.find(client, "g")
+        for topic, numbers in (("t", [0, 2, 5, 6]), ("u", [0, 1])):
+            raw.create(client, topic, 7)
+            raw.commit(client, 9, "g", [(topic, [At(number, 10 + number) for number in numbers])])
+        whole = [raw.fetch(client, 9, "g", asked) for asked in (wanted, None, [])]
+        assert [len(topic.partitions) for topic in whole[0].groups[0].topics] == [7, 0, 2, 2, 3]
+        turns: list[int] = []
+        fetch = offset_commands.fetch
+
+        def counted(shard: Any, asked: Any, *rest: Any) -> Any:
+            turns.append(sum(len(topic.partition_indexes) for topic in asked.topics))
+            return fetch(shard, asked, *rest)
+
+        monkeypatch.setattr(offset_commands, "fetch", counted)
+        monkeypatch.setattr(offset_fetch, "PARTITIONS_A_TURN", 3)
+        assert [raw.fetch(client, 9, "g", asked) for asked in (wanted, None, [])] == whole
+        assert turns == [3, 3, 3, 5, 3, 3, 0]
 
 
 # ---- requests ---------------------------------------------------------------------------------------------

@@ -128,7 +128,7 @@ def fetch(
 
 
 def fetch_all(shards: Shards, group: str = "g", *, stable: bool = False) -> dict[str, dict[int, int]]:
-    asked = OffsetFetchRequestGroup(group_id=group, topics=None)
+    asked = shards.ask(lambda shard, now, reply: offset_commands.list_committed(shard, group, reply))
     response = shards.ask(lambda shard, now, reply: offset_commands.fetch(shard, asked, stable, reply))
     return {
         topic.name: {one.partition_index: one.committed_offset for one in topic.partitions}

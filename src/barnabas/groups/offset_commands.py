@@ -37,6 +37,7 @@ from barnabas.protocol.messages.offset_delete import (
 )
 from barnabas.protocol.messages.offset_fetch import (
     OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
     OffsetFetchResponse,
     OffsetFetchResponseGroup,
     OffsetFetchResponsePartitions,
@@ -185,20 +186,25 @@ def _record(
 # ---- fetches ----------------------------------------------------------------------------------------------
 
 
+def list_committed(shard: Shard, group_id: str, reply: Reply) -> Effects:
+    """The request that asks for everything that a group has committed."""
+    topics = [
+        OffsetFetchRequestTopics(name=name, partition_indexes=partitions)
+        for name, partitions in shard.offsets.topics(group_id).items()
+    ]
+    return Effects((), ((reply, OffsetFetchRequestGroup(group_id=group_id, topics=topics)),))
+
+
 def fetch(shard: Shard, asked: OffsetFetchRequestGroup, require_stable: bool, reply: Reply) -> Effects:
-    """How far a group has read the partitions that are asked for, or all of them."""
+    """How far a group has read the partitions that are named."""
     offsets = shard.offsets.by_group.get(asked.group_id) or GroupOffsets()
-    if asked.topics is None:
-        wanted = [(name, NO_UUID, list(one.by_partition)) for name, one in offsets.by_topic.items()]
-    else:
-        wanted = [(one.name, one.topic_id, one.partition_indexes) for one in asked.topics]
     topics = [
         OffsetFetchResponseTopics(
-            name=name,
-            topic_id=topic_id,
-            partitions=_found(offsets, name, topic_id, partitions, require_stable),
+            name=one.name,
+            topic_id=one.topic_id,
+            partitions=_found(offsets, one.name, one.topic_id, one.partition_indexes, require_stable),
         )
-        for name, topic_id, partitions in wanted
+        for one in asked.topics or ()
     ]
     answer = OffsetFetchResponseGroup(group_id=asked.group_id, topics=topics, error_code=0)
     return Effects((), ((reply, OffsetFetchResponse(throttle_time_ms=0, topics=[], groups=[answer])),))

@@ -9,12 +9,19 @@ What keeps a group from being asked is told for each partition in version 1, for
 the group from 8 on. `require_stable` (from 7 on) asks for no offset that an open transaction is about to
 replace: such a partition is UNSTABLE_OFFSET_COMMIT. Members and their epochs (from 9 on) are of groups of the
 consumer protocol.
+
+Many partitions are looked up a slice at a time, so that others have their turn in between: who commits then
+may be found in a later slice.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import asyncio
+from collections.abc import Iterator
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
 
+from barnabas.coordination.effects import Effects, Now, Reply
 from barnabas.core.errors import BarnabasError, InvariantViolation, wire_error
 from barnabas.groups import offset_commands
 from barnabas.protocol.messages.offset_fetch import (
@@ -31,7 +38,10 @@ from barnabas.protocol.messages.offset_fetch import (
 if TYPE_CHECKING:
     from barnabas.broker.requests import RequestContext
     from barnabas.broker.services import Services
+    from barnabas.groups.shard import GroupShard
     from barnabas.metadata.image import ClusterImage
+
+PARTITIONS_A_TURN = 5000
 
 _FIRST_WITH_GROUPS = 8
 _FIRST_BY_ID = 10
@@ -81,15 +91,68 @@ async def _fetched(
     asked: OffsetFetchRequestGroup, require_stable: bool, services: Services
 ) -> OffsetFetchResponseGroup:
     try:
-        response: OffsetFetchResponse = await services.groups.ask(
-            asked.group_id,
-            lambda shard, now, reply: offset_commands.fetch(shard, asked, require_stable, reply),
-        )
+        topics = await _found(asked, require_stable, services)
     except InvariantViolation:
         raise
     except BarnabasError as error:
         return OffsetFetchResponseGroup(group_id=asked.group_id, topics=[], error_code=error.wire.code)
-    return response.groups[0]
+    return OffsetFetchResponseGroup(group_id=asked.group_id, topics=topics, error_code=0)
+
+
+async def _found(
+    asked: OffsetFetchRequestGroup, require_stable: bool, services: Services
+) -> list[OffsetFetchResponseTopics]:
+    group_id, wanted = asked.group_id, asked.topics
+    if wanted is None:
+        everything: OffsetFetchRequestGroup = await services.groups.ask(
+            group_id, lambda shard, now, reply: offset_commands.list_committed(shard, group_id, reply)
+        )
+        wanted = everything.topics or []
+    topics: list[OffsetFetchResponseTopics] = []
+    for pieces in _slices(wanted) if wanted else [[]]:
+        if topics:
+            await asyncio.sleep(0)
+        some = OffsetFetchRequestGroup(group_id=group_id, topics=[piece.topic for piece in pieces])
+        answer: OffsetFetchResponse = await services.groups.ask(
+            group_id, partial(_fetch, some, require_stable)
+        )
+        for piece, found in zip(pieces, answer.groups[0].topics, strict=True):
+            if piece.goes_on:
+                topics[-1].partitions += found.partitions
+            else:
+                topics.append(found)
+    return topics
+
+
+def _fetch(
+    asked: OffsetFetchRequestGroup, require_stable: bool, shard: GroupShard, now: Now, reply: Reply
+) -> Effects:
+    return offset_commands.fetch(shard, asked, require_stable, reply)
+
+
+class _Piece(NamedTuple):
+    """Partitions of a topic that are looked up together."""
+
+    topic: OffsetFetchRequestTopics
+    goes_on: bool  # with the topic of the piece before
+
+
+def _slices(topics: list[OffsetFetchRequestTopics]) -> Iterator[list[_Piece]]:
+    """What one turn takes, at most twice so many partitions."""
+    pieces: list[_Piece] = []
+    size = 0
+    for topic in topics:
+        numbers = topic.partition_indexes
+        for start in range(0, len(numbers) or 1, PARTITIONS_A_TURN):
+            some = numbers[start : start + PARTITIONS_A_TURN]
+            part = OffsetFetchRequestTopics(name=topic.name, topic_id=topic.topic_id, partition_indexes=some)
+            pieces.append(_Piece(part, start > 0))
+            size += len(some)
+            if size >= PARTITIONS_A_TURN:
+                yield pieces
+                pieces, size = [], 0
+    if pieces:
+        yield pieces
 
 
 def _sort_out(asked: OffsetFetchRequestGroup, image: ClusterImage) -> list[OffsetFetchResponseTopics]:
