@@ -17,18 +17,28 @@ from tests.support.clients import DEADLINE_S, confluent_consumer
 READERS = ("confluent", "barnabas")
 
 
-def read_all(reader: str, bootstrap: str, topic: str, partition: int, *, committed: bool) -> list[bytes]:
+Pair = tuple[bytes | None, bytes | None]
+
+
+def read_all(
+    reader: str, bootstrap: str, topic: str, partition: int, *, committed: bool
+) -> list[bytes | None]:
     """The values of all records, up to the end."""
+    return [value for _, value in read_pairs(reader, bootstrap, topic, partition, committed=committed)]
+
+
+def read_pairs(reader: str, bootstrap: str, topic: str, partition: int, *, committed: bool) -> list[Pair]:
+    """The keys and values of all records, up to the end."""
     read = _with_confluent if reader == "confluent" else _with_our_own
     return read(bootstrap, topic, partition, committed)
 
 
-def _with_confluent(bootstrap: str, topic: str, partition: int, committed: bool) -> list[bytes]:
+def _with_confluent(bootstrap: str, topic: str, partition: int, committed: bool) -> list[Pair]:
     settings = {
         "isolation.level": "read_committed" if committed else "read_uncommitted",
         "enable.partition.eof": True,
     }
-    values: list[bytes] = []
+    found: list[Pair] = []
     with confluent_consumer(bootstrap, **settings) as consumer:
         consumer.assign([TopicPartition(topic, partition, OFFSET_BEGINNING)])
         while True:
@@ -36,23 +46,23 @@ def _with_confluent(bootstrap: str, topic: str, partition: int, committed: bool)
             assert message is not None, f"no end of {topic}-{partition} after {DEADLINE_S:.0f} s"
             error = message.error()
             if error is not None and error.code() == KafkaError._PARTITION_EOF:
-                return values
+                return found
             if error is not None:
                 raise KafkaException(error)
-            values.append(message.value())
+            found.append((message.key(), message.value()))
 
 
-def _with_our_own(bootstrap: str, topic: str, partition: int, committed: bool) -> list[bytes]:
-    async def read(clients: Clients) -> list[bytes]:
+def _with_our_own(bootstrap: str, topic: str, partition: int, committed: bool) -> list[Pair]:
+    async def read(clients: Clients) -> list[Pair]:
         config = ConsumerConfig(reset=Reset.EARLIEST, read_committed=committed, fetch_max_wait_ms=50)
         async with clients.consumer(config) as consumer:
             consumer.assign([(topic, partition)])
             (end,) = (await consumer.end_offsets((topic, partition))).values()
-            values: list[bytes] = []
+            found: list[Pair] = []
             async with asyncio.timeout(DEADLINE_S):
                 while await consumer.position((topic, partition)) < end:
-                    values += [record.value or b"" for record in await consumer.poll(100)]
-            return values
+                    found += [(record.key, record.value) for record in await consumer.poll(100)]
+            return found
 
     return real(bootstrap, read)
 

@@ -91,6 +91,10 @@ class Transactor:
     def do(self, step: str) -> list[str]:
         """A step that succeeds, and what it gave."""
         self.ask(step)
+        return self.given(step)
+
+    def given(self, step: str) -> list[str]:
+        """What a step gave that was begun before, and succeeds."""
         status, *given = self.answer()
         if status != "ok":
             raise StepFailed(f"{self.name}: {step} was refused: {' '.join(given)}")
