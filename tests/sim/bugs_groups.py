@@ -157,6 +157,7 @@ def answered_before_written(patch: Patch) -> None:
     "ownership",
     kind=GROUPS,
     needs=(disk_errors,),
+    unseen="a log that could not be written ends the node, and the shard with it",
 )
 def failed_write_kept(patch: Patch) -> None:
     lose = Host._lose

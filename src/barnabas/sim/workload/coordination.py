@@ -21,7 +21,7 @@ from barnabas.sim.workload.watching import (
 
 Work = Callable[[Client], Coroutine[Any, Any, None]]
 
-SETTLE_GROUPS_S = 45.0  # for the last members of a group to have what they will have
+SETTLE_GROUPS_S = 36.0  # for the last members of a group to have what they will have
 DRAIN_S = 90.0
 
 

@@ -26,7 +26,7 @@ HEARTBEATS_A_SESSION = 4
 LEAVES, STALLS, COMMITS_LATE, COMMITS = 0.02, 0.02, 0.25, 0.5
 STALL_S = (0.8, 1.6)  # times the session
 WATCH_S = 0.7
-VANISH_S = 15.0
+VANISH_S = 10.0
 
 
 async def run_member(

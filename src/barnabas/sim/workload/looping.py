@@ -25,7 +25,7 @@ from barnabas.sim.workload.transacting import LifeOver, TransactionalProducer
 FETCH_BYTES = 50_000
 POLL_MS, MOST_RECORDS, MOST_A_BATCH = 400, 8, 3
 A_LIFE = 25  # transactions, at most
-STALLS, STALL = 0.02, (0.8, 1.8)  # how often, and how many times the transaction's timeout
+STALLS, STALLS_IN_GROUP, STALL = 0.02, 0.08, (0.8, 1.8)  # how often, and how many times what is allowed
 LATE, LATE_S = 0.15, (0.02, 8.0)
 REST_S, LAST_REST_S = (0.1, 6.0), (0.1, 0.3)
 PAUSE_S = 0.4  # between two transactions
@@ -164,10 +164,11 @@ class _Life:
             await self._producer.write(place, sources)
 
     async def _maybe_stall(self) -> None:
-        client = self._client
-        if not self._is_last and happens(client.random, STALLS):
-            times = between(client.random, *STALL)
-            await client.clock.sleep(times * self._plan.timeout_ms / 1000)
+        client, stalls = self._client, STALLS if self._member is None else STALLS_IN_GROUP
+        if not self._is_last and happens(client.random, stalls):
+            # in a group, so long that it may be a member no more while its transaction is still open
+            in_vain_ms = self._plan.timeout_ms if self._member is None else self._plan.group.session_ms
+            await client.clock.sleep(between(client.random, *STALL) * in_vain_ms / 1000)
 
     async def _try_to_abort(self) -> None:
         """What a client does that was refused in mid-transaction; not always."""
