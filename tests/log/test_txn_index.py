@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from barnabas.core.disk import DiskFull
 from barnabas.core.errors import InvariantViolation, StorageError
-from barnabas.core.memory_disk import MemoryDisk
+from barnabas.core.memory_disk import MemoryDisk, MemoryFile
 from barnabas.core.random import SeededRandom
 from barnabas.log.checkpoints import read_whole, write_atomically
 from barnabas.log.producers import ProducerStates
@@ -118,6 +118,59 @@ def test_collect(
     async def scenario() -> None:
         index = await index_of(FIRST, SECOND, THIRD)
         assert await index.collect(fetch_offset, upper_bound) == (found, is_complete)
+
+    asyncio.run(scenario())
+
+
+@given(
+    st.lists(st.tuples(st.integers(1, 4), st.integers(0, 40), st.integers(0, 40)), max_size=500),
+    st.lists(st.tuples(st.integers(0, 2_000), st.integers(0, 200)), min_size=1, max_size=10),
+)
+def test_a_search_finds_what_looking_at_every_entry_does(
+    entries: list[tuple[int, int, int]], searches: list[tuple[int, int]]
+) -> None:
+    """However many there are, and whether or not the index was opened anew."""
+
+    def looked_at(fetch_offset: int, upper_bound: int) -> tuple[list[AbortedTransaction], bool]:
+        found = []
+        for one in all_of_them:
+            if one.last_offset >= fetch_offset and one.first_offset < upper_bound:
+                found.append(one)
+            if one.last_stable_offset >= upper_bound:
+                return found, True
+        return found, False
+
+    async def scenario() -> None:
+        disk = MemoryDisk()
+        for index in (await index_of(*all_of_them, disk=disk), TransactionIndex(disk, PATH)):
+            for fetch_offset, size in searches:
+                asked = fetch_offset, fetch_offset + size + 1
+                assert await index.collect(*asked) == looked_at(*asked)
+
+    all_of_them, marker = [], 0
+    for gap, length, back in entries:
+        marker += gap + 1
+        first, stable = max(0, marker - 1 - length), max(0, marker + 1 - back)
+        all_of_them.append(AbortedTransaction(1, first, marker, stable))
+    asyncio.run(scenario())
+
+
+def test_a_search_at_the_end_of_a_long_index_reads_little_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario() -> None:
+        disk = MemoryDisk()
+        all_of_them = [AbortedTransaction(1, 10 * n, 10 * n + 9, 10 * n + 10) for n in range(20_000)]
+        await index_of(*all_of_them, disk=disk)
+        index = TransactionIndex(disk, PATH)
+        read, sizes = MemoryFile.read, []
+
+        async def counted(self: MemoryFile, position: int, size: int) -> bytes:
+            sizes.append(size)
+            return await read(self, position, size)
+
+        monkeypatch.setattr(MemoryFile, "read", counted)
+        assert await index.collect(199_950, 300_000) == (all_of_them[-5:], False)
+        assert await index.collect(100_000, 100_005) == ([all_of_them[10_000]], True)
+        assert sum(sizes) < 40 * 1024
 
     asyncio.run(scenario())
 

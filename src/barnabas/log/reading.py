@@ -77,7 +77,7 @@ def read_on(log: PartitionLog, offset: int, max_bytes: int, bound: Bound) -> Fet
     if shape & 1 or log.ended is not None or not log.start_offset <= offset <= end_offset:
         return None
     segment = log.segments[-1]
-    if bound is Bound.LAST_STABLE and not segment.aborted.is_known_empty:
+    if bound is Bound.LAST_STABLE and not segment.aborted.is_known_empty_from(offset):
         return None
     found: FileRange | None = None
     size = 0

@@ -19,6 +19,7 @@ from barnabas.core.errors import InvariantViolation, StorageError
 
 ENTRY = struct.Struct(">hqqqq")
 _VERSION = 0
+_ENTRIES_A_READ = 120  # about a page of the file
 
 
 class CorruptTransactionIndex(StorageError):
@@ -98,20 +99,38 @@ class TransactionIndex:
 
     # --- reading
 
-    @property
-    def is_known_empty(self) -> bool:
-        """Whether it was looked for and is not there: nothing has been aborted here."""
-        return self._exists is False
+    def is_known_empty_from(self, offset: int) -> bool:
+        """Whether it is known without a look at the file that no marker stands here at or behind `offset`."""
+        return self._exists is False or (self._last_offset is not None and self._last_offset < offset)
 
     async def collect(self, fetch_offset: int, upper_bound: int) -> AbortedSearch:
         """The transactions here that overlap [fetch_offset, upper_bound), in the order of their markers."""
-        found = []
-        for entry in await self._entries():
-            if entry.last_offset >= fetch_offset and entry.first_offset < upper_bound:
-                found.append(entry)
-            if entry.last_stable_offset >= upper_bound:
-                return AbortedSearch(found, True)
+        found: list[AbortedTransaction] = []
+        file = None if self.is_known_empty_from(fetch_offset) else await self._opened()
+        number = 0 if file is None else await self._first_from(file, fetch_offset)
+        while file is not None and number < (count := file.size // ENTRY.size):
+            some = min(_ENTRIES_A_READ, count - number)
+            data = await file.read(number * ENTRY.size, some * ENTRY.size)
+            for entry in self._decode(data, number):
+                if entry.last_offset >= fetch_offset and entry.first_offset < upper_bound:
+                    found.append(entry)
+                if entry.last_stable_offset >= upper_bound:
+                    return AbortedSearch(found, True)
+            number += some
         return AbortedSearch(found, False)
+
+    async def _first_from(self, file: File, offset: int) -> int:
+        """An entry not behind the first one whose marker stands at `offset` or later, and within a read of
+        it: there may be a hundred thousand before that nobody asks for."""
+        low, high = 0, file.size // ENTRY.size
+        while high - low > _ENTRIES_A_READ:
+            middle = (low + high) // 2
+            data = await file.read(middle * ENTRY.size, ENTRY.size)
+            if all(entry.last_offset < offset for entry in self._decode(data, middle)):
+                low = middle
+            else:
+                high = middle
+        return low
 
     async def all(self) -> list[AbortedTransaction]:
         """Every transaction in the index."""
@@ -174,9 +193,9 @@ class TransactionIndex:
         data = await file.read(0, file.size - file.size % ENTRY.size)
         return self._decode(data)
 
-    def _decode(self, data: bytes) -> Iterator[AbortedTransaction]:
+    def _decode(self, data: bytes, first_number: int = 0) -> Iterator[AbortedTransaction]:
         whole = memoryview(data)[: len(data) - len(data) % ENTRY.size]
-        for number, (version, *fields) in enumerate(ENTRY.iter_unpack(whole)):
+        for number, (version, *fields) in enumerate(ENTRY.iter_unpack(whole), first_number):
             if version != _VERSION:
                 raise self._corrupt(f"entry {number} has version {version}, only {_VERSION} is known")
             yield AbortedTransaction(*fields)
