@@ -17,7 +17,7 @@ _numbers = itertools.count(1)
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """How long members did not read what they kept, while others came and went."""
     if PAUSES:
-        terminalreporter.section("longest pauses of members of groups that kept their partitions")
+        terminalreporter.section("cooperative groups: the longest pause of a member that kept its partition")
         for line in PAUSES:
             terminalreporter.write_line(line)
 
