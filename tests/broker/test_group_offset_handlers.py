@@ -10,9 +10,10 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from barnabas.broker.handlers import offset_fetch
+from barnabas.broker.handlers import delete_groups, offset_fetch
 from barnabas.core.errors import WIRE_ERRORS
-from barnabas.groups import offset_commands
+from barnabas.groups import listing, offset_commands
+from barnabas.protocol.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
 from barnabas.testing import Broker
 from tests.support import raw_offsets as raw
 from tests.support.raw_client import RawClient, wait_until
@@ -123,6 +124,33 @@ def test_many_partitions_are_fetched_in_slices_that_nobody_sees(
         monkeypatch.setattr(offset_fetch, "PARTITIONS_A_TURN", 3)
         assert [raw.fetch(client, 9, "g", asked) for asked in (wanted, None, [])] == whole
         assert turns == [3, 3, 3, 5, 3, 3, 0]
+
+
+def test_a_group_of_many_commits_is_deleted_in_slices_that_nobody_sees(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slices: list[int] = []
+    delete = listing.delete
+
+    def counted(shard: Any, group_id: str, reply: Any) -> Any:
+        effects = delete(shard, group_id, reply)
+        slices.append(sum(len(write.records) for write in effects.writes))
+        return effects
+
+    monkeypatch.setattr(listing, "COMMITS_A_TURN", 3)
+    monkeypatch.setattr(delete_groups, "delete", counted)
+    with RawClient(broker.port) as client:
+        raw.create(client, "t", 7)
+        raw.find(client, "g")
+        raw.commit(client, 9, "g", [("t", [At(number, 5) for number in range(7)])])
+        answers = [
+            client.ask(DeleteGroupsRequest(groups_names=["g"]), 2, DeleteGroupsResponse).results[0]
+            for _ in range(2)
+        ]
+        names = [WIRE_ERRORS[answer.error_code].name for answer in answers]
+        assert names == ["NONE", "GROUP_ID_NOT_FOUND"]
+        assert slices == [3, 3, 2, 0]  # the last of it with the group itself
+        assert offsets(client, "g") == {}
 
 
 # ---- requests ---------------------------------------------------------------------------------------------

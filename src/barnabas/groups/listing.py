@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from barnabas.coordination.effects import Caller, Effects, Reply, Write
@@ -11,6 +12,7 @@ from barnabas.groups.classic import ClassicGroup
 from barnabas.groups.classic_states import STABLE
 from barnabas.groups.errors import GroupNotFound, NonEmptyGroup
 from barnabas.groups.group import DEAD
+from barnabas.groups.offsets import tombstones
 from barnabas.protocol.messages.delete_groups import DeletableGroupResult, DeleteGroupsResponse
 from barnabas.protocol.messages.describe_groups import (
     DescribedGroup,
@@ -21,6 +23,8 @@ from barnabas.protocol.messages.list_groups import ListedGroup
 
 if TYPE_CHECKING:
     from barnabas.groups.shard import GroupShard
+
+COMMITS_A_TURN = 2000
 
 _FIRST_WITH_NOT_FOUND = 6
 
@@ -90,21 +94,31 @@ def listed(shard: GroupShard, states: Sequence[str], types: Sequence[str]) -> li
 
 
 def delete(shard: GroupShard, group_id: str, reply: Reply) -> Effects:
-    """DeleteGroups, of one group: it goes with what it committed, unless it has members."""
+    """DeleteGroups, of one group: it goes with what it committed, unless it has members.
+
+    Very many commits go a slice at a time: without a result there are more, and it is to be asked again.
+    """
     try:
-        writes = _deleted(shard, group_id)
+        writes, is_gone = _deleted(shard, group_id)
     except BarnabasError as error:
         return Effects((), ((reply, _result(group_id, error.wire.code)),))
-    return Effects(writes, ((reply, _result(group_id, 0)),))
+    response = _result(group_id, 0) if is_gone else DeleteGroupsResponse(throttle_time_ms=0, results=[])
+    return Effects(writes, ((reply, response),))
 
 
-def _deleted(shard: GroupShard, group_id: str) -> list[Write]:
+def _deleted(shard: GroupShard, group_id: str) -> tuple[list[Write], bool]:
     group = shard.groups.get(group_id)
     if group is None:
         raise GroupNotFound(f"Group {group_id} not found.")
     if not group.is_empty:
         raise NonEmptyGroup(f"group {group_id} has members")
-    return [*shard.offsets.tombstones(group_id), Write(group.tombstones())]
+    offsets = shard.offsets.by_group.get(group_id)
+    ended = [] if offsets is None else list(islice(offsets.partitions(), COMMITS_A_TURN))
+    writes = tombstones(group_id, ended)
+    is_gone = len(ended) < COMMITS_A_TURN
+    if is_gone:
+        writes.append(Write(group.tombstones()))
+    return writes, is_gone
 
 
 def _result(group_id: str, error_code: int) -> DeleteGroupsResponse:

@@ -183,11 +183,6 @@ class OffsetStore:
         """Whether a group has commits, pending or not."""
         return group_id in self.by_group
 
-    def tombstones(self, group_id: str) -> list[Write]:
-        """Writes after which a group has committed nothing, and nothing is pending."""
-        group = self.by_group.get(group_id)
-        return [] if group is None else tombstones(group_id, group.partitions())
-
     # ---- replay
 
     def replay(

@@ -25,10 +25,13 @@ async def handle(
 
 
 async def _deleted(group_id: str, services: Services) -> DeletableGroupResult:
+    results: list[DeletableGroupResult] = []
     try:
-        response: DeleteGroupsResponse = await services.groups.ask(
-            group_id, lambda shard, now, reply: delete(shard, group_id, reply), only_records=True
-        )
+        while not results:  # what it committed may be more than goes at once
+            response: DeleteGroupsResponse = await services.groups.ask(
+                group_id, lambda shard, now, reply: delete(shard, group_id, reply), only_records=True
+            )
+            results = response.results
     except BarnabasError as error:
         return DeletableGroupResult(group_id=group_id, error_code=error.wire.code)
-    return response.results[0]
+    return results[0]
