@@ -21,6 +21,7 @@ from barnabas.protocol.messages.delete_topics import (
     DeleteTopicsResponse,
     DeleteTopicState,
 )
+from barnabas.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from barnabas.testing import Broker
 from tests.broker.test_compaction import create
 from tests.support.logs import read_all
@@ -114,6 +115,43 @@ def test_an_open_transaction_is_still_open_after_a_crash(make_broker: MakeBroker
         assert one.produce("t", b"b") == "NONE"
         assert one.end() == "NONE"
         wait_until(lambda: see(client, "t").values == [b"a", b"b"], "the commit")
+
+
+# one partition: what is lost with the one of "other" is lost with that of "x"
+ONE_SHARD = {"transaction.state.log.num.partitions": "1"}
+
+
+def _lose_the_shard(broker: Broker, client: RawClient) -> None:
+    """By a write that fails; nobody asks for it afterwards."""
+    _break(broker, "*__transaction_state*/*.log")
+    request = InitProducerIdRequest(transactional_id="other", transaction_timeout_ms=1000)
+    answer = client.ask(request, 5, InitProducerIdResponse)
+    assert name_of(answer.error_code) == "COORDINATOR_NOT_AVAILABLE"
+    _heal(broker)
+
+
+def test_a_decided_transaction_is_ended_although_its_coordinator_lost_it(make_broker: MakeBroker) -> None:
+    broker = make_broker(settings=ONE_SHARD)
+    with RawClient(broker.port) as client:
+        create_topic(client, "t", 2)
+        one = Transactor(client, "x")
+        assert one.produce("t", b"a") == "NONE"
+        assert one.produce("t", b"b", partition=1) == "NONE"
+        _break(broker, "*t-0/*.log")
+        assert one.end() == "NONE"
+        wait_until(lambda: latest(client, "t", COMMITTED, 1) == 2, "the marker of the other partition")
+        _lose_the_shard(broker, client)
+        wait_until(lambda: see(client, "t").values == [b"a"], "the marker")
+
+
+def test_an_open_transaction_times_out_although_its_coordinator_lost_it(make_broker: MakeBroker) -> None:
+    broker = make_broker(settings=ONE_SHARD)
+    with RawClient(broker.port) as client:
+        create_topic(client, "t")
+        one = Transactor(client, "x", timeout_ms=500)
+        assert one.produce("t", b"a") == "NONE"
+        _lose_the_shard(broker, client)
+        wait_until(lambda: see(client, "t").aborted == [(one.producer_id, 0)], "the abort")
 
 
 def test_one_partition_does_not_hold_up_the_transactions_of_others(broker: Broker) -> None:

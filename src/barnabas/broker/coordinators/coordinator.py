@@ -1,16 +1,16 @@
 """Where a key is coordinated: the partitions of one internal topic that this node leads, each with its host.
 
 A key belongs to the partition `hash(key) % partitions`, and whoever leads that coordinates it. A partition is
-loaded when somebody first asks for one of its keys, or soon after the start where it holds anything:
-transactions have to be ended and members to be missed even if nobody asks. Whoever comes while it is loaded
-waits a little, and is then told to try again.
+loaded when somebody first asks for one of its keys, or soon after the start where it holds anything, or soon
+after its host was lost: transactions have to be ended and members to be missed even if nobody asks. Whoever
+comes while it is loaded waits a little, and is then told to try again.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
 from typing import Any, Generic
 
@@ -36,6 +36,7 @@ logger = logging.getLogger("barnabas.coordinators")
 
 _NOBODY = -1
 WAIT_SECONDS = 0.5  # for a partition that is being loaded
+RELOAD_SECONDS = 1.0  # after a write failed: the next may fail as well
 
 
 class CoordinatorLoadInProgress(BarnabasError):
@@ -193,6 +194,12 @@ class Coordinator(Generic[S]):
     def _lost(self, host: Host[S]) -> None:
         if self._hosts.get(host.replica.partition) is host:
             del self._hosts[host.replica.partition]
+        if not (self._is_closed or isinstance(host.lost, NotCoordinator)):
+            self._begin(self._load_anew(host.replica.partition))
+
+    async def _load_anew(self, partition: int) -> None:
+        await self._clock.sleep(RELOAD_SECONDS)
+        await self._take_up(partition)
 
     def _with_contents(self) -> list[int]:
         topic = self._image.topic(self.topic)
@@ -201,13 +208,16 @@ class Coordinator(Generic[S]):
     async def load_all(self) -> None:
         """Load whatever holds anything; a partition that cannot be read is tried again when asked for."""
         for partition in self._with_contents():
-            while partition not in self._hosts and not self._is_closed:
-                try:
-                    await self.host(partition)
-                except CoordinatorLoadInProgress:
-                    continue
-                except BarnabasError:  # the log tells
-                    break
+            await self._take_up(partition)
+
+    async def _take_up(self, partition: int) -> None:
+        while partition not in self._hosts and not self._is_closed:
+            try:
+                await self.host(partition)
+            except CoordinatorLoadInProgress:
+                continue
+            except BarnabasError:  # the log tells
+                break
 
     # ---- what becomes of topics
 
@@ -219,9 +229,12 @@ class Coordinator(Generic[S]):
     def tell_all(self, event: Callable[[S, Now], Effects]) -> None:
         """Have every shard know of something."""
         for host in self.loaded():
-            task = asyncio.get_running_loop().create_task(host.tell(event))
-            self._tasks[task] = None
-            task.add_done_callback(self._tasks.pop)
+            self._begin(host.tell(event))
+
+    def _begin(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks[task] = None
+        task.add_done_callback(self._tasks.pop)
 
     async def close(self) -> None:
         """Whoever waits is told that this node coordinates nothing any more; what is being written ends."""
