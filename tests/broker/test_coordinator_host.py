@@ -178,6 +178,16 @@ def test_what_no_batch_has_room_for_is_refused() -> None:
     coordinated(work)
 
 
+def test_an_event_that_cannot_be_written_down_has_the_shard_loaded_anew() -> None:
+    async def work(site: Site, tallies: Coordinator[Tally]) -> None:
+        host = await tallies.host(tallies.partition_of("a"))
+        await host.tell(lambda shard, now: add_many(100, 2_000_000)(shard, now, None))
+        assert isinstance(host.lost, CoordinatorNotAvailable)
+        assert await tallies.host(tallies.partition_of("a")) is not host
+
+    coordinated(work)
+
+
 def test_who_waits_is_answered_when_it_is_time() -> None:
     async def work(site: Site, tallies: Coordinator[Tally]) -> None:
         answer = await tallies.ask("a", lambda shard, now, reply: shard.wait(0.01, now, reply))

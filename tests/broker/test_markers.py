@@ -154,6 +154,21 @@ def test_an_open_transaction_times_out_although_its_coordinator_lost_it(make_bro
         wait_until(lambda: see(client, "t").aborted == [(one.producer_id, 0)], "the abort")
 
 
+def test_a_transaction_of_too_many_partitions_is_refused_and_harms_no_other(
+    make_broker: MakeBroker, caplog: pytest.LogCaptureFixture
+) -> None:
+    broker = make_broker(settings={**ONE_SHARD, "message.max.bytes": "700"})
+    with RawClient(broker.port) as client:
+        topics = [letter * 249 for letter in "abc"]
+        for topic in topics:
+            create_topic(client, topic)
+        one = Transactor(client, "x")
+        assert [one.produce(topic, b"") for topic in topics] == ["NONE", "NONE", "RECORD_LIST_TOO_LARGE"]
+        assert one.end() == "NONE"
+        wait_until(lambda: latest(client, topics[0], COMMITTED) == 2, "the marker")
+    assert "loaded anew" not in caplog.text
+
+
 def test_one_partition_does_not_hold_up_the_transactions_of_others(broker: Broker) -> None:
     with RawClient(broker.port) as client:
         create_topic(client, "t")

@@ -133,7 +133,17 @@ class Host(Generic[S]):
         while self._gate is not None:
             await asyncio.shield(self._gate)
         if self.lost is None:
+            self._let_happen(event)
+
+    def _let_happen(self, event: Callable[[S, Now], Effects]) -> None:
+        try:
             self._carry_out(event(self.shard, self._now()))
+        except InvariantViolation as error:
+            self._lose(error)
+            self._stop(error)
+        except BarnabasError as error:
+            logger.error("%s is loaded anew: what follows cannot be written: %s", self.name, error)
+            self._lose(error)
 
     def _carry_out(self, effects: Effects) -> None:
         if effects is not NOTHING:
@@ -239,13 +249,7 @@ class Host(Generic[S]):
         if self._gate is not None:
             self._gate.add_done_callback(lambda _: self._on_time())
             return
-        try:
-            self._carry_out(self.shard.tick(self._now()))
-        except InvariantViolation as error:
-            self._stop(error)
-        except BarnabasError as error:
-            logger.error("%s is loaded anew: what was due failed: %s", self.name, error)
-            self._lose(error)
+        self._let_happen(lambda shard, now: shard.tick(now))
 
     # ---- the end
 

@@ -161,7 +161,9 @@ async def _ask(
     )
     try:
         result: AddPartitionsToTxnResult = await services.transactions.ask(
-            transactional_id, lambda shard, now, reply: shard.add_partitions(asked, now, reply)
+            transactional_id,
+            lambda shard, now, reply: shard.add_partitions(asked, now, reply),
+            only_records=True,
         )
     except InvariantViolation:
         raise
