@@ -56,6 +56,11 @@ SETTINGS = {
     "transaction.state.log.num.partitions": "2",
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "300",
     "share.coordinator.state.topic.num.partitions": "2",
+    # members that only say something when a test comes to them
+    "group.consumer.max.session.timeout.ms": "600000",
+    "group.consumer.session.timeout.ms": "600000",
+    "group.share.max.session.timeout.ms": "600000",
+    "group.share.session.timeout.ms": "600000",
 }
 
 
@@ -128,6 +133,7 @@ class Living:
                 "auto.offset.reset": "earliest",
                 "enable.auto.commit": False,
                 "reconnect.backoff.max.ms": 200,
+                "session.timeout.ms": 120_000,
                 "log_level": 0,
             }
         )
@@ -168,6 +174,24 @@ class Modern:
             assert joined.error_code == 0
             raw.commit(client, 9, group, [("in", [At(1, 11)])], generation=joined.member_epoch, member="e")
             assert modern.consumer_heartbeat(client, group, "e", modern.LEAVE).error_code == 0
+
+    def visit(self, bootstrap: str) -> None:
+        """A real client comes, reads what a pattern fits, commits, and goes."""
+        consumer = Consumer(
+            {
+                "bootstrap.servers": bootstrap,
+                "group.id": "modern-visited",
+                "group.protocol": "consumer",
+                "auto.offset.reset": "earliest",
+                "enable.auto.commit": False,
+            }
+        )
+        consumer.subscribe(["^i.$"])
+        message = consumer.poll(30)
+        assert message is not None
+        assert message.error() is None
+        consumer.commit(message, asynchronous=False)
+        consumer.close()
 
     def beat(self, client: RawClient) -> None:
         """Its members are known by their epochs, and go on."""
@@ -247,6 +271,7 @@ def begin(client: RawClient, bootstrap: str) -> Cast:
     raw.find(client, GROUP)
     make_groups(client)
     cast = Cast(Static(client), Living(bootstrap), Modern(client))
+    cast.modern.visit(bootstrap)
     find_coordinator(client, "anybody", 1)
     for name in INTERNAL:
         Doing(bootstrap).alter(
@@ -308,6 +333,8 @@ def test_groups_and_transactions_move_there_and_back_twice(tmp_path: Path) -> No
         assert levels(bootstrap) == features
         cast.modern.beat(client)
         cast.go_on(client, bootstrap, left)
+        Doing(bootstrap).produce("in", [(None, b"for the visitor")])
+        cast.modern.visit(bootstrap)
         cast.living.close()
     # of a small segment there is no index yet when somebody is killed: Kafka makes it
     assert [line for line in complaints(moving) if "Could not find offset index file" not in line] == []

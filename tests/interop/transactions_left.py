@@ -12,6 +12,10 @@ from typing import NamedTuple
 
 from barnabas.broker.coordinators.coordinator import partition_for
 from barnabas.coordination.records import KeyedRecord, decode_record, encode_key, encode_value
+from barnabas.protocol.messages.add_offsets_to_txn import (
+    AddOffsetsToTxnRequest,
+    AddOffsetsToTxnResponse,
+)
 from barnabas.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from barnabas.protocol.messages.produce import (
     PartitionProduceData,
@@ -66,6 +70,19 @@ class Level(NamedTuple):
             error = producer.produce(topic, value, partition=partition, version=OLD_PRODUCE)
         assert error == "NONE", error
 
+    def commit_offset(self, producer: Transactor, at: At) -> None:
+        """How far GROUP has read, once the transaction commits."""
+        if not self.has_bumps:
+            request = AddOffsetsToTxnRequest(
+                transactional_id=producer.name,
+                producer_id=producer.producer_id,
+                producer_epoch=producer.epoch,
+                group_id=GROUP,
+            )
+            assert producer.client.ask(request, 3, AddOffsetsToTxnResponse).error_code == 0
+        answer = raw.commit_in(producer, 5 if self.has_bumps else 3, GROUP, [("in", [at])])
+        assert answer.topics[0].partitions[0].error_code == 0
+
 
 class Left(NamedTuple):
     """What somebody has left."""
@@ -98,9 +115,7 @@ def leave(client: RawClient, word: str, level: Level, offset: int) -> Left:
     data, offsets = producer("data"), producer("offsets")
     for partition in (0, 1):
         level.produce(data, OUT, f"{word} open".encode(), partition)
-    if level.has_bumps:
-        answer = raw.commit_in(offsets, 5, GROUP, [("in", [At(3, offset, f"{word} pending", 1)])])
-        assert answer.topics[0].partitions[0].error_code == 0
+    level.commit_offset(offsets, At(3, offset, f"{word} pending", 1))
     for commit in (True, False):
         prepare(client, word, level, commit=commit)
     prepare_again(client, word, level)
@@ -163,18 +178,15 @@ def take_up(client: RawClient, left: Left) -> None:
     assert left.zombie.end(version=level.end_version) == "PRODUCER_FENCED"
     level.produce(left.data, OUT, f"{word} going on".encode())
     assert left.data.end(version=level.end_version) == "NONE"
-    if level.has_bumps:
-        assert left.offsets.end(version=level.end_version) == "NONE"
+    assert left.offsets.end(version=level.end_version) == "NONE"
     assert left.successor.end(commit=False, version=level.end_version) == "NONE"
     for one in (left.data, left.successor):
         wait_for(client, one.name, "CompleteAbort" if one is left.successor else "CompleteCommit")
     committed = [f"{word} {each}".encode() for each in ("committed", "open", "going on")]
     assert mine(client, OUT, word, 0) == committed
     assert mine(client, OUT, word, 1) == committed[1:2]
-    if level.has_bumps:
-        wait_for(client, left.offsets.name, "CompleteCommit")
-        at = ct.offsets(client, GROUP, stable=True)["in", 3]
-        assert at == (left.offset, 1, f"{word} pending", 0)
+    wait_for(client, left.offsets.name, "CompleteCommit")
+    assert ct.offsets(client, GROUP, stable=True)["in", 3] == (left.offset, 1, f"{word} pending", 0)
 
 
 def wait_for(client: RawClient, name: str, state: str) -> None:
