@@ -92,6 +92,7 @@ def test_parts_that_are_too_large_to_be_written_are_refused_to_all_who_wait_for_
         one = client.ask(joining("g", one.member_id), 9, JoinGroupResponse)
         _, two = other.receive_response(JoinGroupResponse, 3, flexible=False)
         other.send(syncing("g", two), 3)
+        assert other.is_silent()
         refused = client.ask(syncing("g", one, {one.member_id: bytes(2_000_000)}), 5, SyncGroupResponse)
         assert WIRE_ERRORS[refused.error_code].name == "UNKNOWN_SERVER_ERROR"
         _, part = other.receive_response(SyncGroupResponse, 3, flexible=False)
