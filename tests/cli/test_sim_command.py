@@ -82,6 +82,13 @@ def test_a_violation_is_said_with_the_command_that_replays_it(capsys: pytest.Cap
     assert "replay: barnabas sim --seed 5 --seconds 1 --trace" in output
 
 
+@pytest.mark.usefixtures("broken")
+def test_the_command_that_replays_a_kind_names_it(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["sim", "--seed", "5", "--kind", "groups"]) == 1
+    assert "replay: barnabas sim --seed 5 --kind groups --trace" in capsys.readouterr().out
+    assert sim.replay_command(5, 2.0, "log") == "barnabas sim --seed 5 --kind log --seconds 2"
+
+
 def test_many_seeds_on_all_cores() -> None:
     ended = run("--seeds", "4", "--first", "11", "--seconds", "2", "--jobs", "2", "--json")
     assert ended.returncode == 0, ended.stdout + ended.stderr
@@ -104,6 +111,7 @@ def test_many_seeds_on_all_cores() -> None:
         (["--seed", "1", "--seconds", "nan"], "'nan' is no time in seconds"),
         (["--seed", "1", "--seconds", "inf"], "'inf' is no time in seconds"),
         (["--seeds", "2", "--trace"], "--trace is for one seed"),
+        (["--seed", "1", "--kind", "castle"], "invalid choice: 'castle'"),
     ],
 )
 def test_a_wrong_command_line_is_said(

@@ -30,6 +30,7 @@ from barnabas.sim.network import SimNetwork
 from barnabas.sim.process import Process, current_process, own_task, where
 from barnabas.sim.scenario import Scenario, draw_scenario
 from barnabas.sim.trace import Trace
+from barnabas.sim.transaction_events import OutputRead, TxnWritten
 from barnabas.sim.workload import run_workload
 
 # how long the workload may take after the faults have ended, before it counts as hanging
@@ -137,8 +138,8 @@ class World:
         return Stats(
             self._loop.time(),
             Counter(fault.kind for fault in history.of(Fault)),
-            sum(1 for _ in history.of(Acked)),
-            sum(1 for _ in history.of(Read)),
+            sum(1 for _ in history.of(Acked)) + sum(len(each.marks) for each in history.of(TxnWritten)),
+            sum(1 for _ in history.of(Read)) + sum(len(each.marks) for each in history.of(OutputRead)),
         )
 
     # What nobody caught
