@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from barnabas.coordination.effects import Markers, Producer
+from barnabas.coordination.effects import Markers, Now, Producer
+from barnabas.transactions.shard import IDS_A_TURN
 from barnabas.transactions.states import COMPLETE_ABORT, COMPLETE_COMMIT, ONGOING, PREPARE_ABORT
 from barnabas.transactions.transaction import LAST_EPOCH, Transaction
 from tests.transactions.bench import NEW, NOBODY, OLD, T0, T1, U0, Bench
@@ -340,6 +341,22 @@ def test_ids_that_nobody_uses_are_forgotten() -> None:
     assert bench.add(idle, name="idle") == "INVALID_PRODUCER_ID_MAPPING"
     error, again = bench.init("idle", expected=idle)
     assert (error, again.id != idle.id, again.epoch) == ("NONE", True, 0)
+
+
+def test_ids_expire_a_slice_at_a_time() -> None:
+    bench = Bench(expiration_check_interval_ms=MINUTE_MS)
+    bench.init("young")
+    for number in range(IDS_A_TURN + 5):
+        bench.put(str(number), Transaction(number, 0, MINUTE_MS, updated_ms=0))
+    later = Now(bench.now.wall_ms + MINUTE_MS, bench.now.seconds + 60)
+    sizes = []
+    while bench.shard.next_due_seconds() == later.seconds:  # others have their turn in between
+        effects = bench.shard.tick(later)
+        bench.carry_out(effects)
+        sizes.append(len(effects.writes))
+    assert sizes == [IDS_A_TURN, 5]
+    assert list(bench.shard.transactions) == ["young"]
+    assert bench.shard.next_due_seconds() == later.seconds + 60
 
 
 # ---- crashes ---------------------------------------------------------------------------------------------

@@ -12,7 +12,8 @@ deadlines, which a load reckons anew.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from itertools import islice
 
 from barnabas.coordination.effects import (
     NOTHING,
@@ -57,6 +58,8 @@ from barnabas.transactions.transaction import (
     record_of,
     transaction_of,
 )
+
+IDS_A_TURN = 1000  # that expire at once: others have their turn before the next
 
 
 class TransactionShard:
@@ -280,8 +283,10 @@ class TransactionShard:
             if effects:
                 self._timeouts_from = now.seconds + settings.timeout_check_interval_ms / 1000
         if self._expiry_seconds is not None and self._expiry_seconds <= now.seconds:
-            self._expiry_seconds = now.seconds + settings.expiration_check_interval_ms / 1000
-            effects.append(Effects(self._expired(now.wall_ms - settings.id_expiration_ms)))
+            expired = list(islice(self._expired(now.wall_ms - settings.id_expiration_ms), IDS_A_TURN))
+            is_over = len(expired) < IDS_A_TURN
+            self._expiry_seconds = now.seconds + settings.expiration_check_interval_ms / 1000 * is_over
+            effects.append(Effects(expired))
         return _together(effects)
 
     def _timed_out(self, now: Now) -> list[Effects]:
@@ -294,12 +299,10 @@ class TransactionShard:
                 effects.append(self._prepare(name, move.transaction, now))
         return effects
 
-    def _expired(self, oldest_ms: int) -> list[Write]:
-        return [
-            Write([KeyedRecord(TransactionLogKey(transactional_id=name), None)])
-            for name, transaction in self.transactions.items()
-            if transaction.is_at_rest and transaction.updated_ms <= oldest_ms
-        ]
+    def _expired(self, oldest_ms: int) -> Iterator[Write]:
+        for name, transaction in self.transactions.items():
+            if transaction.is_at_rest and transaction.updated_ms <= oldest_ms:
+                yield Write([KeyedRecord(TransactionLogKey(transactional_id=name), None)])
 
     def next_due_seconds(self) -> float | None:
         """When `tick` should be called."""

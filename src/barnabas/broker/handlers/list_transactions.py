@@ -7,10 +7,15 @@ answer would lack its ids: clients are told to try again.
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
 from barnabas.core.errors import BarnabasError, InvariantViolation, wire_error
-from barnabas.protocol.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
+from barnabas.protocol.messages.list_transactions import (
+    ListTransactionsRequest,
+    ListTransactionsResponse,
+    TransactionState,
+)
 from barnabas.transactions.listing import InvalidPattern, filter_of
 
 if TYPE_CHECKING:
@@ -32,13 +37,12 @@ async def handle(
     except BarnabasError:
         return _failed("COORDINATOR_LOAD_IN_PROGRESS")
     now_ms = services.clock.wall_ms()
+    states: list[TransactionState] = []
+    for host in hosts:
+        states += asked.listed(host.shard.transactions, now_ms)
+        await asyncio.sleep(0)  # there may be many: others have their turn
     return ListTransactionsResponse(
-        throttle_time_ms=0,
-        error_code=0,
-        unknown_state_filters=unknown,
-        transaction_states=[
-            listed for host in hosts for listed in asked.listed(host.shard.transactions, now_ms)
-        ],
+        throttle_time_ms=0, error_code=0, unknown_state_filters=unknown, transaction_states=states
     )
 
 
