@@ -12,7 +12,7 @@ from tests.support.console import Session, comparable, steps
 DOCS = Path(__file__).parents[2] / "docs"
 
 
-@pytest.mark.parametrize("page", ["install.md", "operate.md"])
+@pytest.mark.parametrize("page", ["install.md", "operate.md", "groups.md", "transactions.md"])
 def test_commands_print_what_the_page_shows(page: str, tmp_path: Path) -> None:
     if kernel.NAME != "c":
         pytest.skip("the pages show the compiled kernel")
