@@ -261,17 +261,25 @@ class KafkaPythonMember(Member):
         self.consumer.subscribe(wanted.topics, listener=self._listener())
         try:
             while not self.is_done():
-                # a poll that ends in the middle of the first join may leave it waiting for ever
-                wait_s = POLL_S if self.owned else FIRST_POLL_S
-                for partition, records in self.consumer.poll(timeout_ms=wait_s * 1000).items():
-                    for record in records:
-                        self.saw(tuple(partition), record.offset)
+                self._poll()
                 self.tell_reads()
                 self.stall_if_told()
                 if self.is_commit_due():
                     self._commit(self.take())
         finally:
             self.consumer.close()
+
+    def _poll(self) -> None:
+        # a poll that ends in the middle of the first join may leave it waiting for ever
+        wait_s = POLL_S if self.owned else FIRST_POLL_S
+        try:
+            polled = self.consumer.poll(timeout_ms=wait_s * 1000)
+        except self.kafka.errors.KafkaConnectionError:  # the broker is away
+            time.sleep(POLL_S)
+            return
+        for partition, records in polled.items():
+            for record in records:
+                self.saw(tuple(partition), record.offset)
 
     def _asked(self, offsets: dict[Place, int]) -> dict[Any, Any]:
         return {

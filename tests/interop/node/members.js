@@ -48,6 +48,13 @@ class Member {
     this.owned = [];
   }
 
+  // a join that failed, as the broker was away, leaves it with what it had
+  keep(topic, partition) {
+    if (this.owned.some((each) => each[0] === topic && each[1] === partition)) return;
+    this.owned.push([topic, partition]);
+    tell(this.name, "assigned", { partitions: [[topic, partition]] });
+  }
+
   async join() {
     const { name } = this;
     const consumer = (this.consumer = this.kafka.consumer(this.settings));
@@ -82,6 +89,7 @@ class Member {
       eachBatch: async ({ batch, resolveOffset, isRunning, isStale }) => {
         await this.polling;
         if (this.leaving || !isRunning() || isStale()) return;
+        this.keep(batch.topic, batch.partition);
         tell(name, "read", {
           partitions: [[batch.topic, batch.partition]],
           offsets: [Number(batch.firstOffset()), Number(batch.lastOffset())],
