@@ -1,37 +1,17 @@
 """What a person does to one node with Apache Kafka's tools, step by step: the same on both systems.
 
-A step is a tool and its arguments; `{bootstrap}` and `{controller}` are where the system is, `{dir}` is a
-folder for files that steps read. Steps come in the order of this table and leave their traces for those after
-them.
+Steps come in the order of this table and leave their traces for those after them; those of groups and
+transactions come last (kafka_coordination_steps.py).
 """
 
 from __future__ import annotations
 
 import json
-import shlex
 from pathlib import Path
-from typing import NamedTuple
 
-
-class Step(NamedTuple):
-    """One command line; `given` is what it reads from its standard input."""
-
-    tool: str
-    arguments: str
-    given: str = ""
-    number: int = 0
-
-    @property
-    def name(self) -> str:
-        return f"kafka-{self.tool} {self.arguments}"
-
-    def words(self, places: dict[str, str]) -> list[str]:
-        return [word.format(**places) for word in shlex.split(self.arguments.replace("{}", "{{}}"))]
-
-
-def _steps(tool: str, *lines: str, at: str = "--bootstrap-server {bootstrap} ") -> list[Step]:
-    return [Step(tool, at + line) for line in lines]
-
+from tests.interop import kafka_coordination_steps
+from tests.interop.kafka_tool_acts import Act
+from tests.interop.kafka_tool_step import Step, steps
 
 FILES: dict[str, object] = {
     "move.json": {"version": 1, "partitions": [{"topic": "orders", "partition": 0, "replicas": [1]}]},
@@ -50,9 +30,13 @@ def write_files(folder: Path) -> None:
     for name, content in FILES.items():
         (folder / name).write_text(json.dumps(content))
     (folder / "set.properties").write_text("retention.ms=7200000\nmax.message.bytes=500000\n")
+    (folder / "committed.properties").write_text("isolation.level=read_committed\n")
+    (folder / "patient.properties").write_text("client.id=patient\nauto.commit.interval.ms=3600000\n")
+    (folder / "offsets.csv").write_text("letters,0,6\nletters,1,999\nbills,0,1\n")
+    (folder / "offsets-of-two.csv").write_text("early,letters,0,2\nlate,letters,1,3\n")
 
 
-TOPICS = _steps(
+TOPICS = steps(
     "topics",
     "--list",
     "--create --topic orders --partitions 3 --replication-factor 1",
@@ -97,7 +81,7 @@ TOPICS = _steps(
     "--list",
 )
 
-CONFIGS = _steps(
+CONFIGS = steps(
     "configs",
     "--describe --entity-type topics",
     "--describe --entity-type topics --entity-name orders",
@@ -157,7 +141,7 @@ CONFIGS = _steps(
     "--alter --entity-type client-metrics --entity-name basic --add-config interval.ms=1",
 )
 
-CLIENT_METRICS = _steps(
+CLIENT_METRICS = steps(
     "client-metrics",
     "--list",
     "--describe",
@@ -171,7 +155,7 @@ CLIENT_METRICS = _steps(
 RECORDS = [
     Step(
         "console-producer",
-        "--bootstrap-server {bootstrap} --topic lines",
+        "--bootstrap-server {bootstrap} --topic lines --timeout 60000",
         "one\ntwo\nthree\nfour\nfive\n",
     ),
     Step(
@@ -184,11 +168,11 @@ RECORDS = [
     Step(
         "console-producer",
         "--bootstrap-server {bootstrap} --topic lines --command-property acks=all"
-        " --command-property enable.idempotence=true --batch-size 100",
+        " --command-property enable.idempotence=true --batch-size 100 --timeout 60000",
         "six\nseven\n",
     ),
     Step("console-producer", "--bootstrap-server {bootstrap} --topic table --sync", "no key\n"),
-    *_steps(
+    *steps(
         "console-consumer",
         "--topic lines --partition 0 --offset earliest --max-messages 7",
         "--topic lines --partition 0 --offset 4 --max-messages 2",
@@ -198,7 +182,7 @@ RECORDS = [
         "--topic lines --partition 0 --offset latest --timeout-ms 300",
         "--topic lines --partition 0 --offset earliest --timeout-ms 300 --isolation-level read_committed",
     ),
-    *_steps(
+    *steps(
         "get-offsets",
         "",
         "--topic lines",
@@ -211,20 +195,20 @@ RECORDS = [
         "--topic no-such",
         "--exclude-internal-topics",
     ),
-    *_steps(
+    *steps(
         "delete-records",
         "--offset-json-file {dir}/trim.json",
         "--offset-json-file {dir}/trim-too-far.json",
         "--offset-json-file {dir}/trim-compacted.json",
     ),
-    *_steps("get-offsets", "--topic lines --time earliest"),
-    *_steps("console-consumer", "--topic lines --partition 0 --offset earliest --max-messages 5"),
-    *_steps("delete-records", "--offset-json-file {dir}/trim-all.json"),
-    *_steps("get-offsets", "--topic lines --time earliest", "--topic lines"),
+    *steps("get-offsets", "--topic lines --time earliest"),
+    *steps("console-consumer", "--topic lines --partition 0 --offset earliest --max-messages 5"),
+    *steps("delete-records", "--offset-json-file {dir}/trim-all.json"),
+    *steps("get-offsets", "--topic lines --time earliest", "--topic lines"),
 ]
 
 CLUSTER = [
-    *_steps(
+    *steps(
         "log-dirs",
         "--describe",
         "--describe --topic-list lines,table",
@@ -232,7 +216,7 @@ CLUSTER = [
         "--describe --broker-list 1",
         "--describe --broker-list 1,9",
     ),
-    *_steps(
+    *steps(
         "features",
         "describe",
         "upgrade --feature metadata.version=30",
@@ -242,14 +226,14 @@ CLUSTER = [
         "downgrade --feature eligible.leader.replicas.version=0 --dry-run",
         "upgrade --feature eligible.leader.replicas.version=1",
     ),
-    *_steps(
+    *steps(
         "features",
         "version-mapping",
         "version-mapping --release-version 4.0-IV3",
         "feature-dependencies --feature metadata.version=30",
     ),
-    *_steps("metadata-quorum", "describe --status", "describe --replication"),
-    *_steps(
+    *steps("metadata-quorum", "describe --status", "describe --replication"),
+    *steps(
         "leader-election",
         "--election-type preferred --all-topic-partitions",
         "--election-type preferred --topic orders --partition 0",
@@ -258,7 +242,7 @@ CLUSTER = [
         "--election-type preferred --topic no-such --partition 0",
         "--election-type preferred --path-to-json-file {dir}/elect.json",
     ),
-    *_steps(
+    *steps(
         "reassign-partitions",
         "--list",
         "--generate --topics-to-move-json-file {dir}/topics.json --broker-list 1",
@@ -270,33 +254,33 @@ CLUSTER = [
         "--verify --reassignment-json-file {dir}/move.json",
         "--list",
     ),
-    *_steps("transactions", "describe-producers --topic table --partition 0"),
-    *_steps(
+    *steps("transactions", "describe-producers --topic table --partition 0"),
+    *steps(
         "cluster",
         "--bootstrap-server {bootstrap}",
         at="cluster-id ",
     ),
-    *_steps("cluster", "--bootstrap-server {bootstrap}", at="list-endpoints "),
-    *_steps("cluster", "--bootstrap-server {bootstrap} --include-fenced-brokers", at="list-endpoints "),
-    *_steps("cluster", "--bootstrap-server {bootstrap} --id 9", at="unregister "),
+    *steps("cluster", "--bootstrap-server {bootstrap}", at="list-endpoints "),
+    *steps("cluster", "--bootstrap-server {bootstrap} --include-fenced-brokers", at="list-endpoints "),
+    *steps("cluster", "--bootstrap-server {bootstrap} --id 9", at="unregister "),
     Step(
         "producer-perf-test",
         "--topic orders --num-records 1000 --record-size 100 --throughput -1"
         " --bootstrap-server {bootstrap} --command-property acks=all",
     ),
-    *_steps("get-offsets", "--topic orders --time -2"),
+    *steps("get-offsets", "--topic orders --time -2"),
 ]
 
 # what is asked of the quorum itself
 CONTROLLER = [
-    *_steps(
+    *steps(
         "metadata-quorum",
         "describe --status",
         "describe --replication",
         at="--bootstrap-controller {controller} ",
     ),
-    *_steps("features", "describe", at="--bootstrap-controller {controller} "),
-    *_steps(
+    *steps("features", "describe", at="--bootstrap-controller {controller} "),
+    *steps(
         "configs",
         "--alter --entity-type brokers --entity-name 1 --add-config log.cleaner.backoff.ms=2000",
         "--describe --entity-type brokers --entity-name 1",
@@ -305,13 +289,20 @@ CONTROLLER = [
         "--describe --entity-type topics --entity-name orders",
         at="--bootstrap-controller {controller} ",
     ),
-    *_steps("cluster", "--bootstrap-controller {controller}", at="cluster-id "),
-    *_steps("cluster", "--bootstrap-controller {controller}", at="list-endpoints "),
-    *_steps("cluster", "--bootstrap-controller {controller} --id 9", at="unregister "),
-    *_steps("reassign-partitions", "--list", at="--bootstrap-controller {controller} "),
-    *_steps("topics", "--list", at="--bootstrap-server {controller} "),
-    *_steps("metadata-quorum", "describe --status", at="--bootstrap-controller {bootstrap} "),
+    *steps("cluster", "--bootstrap-controller {controller}", at="cluster-id "),
+    *steps("cluster", "--bootstrap-controller {controller}", at="list-endpoints "),
+    *steps("cluster", "--bootstrap-controller {controller} --id 9", at="unregister "),
+    *steps("reassign-partitions", "--list", at="--bootstrap-controller {controller} "),
+    *steps("topics", "--list", at="--bootstrap-server {controller} "),
+    *steps("metadata-quorum", "describe --status", at="--bootstrap-controller {bootstrap} "),
 ]
 
-_IN_ORDER = [*TOPICS, *CONFIGS, *CLIENT_METRICS, *RECORDS, *CLUSTER, *CONTROLLER]
-STEPS = [step._replace(number=number) for number, step in enumerate(_IN_ORDER)]
+STEPS: list[Step | Act] = [
+    *TOPICS,
+    *CONFIGS,
+    *CLIENT_METRICS,
+    *RECORDS,
+    *CLUSTER,
+    *CONTROLLER,
+    *kafka_coordination_steps.STEPS,
+]

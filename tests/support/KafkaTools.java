@@ -4,11 +4,13 @@
  * Each line of the standard input is a command (JSON: `tool`, a main class; `arguments`; `input`), each line of
  * the standard output its answer: the exit status and what the tool printed. A tool that would end the process
  * ends only itself: by an error that some of them catch, and talk about, so only what was said before counts.
+ * What a tool leaves to be done at the end of its process is done at its own end.
  */
 
 import java.io.*;
-import java.lang.reflect.InvocationTargetException;
+import java.lang.reflect.*;
 import java.nio.charset.StandardCharsets;
+import java.util.*;
 
 import com.fasterxml.jackson.databind.*;
 import com.fasterxml.jackson.databind.node.ObjectNode;
@@ -61,6 +63,7 @@ public class KafkaTools {
         try {
             scala.Console.withOut(System.out, () -> scala.Console.withErr(System.err, () -> {
                 call(command.get("tool").asText(), arguments);
+                runShutdownHooks();
                 return null;
             }));
         } catch (Ended ended) {
@@ -79,6 +82,23 @@ public class KafkaTools {
             throw KafkaTools.<RuntimeException>as_is(error.getCause());
         } catch (ReflectiveOperationException error) {
             throw new IllegalArgumentException(error);
+        }
+    }
+
+    /** Those of the runtime itself (Kafka's own are not even noted): they are in a table that nobody shows. */
+    @SuppressWarnings("unchecked")
+    static void runShutdownHooks() {
+        try {
+            Field field = Class.forName("java.lang.ApplicationShutdownHooks").getDeclaredField("hooks");
+            field.setAccessible(true);
+            Map<Thread, Thread> hooks = (Map<Thread, Thread>) field.get(null);
+            for (Thread hook : List.copyOf(hooks.keySet())) {
+                hooks.remove(hook);
+                hook.start();
+                hook.join();
+            }
+        } catch (ReflectiveOperationException | InterruptedException error) {
+            throw new IllegalStateException(error);
         }
     }
 

@@ -13,9 +13,10 @@ from tempfile import TemporaryFile
 from types import TracebackType
 from typing import IO, NamedTuple
 
-from tests.support.apache_kafka import HERE, KafkaFailed, java
+from tests.support.apache_kafka import HERE, LEAN_JVM, KafkaFailed, java
 
 SOURCE = HERE / "KafkaTools.java"
+OPEN = ("--add-opens", "java.base/java.lang=ALL-UNNAMED")  # for what tools do when their process ends
 
 # kafka-<name>.sh runs this class
 TOOLS = {
@@ -24,16 +25,23 @@ TOOLS = {
     "configs": "kafka.admin.ConfigCommand",
     "console-consumer": "org.apache.kafka.tools.consumer.ConsoleConsumer",
     "console-producer": "org.apache.kafka.tools.ConsoleProducer",
+    "consumer-groups": "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand",
+    "consumer-perf-test": "org.apache.kafka.tools.ConsumerPerformance",
     "delete-records": "org.apache.kafka.tools.DeleteRecordsCommand",
+    "dump-log": "org.apache.kafka.tools.DumpLogSegments",
     "features": "org.apache.kafka.tools.FeatureCommand",
     "get-offsets": "org.apache.kafka.tools.GetOffsetShell",
+    "groups": "org.apache.kafka.tools.GroupsCommand",
     "leader-election": "org.apache.kafka.tools.LeaderElectionCommand",
     "log-dirs": "org.apache.kafka.tools.LogDirsCommand",
     "metadata-quorum": "org.apache.kafka.tools.MetadataQuorumCommand",
     "producer-perf-test": "org.apache.kafka.tools.ProducerPerformance",
     "reassign-partitions": "org.apache.kafka.tools.reassign.ReassignPartitionsCommand",
+    "streams-application-reset": "org.apache.kafka.tools.StreamsResetter",
     "topics": "org.apache.kafka.tools.TopicCommand",
     "transactions": "org.apache.kafka.tools.TransactionsCommand",
+    "verifiable-consumer": "org.apache.kafka.tools.VerifiableConsumer",
+    "verifiable-producer": "org.apache.kafka.tools.VerifiableProducer",
 }
 
 
@@ -55,7 +63,7 @@ class KafkaTools:
     def __enter__(self) -> KafkaTools:
         self._complaints = TemporaryFile("w+")
         self._process = subprocess.Popen(
-            java(SOURCE),
+            java(SOURCE, jvm=(*LEAN_JVM, *OPEN)),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._complaints,
