@@ -7,6 +7,7 @@ import pytest
 from barnabas.broker.quorum_snapshots import SnapshotPolicy, Snapshots
 from barnabas.cli.sim import replay_command
 from barnabas.raft.snapshot import SnapshotId
+from barnabas.sim.scenario import LOG
 from barnabas.sim.world import simulate
 
 EAGER = SnapshotPolicy(max_bytes=200, interval_ms=0, retention_bytes=0, retention_ms=-1)
@@ -31,8 +32,8 @@ def test_a_seed_keeps_every_promise_with_snapshots(seed: int, monkeypatch: pytes
     monkeypatch.setattr(SnapshotPolicy, "of", classmethod(lambda cls, settings: EAGER))
     monkeypatch.setattr(Snapshots, "take", counted)
     monkeypatch.setattr(Snapshots, "clean", cleaned)
-    outcome = simulate(seed)
-    told = "\n".join([replay_command(seed, None), *map(str, outcome.violations)])
+    outcome = simulate(seed, kind=LOG)
+    told = "\n".join([replay_command(seed, None, LOG), *map(str, outcome.violations)])
     assert not outcome.violations, told
     assert len(taken) > 3
     assert sum(gone) > 3
