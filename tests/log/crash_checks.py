@@ -10,7 +10,8 @@ from __future__ import annotations
 from barnabas.core.random import Random
 from barnabas.log import reading
 from barnabas.log.partition import Bound, PartitionLog
-from barnabas.log.producers import NO_COORDINATOR_EPOCH, NO_OFFSET, Origin, ProducerEntry
+from barnabas.log.producer import NO_COORDINATOR_EPOCH, NO_OFFSET, ProducerEntry
+from barnabas.log.producers import Origin
 from barnabas.records.batch import NO_SEQUENCE, BatchHeader
 from barnabas.records.record import Record
 from tests.log.crash_story import Found, Step, Story, Violation, split_batches

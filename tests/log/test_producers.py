@@ -13,14 +13,8 @@ from barnabas.core.errors import (
     OutOfOrderSequence,
     TransactionCoordinatorFenced,
 )
-from barnabas.log.producers import (
-    MAX_PRODUCER_EPOCH,
-    CompletedTransaction,
-    Duplicate,
-    Origin,
-    ProducerEntry,
-    ProducerStates,
-)
+from barnabas.log.producer import Duplicate, ProducerEntry
+from barnabas.log.producers import MAX_PRODUCER_EPOCH, CompletedTransaction, Origin, ProducerStates
 from barnabas.log.snapshots import decode_snapshot, encode_snapshot
 from barnabas.records.batch import MAX_SEQUENCE, BatchHeader
 from tests.support.producer_model import Log, Marker, batch

@@ -12,7 +12,8 @@ from barnabas.core.disk import FileMissing
 from barnabas.core.errors import StorageError
 from barnabas.core.memory_disk import MemoryDisk
 from barnabas.core.random import SeededRandom
-from barnabas.log.producers import ProducerEntry, ProducerStates
+from barnabas.log.producer import ProducerEntry
+from barnabas.log.producers import ProducerStates
 from barnabas.log.snapshots import (
     CorruptSnapshot,
     decode_snapshot,

@@ -8,7 +8,8 @@ import pytest
 
 from barnabas.core.errors import InvalidProducerEpoch, InvalidTransactionState, OutOfOrderSequence
 from barnabas.core.memory_disk import MemoryDisk
-from barnabas.log.producers import TRUSTED, Duplicate, Guard, Origin, ProducerStates
+from barnabas.log.producer import Duplicate
+from barnabas.log.producers import TRUSTED, Guard, Origin, ProducerStates
 from barnabas.records.batch import BatchHeader
 from barnabas.records.control import ControlType, build_end_transaction
 from tests.support import logs

@@ -12,8 +12,6 @@ earliest transaction in either stage began.
 What a client begins a transaction with here must have been verified: its coordinator knows that the partition
 belongs to it, for otherwise nobody would ever end it (KIP-890). `begin_verification` gives a guard before the
 coordinator is asked, and the first append is made with it; any marker, or append, in between makes it void.
-
-A producer's batches are kept as plain numbers in one array, not as objects: there may be tens of thousands.
 """
 
 from __future__ import annotations
@@ -30,22 +28,10 @@ from barnabas.core.errors import (
     OutOfOrderSequence,
     TransactionCoordinatorFenced,
 )
-from barnabas.records.batch import (
-    MAX_SEQUENCE,
-    NO_PRODUCER_EPOCH,
-    NO_SEQUENCE,
-    NO_TIMESTAMP,
-    BatchHeader,
-    increment_sequence,
-)
+from barnabas.log.producer import NO_OFFSET, Duplicate, Producer, ProducerEntry, producer_of
+from barnabas.records.batch import NO_PRODUCER_EPOCH, BatchHeader
 
-BATCHES_KEPT = 5
-NO_OFFSET = -1
-NO_COORDINATOR_EPOCH = -1
 MAX_PRODUCER_EPOCH = 0x7FFF
-
-# how a window's array holds a batch: last sequence, last offset, offset delta, timestamp
-_STRIDE = 4
 
 
 class Origin(enum.Enum):
@@ -53,27 +39,6 @@ class Origin(enum.Enum):
 
     CLIENT = "client"  # everything
     COORDINATOR = "coordinator"  # epochs; offsets committed in a transaction have no sequences
-
-
-class Duplicate(NamedTuple):
-    """The batch is in the log already; it is acknowledged as it was the first time."""
-
-    first_offset: int
-    last_offset: int
-    timestamp: int
-
-
-class ProducerEntry(NamedTuple):
-    """One producer as a snapshot keeps it and as DescribeProducers shows it; -1 where there is nothing."""
-
-    producer_id: int
-    epoch: int
-    last_sequence: int
-    last_offset: int
-    offset_delta: int
-    timestamp: int
-    coordinator_epoch: int
-    txn_first_offset: int
 
 
 class CompletedTransaction(NamedTuple):
@@ -126,59 +91,6 @@ class LastBatches(NamedTuple):
     epochs: dict[int, int]  # of the producers that have none in their current epoch: only a marker tells it
 
 
-class _Producer:
-    """The mutable state of one producer id. Its window is ordered by offset, oldest first."""
-
-    __slots__ = ("coordinator_epoch", "epoch", "last_timestamp", "txn_first_offset", "window")
-
-    def __init__(self) -> None:
-        self.epoch = NO_PRODUCER_EPOCH
-        self.coordinator_epoch = NO_COORDINATOR_EPOCH
-        self.last_timestamp = NO_TIMESTAMP
-        self.txn_first_offset = NO_OFFSET
-        self.window = array("q")
-
-    @property
-    def last_sequence(self) -> int:
-        return self.window[-_STRIDE] if self.window else NO_SEQUENCE
-
-    def is_next(self, sequence: int) -> bool:
-        """Whether a batch that begins with this sequence continues the last one."""
-        window = self.window
-        return bool(window) and sequence == (window[-_STRIDE] + 1) & MAX_SEQUENCE
-
-    def enter_epoch(self, epoch: int) -> None:
-        """Sequences start anew in a new epoch, so the old one's batches are no longer compared with."""
-        if epoch != self.epoch:
-            self.epoch = epoch
-            self.window = array("q")
-
-    def find(self, header: BatchHeader) -> Duplicate | None:
-        """The batch of this epoch that has exactly these sequences."""
-        last_sequence = header.last_sequence
-        window = self.window
-        for at in range(0, len(window), _STRIDE):
-            if window[at] == last_sequence:
-                _, last_offset, delta, timestamp = window[at : at + _STRIDE]
-                if increment_sequence(last_sequence, -delta) == header.base_sequence:
-                    return Duplicate(last_offset - delta, last_offset, timestamp)
-        return None
-
-    def add(self, last_sequence: int, last_offset: int, delta: int, timestamp: int) -> None:
-        """Put a batch behind all others; where the window is full, the oldest falls out."""
-        window = self.window
-        window.extend((last_sequence, last_offset, delta, timestamp))
-        if len(window) > BATCHES_KEPT * _STRIDE:
-            del window[:_STRIDE]
-
-    def insert(self, at: int, header: BatchHeader, last_offset: int, timestamp: int) -> None:
-        """Put a batch into the window at index `at`; where it is full, the oldest falls out."""
-        batch = (header.last_sequence, last_offset, header.last_offset_delta, timestamp)
-        self.window[at:at] = array("q", batch)
-        if len(self.window) > BATCHES_KEPT * _STRIDE:
-            del self.window[:_STRIDE]
-
-
 class ProducerStates:
     """All producers of one partition, as of `map_end_offset`.
 
@@ -188,7 +100,7 @@ class ProducerStates:
     __slots__ = ("_guards", "_ongoing", "_producers", "_unreplicated", "map_end_offset")
 
     def __init__(self, map_end_offset: int = 0) -> None:
-        self._producers: dict[int, _Producer] = {}
+        self._producers: dict[int, Producer] = {}
         # first offset -> producer id, ascending
         self._ongoing: dict[int, int] = {}
         # (first offset, marker's offset), ascending
@@ -241,7 +153,7 @@ class ProducerStates:
             return True
         return guard is not None and (guard.is_trusted or self._guards.get(producer_id) is guard)
 
-    def _check_sequence(self, producer: _Producer | None, header: BatchHeader) -> None:
+    def _check_sequence(self, producer: Producer | None, header: BatchHeader) -> None:
         guard = self._guards.get(header.producer_id) if self._guards else None
         if guard is not None:
             first = header.base_sequence
@@ -255,7 +167,7 @@ class ProducerStates:
                     f"while {guard.lowest_sequence} is still to come"
                 )
         if producer is not None:
-            _check_next(producer, header)
+            producer.check_next(header)
 
     def begin_verification(
         self, producer_id: int, epoch: int, sequence: int, *, starts_at_zero: bool, now_ms: int
@@ -371,14 +283,7 @@ class ProducerStates:
         producer = self._producers.get(header.producer_id)
         if producer is None or header.producer_epoch != producer.epoch or header.is_control:
             return
-        window = producer.window
-        for at in range(0, len(window), _STRIDE):
-            if header.last_offset == window[at + 1]:
-                return
-            if header.last_offset < window[at + 1]:
-                if at or len(window) < BATCHES_KEPT * _STRIDE:
-                    producer.insert(at, header, header.last_offset, header.max_timestamp)
-                return
+        producer.remember(header)
 
     def expire(self, now_ms: int, expiration_ms: int) -> int:
         """Forget producers that were silent for so long, but none with an open transaction; how many."""
@@ -395,10 +300,10 @@ class ProducerStates:
             }
         return len(expired)
 
-    def _producer(self, producer_id: int) -> _Producer:
+    def _producer(self, producer_id: int) -> Producer:
         producer = self._producers.get(producer_id)
         if producer is None:
-            producer = self._producers[producer_id] = _Producer()
+            producer = self._producers[producer_id] = Producer()
         return producer
 
     # --- transactions and what readers may see
@@ -430,24 +335,11 @@ class ProducerStates:
     def entries(self) -> Iterator[ProducerEntry]:
         """Every producer, for a snapshot or to be described."""
         for producer_id, producer in self._producers.items():
-            window = producer.window
-            last_sequence, last_offset, delta, _ = (
-                window[-_STRIDE:] if window else (NO_SEQUENCE, NO_OFFSET, 0, 0)
-            )
-            yield ProducerEntry(
-                producer_id,
-                producer.epoch,
-                last_sequence,
-                last_offset,
-                delta,
-                producer.last_timestamp,
-                producer.coordinator_epoch,
-                producer.txn_first_offset,
-            )
+            yield producer.entry(producer_id)
 
     def last_batches(self) -> LastBatches:
         """The last batch of each producer, as compaction asks for it."""
-        offsets = sorted(one.window[-_STRIDE + 1] for one in self._producers.values() if one.window)
+        offsets = sorted(one.last_offset for one in self._producers.values() if one.window)
         epochs = {id_: one.epoch for id_, one in self._producers.items() if not one.window}
         return LastBatches(array("q", offsets), epochs)
 
@@ -463,37 +355,11 @@ class ProducerStates:
         """Start over from a snapshot that was taken at `map_end_offset`."""
         self.clear(map_end_offset)
         for entry in entries:
-            producer = _Producer()
-            producer.epoch = entry.epoch
-            producer.coordinator_epoch = entry.coordinator_epoch
-            producer.last_timestamp = entry.timestamp
-            producer.txn_first_offset = max(entry.txn_first_offset, NO_OFFSET)
-            if entry.last_offset >= 0:
-                batch = (entry.last_sequence, entry.last_offset, entry.offset_delta, entry.timestamp)
-                producer.window = array("q", batch)
-            self._producers[entry.producer_id] = producer
+            self._producers[entry.producer_id] = producer_of(entry)
         open_at = (
             (p.txn_first_offset, id_) for id_, p in self._producers.items() if p.txn_first_offset != NO_OFFSET
         )
         self._ongoing.update(sorted(open_at))
-
-
-def _check_next(producer: _Producer, header: BatchHeader) -> None:
-    first = header.base_sequence
-    if header.producer_epoch != producer.epoch:
-        if first != 0:
-            raise OutOfOrderSequence(
-                f"producer {header.producer_id} begins epoch {header.producer_epoch} with sequence {first}, "
-                f"not 0; its epoch so far is {producer.epoch}"
-            )
-        return
-    last = producer.last_sequence
-    expected = 0 if last == NO_SEQUENCE else increment_sequence(last, 1)
-    if first != expected:
-        raise OutOfOrderSequence(
-            f"producer {header.producer_id} sends sequence {first} in epoch {producer.epoch}, "
-            f"where {expected} comes next"
-        )
 
 
 def _stale_epoch(producer_id: int, epoch: int, current: int) -> InvalidProducerEpoch:

@@ -11,7 +11,8 @@ from barnabas.core.disk import Disk
 from barnabas.log import names, snapshots
 from barnabas.log.checkpoints import write_leader_epochs
 from barnabas.log.epochs import LeaderEpochs
-from barnabas.log.producers import NO_OFFSET, ProducerStates
+from barnabas.log.producer import NO_OFFSET
+from barnabas.log.producers import ProducerStates
 from barnabas.log.turn import Turn
 
 

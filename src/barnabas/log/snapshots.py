@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from barnabas.core.disk import Disk, FileMissing
 from barnabas.core.errors import StorageError
 from barnabas.log.checkpoints import read_whole, write_atomically
-from barnabas.log.producers import ProducerEntry
+from barnabas.log.producer import ProducerEntry
 from barnabas.records import kernel
 
 VERSION = 1
