@@ -14,8 +14,10 @@ from barnabas.broker.replica import Replica
 from barnabas.broker.requests import answer
 from barnabas.core.disk import Disk
 from barnabas.core.errors import BarnabasError, StorageError
-from barnabas.log import directory, names, producers, reading, recovery, snapshots
+from barnabas.log import directory, names, producer, reading, recovery, snapshots
 from barnabas.log.partition import PartitionLog
+from barnabas.log.producer import Producer
+from barnabas.log.producer import Producer
 from barnabas.log.producers import ProducerStates
 from barnabas.log.segment import Located, Segment
 from barnabas.log.snapshots import CorruptSnapshot
@@ -29,7 +31,7 @@ T = TypeVar("T")
 
 @bug("only the last batch of a producer is remembered, not the last five", "duplicates", needs=(retries,))
 def duplicate_window_of_one(patch: Patch) -> None:
-    patch(producers, "BATCHES_KEPT", 1)
+    patch(producer, "BATCHES_KEPT", 1)
 
 
 @bug("what is known of producers is lost at a start", "duplicates", needs=(starts,))
@@ -89,7 +91,7 @@ def snapshot_not_caught_up(patch: Patch) -> None:
     "any sequence is taken, also one that leaves a gap or goes back", "duplicates", "order", needs=(retries,)
 )
 def sequence_gap_accepted(patch: Patch) -> None:
-    patch(producers, "_check_next", lambda producer, header: None)
+    patch(Producer, "check_next", lambda self, header: None)
 
 
 # ---- the high watermark ----------------------------------------------------------------------------------

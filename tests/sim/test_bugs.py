@@ -11,7 +11,7 @@ from functools import cache
 
 import pytest
 
-from barnabas.log import producers
+from barnabas.log import producer
 from barnabas.log.partition import PartitionLog
 from barnabas.records import kernel
 from barnabas.sim.checkers import CHECKERS
@@ -45,11 +45,11 @@ def test_every_checker_has_caught_something() -> None:
 
 
 def test_a_switch_leaves_nothing_behind() -> None:
-    flush, kept = PartitionLog.flush, producers.BATCHES_KEPT
+    flush, kept = PartitionLog.flush, producer.BATCHES_KEPT
     for bug in BUGS.values():
         with switched_on(bug):
             pass
     assert PartitionLog.flush is flush
     with switched_on(BUGS["duplicate-window-of-one"]):
-        assert producers.BATCHES_KEPT == 1
-    assert kept == producers.BATCHES_KEPT
+        assert producer.BATCHES_KEPT == 1
+    assert kept == producer.BATCHES_KEPT
