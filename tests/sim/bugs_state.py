@@ -17,7 +17,6 @@ from barnabas.core.errors import BarnabasError, StorageError
 from barnabas.log import directory, names, producer, reading, recovery, snapshots
 from barnabas.log.partition import PartitionLog
 from barnabas.log.producer import Producer
-from barnabas.log.producer import Producer
 from barnabas.log.producers import ProducerStates
 from barnabas.log.segment import Located, Segment
 from barnabas.log.snapshots import CorruptSnapshot
