@@ -26,7 +26,7 @@ from barnabas.protocol.messages.offset_commit import (
     OffsetCommitRequestTopic,
 )
 from barnabas.protocol.schema import NO_UUID
-from tests.groups.members import Groups
+from tests.groups.members import REBALANCE_MS, Groups
 from tests.groups.offset_log import CALLER, contents
 
 GROUPS = ("g", "g", "g", "h")
@@ -88,6 +88,7 @@ class Life(Groups):
             instance=INSTANCES[which % len(INSTANCES)],
             protocols=SPOKEN[spoken % len(SPOKEN)],
             session_ms=SESSION_MS,
+            rebalance_ms=0 if spoken == 7 else REBALANCE_MS,  # some have no patience at all
         )
 
     def do_join(self, group_id: str, which: int, spoken: int) -> None:
