@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from barnabas.client.admin import Admin
 from barnabas.core.clock import SystemClock
+from barnabas.testing import Broker
 from tests.cli.running import Commands
 from tests.cli.test_topic import document, error, lines
 from tests.client.coordinated import Writer, begin, hang, on
@@ -36,6 +39,7 @@ def test_open_transactions_are_listed_and_described(anywhere: Commands) -> None:
     row = lines(anywhere, "txn", "describe", "x-open")[1]
     assert (row[:4], row[-2:]) == (["x-open", "Ongoing", *map(str, writer)], ["x-open-0,x-open-1", "1"])
     assert "did you mean x-open" in error(anywhere, "txn", "describe", "x-opne")
+    assert "RE2" in error(anywhere, "txn", "list", "--pattern", "(")
 
 
 def test_the_producers_of_partitions_are_shown(anywhere: Commands) -> None:
@@ -51,6 +55,10 @@ def test_the_producers_of_partitions_are_shown(anywhere: Commands) -> None:
         *map(str, writer),
     ]
     assert "has no partition 9" in error(anywhere, "txn", "producers", "x-producers:9")
+    for command in (("producers", "x-producers:1"), ("hanging",)):
+        said = error(anywhere, "txn", *command, "--broker", 7)
+        assert "there is no broker 7" in said
+        assert "these are there: 1" in said
 
 
 def test_one_that_hangs_is_found_and_aborted(anywhere: Commands) -> None:
@@ -85,6 +93,17 @@ def test_one_that_its_coordinator_knows_is_ended_by_it(anywhere: Commands) -> No
     assert ended["producer_epoch"] > writer.producer_epoch
     assert document(anywhere, "txn", "describe", "x-known")[0]["partitions"] == []
     assert "there is no transactional id" in error(anywhere, "txn", "terminate", "x-nobody")
+
+
+def test_one_is_ended_however_short_transactions_must_be(
+    capfdbinary: pytest.CaptureFixture[bytes], tmp_path: Path
+) -> None:
+    with Broker(settings={"transaction.max.timeout.ms": "30000"}) as broker:
+        run = Commands(broker.bootstrap, capfdbinary, tmp_path)
+        run.ok("topic", "create", "x-short")
+        on(broker.bootstrap, lambda admin: begin(admin, "x-short", "x-short", [0], timeout_ms=30_000))
+        run.ok("txn", "terminate", "x-short", "--yes")
+        assert document(run, "txn", "describe", "x-short")[0]["state"] == "Empty"
 
 
 def test_an_abort_by_producer_needs_all_three_numbers(anywhere: Commands) -> None:

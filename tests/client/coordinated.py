@@ -107,10 +107,12 @@ async def join(
     return joined.member_id
 
 
-async def begin(admin: Admin, transactional_id: str, topic: str, partitions: Sequence[int]) -> Writer:
+async def begin(
+    admin: Admin, transactional_id: str, topic: str, partitions: Sequence[int], *, timeout_ms: int = 60_000
+) -> Writer:
     """Begin a transaction of which the coordinator knows, with a record in each partition."""
     await admin.find_coordinators(CoordinatorType.TRANSACTION, [transactional_id])
-    init = InitProducerIdRequest(transactional_id=transactional_id, transaction_timeout_ms=60_000)
+    init = InitProducerIdRequest(transactional_id=transactional_id, transaction_timeout_ms=timeout_ms)
     given = await _again(lambda: admin.cluster.ask(init, InitProducerIdResponse, node_id=NODE))
     assert given.error_code == 0
     writer = Writer(given.producer_id, given.producer_epoch)

@@ -15,7 +15,7 @@ from typing import Any
 
 from barnabas.cli.changes import HIDDEN, KINDS, SIGNS, Target, alter, check_names, texts
 from barnabas.cli.connecting import Session, connected
-from barnabas.cli.failures import CommandFailed, unknown_name
+from barnabas.cli.failures import unknown_name
 from barnabas.cli.options import Actions, command_parser, natural
 from barnabas.cli.running import run_command
 from barnabas.client.admin import (
@@ -142,11 +142,7 @@ async def _target(session: Session, options: argparse.Namespace) -> Target:
         return Target(ResourceType.BROKER, ALL_BROKERS)
     kind = ResourceType.BROKER if options.broker is not None else ResourceType.BROKER_LOGGER
     node_id = options.broker if options.broker is not None else options.loggers
-    there = [broker.node_id for broker in (await session.admin.describe_cluster()).brokers]
-    if node_id not in there:
-        raise CommandFailed(
-            f"there is no broker {node_id}", f"these are there: {', '.join(map(str, sorted(there)))}"
-        )
+    await session.check_broker(node_id)
     return Target(kind, str(node_id))
 
 

@@ -89,6 +89,14 @@ class Session:
         """A topic that must be there."""
         return (await self.topics([name]))[name]
 
+    async def check_broker(self, node_id: int) -> None:
+        """Fail unless that broker is there."""
+        there = [broker.node_id for broker in (await self.admin.describe_cluster()).brokers]
+        if node_id not in there:
+            raise CommandFailed(
+                f"there is no broker {node_id}", f"these are there: {', '.join(map(str, sorted(there)))}"
+            )
+
     async def settled(self, holds: Callable[[], Awaitable[bool]]) -> None:
         """Wait a while until a change that was made is known to brokers, so that the next command sees it."""
         deadline = self.clock.monotonic() + min(_SETTLE_S, self.timeout_s)

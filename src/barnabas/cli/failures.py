@@ -30,19 +30,20 @@ _NEXT_STEPS = {
     "GROUP_SUBSCRIBED_TO_TOPIC": "its members read that topic; stop them first",
     "INVALID_CONFIG": "`barnabas config describe ... --docs` tells what a setting is for",
     "INVALID_PARTITIONS": "partitions can be added, never taken away; see `barnabas topic describe`",
+    "INVALID_PRODUCER_EPOCH": "it has ended, or its producer has gone on; see `barnabas txn producers`",
+    "INVALID_REGULAR_EXPRESSION": "brokers take RE2's expressions, for the whole of a name",
     "INVALID_REPLICATION_FACTOR": "`barnabas cluster describe` tells how many brokers there are",
     "INVALID_TOPIC_EXCEPTION": "use letters, digits, '.', '_' and '-', at most 249 of them",
     "KAFKA_STORAGE_ERROR": "the broker cannot write to its disk: see its log, and make room if it is full",
-    "INVALID_PRODUCER_EPOCH": "it has ended, or its producer has gone on; see `barnabas txn producers`",
-    "NON_EMPTY_GROUP": "stop its members first; `barnabas group describe --members` shows them",
+    "NON_EMPTY_GROUP": "stop its members first; `barnabas group describe GROUP --members` shows them",
     "NOT_ENOUGH_REPLICAS": "fewer are in sync than min.insync.replicas; see `barnabas topic describe`",
     "OFFSET_OUT_OF_RANGE": "`barnabas topic offsets` tells which offsets there are",
     "POLICY_VIOLATION": "the cluster has rules of its own for this; ask whoever runs it",
     "TRANSACTIONAL_ID_NOT_FOUND": "`barnabas txn list` shows all there are",
     "TRANSACTION_COORDINATOR_FENCED": "a newer coordinator has it; look again with `barnabas txn hanging`",
-    "UNKNOWN_MEMBER_ID": "the members there are now: `barnabas group describe --members`",
     "TOPIC_ALREADY_EXISTS": "`barnabas topic describe` shows it, `barnabas topic alter` changes it",
     "TOPIC_AUTHORIZATION_FAILED": "ask whoever runs the cluster for an ACL on the topic",
+    "UNKNOWN_MEMBER_ID": "the members there are now: `barnabas group describe GROUP --members`",
 }
 
 

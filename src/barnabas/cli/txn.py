@@ -210,6 +210,8 @@ async def _describe(session: Session, options: argparse.Namespace) -> None:
 
 
 async def _producers(session: Session, options: argparse.Namespace) -> None:
+    if options.broker is not None:
+        await session.check_broker(options.broker)
     partitions = await partitions_in(session, options.scopes)
     found = await session.admin.describe_producers(partitions, node_id=options.broker)
     rows = [OpenTransaction(at, each) for at in partitions for each in found[at]]
@@ -270,6 +272,8 @@ def _hanging_row(open_one: OpenTransaction, now_ms: int) -> list[object]:
 
 async def _searched(session: Session, scopes: list[Scope], broker: int | None) -> list[TopicPartition]:
     """The partitions that are meant; of a broker only those that it has a replica of."""
+    if broker is not None:
+        await session.check_broker(broker)
     topics = await session.admin.describe_topics()
     there = {
         TopicPartition(name, each.partition): each

@@ -33,7 +33,7 @@ _DURATION_FROM, _PATTERN_FROM = 1, 2  # versions of ListTransactions
 _PARTITIONS_A_QUESTION = 500
 _NO_FILTER = -1
 _NO_PRODUCER = -1
-_SOME_TIMEOUT_MS = 60_000  # of a producer that will never write
+_LEAST_TIMEOUT_MS = 1  # of a producer that will never write; no broker has a lower maximum
 
 
 class TransactionListing(NamedTuple):
@@ -198,7 +198,7 @@ class Transactions(Coordinators, Records):
             for each in asked:
                 request = InitProducerIdRequest(
                     transactional_id=each,
-                    transaction_timeout_ms=_SOME_TIMEOUT_MS,
+                    transaction_timeout_ms=_LEAST_TIMEOUT_MS,
                     producer_id=_NO_PRODUCER,
                     producer_epoch=_NO_PRODUCER,
                 )
