@@ -17,7 +17,7 @@ from barnabas.groups.records import GroupMetadataKey, OffsetCommitKey
 from barnabas.groups.turn import Turn
 from barnabas.protocol.messages.sync_group import SyncGroupRequest
 from barnabas.sim.scenario import GROUPS
-from tests.sim.bugs_switch import Patch, bug, crashes, disk_errors, starts
+from tests.sim.bugs_switch import Patch, bug, crashes, full_disks, starts
 
 
 class Forgetful:
@@ -156,8 +156,7 @@ def answered_before_written(patch: Patch) -> None:
     "commits",
     "ownership",
     kind=GROUPS,
-    needs=(disk_errors,),
-    unseen="a log that could not be written ends the node, and the shard with it",
+    needs=(full_disks,),
 )
 def failed_write_kept(patch: Patch) -> None:
     lose = Host._lose

@@ -87,6 +87,10 @@ def disk_errors(scenario: Scenario) -> bool:
     return "disk-error" in scenario.faults
 
 
+def full_disks(scenario: Scenario) -> bool:
+    return "disk-full" in scenario.faults
+
+
 def retries(scenario: Scenario) -> bool:
     """Something that makes a producer send again."""
     return bool(scenario.faults)

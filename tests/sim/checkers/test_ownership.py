@@ -13,7 +13,7 @@ from barnabas.sim.group_events import (
     Joined,
     Joining,
 )
-from barnabas.sim.history import ClientKilled, Event, History, Started
+from barnabas.sim.history import ClientKilled, Event, Fault, History, Started
 from tests.sim.checkers.story import only
 
 P0, P1 = ("t", 0), ("t", 1)
@@ -95,8 +95,13 @@ def test_an_old_generation_is_refused_once_a_later_one_is_there() -> None:
     assert judged(assigned(2, "b", 2, 1), *commit(4, -1, sent_at=3)) == []
 
 
-def test_a_generation_that_was_only_joined_may_be_undone_by_a_crash() -> None:
+def test_a_generation_that_was_only_joined_may_be_undone() -> None:
     joined = Joined(2, 1.9, "g", "b", "b-id", 2, "b-id")
     assert "accepted" in only(judged(joined, *commit(4, 1, sent_at=3))).what
     assert judged(joined, Started(2.5), *commit(4, 1, sent_at=3)) == []
+    full = Fault(2.5, "disk-full", "for 3 s")
+    assert (
+        judged(joined, full, *commit(4, 1, sent_at=3)) == judged(full, joined, *commit(4, 1, sent_at=3)) == []
+    )
+    assert judged(joined, Fault(2.5, "clock-jump", ""), *commit(4, 1, sent_at=3)) != []
     assert judged(assigned(2, "b", 2, 1), Started(2.5), *commit(4, 1, sent_at=3)) != []

@@ -10,8 +10,8 @@ of either.
 - At no moment do two members of a group own the same partition.
 - Within one generation, every member is always given the same, and nobody what another was given.
 - Once a member of a later generation has its assignment, no heartbeat and no commit of an earlier one is
-  answered well. A generation that was only joined may be undone by a crash before it was synced: it counts
-  only while the broker lives.
+  answered well. A generation that was only joined may be undone before it is synced, by a crash or because
+  it cannot be written: it counts only while the broker lives, and before the disk has had its first fault.
 """
 
 from __future__ import annotations
@@ -29,9 +29,10 @@ from barnabas.sim.group_events import (
     Joining,
     Place,
 )
-from barnabas.sim.history import ClientKilled, History, Started
+from barnabas.sim.history import ClientKilled, Fault, History, Started
 
 NAME = "ownership"
+DISK_FAULTS = ("disk-full", "disk-error")
 
 
 class _Span(NamedTuple):
@@ -164,14 +165,18 @@ class _Latest:
     def __init__(self) -> None:
         self._synced: dict[str, tuple[int, float]] = {}
         self._joined: dict[str, tuple[int, float]] = {}
+        self._is_in_doubt = False
 
     def note(self, event: object) -> None:
         if isinstance(event, Assigned):
             _raise(self._synced, event.group, event.generation, event.at)
-        elif isinstance(event, Joined):
+        elif isinstance(event, Joined) and not self._is_in_doubt:
             _raise(self._joined, event.group, event.generation, event.at)
         elif isinstance(event, Started):
             self._joined.clear()
+        elif isinstance(event, Fault) and event.kind.startswith(DISK_FAULTS):
+            self._joined.clear()
+            self._is_in_doubt = True
 
     def before(self, group: str, asked_at: float, generation: int) -> tuple[int, float] | None:
         """A later one that was known before that."""
