@@ -75,8 +75,9 @@ class Transactor:
     def ask(self, step: str) -> None:
         """Begin a step, without waiting for what comes of it."""
         assert self._process.stdin is not None
-        self._process.stdin.write(step + "\n")
-        self._process.stdin.flush()
+        with contextlib.suppress(BrokenPipeError):  # one that has ended has no answer
+            self._process.stdin.write(step + "\n")
+            self._process.stdin.flush()
 
     def answer(self) -> list[str]:
         """What came of the step: ["ok", ...] or ["error", name, ...]."""
