@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from barnabas.broker.coordinators.coordinator import Coordinator, partition_for
-from barnabas.broker.coordinators.host import CoordinatorNotAvailable, NotCoordinator
+from barnabas.broker.coordinators.host import CoordinatorNotAvailable, Host, NotCoordinator
 from barnabas.coordination.effects import NOTHING, Effects, Markers, Now, Producer, Reply, Write
 from barnabas.coordination.records import KeyedRecord
 from barnabas.core.clock import SystemClock
@@ -303,5 +303,116 @@ def test_a_state_that_cannot_be_ends_the_node() -> None:
 
         with pytest.raises(InvariantViolation):
             await tallies.ask("a", impossible)
+
+    coordinated(work, stops_for=InvariantViolation)
+
+
+def waiting(host: Host[Tally]) -> asyncio.Future[Any]:
+    return asyncio.ensure_future(host.ask(lambda shard, now, reply: shard.wait(3600, now, reply)))
+
+
+def test_a_shard_is_loaded_after_what_the_one_before_it_was_writing() -> None:
+    async def work(site: Site, tallies: Coordinator[Tally]) -> None:
+        partition = tallies.partition_of("a")
+        host = await tallies.host(partition)
+        log = host.replica.log
+        async with log.turn:  # the append has to wait
+            asked = [asyncio.ensure_future(host.ask(add("a", 1)))]
+            await turns()
+            asked.append(asyncio.ensure_future(host.ask(add("a", 1))))
+            await turns()
+            host.resign(NotCoordinator("for a test"))
+            loading = asyncio.ensure_future(tallies.host(partition))
+            await turns()
+        told = await asyncio.gather(*asked, return_exceptions=True)
+        assert [type(one) for one in told] == [NotCoordinator] * 2
+        assert (await loading).shard.numbers == {"a": 1}
+        await host.settled()
+        assert log.end_offset == 1  # what was not under way yet is not written any more
+
+    coordinated(work)
+
+
+def test_a_shard_is_loaded_after_the_marker_that_was_being_written() -> None:
+    async def work(site: Site, tallies: Coordinator[Tally]) -> None:
+        partition, producer = tallies.partition_of("a"), Producer(7, 3)
+        host = await tallies.host(partition)
+        await host.ask(add("a", 5, producer))
+        async with host.replica.log.turn:
+            ending = asyncio.ensure_future(
+                host.write_marker(
+                    marker(producer, is_commit=True), producer, is_commit=True, transaction_version=0
+                )
+            )
+            await turns()
+            host.resign(NotCoordinator("for a test"))
+            loading = asyncio.ensure_future(tallies.host(partition))
+            await turns()
+        await ending
+        assert (await loading).shard.numbers == {"a": 5}
+
+    coordinated(work)
+
+
+async def turns() -> None:
+    for _ in range(20):
+        await asyncio.sleep(0)
+
+
+@pytest.mark.parametrize("leader", [1, 2])
+def test_whoever_waits_hears_at_once_of_another_leader_or_epoch(leader: int) -> None:
+    async def work(site: Site, tallies: Coordinator[Tally]) -> None:
+        host = await tallies.host(tallies.partition_of("a"))
+        waits = waiting(host)
+        await asyncio.sleep(0)
+        topic = site.cluster.image.topic(TOPIC)
+        assert topic is not None
+        site.commit(
+            PartitionChangeRecord(partition_id=host.replica.partition, topic_id=topic.id, leader=leader)
+        )
+        with pytest.raises(NotCoordinator):
+            await asyncio.wait_for(waits, 5)
+
+    coordinated(work)
+
+
+def test_a_topic_that_goes_while_it_is_loaded_leaves_no_shard() -> None:
+    async def work(site: Site, tallies: Coordinator[Tally]) -> None:
+        await tallies.ask("a", add("a", 1))
+        host = await tallies.host(tallies.partition_of("a"))
+        host.resign(NotCoordinator("for a test"))
+        loading = asyncio.ensure_future(tallies.host(tallies.partition_of("a")))
+        await asyncio.sleep(0)
+        site.delete(TOPIC)
+        with pytest.raises((NotCoordinator, CoordinatorNotAvailable)):
+            await loading
+        assert tallies.loaded() == []
+
+    coordinated(work)
+
+
+def test_whoever_waits_for_a_load_when_the_node_stops_is_sent_elsewhere() -> None:
+    async def work(site: Site, tallies: Coordinator[Tally]) -> None:
+        loading = asyncio.ensure_future(tallies.host(tallies.partition_of("a")))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        await tallies.close()
+        with pytest.raises(NotCoordinator):
+            await loading
+
+    coordinated(work)
+
+
+def test_records_that_cannot_be_end_the_node() -> None:
+    async def work(site: Site, tallies: Coordinator[Tally]) -> None:
+        def impossible(record: KeyedRecord, producer: Producer | None) -> None:
+            raise InvariantViolation("for a test")
+
+        await tallies.ask("a", add("a", 1))
+        host = await tallies.host(tallies.partition_of("a"))
+        host.resign(NotCoordinator("for a test"))
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(Tally, "replay", lambda self, record, producer: impossible(record, producer))
+            await tallies.load_all()
 
     coordinated(work, stops_for=InvariantViolation)

@@ -69,7 +69,9 @@ class Replicas:
         self._lost: dict[tuple[bytes, int], StorageError] = {}
         self.traffic: dict[bytes, TopicTraffic] = {}  # by topic id
         self.past_traffic = TopicTraffic()  # of topics that are gone
-        self.on_removed: list[Callable[[TopicImage], None]] = []  # who else wants to hear of them
+        # who else wants to hear of topics that are gone, and of others whose leaders or directories changed
+        self.on_removed: list[Callable[[TopicImage], None]] = []
+        self.on_changed: list[Callable[[TopicImage], None]] = []
 
     def __len__(self) -> int:
         return len(self._open)
@@ -190,6 +192,7 @@ class Replicas:
         replica = self._open.pop((topic.id, partition), None)
         if replica is not None:
             replica.marks.end(reason)
+        self._tell_of(topic)
 
     def is_lost(self, topic: TopicImage, partition: int) -> bool:
         """Whether a partition is in a directory that cannot be used."""
@@ -219,6 +222,11 @@ class Replicas:
             else:
                 del self._open[(topic.id, number)]
                 replica.marks.end(NotLeaderOrFollower(f"node {image.leader} leads {topic.name}-{number} now"))
+        self._tell_of(topic)
+
+    def _tell_of(self, changed: TopicImage) -> None:
+        for tell in self.on_changed:
+            tell(changed)
 
     def wake_readers(self) -> None:
         """Have every long poll answered with what there is."""

@@ -2,8 +2,9 @@
 
 A key belongs to the partition `hash(key) % partitions`, and whoever leads that coordinates it. A partition is
 loaded when somebody first asks for one of its keys, or soon after the start where it holds anything, or soon
-after its host was lost: transactions have to be ended and members to be missed even if nobody asks. Whoever
-comes while it is loaded waits a little, and is then told to try again.
+after its host was lost: transactions have to be ended and members to be missed even if nobody asks. It is
+read only when its last host writes nothing any more. Whoever comes while it is loaded waits a little, and is
+then told to try again.
 """
 
 from __future__ import annotations
@@ -27,10 +28,9 @@ from barnabas.broker.replicas import Replicas
 from barnabas.coordination.effects import Effects, Markers, Now
 from barnabas.coordination.records import Kinds
 from barnabas.core.clock import Clock
-from barnabas.core.errors import BarnabasError, InvalidRecord, StorageError, wire_error
+from barnabas.core.errors import BarnabasError, InvariantViolation, StorageError, wire_error
 from barnabas.metadata.image import ClusterImage
 from barnabas.metadata.parts import TopicImage
-from barnabas.protocol.wire import MalformedMessage
 
 logger = logging.getLogger("barnabas.coordinators")
 
@@ -83,10 +83,12 @@ class Coordinator(Generic[S]):
         self._ensure_topic = ensure_topic
         self._stop = stop
         self._hosts: dict[int, Host[S]] = {}
+        self._ending: dict[int, Host[S]] = {}  # those that were lost while they were writing
         self._loads: dict[int, asyncio.Task[Host[S]]] = {}
         self._tasks: dict[asyncio.Task[None], None] = {}
         self._is_closed = False
         replicas.on_removed.append(self._topic_removed)
+        replicas.on_changed.append(self._topic_changed)
 
     # ---- who coordinates what
 
@@ -122,6 +124,8 @@ class Coordinator(Generic[S]):
         done, _ = await asyncio.wait((load_task,), timeout=WAIT_SECONDS)
         if not done:
             raise CoordinatorLoadInProgress(f"{self.topic}-{partition} is being loaded")
+        if load_task.cancelled():
+            raise NotCoordinator("this node is stopping")
         return load_task.result()
 
     def loaded(self) -> list[Host[S]]:
@@ -152,13 +156,9 @@ class Coordinator(Generic[S]):
 
     async def _load(self, partition: int) -> Host[S]:
         replica = await self._leader(partition)
+        if (before := self._ending.pop(partition, None)) is not None:
+            await before.ended()
         shard = self._make_shard()
-        began = self._clock.monotonic()
-        epoch = replica.leader_epoch
-        try:
-            await load(replica.log, self._kinds, shard)
-        except (StorageError, MalformedMessage, InvalidRecord) as error:
-            raise CoordinatorNotAvailable(f"{self.topic}-{partition} cannot be read: {error}") from error
         host = Host(
             replica,
             shard,
@@ -168,7 +168,14 @@ class Coordinator(Generic[S]):
             on_lost=self._lost,
             stop=self._stop,
         )
-        if epoch != replica.leader_epoch or self._is_closed:
+        began = self._clock.monotonic()
+        try:
+            await load(replica.log, self._kinds, shard)
+        except InvariantViolation:
+            raise
+        except BarnabasError as error:
+            raise CoordinatorNotAvailable(f"{host.name} cannot be read: {error}") from error
+        if self._is_closed or not self._is_current(host):
             raise NotCoordinator(f"{host.name} changed hands while it was loaded")
         logger.debug("%s loaded in %.3f s", host.name, self._clock.monotonic() - began)
         self._hosts[partition] = host
@@ -177,25 +184,34 @@ class Coordinator(Generic[S]):
 
     def _load_ended(self, partition: int, task: asyncio.Task[Host[S]]) -> None:
         del self._loads[partition]
-        if not task.cancelled() and (error := task.exception()) is not None:
-            logger.warning("%s-%d was not loaded: %s", self.topic, partition, error)
+        if task.cancelled() or (error := task.exception()) is None:
+            return
+        level = logging.DEBUG if isinstance(error, NotCoordinator) else logging.WARNING
+        logger.log(level, "%s-%d was not loaded: %s", self.topic, partition, error)
+        if isinstance(error, InvariantViolation) or not isinstance(error, BarnabasError):
+            self._stop(error)
 
     async def _leader(self, partition: int) -> Replica:
         topic = self._image.topic(self.topic)
         if topic is None:
-            raise CoordinatorNotAvailable(f"{self.topic} does not exist")
+            raise NotCoordinator(f"{self.topic} does not exist")
         try:
             return await self._replicas.leader(topic, partition)
+        except InvariantViolation:
+            raise
         except StorageError as error:
             raise CoordinatorNotAvailable(f"{self.topic}-{partition} cannot be read: {error}") from error
         except BarnabasError as error:
             raise NotCoordinator(str(error)) from error
 
     def _lost(self, host: Host[S]) -> None:
-        if self._hosts.get(host.replica.partition) is host:
-            del self._hosts[host.replica.partition]
-        if not (self._is_closed or isinstance(host.lost, NotCoordinator)):
-            self._begin(self._load_anew(host.replica.partition))
+        partition = host.replica.partition
+        if self._hosts.get(partition) is host:
+            del self._hosts[partition]
+        if host.is_writing:
+            self._ending[partition] = host
+        if not self._is_closed:
+            self._begin(self._load_anew(partition))
 
     async def _load_anew(self, partition: int) -> None:
         await self._clock.sleep(RELOAD_SECONDS)
@@ -225,6 +241,10 @@ class Coordinator(Generic[S]):
         if topic.name == self.topic:
             for host in list(self._hosts.values()):
                 host.resign(NotCoordinator(f"{self.topic} was deleted"))
+
+    def _topic_changed(self, topic: TopicImage) -> None:
+        if topic.name == self.topic:
+            self.loaded()  # those that are led by others now, or in another epoch, resign
 
     def tell_all(self, event: Callable[[S, Now], Effects]) -> None:
         """Have every shard know of something."""

@@ -90,7 +90,7 @@ class Host(Generic[S]):
 
     def begin(self) -> None:
         """The shard is loaded: what follows from its state by now, and its timer."""
-        self._carry_out(self.shard.loaded(self._now()))
+        self._let_happen(lambda shard, now: shard.loaded(now))
 
     def _now(self) -> Now:
         return Now(self._clock.wall_ms(), self._clock.monotonic())
@@ -155,6 +155,7 @@ class Host(Generic[S]):
                 self._outcomes.append(effects)
                 if self._writer is None:
                     self._writer = asyncio.get_running_loop().create_task(self._write())
+                    self._writer.add_done_callback(self._written)
         self._arm()
 
     def _write_down(self, effects: Effects) -> None:
@@ -174,7 +175,7 @@ class Host(Generic[S]):
 
     async def _write(self) -> None:
         try:
-            while self._outcomes or self._has_records:
+            while self.lost is None and (self._outcomes or self._has_records):
                 outcomes, self._outcomes = self._outcomes, []
                 if self._has_records:
                     self._has_records = False
@@ -189,6 +190,11 @@ class Host(Generic[S]):
             self._lose(error)
         finally:
             self._writer = None
+
+    def _written(self, writer: asyncio.Task[None]) -> None:
+        if not writer.cancelled() and (error := writer.exception()) is not None:
+            self._lose(CoordinatorNotAvailable(f"{self.name} met an unexpected error: {error!r}"))
+            self._stop(error)
 
     async def _append(self, data: bytearray, transaction_version: int = 0) -> None:
         replica = self.replica
@@ -260,6 +266,17 @@ class Host(Generic[S]):
     def resign(self, error: BarnabasError) -> None:
         """This node does not coordinate it any more."""
         self._lose(error)
+
+    @property
+    def is_writing(self) -> bool:
+        """Whether records or a marker are on their way to the log, even of a host that is lost."""
+        return self._writer is not None or self._gate is not None
+
+    async def ended(self) -> None:
+        """Of a host that is lost: wait until nothing of it comes to the log any more."""
+        while self._gate is not None:
+            await asyncio.shield(self._gate)
+        await self.settled()
 
     async def settled(self) -> None:
         """Wait for what is being written."""
