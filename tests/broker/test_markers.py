@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import errno
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 from barnabas.broker.coordinators.ends import End, write_ends
+from barnabas.broker.handlers import fetch
 from barnabas.coordination.effects import Producer, TopicPartition
 from barnabas.protocol.messages.delete_records import (
     DeleteRecordsPartition,
@@ -21,11 +23,12 @@ from barnabas.protocol.messages.delete_topics import (
     DeleteTopicsResponse,
     DeleteTopicState,
 )
+from barnabas.protocol.messages.fetch import FetchResponse
 from barnabas.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from barnabas.testing import Broker
 from tests.broker.test_compaction import create
 from tests.support.logs import read_all
-from tests.support.raw_client import RawClient, wait_until
+from tests.support.raw_client import RawClient, fetch_request, wait_until
 from tests.support.raw_transactions import (
     COMMITTED,
     OLD_PRODUCE,
@@ -40,6 +43,7 @@ from tests.support.raw_transactions import (
 )
 
 MakeBroker = Callable[..., Broker]
+LONG_MS = 60_000  # longer than a client waits for an answer
 
 
 def _break(broker: Broker, path_glob: str) -> None:
@@ -289,6 +293,35 @@ def test_verification_can_be_switched_off(make_broker: MakeBroker) -> None:
         assert one.produce("t", b"x", epoch=one.epoch + 1, sequence=0) == "INVALID_PRODUCER_EPOCH"
         assert write_marker(client, "t", one.producer_id, one.epoch) == "NONE"
         assert see(client, "t").aborted == [(one.producer_id, 0)]
+
+
+# ---- who waits for what is committed ----------------------------------------------------------------------
+
+
+def test_a_reader_who_waits_for_much_does_not_look_at_every_batch_that_comes(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks, look = [], fetch._read_what_is_there
+
+    async def counted(*given: Any) -> Any:
+        looks.append(1)
+        return await look(*given)
+
+    monkeypatch.setattr(fetch, "_read_what_is_there", counted)
+    with RawClient(broker.port) as client, RawClient(broker.port) as other, RawClient(broker.port) as reader:
+        create_topic(client, "t", 2)
+        one = Transactor(client, "x")
+        request = fetch_request("t", max_wait_ms=LONG_MS, min_bytes=2_000)
+        request.isolation_level = COMMITTED
+        reader.send(request, 12)
+        wait_until(lambda: bool(looks), "a reader who waits")
+        for number in range(20):
+            assert one.produce("t", b"x" * 100, transactional=False) == "NONE"
+            assert latest(other, "t", COMMITTED) == number + 1  # every connection has had its turn
+        (found,) = reader.receive_response(FetchResponse, 12, flexible=True)[1].responses[0].partitions
+        assert found.records is not None
+        assert len(found.records) >= 2_000
+    assert len(looks) <= 3
 
 
 # ---- what becomes of segments -----------------------------------------------------------------------------

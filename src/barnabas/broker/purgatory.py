@@ -2,9 +2,9 @@
 
 A wait is by offset, never by time alone. Producers with acks=all wait until the high watermark passes their
 last record. A long poll waits on all its partitions at once, until enough bytes came to any of them or its
-time is over; one that reads only what is committed looks again whenever the last stable offset has moved, for
-what came before may have become readable with it. Nothing polls: whoever moves a mark calls `Marks.moved`,
-which wakes exactly those it concerns.
+time is over; one that reads only what is committed looks again whenever the last stable offset has moved
+where something was undecided, for what came before may have become readable with it. Nothing polls: whoever
+moves a mark calls `Marks.moved`, which wakes exactly those it concerns.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class LongPoll:
         """So many bytes more can be read."""
         self._missing_bytes -= count
         if self._missing_bytes <= 0:
-            self.wake()
+            self.look_again()
 
     def wake(self) -> None:
         """Be answered with whatever there is."""

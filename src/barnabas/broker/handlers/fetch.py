@@ -116,15 +116,24 @@ async def _read_or_wait(request: FetchRequest, terms: _Terms, wants: list[Want],
 async def _wait_for_stable(
     read: _Read, min_bytes: int, seconds: float, terms: _Terms, wants: list[Want], services: Services
 ) -> _Read:
-    """The same for whom bytes count only when they are decided: so it looks again each time."""
+    """The same for whom bytes count only when they are decided.
+
+    Where nothing was undecided, no more can become readable than comes. Elsewhere the end of a transaction
+    may be enough: so it looks again after each. What it finds may be too little; then it waits on.
+    """
     clock = services.clock
     deadline = clock.monotonic() + seconds
     while True:
-        poll = LongPoll(min_bytes)
+        poll = LongPoll(min_bytes - read.readable_bytes)
         for replica, result in zip(read.replicas, read.results, strict=True):
-            poll.watch_stable(replica.marks, result.last_stable_offset)
-            if replica.log.last_stable_offset > result.last_stable_offset:
-                poll.look_again()  # it moved while others were looked at
+            if result.last_stable_offset < result.high_watermark:
+                poll.watch_stable(replica.marks, result.last_stable_offset)
+                has_moved = replica.log.last_stable_offset > result.last_stable_offset
+            else:
+                poll.watch(replica.marks)
+                has_moved = replica.log.high_watermark > result.high_watermark
+            if has_moved:
+                poll.look_again()  # while others were looked at
         if await poll.wait(max(0, deadline - clock.monotonic())) or read.readable_bytes:
             read = await _read_what_is_there(wants, terms, services)
         is_enough = read.readable_bytes >= min_bytes or read.is_final
