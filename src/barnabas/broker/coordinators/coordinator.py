@@ -232,8 +232,8 @@ class Coordinator(Generic[S]):
                 await self.host(partition)
             except CoordinatorLoadInProgress:
                 continue
-            except BarnabasError:  # the log tells
-                break
+            except (CoordinatorNotAvailable, NotCoordinator, InvariantViolation):
+                break  # see `_load_ended`
 
     # ---- what becomes of topics
 
