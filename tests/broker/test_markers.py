@@ -57,7 +57,9 @@ def _heal(broker: Broker) -> None:
 
 
 @pytest.mark.parametrize("commit", [True, False])
-def test_a_partition_that_cannot_be_written_gets_its_marker_later(broker: Broker, commit: bool) -> None:
+def test_a_partition_that_cannot_be_written_gets_its_marker_later(
+    broker: Broker, commit: bool, caplog: pytest.LogCaptureFixture
+) -> None:
     with RawClient(broker.port) as client:
         create_topic(client, "t", 2)
         one = Transactor(client, "x")
@@ -70,6 +72,7 @@ def test_a_partition_that_cannot_be_written_gets_its_marker_later(broker: Broker
         # the transaction is decided, and not complete
         assert one.produce("t", b"c", partition=1) == "CONCURRENT_TRANSACTIONS"
         assert one.produce("t", b"c", partition=1, version=OLD_PRODUCE) == "NOT_ENOUGH_REPLICAS"
+        assert caplog.text.count("t-0 gets its markers later") == 1  # although it was tried again and again
         _heal(broker)
         wait_until(lambda: latest(client, "t", COMMITTED) == 2, "the marker")
         assert see(client, "t").values == ([b"a"] if commit else [])

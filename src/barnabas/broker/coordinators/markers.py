@@ -63,6 +63,7 @@ class MarkerSender:
         self._complete: list[_Ending] = []
         self._worker: asyncio.Task[None] | None = None
         self._aside: dict[asyncio.Task[None], None] = {}
+        self._troubled: dict[TopicPartition, None] = {}  # partitions that could not be written
 
     def send(self, host: Host[TransactionShard], markers: Markers) -> None:
         """Have a transaction ended in all its partitions."""
@@ -122,9 +123,15 @@ class MarkerSender:
             else:
                 late.append(ending)
                 reason = failure
-        if late:
-            logger.info("%s-%d gets %d markers later: %s", *partition, len(late), reason)
-            asyncio.get_running_loop().call_later(RETRY_SECONDS, self._again, partition, late)
+        if not late:
+            self._troubled.pop(partition, None)
+            return
+        if (
+            partition not in self._troubled
+        ):  # every try fails like the first, and a full disk holds the log too
+            self._troubled[partition] = None
+            logger.warning("%s-%d gets its markers later: %s", *partition, reason)
+        asyncio.get_running_loop().call_later(RETRY_SECONDS, self._again, partition, late)
 
     def _written(self, ending: _Ending, partition: TopicPartition) -> None:
         ending.left.pop(partition, None)
@@ -142,6 +149,8 @@ class MarkerSender:
         endings = [one for one in endings if not one.is_over]
         if endings:
             self._enqueue(partition, endings)
+        else:
+            self._troubled.pop(partition, None)
 
     async def _tell(self, ending: _Ending) -> None:
         if not ending.is_over:
