@@ -25,6 +25,7 @@ from barnabas.protocol.messages.join_group import (
     JoinGroupRequestProtocol,
     JoinGroupResponse,
 )
+from barnabas.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
 from barnabas.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -41,7 +42,7 @@ from bench.confluent import begin, end
 
 R = TypeVar("R", bound=Message)
 # without tagged fields anywhere: what is before the body is the same length for all
-FIND, JOIN, SYNC, HEARTBEAT, COMMIT = 2, 5, 3, 3, 7
+FIND, JOIN, SYNC, HEARTBEAT, LEAVE, COMMIT = 2, 5, 3, 3, 3, 7
 RETRIABLE = {14, 15, 16}  # the coordinator is loading, not available, not this one
 MEMBER_ID_REQUIRED = 79
 SESSION_MS, REBALANCE_MS = 60_000, 120_000
@@ -145,7 +146,7 @@ async def commits(bootstrap: str, topic: str, connections: int, count: int) -> N
         await commit(peer, request)
         frames.append(framed(request, COMMIT))
     left = count
-    # what a good answer looks like: all of them are the same but for nothing
+    # what a good answer looks like: all of them are the same
     expected = await peers[0].exchange(frames[0])
 
     async def work(peer: Peer, frame: bytes) -> None:
@@ -282,6 +283,17 @@ async def _settle(member: Member) -> None:
         return
 
 
+async def _leave(bootstrap: str, group: str, members: Sequence[Member]) -> None:
+    """All at once: who comes next would wait for a session until the group is without them."""
+    peer = await Peer.to(bootstrap)
+    request = LeaveGroupRequest(
+        group_id=group, members=[MemberIdentity(member_id=member.id) for member in members]
+    )
+    answer = await peer.call(request, LEAVE, LeaveGroupResponse)
+    if answer.error_code or any(each.error_code for each in answer.members):
+        raise Refused("LeaveGroup failed")
+
+
 async def rebalances(
     bootstrap: str, group: str, topic: str, members: int, partitions: int, cooperative: bool, count: int
 ) -> None:
@@ -299,12 +311,14 @@ async def rebalances(
         if len({member.generation for member in everybody}) != 1:
             raise Refused("members ended in several generations")
     end(seconds=taken)
+    await _leave(bootstrap, group, everybody)
 
 
 async def crowd(bootstrap: str, group: str, topic: str, members: int, partitions: int) -> None:
     """A stable group of so many, which then waits."""
-    await _members(bootstrap, group, topic, members, partitions, cooperative=True)
+    everybody = await _members(bootstrap, group, topic, members, partitions, cooperative=True)
     ready()
+    await _leave(bootstrap, group, everybody)
 
 
 def ready() -> None:
