@@ -157,6 +157,10 @@ def answered_before_written(patch: Patch) -> None:
     "ownership",
     kind=GROUPS,
     needs=(full_disks,),
+    unseen=(
+        "takes a full disk, somebody who reads what was not written, and a crash before the next commit "
+        "that is"
+    ),
 )
 def failed_write_kept(patch: Patch) -> None:
     lose = Host._lose
