@@ -215,8 +215,12 @@ def test_a_partition_that_heard_of_a_later_epoch_is_not_told_any_more(broker: Br
         create_topic(client, "t", 2)
         one = Transactor(client, "x")
         assert one.produce("t", b"a") == "NONE"
+        assert one.produce("t", b"a", partition=1) == "NONE"
         assert write_marker(client, "t", one.producer_id, one.epoch + 5) == "NONE"
         assert one.end() == "NONE"
+        wait_until(
+            lambda: see(client, "t", partition=1).values == [b"a"], "the marker of the other partition"
+        )
         assert one.produce("t", b"b") == "INVALID_PRODUCER_EPOCH"
         assert one.produce("t", b"b", partition=1) == "CONCURRENT_TRANSACTIONS"
         assert latest(client, "t", UNCOMMITTED) == 2

@@ -4,8 +4,9 @@ What is decided while markers are being written waits for the next round, in whi
 markers with one append; only those of the group coordinator, which may still be loading, are on their own. A
 partition that cannot be written now is tried again later, for as long as it takes:
 readers of committed records wait there. One that is gone needs no marker. Where a partition has heard of a
-later epoch, of the producer or of the coordinator, somebody else has taken over and nothing more is sent; and
-a host that is lost sends nothing: whoever loads its shard finds the transaction decided, and begins anew.
+later epoch, of the producer or of the coordinator, somebody else has taken over there: the others get their
+markers, but the transaction is not complete. A host that is lost sends nothing: whoever loads its shard finds
+the transaction decided, and begins anew.
 """
 
 from __future__ import annotations
@@ -40,18 +41,17 @@ RETRY_SECONDS = 0.1
 class _Ending:
     """One transaction, and the partitions that do not have its marker yet."""
 
-    __slots__ = ("end", "host", "is_given_up", "left", "markers")
+    __slots__ = ("end", "host", "left", "markers")
 
     def __init__(self, host: Host[TransactionShard], markers: Markers) -> None:
         self.host = host
         self.markers = markers
         self.end = End(markers.producer, markers.is_commit, host.epoch, markers.transaction_version)
         self.left = dict.fromkeys(markers.partitions)
-        self.is_given_up = False
 
     @property
     def is_over(self) -> bool:
-        return self.is_given_up or self.host.lost is not None
+        return self.host.lost is not None
 
 
 class MarkerSender:
@@ -118,8 +118,9 @@ class MarkerSender:
             if failure is None or self._is_gone(partition, failure):
                 self._written(ending, partition)
             elif isinstance(failure, (InvalidProducerEpoch, TransactionCoordinatorFenced)):
-                ending.is_given_up = True
-                logger.warning("%s is not ended any further: %s", ending.markers.transactional_id, failure)
+                logger.warning(
+                    "%s is not ended in %s-%d: %s", ending.markers.transactional_id, *partition, failure
+                )
             else:
                 late.append(ending)
                 reason = failure
