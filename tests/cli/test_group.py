@@ -14,7 +14,7 @@ import pytest
 from barnabas.cli.failures import CommandFailed
 from barnabas.cli.groups.describe import groups_named
 from barnabas.cli.groups.reset import Bounds, NewOffset
-from barnabas.client.admin import GroupDescription, GroupListing
+from barnabas.client.admin import Admin, GroupDescription, GroupListing
 from barnabas.client.metadata import TopicPartition
 from barnabas.records.record import Record
 from tests.cli.records import write
@@ -170,6 +170,25 @@ def test_what_cannot_be_reset_is_said(anywhere: Commands) -> None:
     for wrong in (("--topic", ":1"), ("--by-duration", "1 hour"), ("--to-offset", "-5")):
         with pytest.raises(SystemExit):
             anywhere(*reset, *wrong)
+
+
+def test_a_group_that_cannot_be_reset_does_not_hide_those_that_were(
+    anywhere: Commands, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = filled(anywhere, "g-some")
+    alter = Admin.alter_group_offsets
+
+    async def alter_late(admin: Admin, group: str, offsets: Any) -> None:
+        if group == "g-some-b":
+            await join(admin, group, topic, [0])
+        await alter(admin, group, offsets)
+
+    monkeypatch.setattr(Admin, "alter_group_offsets", alter_late)
+    how = ("--topic", f"{topic}:0", "--to-latest", "--execute")
+    done = anywhere("group", "reset", "g-some-a", "g-some-b", "g-some-c", *how)
+    assert done.status == 1
+    assert [line.split()[0] for line in done.out.decode().splitlines()] == ["GROUP", "g-some-a", "done"]
+    assert "in group 'g-some-b': UNKNOWN_MEMBER_ID\n  the members there are now" in done.err
 
 
 def test_offsets_and_groups_are_deleted(anywhere: Commands) -> None:

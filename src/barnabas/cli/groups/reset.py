@@ -71,10 +71,21 @@ async def reset(session: Session, options: argparse.Namespace) -> None:
         for each in (each for plan in plans.values() for each in plan.values() if each.notice):
             sys.stderr.write(f"{each.notice}: {each.offset} is taken\n")
     if options.execute:
+        await _execute(session, plans, as_csv=options.export)
+    else:
+        _tell(session, plans, is_done=False, as_csv=options.export)
+
+
+async def _execute(session: Session, plans: Mapping[str, Plan], *, as_csv: bool) -> None:
+    done: dict[str, Plan] = {}
+    try:
         for group, plan in plans.items():
             if plan:
                 await session.admin.alter_group_offsets(group, {at: each.offset for at, each in plan.items()})
-    _tell(session, plans, is_done=options.execute, as_csv=options.export)
+            done[group] = plan
+    finally:  # one that cannot be reset does not hide those that were
+        if done or not plans:
+            _tell(session, done, is_done=True, as_csv=as_csv)
 
 
 async def _check_nobody_reads(session: Session, group: str) -> None:
