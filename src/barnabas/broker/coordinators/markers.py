@@ -13,8 +13,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Coroutine
-from typing import TYPE_CHECKING, Any
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import TYPE_CHECKING
 
 from barnabas.broker.coordinators.ends import End, write_ends
 from barnabas.broker.coordinators.host import Host
@@ -76,7 +77,9 @@ class MarkerSender:
 
     def _enqueue(self, partition: TopicPartition, endings: list[_Ending]) -> None:
         if partition.topic == CONSUMER_OFFSETS:
-            task = asyncio.get_running_loop().create_task(self._guarded(self._write(partition, endings)))
+            task = asyncio.get_running_loop().create_task(
+                self._guarded(partial(self._write, partition, endings))
+            )
             self._aside[task] = None
             task.add_done_callback(self._aside.pop)
         else:
@@ -85,11 +88,11 @@ class MarkerSender:
 
     def _begin(self) -> None:
         if self._worker is None:
-            self._worker = asyncio.get_running_loop().create_task(self._guarded(self._work()))
+            self._worker = asyncio.get_running_loop().create_task(self._guarded(self._work))
 
-    async def _guarded(self, work: Coroutine[Any, Any, None]) -> None:
+    async def _guarded(self, work: Callable[[], Awaitable[None]]) -> None:
         try:
-            await work
+            await work()
         except InvariantViolation as error:
             self._services.stop(error)
 
