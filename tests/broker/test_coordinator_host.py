@@ -416,3 +416,21 @@ def test_records_that_cannot_be_end_the_node() -> None:
             await tallies.load_all()
 
     coordinated(work, stops_for=InvariantViolation)
+
+
+def test_a_large_batch_is_loaded_in_many_turns_of_the_loop() -> None:
+    async def work(site: Site, tallies: Coordinator[Tally]) -> None:
+        partition = tallies.partition_of("a")
+        host = await tallies.host(partition)
+        await host.ask(add_many(10_000, 100_000))
+        assert len(host.shard.numbers) == 10_000
+        host.resign(NotCoordinator("for a test"))
+        loading = asyncio.ensure_future(tallies.host(partition))
+        taken = 0
+        while not loading.done():
+            taken += 1
+            await asyncio.sleep(0)
+        assert (await loading).shard.numbers == host.shard.numbers
+        assert taken > 10
+
+    coordinated(work)

@@ -12,10 +12,11 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from barnabas.core.errors import BarnabasError
-from barnabas.protocol.codecs import decode, encode
+from barnabas.protocol.codecs import Decoder, decode_with, decoder, encode
 from barnabas.protocol.schema import Message
 
 _INT16 = struct.Struct(">h")
+_PREFIX_BYTES = _INT16.size
 
 
 class NotDecoded(BarnabasError):
@@ -57,25 +58,46 @@ def encode_value(record: KeyedRecord) -> bytes | None:
     return _INT16.pack(record.version) + encode(record.value, record.version)
 
 
+class RecordReader:
+    """What the records of a topic say. A load reads very many of them: codecs are looked up once."""
+
+    def __init__(self, kinds: Kinds) -> None:
+        self._kinds = kinds
+        self._keys: dict[int, Decoder] = {}
+        self._values: dict[tuple[int, int], Decoder] = {}
+
+    def read(self, key: bytes | None, value: bytes | None) -> KeyedRecord:
+        """What a record says; NotDecoded where its type or version is not known."""
+        if key is None or len(key) < _PREFIX_BYTES:
+            raise NotDecoded("the record's key is shorter than its type")
+        number: int = _INT16.unpack_from(key)[0]
+        codec = self._keys.get(number)
+        if codec is None:
+            codec = self._keys[number] = decoder(self._kind(number).key, 0)
+        told = decode_with(codec, key, _PREFIX_BYTES)
+        if value is None:
+            return KeyedRecord(told, None)
+        if len(value) < _PREFIX_BYTES:
+            raise NotDecoded("the record's value is shorter than its version")
+        version: int = _INT16.unpack_from(value)[0]
+        codec = self._values.get((number, version))
+        if codec is None:
+            kind = self._kind(number)
+            if kind.value is Unread:
+                return KeyedRecord(told, Unread(), version)
+            first, last = kind.value.__versions__
+            if not first <= version <= last:
+                raise NotDecoded(f"{kind.name} of version {version} is not known")
+            codec = self._values[number, version] = decoder(kind.value, version)
+        return KeyedRecord(told, decode_with(codec, value, _PREFIX_BYTES), version)
+
+    def _kind(self, number: int) -> Kind:
+        kind = self._kinds.get(number)
+        if kind is None:
+            raise NotDecoded(f"records of type {number} are not known")
+        return kind
+
+
 def decode_record(kinds: Kinds, key: bytes | None, value: bytes | None) -> KeyedRecord:
-    """What a record says; NotDecoded where its type or version is not known."""
-    number, body = _prefixed(key)
-    kind = kinds.get(number)
-    if kind is None:
-        raise NotDecoded(f"records of type {number} are not known")
-    told = decode(kind.key, 0, body)
-    if value is None:
-        return KeyedRecord(told, None)
-    version, body = _prefixed(value)
-    if kind.value is Unread:
-        return KeyedRecord(told, Unread(), version)
-    first, last = kind.value.__versions__
-    if not first <= version <= last:
-        raise NotDecoded(f"{kind.name} of version {version} is not known")
-    return KeyedRecord(told, decode(kind.value, version, body), version)
-
-
-def _prefixed(data: bytes | None) -> tuple[int, memoryview]:
-    if data is None or len(data) < _INT16.size:
-        raise NotDecoded("the record is shorter than its type or version")
-    return _INT16.unpack_from(data)[0], memoryview(data)[_INT16.size :]
+    """What one record says; NotDecoded where its type or version is not known."""
+    return RecordReader(kinds).read(key, value)

@@ -26,6 +26,7 @@ from barnabas.groups.records import OffsetCommitKey, OffsetCommitValue
 NO_EXPIRY_MS = -1
 _NEVER_MS = 2**63 - 1
 _PACKED = struct.Struct(">qiqq16s")
+_TIMES = struct.Struct(">12xqq")  # of the same
 _WRITE_BYTES = 256 * 1024  # of tombstones, which need not go together
 _RECORD_BYTES = 64  # of one, beside its names
 _UTF8_BYTES = 4  # of a character, at most
@@ -94,10 +95,11 @@ class TopicOffsets:
             self._note(packed)
 
     def _note(self, packed: bytes) -> None:
-        _, _, commit_ms, expire_ms, _ = _PACKED.unpack_from(packed)
-        self.oldest_commit_ms = min(self.oldest_commit_ms, commit_ms)
-        if expire_ms != NO_EXPIRY_MS:
-            self.soonest_expire_ms = min(self.soonest_expire_ms, expire_ms)
+        commit_ms, expire_ms = _TIMES.unpack_from(packed)
+        if commit_ms < self.oldest_commit_ms:
+            self.oldest_commit_ms = commit_ms
+        if expire_ms != NO_EXPIRY_MS and expire_ms < self.soonest_expire_ms:
+            self.soonest_expire_ms = expire_ms
 
 
 class Pending(NamedTuple):
@@ -129,14 +131,13 @@ class GroupOffsets:
         offsets = self.by_topic.get(at.topic)
         return offsets is not None and at.partition in offsets.by_partition
 
-    def put(self, at: TopicPartition, packed: bytes, order: int) -> None:
+    def put(self, topic: str, partition: int, packed: bytes, order: int) -> None:
         """A commit that counts, whose record has that place."""
-        offsets = self.by_topic.get(at.topic)
+        offsets = self.by_topic.get(topic)
         if offsets is None:
-            offsets = self.by_topic[at.topic] = TopicOffsets()
-        offsets.put(at.partition, packed)
-        waiting = self.pending.get(at)
-        if waiting is not None:
+            offsets = self.by_topic[topic] = TopicOffsets()
+        offsets.put(partition, packed)
+        if self.pending and (waiting := self.pending.get(TopicPartition(topic, partition))) is not None:
             for producer_id, pending in waiting.items():
                 if pending.order < order:
                     waiting[producer_id] = Pending(pending.order, None)
@@ -189,17 +190,17 @@ class OffsetStore:
         self, key: OffsetCommitKey, value: OffsetCommitValue | None, producer: Producer | None
     ) -> None:
         """A record of the log: a commit, one within a transaction, or the end of all for a partition."""
-        at = TopicPartition(key.topic, key.partition)
         if value is None:
-            self._remove(key.group, at)
+            self._remove(key.group, TopicPartition(key.topic, key.partition))
             return
         group = self.by_group.get(key.group)
         if group is None:
             group = self.by_group[key.group] = GroupOffsets()
         self._order += 1
         if producer is None:
-            group.put(at, pack(value), self._order)
+            group.put(key.topic, key.partition, pack(value), self._order)
         else:
+            at = TopicPartition(key.topic, key.partition)
             group.pending.setdefault(at, {})[producer.id] = Pending(self._order, pack(value))
             self._open.setdefault(producer.id, {})[key.group, at] = None
 
@@ -224,7 +225,7 @@ class OffsetStore:
             if not waiting:
                 del group.pending[at]
             if is_commit and ended.packed is not None:
-                group.put(at, ended.packed, ended.order)
+                group.put(*at, ended.packed, ended.order)
             self._tidy(group_id, group)
 
     def _tidy(self, group_id: str, group: GroupOffsets) -> None:

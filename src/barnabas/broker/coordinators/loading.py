@@ -6,17 +6,20 @@ import asyncio
 
 from barnabas.broker.coordinators.host import Shard
 from barnabas.coordination.effects import Producer
-from barnabas.coordination.records import Kinds, NotDecoded, decode_record
+from barnabas.coordination.records import Kinds, NotDecoded, RecordReader
 from barnabas.log.partition import PartitionLog
 from barnabas.log.reading import batches
 from barnabas.records.control import parse_end_transaction
 from barnabas.records.reader import read_batch
 
-_CHUNK_BYTES = 64 * 1024  # what is decoded before others have their turn
+# what is decoded before others have their turn; a batch may hold more than a chunk has room for
+_CHUNK_BYTES = 64 * 1024
+_RECORDS_A_TURN = 1_000
 
 
 async def load(log: PartitionLog, kinds: Kinds, shard: Shard) -> None:
     """Replay a partition; records of types that are not known here are left alone."""
+    reader = RecordReader(kinds)
     chunk_seen: bytes | None = None
     async for chunk, position, header in batches(log, log.start_offset, log.end_offset, _CHUNK_BYTES):
         if chunk is not chunk_seen:
@@ -28,8 +31,10 @@ async def load(log: PartitionLog, kinds: Kinds, shard: Shard) -> None:
             if marker is not None and producer is not None:
                 shard.replay_end(producer, marker.is_commit)
             continue
-        for record in read_batch(chunk, position, header):
+        for number, record in enumerate(read_batch(chunk, position, header), 1):
             try:
-                shard.replay(decode_record(kinds, record.key, record.value), producer)
+                shard.replay(reader.read(record.key, record.value), producer)
             except NotDecoded:
                 continue
+            if number % _RECORDS_A_TURN == 0:
+                await asyncio.sleep(0)
