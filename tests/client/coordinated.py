@@ -23,6 +23,7 @@ from barnabas.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnResponse,
     AddPartitionsToTxnTopic,
 )
+from barnabas.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
 from barnabas.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from barnabas.protocol.messages.join_group import (
     JoinGroupRequest,
@@ -132,6 +133,18 @@ async def begin(
     for partition in partitions:
         await write(admin, writer, transactional_id, topic, partition)
     return writer
+
+
+async def commit(admin: Admin, transactional_id: str, writer: Writer) -> None:
+    """Commit; the markers follow."""
+    request = EndTxnRequest(
+        transactional_id=transactional_id,
+        producer_id=writer.producer_id,
+        producer_epoch=writer.producer_epoch,
+        committed=True,
+    )
+    answer = await admin.cluster.ask(request, EndTxnResponse, node_id=NODE, at_most=4)
+    assert answer.error_code == 0
 
 
 async def hang(admin: Admin, writer: Writer, topic: str, partition: int, time_ms: int) -> int:

@@ -9,7 +9,7 @@ from barnabas.client.errors import BrokerError, UnknownTransactionalId
 from barnabas.client.metadata import TopicPartition
 from barnabas.client.offsets import LATEST
 from barnabas.core.clock import SystemClock
-from tests.client.coordinated import Writer, begin, hang
+from tests.client.coordinated import Writer, begin, commit, hang
 from tests.client.real import Clients
 from tests.client.test_admin import administer, becomes, make, name_of
 
@@ -39,6 +39,13 @@ def test_an_open_transaction_is_listed_and_described(bootstrap: str) -> None:
         assert abs(SystemClock().wall_ms() - (found.start_time_ms or 0)) < HOUR_MS
         with pytest.raises(UnknownTransactionalId):
             await admin.describe_transactions(["at-open", "at-nothing"])
+        await commit(admin, "at-open", writer)
+
+        async def ended() -> tuple[str, int | None]:
+            found = (await admin.describe_transactions(["at-open"]))["at-open"]
+            return found.state, found.start_time_ms
+
+        await becomes(("CompleteCommit", None), ended)
 
     administer(bootstrap, work)
 

@@ -30,6 +30,7 @@ from barnabas.protocol.messages.write_txn_markers import (
 )
 
 _DURATION_FROM, _PATTERN_FROM = 1, 2  # versions of ListTransactions
+_AT_REST = frozenset(("Empty", "CompleteCommit", "CompleteAbort", "Dead"))
 _PARTITIONS_A_QUESTION = 500
 _NO_FILTER = -1
 _NO_PRODUCER = -1
@@ -214,13 +215,15 @@ class Transactions(Coordinators, Records):
 
 
 def _description(answer: TransactionState, node_id: int) -> TransactionDescription:
+    # one that has ended is still told with when it began
+    is_under_way = answer.transaction_start_time_ms >= 0 and answer.transaction_state not in _AT_REST
     return TransactionDescription(
         answer.transactional_id,
         answer.transaction_state,
         answer.producer_id,
         answer.producer_epoch,
         answer.transaction_timeout_ms,
-        None if answer.transaction_start_time_ms < 0 else answer.transaction_start_time_ms,
+        answer.transaction_start_time_ms if is_under_way else None,
         sorted(TopicPartition(topic.topic, each) for topic in answer.topics for each in topic.partitions),
         node_id,
     )
