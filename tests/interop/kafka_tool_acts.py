@@ -11,6 +11,11 @@ from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import NamedTuple
 
+from barnabas.protocol.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResponse,
+)
 from barnabas.protocol.messages.describe_transactions import (
     DescribeTransactionsRequest,
     DescribeTransactionsResponse,
@@ -23,7 +28,7 @@ from barnabas.protocol.messages.join_group import (
     JoinGroupResponse,
 )
 from barnabas.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
-from barnabas.protocol.messages.produce import ProduceResponse
+from barnabas.protocol.messages.produce import ProduceRequest, ProduceResponse
 from barnabas.protocol.messages.sync_group import (
     SyncGroupRequest,
     SyncGroupRequestAssignment,
@@ -34,6 +39,7 @@ from tests.support.raw_offsets import At, commit, find, subscription
 from tests.support.raw_transactions import OLD_PRODUCE, Transactor, name_of
 
 _JOIN, _SYNC, _HEARTBEAT, _LEAVE, _COMMIT, _PRODUCE = 5, 3, 3, 3, 8, 10
+_BROKER = 4  # a kind of resource
 _SESSION_MS = 300_000  # nobody sends heartbeats
 Owned = Mapping[str, Sequence[int]]  # partitions by topic
 
@@ -120,8 +126,9 @@ def _assignment(owned: Owned) -> bytes:
 class Stage:
     """One of the two systems, and who is connected to it."""
 
-    def __init__(self, port: int) -> None:
+    def __init__(self, port: int, controller_port: int) -> None:
         self.port = port
+        self.controller_port = controller_port
         self.client = RawClient(port)
         self.members: dict[str, list[Member]] = {}
         self.producers: dict[str, Transactor] = {}
@@ -149,6 +156,23 @@ class Act(NamedTuple):
     does: Callable[[Stage], str]
 
 
+def _once_known(topic: str, write: Callable[[], str]) -> str:
+    """A broker may hear of a new topic after those who made it."""
+    told: list[str] = []
+
+    def is_known() -> bool:
+        told[:] = [write()]
+        return told[0] not in ("UNKNOWN_TOPIC_OR_PARTITION", "NOT_LEADER_OR_FOLLOWER")
+
+    wait_until(is_known, f"a leader of {topic}")
+    return told[0]
+
+
+def _produce(stage: Stage, request: ProduceRequest) -> str:
+    answer = stage.client.ask(request, _PRODUCE, ProduceResponse)
+    return name_of(answer.responses[0].partition_responses[0].error_code)
+
+
 def letters(topic: str, *counts: int) -> Act:
     """As many records in each partition, of 2023-11-14T22:13:20.000Z and every millisecond after it."""
 
@@ -157,8 +181,7 @@ def letters(topic: str, *counts: int) -> Act:
         for partition, count in enumerate(counts):
             values = [f"letter {number}".encode() for number in range(count)]
             request = produce_request(topic, values, partition=partition)
-            answer = stage.client.ask(request, _PRODUCE, ProduceResponse)
-            told.append(name_of(answer.responses[0].partition_responses[0].error_code))
+            told.append(_once_known(topic, lambda request=request: _produce(stage, request)))  # type: ignore[misc]
         return " ".join(told)
 
     return Act(f"{sum(counts)} letters to {topic}", does)
@@ -232,7 +255,8 @@ def transaction(
 
     def does(stage: Stage) -> str:
         one = stage.producer(producer)
-        told = [one.produce(topic, *(value.encode() for value in values))]
+        data = [value.encode() for value in values]
+        told = [_once_known(topic, lambda: one.produce(topic, *data))]
         if group is not None:
             find(stage.client, group)
             told.append(one.commit_offset(group, topic, len(values)))
@@ -264,3 +288,21 @@ def hanging(topic: str, *values: str) -> Act:
         return name_of(given.error_code)
 
     return Act(f"a transaction of nobody in {topic}", does)
+
+
+def settled(name: str, value: str) -> Act:
+    """Until a setting of the broker is known to the controller, which may take it in after it was altered."""
+    resource = DescribeConfigsResource(resource_type=_BROKER, resource_name="1", configuration_keys=[name])
+    request = DescribeConfigsRequest(resources=[resource])
+
+    def does(stage: Stage) -> str:
+        with RawClient(stage.controller_port) as client:
+
+            def is_set() -> bool:
+                (found,) = client.ask(request, 4, DescribeConfigsResponse).results
+                return [config.value for config in found.configs] == [value]
+
+            wait_until(is_set, f"{name}={value}")
+        return value
+
+    return Act(f"{name} is {value}", does)

@@ -10,7 +10,7 @@ import json
 from pathlib import Path
 
 from tests.interop import kafka_coordination_steps
-from tests.interop.kafka_tool_acts import Act
+from tests.interop.kafka_tool_acts import Act, settled
 from tests.interop.kafka_tool_step import Step, steps
 
 FILES: dict[str, object] = {
@@ -127,6 +127,8 @@ CONFIGS = steps(
     "--describe --entity-type users --entity-default",
     "--describe --entity-type clients",
     "--describe --entity-type ips",
+    # or it would count for all that follows
+    "--alter --entity-type ips --entity-name 127.0.0.1 --delete-config connection_creation_rate",
     "--describe --user ann --client app",
     "--alter --entity-type users --entity-name ann --delete-config producer_byte_rate",
     "--describe --entity-type users --entity-name ann",
@@ -272,7 +274,7 @@ CLUSTER = [
 ]
 
 # what is asked of the quorum itself
-CONTROLLER = [
+CONTROLLER: list[Step | Act] = [
     *steps(
         "metadata-quorum",
         "describe --status",
@@ -283,6 +285,11 @@ CONTROLLER = [
     *steps(
         "configs",
         "--alter --entity-type brokers --entity-name 1 --add-config log.cleaner.backoff.ms=2000",
+        at="--bootstrap-controller {controller} ",
+    ),
+    settled("log.cleaner.backoff.ms", "2000"),
+    *steps(
+        "configs",
         "--describe --entity-type brokers --entity-name 1",
         "--describe --entity-type brokers",
         "--alter --entity-type brokers --entity-name 1 --delete-config log.cleaner.backoff.ms",

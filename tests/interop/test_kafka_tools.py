@@ -68,7 +68,7 @@ def _run_all(tools: KafkaTools, system: ApacheKafka | Served, root: Path, home: 
         "dir": str(root),
         "data": str(home / "data"),
     }
-    with Stage(system.port) as stage:
+    with Stage(system.port, system.controller_port) as stage:
         return [normal(_run(tools, step, stage, places), home) for step in STEPS]
 
 

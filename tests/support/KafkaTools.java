@@ -22,6 +22,7 @@ public class KafkaTools {
 
     static ByteArrayOutputStream out, err;
     static ObjectNode answer;
+    static final List<Thread> hooks = new ArrayList<>();
 
     static class Ended extends Error {
         Ended() {
@@ -30,9 +31,9 @@ public class KafkaTools {
     }
 
     public static void main(String[] arguments) throws Exception {
-        Exit.setExitProcedure((status, message) -> { end(status); throw new Ended(); });
+        Exit.setExitProcedure((status, message) -> { runShutdownHooks(); end(status); throw new Ended(); });
         Exit.setHaltProcedure((status, message) -> { end(status); throw new Ended(); });
-        Exit.setShutdownHookAdder((name, hook) -> { });
+        Exit.setShutdownHookAdder((name, hook) -> hooks.add(new Thread(hook, name)));
         PrintStream answers = new PrintStream(new FileOutputStream(FileDescriptor.out), true, StandardCharsets.UTF_8);
         BufferedReader commands = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
         for (String line; (line = commands.readLine()) != null; ) {
@@ -54,6 +55,7 @@ public class KafkaTools {
     static void run(JsonNode command) {
         String[] arguments = JSON.convertValue(command.get("arguments"), String[].class);
         answer = null;
+        hooks.clear();
         out = new ByteArrayOutputStream();
         err = new ByteArrayOutputStream();
         System.setIn(new ByteArrayInputStream(command.get("input").asText().getBytes(StandardCharsets.UTF_8)));
@@ -85,18 +87,19 @@ public class KafkaTools {
         }
     }
 
-    /** Those of the runtime itself (Kafka's own are not even noted): they are in a table that nobody shows. */
-    @SuppressWarnings("unchecked")
+    /** Those that were added by way of Kafka, and those that stand in the runtime's own table. */
     static void runShutdownHooks() {
         try {
             Field field = Class.forName("java.lang.ApplicationShutdownHooks").getDeclaredField("hooks");
             field.setAccessible(true);
-            Map<Thread, Thread> hooks = (Map<Thread, Thread>) field.get(null);
-            for (Thread hook : List.copyOf(hooks.keySet())) {
-                hooks.remove(hook);
+            Map<?, ?> ofTheRuntime = (Map<?, ?>) field.get(null);
+            ofTheRuntime.keySet().forEach(hook -> hooks.add((Thread) hook));
+            ofTheRuntime.clear();
+            for (Thread hook : hooks) {
                 hook.start();
                 hook.join();
             }
+            hooks.clear();
         } catch (ReflectiveOperationException | InterruptedException error) {
             throw new IllegalStateException(error);
         }
