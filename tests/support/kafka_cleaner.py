@@ -8,15 +8,12 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from tempfile import TemporaryFile
-from types import TracebackType
-from typing import IO, Any, NamedTuple
+from typing import Any, NamedTuple
 
-from tests.support.apache_kafka import HERE, LEAN_JVM, KafkaFailed, java
+from tests.support.apache_kafka import HERE, LEAN_JVM, KafkaFailed
+from tests.support.java_driver import JavaDriver
 
 SOURCE = HERE / "KafkaCleaner.java"
 
@@ -39,38 +36,11 @@ class Cleaned(NamedTuple):
     cpu_s: float = 0.0
 
 
-class KafkaCleaner:
+class KafkaCleaner(JavaDriver):
     """The process; started by `with`, ended with it."""
 
     def __init__(self, jvm: Sequence[str] = LEAN_JVM) -> None:
-        self._jvm = tuple(jvm)
-        self._process: subprocess.Popen[str] | None = None
-        self._complaints: IO[str] | None = None
-
-    def __enter__(self) -> KafkaCleaner:
-        self._complaints = TemporaryFile("w+")
-        self._process = subprocess.Popen(
-            java(SOURCE, jvm=self._jvm),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._complaints,
-            text=True,
-        )
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        assert self._process is not None
-        assert self._complaints is not None
-        with self._process:  # its end of the pipe is closed, so it ends by itself
-            pass
-        self._complaints.close()
-
-    @property
-    def pid(self) -> int:
-        assert self._process is not None
-        return self._process.pid
+        super().__init__(SOURCE, jvm)
 
     def clean(
         self,
@@ -108,25 +78,8 @@ class KafkaCleaner:
         command = {"directory": str(directory), "now_ms": now_ms, "config": dict(config)}
         self._ask(command | {"only_open": True, "after_crash": True})
 
-    def _ask(self, command: dict[str, Any]) -> dict[str, Any]:
-        assert self._process is not None
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        try:
-            self._process.stdin.write(json.dumps(command) + "\n")
-            self._process.stdin.flush()
-        except BrokenPipeError:
-            raise KafkaFailed(f"the cleaner has ended:\n{self.complaints()}") from None
-        line = self._process.stdout.readline()
-        if not line:
-            raise KafkaFailed(f"the cleaner has ended:\n{self.complaints()}")
-        answer: dict[str, Any] = json.loads(line)
+    def _ask(self, command: Mapping[str, Any]) -> dict[str, Any]:
+        answer = super()._ask(command)
         if "error" in answer:
             raise KafkaFailed(f"cleaning {command['directory']}:\n{answer['error']}{self.complaints()}")
         return answer
-
-    def complaints(self) -> str:
-        """All that Kafka has logged so far at WARN or above."""
-        assert self._complaints is not None
-        self._complaints.seek(0)
-        return self._complaints.read()

@@ -7,13 +7,10 @@ with KafkaTools() as tools:
 
 from __future__ import annotations
 
-import json
-import subprocess
-from tempfile import TemporaryFile
-from types import TracebackType
-from typing import IO, NamedTuple
+from typing import NamedTuple
 
-from tests.support.apache_kafka import HERE, LEAN_JVM, KafkaFailed, java
+from tests.support.apache_kafka import HERE, LEAN_JVM
+from tests.support.java_driver import JavaDriver
 
 SOURCE = HERE / "KafkaTools.java"
 OPEN = ("--add-opens", "java.base/java.lang=ALL-UNNAMED")  # for what tools do when their process ends
@@ -53,46 +50,13 @@ class Done(NamedTuple):
     err: str
 
 
-class KafkaTools:
+class KafkaTools(JavaDriver):
     """The process; started by `with`, ended with it."""
 
     def __init__(self) -> None:
-        self._process: subprocess.Popen[str] | None = None
-        self._complaints: IO[str] | None = None
-
-    def __enter__(self) -> KafkaTools:
-        self._complaints = TemporaryFile("w+")
-        self._process = subprocess.Popen(
-            java(SOURCE, jvm=(*LEAN_JVM, *OPEN)),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._complaints,
-            text=True,
-        )
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        assert self._process is not None
-        assert self._complaints is not None
-        with self._process:  # its end of the pipe is closed, so it ends by itself
-            pass
-        self._complaints.close()
+        super().__init__(SOURCE, (*LEAN_JVM, *OPEN))
 
     def run(self, tool: str, *arguments: str, given: str = "") -> Done:
         """Run `kafka-<tool>.sh` with these arguments; `given` is what it reads from its standard input."""
-        process, complaints = self._process, self._complaints
-        assert process is not None
-        assert process.stdin is not None
-        assert process.stdout is not None
-        assert complaints is not None
-        command = {"tool": TOOLS[tool], "arguments": arguments, "input": given}
-        process.stdin.write(json.dumps(command) + "\n")
-        process.stdin.flush()
-        line = process.stdout.readline()
-        if not line:
-            complaints.seek(0)
-            raise KafkaFailed(f"the tools' JVM ended in the middle of kafka-{tool}:\n{complaints.read()}")
-        answer = json.loads(line)
+        answer = self._ask({"tool": TOOLS[tool], "arguments": arguments, "input": given})
         return Done(answer["status"], answer["out"], answer["err"])

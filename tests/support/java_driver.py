@@ -1,0 +1,73 @@
+"""A JVM that is asked one thing after another: a line of JSON in, a line of JSON out.
+
+To start one for each question costs a second. It is started by `with`, and ends when its input does.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from tempfile import TemporaryFile
+from types import TracebackType
+from typing import IO, Any, Self
+
+from tests.support.apache_kafka import LEAN_JVM, KafkaFailed, java
+
+
+class JavaDriver:
+    """The process of a single source file, with Apache Kafka on its class path."""
+
+    def __init__(self, source: Path, jvm: Sequence[str] = LEAN_JVM) -> None:
+        self._source = source
+        self._jvm = tuple(jvm)
+        self._process: subprocess.Popen[str] | None = None
+        self._complaints: IO[str] | None = None
+
+    def __enter__(self) -> Self:
+        self._complaints = TemporaryFile("w+")
+        self._process = subprocess.Popen(
+            java(self._source, jvm=self._jvm),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._complaints,
+            text=True,
+        )
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        assert self._process is not None
+        assert self._complaints is not None
+        with self._process:  # its end of the pipe is closed, so it ends by itself
+            pass
+        self._complaints.close()
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
+    def _ask(self, command: Mapping[str, Any]) -> dict[str, Any]:
+        process = self._process
+        assert process is not None
+        assert process.stdin is not None
+        assert process.stdout is not None
+        try:
+            process.stdin.write(json.dumps(command) + "\n")
+            process.stdin.flush()
+            line = process.stdout.readline()
+        except BrokenPipeError:
+            line = ""
+        if not line:
+            raise KafkaFailed(f"{self._source.stem} has ended, asked {command}:\n{self.complaints()}")
+        answer: dict[str, Any] = json.loads(line)
+        return answer
+
+    def complaints(self) -> str:
+        """All that was logged so far at WARN or above."""
+        assert self._complaints is not None
+        self._complaints.seek(0)
+        return self._complaints.read()
