@@ -434,3 +434,22 @@ def test_a_large_batch_is_loaded_in_many_turns_of_the_loop() -> None:
         assert taken > 10
 
     coordinated(work)
+
+
+def test_a_stop_waits_for_what_is_being_written_even_by_a_lost_host() -> None:
+    async def work(site: Site, tallies: Coordinator[Tally]) -> None:
+        host = await tallies.host(tallies.partition_of("a"))
+        async with host.replica.log.turn:
+            asked = asyncio.ensure_future(host.ask(add("a", 1)))
+            await turns()
+            host.resign(NotCoordinator("for a test"))
+            closing = asyncio.ensure_future(tallies.close())
+            await turns()
+            assert not closing.done()
+        await closing
+        assert not host.is_writing
+        assert host.replica.log.end_offset == 1
+        with pytest.raises(NotCoordinator):
+            await asked
+
+    coordinated(work)

@@ -261,7 +261,8 @@ class Coordinator(Generic[S]):
         self._is_closed = True
         for host in list(self._hosts.values()):
             host.resign(NotCoordinator("this node is stopping"))
-            await host.settled()
+        for host in list(self._ending.values()):
+            await host.ended()
         for task in [*self._loads.values(), *self._tasks]:
             task.cancel()
         await asyncio.gather(*self._loads.values(), *self._tasks, return_exceptions=True)
