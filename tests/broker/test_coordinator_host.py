@@ -453,3 +453,29 @@ def test_a_stop_waits_for_what_is_being_written_even_by_a_lost_host() -> None:
             await asked
 
     coordinated(work)
+
+
+@pytest.mark.parametrize("is_asked", [True, False])
+def test_a_mistake_in_the_state_machine_has_the_shard_loaded_anew(
+    is_asked: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    def mistaken(shard: Tally, now: Now, reply: Reply = None) -> Effects:
+        shard.numbers["a"] = -1
+        raise KeyError("for a test")
+
+    async def work(site: Site, tallies: Coordinator[Tally]) -> None:
+        await tallies.ask("a", add("a", 1))
+        host = await tallies.host(tallies.partition_of("a"))
+        waits = waiting(host)
+        await asyncio.sleep(0)
+        if is_asked:
+            with pytest.raises(KeyError):
+                await host.ask(mistaken)
+        else:
+            await host.tell(mistaken)
+        with pytest.raises(CoordinatorNotAvailable):
+            await waits
+        assert (await tallies.ask("a", add("a", 1))).group == "2"
+        assert "an unexpected error" in caplog.text
+
+    coordinated(work)

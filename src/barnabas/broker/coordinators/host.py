@@ -125,6 +125,12 @@ class Host(Generic[S]):
             self._lose(error)
             self._stop(error)  # whatever becomes of the answer, the node does not go on
             raise
+        except BarnabasError:
+            raise
+        except Exception as error:
+            self._waiting.pop(reply, None)
+            self._doubt(error)
+            raise
         finally:
             self._waiting.pop(reply, None)
 
@@ -144,6 +150,13 @@ class Host(Generic[S]):
         except BarnabasError as error:
             logger.error("%s is loaded anew: what follows cannot be written: %s", self.name, error)
             self._lose(error)
+        except Exception as error:  # noqa: BLE001 - there is nobody else who could hear of it
+            self._doubt(error)
+
+    def _doubt(self, error: Exception) -> None:
+        """An error in the program has left the state half changed: what the log says counts."""
+        logger.error("%s is loaded anew: an unexpected error", self.name, exc_info=error)
+        self._lose(CoordinatorNotAvailable(f"{self.name} met an unexpected error: {error!r}"))
 
     def _carry_out(self, effects: Effects) -> None:
         if effects is not NOTHING:
