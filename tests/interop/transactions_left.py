@@ -46,6 +46,9 @@ OUT, OTHER = "out", "other"  # where they stay as they are, and where they end b
 GROUP = "plain"
 ENDING = ("late", "prepared-commit", "prepared-abort", "prepared-again")  # ids that end by themselves
 LATE_MS = 3000
+# Apache Kafka 4.3 that starts after a kill aborts what is late at once, and writes no marker where a partition
+# has no leader yet; so there it is late only when Kafka is up
+LATER_MS = 12_000
 _TAKEN_UP_IN = 30.0
 
 
@@ -97,7 +100,7 @@ class Left(NamedTuple):
     offset: int  # that the open transaction commits
 
 
-def leave(client: RawClient, word: str, level: Level, offset: int) -> Left:
+def leave(client: RawClient, word: str, level: Level, offset: int, *, late_ms: int = LATE_MS) -> Left:
     """One of each; of those that stay open, records are in OUT, of the others in OTHER."""
 
     def producer(name: str, timeout_ms: int = 600_000) -> Transactor:
@@ -119,7 +122,7 @@ def leave(client: RawClient, word: str, level: Level, offset: int) -> Left:
     for commit in (True, False):
         prepare(client, word, level, commit=commit)
     prepare_again(client, word, level)
-    late = producer("late", LATE_MS)
+    late = producer("late", late_ms)
     level.produce(late, OTHER, f"{word} late".encode())
     return Left(word, level, data, offsets, late, zombie, successor, offset)
 
@@ -170,7 +173,8 @@ def take_up(client: RawClient, left: Left) -> None:
     wait_for(client, left.late.name, "CompleteAbort")
     refused = "INVALID_TXN_STATE" if level.has_bumps else "PRODUCER_FENCED"
     assert left.late.end(version=level.end_version) == refused
-    assert refusal(left.late, OTHER) == "INVALID_PRODUCER_EPOCH"
+    told = refusal(left.late, OTHER)
+    assert told == "INVALID_PRODUCER_EPOCH", told
     prepared = [f"{word} prepared-{each}".encode() for each in ("commit", "again")]
     assert mine(client, OTHER, word, 0) == prepared
     assert mine(client, OTHER, word, 1) == prepared[:1]
