@@ -381,3 +381,18 @@ def test_records_that_are_deleted_leave_their_transaction_open(broker: Broker) -
         assert one.produce("t", b"d") == "NONE"
         assert one.end() == "NONE"
         wait_until(lambda: see(client, "t", offset=2).values == [b"c", b"d"], "the commit")
+
+
+def test_a_mistake_on_the_way_of_markers_ends_the_node(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def mistaken(*_: object) -> None:
+        raise KeyError("for a test")
+
+    with RawClient(broker.port) as client:
+        create_topic(client, "t", 1)
+        one = Transactor(client, "x")
+        assert one.produce("t", b"a") == "NONE"
+        monkeypatch.setattr("barnabas.broker.coordinators.markers.write_ends", mistaken)
+        assert one.end(commit=True) == "NONE"
+        assert isinstance(broker.run(broker.node.failed()), KeyError)

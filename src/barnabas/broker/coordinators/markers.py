@@ -25,7 +25,6 @@ from barnabas.coordination.effects import Markers, TopicPartition
 from barnabas.core.errors import (
     BarnabasError,
     InvalidProducerEpoch,
-    InvariantViolation,
     TransactionCoordinatorFenced,
 )
 from barnabas.metadata.names import CONSUMER_OFFSETS
@@ -93,7 +92,7 @@ class MarkerSender:
     async def _guarded(self, work: Callable[[], Awaitable[None]]) -> None:
         try:
             await work()
-        except InvariantViolation as error:
+        except Exception as error:  # noqa: BLE001 - what it leaves undone would hold readers back for good
             self._services.stop(error)
 
     async def _work(self) -> None:
