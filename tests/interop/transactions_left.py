@@ -46,8 +46,8 @@ OUT, OTHER = "out", "other"  # where they stay as they are, and where they end b
 GROUP = "plain"
 ENDING = ("late", "prepared-commit", "prepared-abort", "prepared-again")  # ids that end by themselves
 LATE_MS = 3000
-# Apache Kafka 4.3 that starts after a kill aborts what is late at once, and writes no marker where a partition
-# has no leader yet; so there it is late only when Kafka is up
+# Apache Kafka 4.3 that starts after a kill aborts what is late at once, and writes no marker where a
+# partition has no leader yet; so there it is late only when Kafka is up
 LATER_MS = 12_000
 _TAKEN_UP_IN = 30.0
 
