@@ -4,15 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import time
 from collections.abc import Callable, Coroutine
 from typing import Any
 
 import pytest
 
-from barnabas.broker.coordinators.coordinator import Coordinator, partition_for
-from barnabas.broker.coordinators.host import CoordinatorNotAvailable, Host, NotCoordinator
+from barnabas.broker.coordinators import coordinator as coordinator_module
+from barnabas.broker.coordinators.coordinator import (
+    RESTS_FOR_LOADS,
+    SLOW_LOAD_SECONDS,
+    Coordinator,
+    partition_for,
+)
+from barnabas.broker.coordinators.host import CoordinatorNotAvailable, Host, NotCoordinator, Shard
 from barnabas.coordination.effects import NOTHING, Effects, Markers, Now, Producer, Reply, Write
-from barnabas.coordination.records import KeyedRecord
+from barnabas.coordination.records import KeyedRecord, Kinds
 from barnabas.core.clock import SystemClock
 from barnabas.core.errors import (
     BarnabasError,
@@ -21,6 +28,7 @@ from barnabas.core.errors import (
     RecordListTooLarge,
 )
 from barnabas.groups.records import KINDS, GroupMetadataKey, OffsetCommitKey, OffsetCommitValue
+from barnabas.log.partition import PartitionLog
 from barnabas.metadata.records import PartitionChangeRecord
 from barnabas.records.control import ControlType, build_end_transaction
 from tests.broker.test_replicas import Site, on_a_site
@@ -478,4 +486,33 @@ def test_a_mistake_in_the_state_machine_has_the_shard_loaded_anew(
         assert (await tallies.ask("a", add("a", 1))).group == "2"
         assert "an unexpected error" in caplog.text
 
+    coordinated(work)
+
+
+def test_what_takes_long_to_load_is_left_alone_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def slowly(log: PartitionLog, kinds: Kinds, shard: Shard) -> None:
+        loads.append(time.monotonic())
+        await asyncio.sleep(2 * SLOW_LOAD_SECONDS)
+        await load(log, kinds, shard)
+
+    async def work(site: Site, tallies: Coordinator[Tally]) -> None:
+        await tallies.ask("a", add("a", 1))
+        site.disk.fail("append", errno.ENOSPC, path_glob="*.log", times=1)
+        for _ in range(100):
+            with pytest.raises(CoordinatorNotAvailable):
+                await tallies.ask("a", add("a", 1))
+        assert len(loads) == 1
+        while True:  # until it has rested
+            try:
+                answer = await tallies.ask("a", add("a", 1))
+            except CoordinatorNotAvailable:
+                await asyncio.sleep(0.01)
+            else:
+                break
+        assert answer.group == "2"
+        assert loads[1] - loads[0] > RESTS_FOR_LOADS * SLOW_LOAD_SECONDS
+
+    loads: list[float] = []
+    load = coordinator_module.load
+    monkeypatch.setattr(coordinator_module, "load", slowly)
     coordinated(work)

@@ -37,6 +37,10 @@ logger = logging.getLogger("barnabas.coordinators")
 _NOBODY = -1
 WAIT_SECONDS = 0.5  # for a partition that is being loaded
 RELOAD_SECONDS = 1.0  # after a write failed: the next may fail as well
+# A partition that takes a while to load is left alone for some times as long before it is loaded again: on a
+# full disk every write fails.
+SLOW_LOAD_SECONDS = 0.05
+RESTS_FOR_LOADS = 4
 
 
 class CoordinatorLoadInProgress(BarnabasError):
@@ -85,6 +89,8 @@ class Coordinator(Generic[S]):
         self._hosts: dict[int, Host[S]] = {}
         self._ending: dict[int, Host[S]] = {}  # those that were lost while they were writing
         self._loads: dict[int, asyncio.Task[Host[S]]] = {}
+        self._load_seconds: dict[int, float] = {}
+        self._rests_until: dict[int, float] = {}
         self._tasks: dict[asyncio.Task[None], None] = {}
         self._is_closed = False
         replicas.on_removed.append(self._topic_removed)
@@ -118,6 +124,8 @@ class Coordinator(Generic[S]):
         if load_task is None:
             if self._is_closed:
                 raise NotCoordinator("this node is stopping")
+            if self._clock.monotonic() < self._rests_until.get(partition, 0.0):
+                raise CoordinatorNotAvailable(f"{self.topic}-{partition} could not be written just now")
             load_task = asyncio.get_running_loop().create_task(self._load(partition))
             self._loads[partition] = load_task
             load_task.add_done_callback(partial(self._load_ended, partition))
@@ -177,7 +185,8 @@ class Coordinator(Generic[S]):
             raise CoordinatorNotAvailable(f"{host.name} cannot be read: {error}") from error
         if self._is_closed or not self._is_current(host):
             raise NotCoordinator(f"{host.name} changed hands while it was loaded")
-        logger.debug("%s loaded in %.3f s", host.name, self._clock.monotonic() - began)
+        self._load_seconds[partition] = self._clock.monotonic() - began
+        logger.debug("%s loaded in %.3f s", host.name, self._load_seconds[partition])
         self._hosts[partition] = host
         host.begin()
         return host
@@ -210,11 +219,15 @@ class Coordinator(Generic[S]):
             del self._hosts[partition]
         if host.is_writing:
             self._ending[partition] = host
+        load_seconds, rest_seconds = self._load_seconds.get(partition, 0.0), 0.0
+        if isinstance(host.lost, CoordinatorNotAvailable) and load_seconds > SLOW_LOAD_SECONDS:
+            rest_seconds = RESTS_FOR_LOADS * load_seconds
+            self._rests_until[partition] = self._clock.monotonic() + rest_seconds
         if not self._is_closed:
-            self._begin(self._load_anew(partition))
+            self._begin(self._load_anew(partition, max(RELOAD_SECONDS, rest_seconds)))
 
-    async def _load_anew(self, partition: int) -> None:
-        await self._clock.sleep(RELOAD_SECONDS)
+    async def _load_anew(self, partition: int, wait_seconds: float) -> None:
+        await self._clock.sleep(wait_seconds)
         await self._take_up(partition)
 
     def _with_contents(self) -> list[int]:
