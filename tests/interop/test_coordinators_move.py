@@ -35,7 +35,7 @@ from barnabas.protocol.messages.update_features import (
 from tests.interop.coordinators_told import INTERNAL, listed, offsets, records, told, wait_for_all
 from tests.interop.moving import Doing, OneDirectory
 from tests.interop.test_directory_move import complaints, levels
-from tests.interop.transactions_left import ENDING, GROUP, LATER_MS, OTHER, OUT, Left, Level, leave, take_up
+from tests.interop.transactions_left import ENDING, GROUP, OTHER, OUT, Left, Level, leave, take_up
 from tests.support import raw_modern as modern
 from tests.support import raw_offsets as raw
 from tests.support.apache_kafka import ApacheKafka, free_ports
@@ -323,7 +323,9 @@ def test_groups_and_transactions_move_there_and_back_twice(tmp_path: Path) -> No
         raw.join(client, "modern-taken", "in", session_ms=LONG_MS)
         set_level(client, "transaction.version", 1)
         features["transaction.version"] = 1
-        left = leave(client, "barnabas again", Level(1), 34, late_ms=LATER_MS)
+        # Apache Kafka 4.3 that starts after a kill, also its own, ends what is decided or late before
+        # partitions have leaders, and writes no markers there: so nothing is left for it to end
+        left = leave(client, "barnabas again", Level(1), 34, has_ending=False)
         before = seen(client, bootstrap)
         barnabas.kill()
 

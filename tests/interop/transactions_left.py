@@ -46,9 +46,6 @@ OUT, OTHER = "out", "other"  # where they stay as they are, and where they end b
 GROUP = "plain"
 ENDING = ("late", "prepared-commit", "prepared-abort", "prepared-again")  # ids that end by themselves
 LATE_MS = 3000
-# Apache Kafka 4.3 that starts after a kill aborts what is late at once, and writes no marker where a
-# partition has no leader yet; so there it is late only when Kafka is up
-LATER_MS = 12_000
 _TAKEN_UP_IN = 30.0
 
 
@@ -94,14 +91,15 @@ class Left(NamedTuple):
     level: Level
     data: Transactor
     offsets: Transactor
-    late: Transactor
+    late: Transactor | None
     zombie: Transactor
     successor: Transactor
     offset: int  # that the open transaction commits
 
 
-def leave(client: RawClient, word: str, level: Level, offset: int, *, late_ms: int = LATE_MS) -> Left:
-    """One of each; of those that stay open, records are in OUT, of the others in OTHER."""
+def leave(client: RawClient, word: str, level: Level, offset: int, *, has_ending: bool = True) -> Left:
+    """One of each; of those that stay open, records are in OUT, of the others, which end by themselves where
+    there are such, in OTHER."""
 
     def producer(name: str, timeout_ms: int = 600_000) -> Transactor:
         return Transactor(client, f"{word}-{name}", timeout_ms=timeout_ms)
@@ -119,11 +117,13 @@ def leave(client: RawClient, word: str, level: Level, offset: int, *, late_ms: i
     for partition in (0, 1):
         level.produce(data, OUT, f"{word} open".encode(), partition)
     level.commit_offset(offsets, At(3, offset, f"{word} pending", 1))
-    for commit in (True, False):
-        prepare(client, word, level, commit=commit)
-    prepare_again(client, word, level)
-    late = producer("late", late_ms)
-    level.produce(late, OTHER, f"{word} late".encode())
+    late = None
+    if has_ending:
+        for commit in (True, False):
+            prepare(client, word, level, commit=commit)
+        prepare_again(client, word, level)
+        late = producer("late", LATE_MS)
+        level.produce(late, OTHER, f"{word} late".encode())
     return Left(word, level, data, offsets, late, zombie, successor, offset)
 
 
@@ -162,22 +162,10 @@ def prepare_again(client: RawClient, word: str, level: Level) -> None:
 def take_up(client: RawClient, left: Left) -> None:
     """Whoever was there goes on; what was decided comes to its end."""
     word, level = left.word, left.level
-    for one in (left.data, left.offsets, left.late, left.zombie, left.successor):
+    if left.late is not None:
+        see_the_end(client, word, level, left.late)
+    for one in (left.data, left.offsets, left.zombie, left.successor):
         one.client = client
-    for name, end in (
-        ("commit", "CompleteCommit"),
-        ("abort", "CompleteAbort"),
-        ("again", "CompleteCommit"),
-    ):
-        wait_for(client, f"{word}-prepared-{name}", end)
-    wait_for(client, left.late.name, "CompleteAbort")
-    refused = "INVALID_TXN_STATE" if level.has_bumps else "PRODUCER_FENCED"
-    assert left.late.end(version=level.end_version) == refused
-    told = refusal(left.late, OTHER)
-    assert told == "INVALID_PRODUCER_EPOCH", told
-    prepared = [f"{word} prepared-{each}".encode() for each in ("commit", "again")]
-    assert mine(client, OTHER, word, 0) == prepared
-    assert mine(client, OTHER, word, 1) == prepared[:1]
     assert refusal(left.zombie, OUT) == "INVALID_PRODUCER_EPOCH"
     assert left.zombie.end(version=level.end_version) == "PRODUCER_FENCED"
     level.produce(left.data, OUT, f"{word} going on".encode())
@@ -191,6 +179,24 @@ def take_up(client: RawClient, left: Left) -> None:
     assert mine(client, OUT, word, 1) == committed[1:2]
     wait_for(client, left.offsets.name, "CompleteCommit")
     assert ct.offsets(client, GROUP, stable=True)["in", 3] == (left.offset, 1, f"{word} pending", 0)
+
+
+def see_the_end(client: RawClient, word: str, level: Level, late: Transactor) -> None:
+    """Of those that end by themselves."""
+    for name, end in (
+        ("prepared-commit", "CompleteCommit"),
+        ("prepared-abort", "CompleteAbort"),
+        ("prepared-again", "CompleteCommit"),
+        ("late", "CompleteAbort"),
+    ):
+        wait_for(client, f"{word}-{name}", end)
+    late.client = client
+    refused = "INVALID_TXN_STATE" if level.has_bumps else "PRODUCER_FENCED"
+    assert late.end(version=level.end_version) == refused
+    assert refusal(late, OTHER) == "INVALID_PRODUCER_EPOCH"
+    prepared = [f"{word} prepared-{each}".encode() for each in ("commit", "again")]
+    assert mine(client, OTHER, word, 0) == prepared
+    assert mine(client, OTHER, word, 1) == prepared[:1]
 
 
 def wait_for(client: RawClient, name: str, state: str) -> None:
