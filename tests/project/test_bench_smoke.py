@@ -44,7 +44,8 @@ def test_it_runs_against_kafka_with_its_own_client(name: str) -> None:
     for pair in pairs:
         assert isinstance(pair, Pair)
         assert pair.kafka is not None
-        assert pair.kafka > 0
+        # CPU time is told in hundredths of a second, and tiny input may take less than one
+        assert pair.kafka > 0 or "CPU" in pair.name
 
 
 def measured(name: str, options: Options) -> Sequence[Row] | Sequence[Pair]:
