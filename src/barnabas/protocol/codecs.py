@@ -66,7 +66,7 @@ def encode(message: Message, version: int) -> bytes:
     """The message in one piece; its records must be in memory."""
     out, beside = bytearray(), list[Beside]()
     encoder(type(message), version)(message, out, beside)
-    return b"".join(parts(out, beside))  # type: ignore[arg-type]
+    return b"".join(parts(out, beside)) if beside else bytes(out)  # type: ignore[arg-type]
 
 
 def _length_told(position: int, end: int) -> str:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any, Generic
 
 from barnabas.broker.coordinators.host import (
@@ -49,6 +49,7 @@ class CoordinatorLoadInProgress(BarnabasError):
     wire = wire_error("COORDINATOR_LOAD_IN_PROGRESS")
 
 
+@lru_cache(maxsize=10_000)
 def partition_for(key: str, count: int) -> int:
     """The partition of `count` that a key belongs to: Java's hash of a string, over its UTF-16 units."""
     number = 0

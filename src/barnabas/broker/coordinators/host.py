@@ -216,13 +216,13 @@ class Host(Generic[S]):
             await replica.marks.committed(appended.last_offset + 1)
 
     def _deliver(self, effects: Effects) -> None:
-        # markers are under way before whoever decided them is answered, and comes with the next transaction
-        for markers in effects.markers:
-            self._send_markers(self, markers)
+        # who decided is answered first, and the markers are written while the answer is on its way
         for reply, response in effects.replies:
             assert isinstance(reply, asyncio.Future)
             if not reply.done():
                 reply.set_result(response)
+        for markers in effects.markers:
+            self._send_markers(self, markers)
 
     async def write_marker(
         self, batch: bytearray, producer: Producer, *, is_commit: bool, transaction_version: int
