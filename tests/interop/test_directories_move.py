@@ -23,7 +23,7 @@ Sizes = dict[str, dict[str, int]]
 
 
 def described(port: int, version: int = 4) -> Sizes:
-    """By directory, how large each partition in it is."""
+    """By directory, how large each partition in it is; that of groups comes with the first who reads."""
     with RawClient(port) as client:
         answer = client.ask(DescribeLogDirsRequest(topics=None), version, DescribeLogDirsResponse)
     assert all(each.error_code == 0 for each in answer.results)
@@ -31,6 +31,7 @@ def described(port: int, version: int = 4) -> Sizes:
         Path(each.log_dir).name: {
             f"{topic.name}-{one.partition_index}": one.partition_size
             for topic in sorted(each.topics, key=lambda topic: topic.name)
+            if not topic.name.startswith("__")
             for one in sorted(topic.partitions, key=lambda one: one.partition_index)
         }
         for each in answer.results

@@ -61,7 +61,7 @@ def test_all_the_checks_are_part_of_make_test() -> None:
 
 @needs_make
 def test_the_demo_and_the_tests_bring_spark_and_its_java(tmp_path: Path) -> None:
-    for target, command in {"demo": "examples/demo.py", "unit": "-m pytest"}.items():
+    for target, command in {"demo": "examples/demo.py", "unit": "-m tools.lanes"}.items():
         plan = make("--dry-run", target, f"VENV={tmp_path}").stdout
         steps = ['["optional-dependencies"]["spark"]', "-m barnabas.spark.java", command]
         assert sorted(steps, key=plan.index) == steps

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import subprocess
 import sys
 import time
@@ -10,7 +11,10 @@ from pathlib import Path
 import pytest
 
 from barnabas.core.settings.definition import InvalidSetting
+from barnabas.protocol.messages.metadata import MetadataResponse
+from barnabas.protocol.messages.produce import ProduceResponse
 from barnabas.testing import Broker, BrokerFailed
+from tests.support.raw_client import RawClient, fetch_request, metadata_request, produce_request, wait_until
 from tests.support.serve_process import acknowledge_one
 
 
@@ -58,3 +62,20 @@ def test_pytest_does_not_load_it_for_tests_that_do_not_use_it() -> None:
     code = "import sys, barnabas.testing.plugin; print(*(name for name in sys.modules if 'barnabas' in name))"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert loaded.split() == ["barnabas", "barnabas.testing", "barnabas.testing.plugin"]
+
+
+def test_a_stop_leaves_nothing_open_of_a_client_that_does_not_read() -> None:
+    with Broker() as broker, RawClient(broker.port) as client:
+        client.ask(metadata_request("t"), 9, MetadataResponse)
+        for _ in range(20):
+            client.ask(produce_request("t", [b"x" * 900_000]), 9, ProduceResponse)
+        for _ in range(20):
+            client.send(fetch_request("t", max_bytes=20_000_000), 12)
+
+        async def unsent() -> int:
+            sessions = broker.node._connections._sessions
+            return sum(session.connection.unsent_bytes for session in sessions)
+
+        wait_until(lambda: broker.run(unsent()) > 0, "answers wait")
+        broker.stop()
+        gc.collect()  # what was left open is complained of now

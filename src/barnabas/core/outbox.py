@@ -148,6 +148,10 @@ class Outbox:
                 state = self._send()
         except BarnabasError as error:
             self._fail(error)
+        except asyncio.CancelledError:
+            if self._lost is None:  # the loop ends, and nothing more will be sent
+                self._fail(ConnectionLost("what was left to be sent was given up"))
+            raise
         finally:
             self._pump = None
         if self._at_end is not None and self._lost is None:

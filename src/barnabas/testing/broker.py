@@ -157,6 +157,7 @@ class Broker:
     def _end_thread(self) -> None:
         assert self._loop is not None
         assert self._thread is not None
+        self.run(_give_up())
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
@@ -172,3 +173,11 @@ class Broker:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self.stop()
+
+
+async def _give_up() -> None:
+    """End what is still under way on the loop: answers to clients that do not take them."""
+    left = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
+    for task in left:
+        task.cancel()
+    await asyncio.gather(*left, return_exceptions=True)
