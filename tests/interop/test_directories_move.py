@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from barnabas.core.settings.properties import parse_properties
@@ -69,9 +70,22 @@ def read(bootstrap: str, topic: str) -> list[list[str]]:
         consumer.close()
 
 
+def _end_offset(consumer: Consumer, partition: TopicPartition) -> int:
+    """Where a partition ends, once its leader knows that it is."""
+    found: list[int] = []
+
+    def is_led() -> bool:
+        with contextlib.suppress(KafkaException):
+            found.append(consumer.get_watermark_offsets(partition, timeout=WAIT_S)[1])
+        return bool(found)
+
+    wait_until(is_led, "the partition is led")
+    return found[0]
+
+
 def _values(consumer: Consumer, partition: TopicPartition) -> list[str]:
     consumer.assign([partition])
-    _, end_offset = consumer.get_watermark_offsets(partition, timeout=WAIT_S)
+    end_offset = _end_offset(consumer, partition)
     values: list[str] = []
     while len(values) < end_offset:
         message = consumer.poll(WAIT_S)
