@@ -572,7 +572,9 @@ def test_a_client_that_stops_reading_is_let_go_but_not_a_slow_one(make_broker: M
         assert slow.receive_bytes(4 * (4 + size) - len(read))
 
 
-def test_a_client_that_ended_its_side_and_does_not_read_is_let_go(make_broker: MakeBroker) -> None:
+def test_a_client_that_ended_its_side_and_does_not_read_is_let_go(
+    make_broker: MakeBroker, caplog: pytest.LogCaptureFixture
+) -> None:
     broker = make_broker(settings={"connections.max.idle.ms": "400"})
     with RawClient(broker.port) as writer:
         create(writer)
@@ -585,8 +587,9 @@ def test_a_client_that_ended_its_side_and_does_not_read_is_let_go(make_broker: M
             asked += 1
             time.sleep(0.02)
         client.end()
-        assert len(sessions_of(broker)) == 1
         wait_until(lambda: not sessions_of(broker), "it is let go")
+        (line,) = lines_about(caplog, client.address)
+        assert "idle for too long" in line.getMessage()  # and not because it ended its side
         with pytest.raises(EOFError):
             client.receive_bytes(asked * 300_000)
 
