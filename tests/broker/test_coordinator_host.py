@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import time
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -20,7 +19,7 @@ from barnabas.broker.coordinators.coordinator import (
 from barnabas.broker.coordinators.host import CoordinatorNotAvailable, Host, NotCoordinator, Shard
 from barnabas.coordination.effects import NOTHING, Effects, Markers, Now, Producer, Reply, Write
 from barnabas.coordination.records import KeyedRecord, Kinds
-from barnabas.core.clock import SystemClock
+from barnabas.core.clock import ManualClock, SystemClock
 from barnabas.core.errors import (
     BarnabasError,
     InvalidProducerEpoch,
@@ -490,29 +489,27 @@ def test_a_mistake_in_the_state_machine_has_the_shard_loaded_anew(
 
 
 def test_what_takes_long_to_load_is_left_alone_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = ManualClock()
+    loads = 0
+    load = coordinator_module.load
+
     async def slowly(log: PartitionLog, kinds: Kinds, shard: Shard) -> None:
-        loads.append(time.monotonic())
-        await asyncio.sleep(2 * SLOW_LOAD_SECONDS)
+        nonlocal loads
+        loads += 1
+        clock.advance(2 * SLOW_LOAD_SECONDS)
         await load(log, kinds, shard)
 
     async def work(site: Site, tallies: Coordinator[Tally]) -> None:
+        tallies._clock = clock
         await tallies.ask("a", add("a", 1))
         site.disk.fail("append", errno.ENOSPC, path_glob="*.log", times=1)
         for _ in range(100):
             with pytest.raises(CoordinatorNotAvailable):
                 await tallies.ask("a", add("a", 1))
-        assert len(loads) == 1
-        while True:  # until it has rested
-            try:
-                answer = await tallies.ask("a", add("a", 1))
-            except CoordinatorNotAvailable:
-                await asyncio.sleep(0.01)
-            else:
-                break
-        assert answer.group == "2"
-        assert loads[1] - loads[0] > RESTS_FOR_LOADS * SLOW_LOAD_SECONDS
+        assert loads == 1
+        clock.advance(RESTS_FOR_LOADS * 2 * SLOW_LOAD_SECONDS)
+        assert (await tallies.ask("a", add("a", 1))).group == "2"
+        assert loads == 2
 
-    loads: list[float] = []
-    load = coordinator_module.load
     monkeypatch.setattr(coordinator_module, "load", slowly)
     coordinated(work)
