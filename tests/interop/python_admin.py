@@ -5,6 +5,7 @@ What differs from one cluster to another (ids, ports, directories, times) is lef
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -21,6 +22,8 @@ from confluent_kafka.admin import (
 )
 
 from tests.support.clients import DEADLINE_S, kafka
+
+SENT_MS = time.time_ns() // 1_000_000 - 60_000  # recent: retention leaves the records alone
 
 Steps = dict[str, Any]
 
@@ -69,7 +72,7 @@ def with_confluent(bootstrap: str) -> Steps:
     def sent() -> Any:
         producer = confluent_kafka.Producer({"bootstrap.servers": bootstrap})
         for number in range(5):
-            producer.produce(topic, str(number), partition=0, timestamp=1_700_000_000_000 + number)
+            producer.produce(topic, str(number), partition=0, timestamp=SENT_MS + number)
         return producer.flush(DEADLINE_S)
 
     return {
@@ -82,7 +85,7 @@ def with_confluent(bootstrap: str) -> Steps:
         "earliest": offset(OffsetSpec.earliest()),
         "latest": offset(OffsetSpec.latest()),
         "of the largest time": offset(OffsetSpec.max_timestamp()),
-        "by time": offset(OffsetSpec.for_timestamp(1_700_000_000_003)),
+        "by time": offset(OffsetSpec.for_timestamp(SENT_MS + 3)),
         "set": changed("cleanup.policy", AlterConfigOpType.SET, "compact"),
         "appended": changed("cleanup.policy", AlterConfigOpType.APPEND, "delete"),
         "refused": changed("retention.ms", AlterConfigOpType.SET, "soon"),
