@@ -110,4 +110,5 @@ $(READY): $(VENV)/.installed $(KERNEL_SOURCES)
 $(SPARK): pyproject.toml | $(READY)
 	@printf '== installing PySpark into %s (some 400 MB)\n' $(VENV)
 	@$(call install,spark)
+	@$(call install,delta)
 	@touch $@
