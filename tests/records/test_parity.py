@@ -65,6 +65,10 @@ def encode_two_rows(kernel: Any, columns: Columns) -> Any:
     return kernel.ColumnEncoder(columns).batch(0, 2, 999, 0, -1, -1, -1)
 
 
+def encode_in_order(kernel: Any, columns: Columns, order: bytes) -> Any:
+    return kernel.ColumnEncoder(columns, order).batch(0, len(order) // 4, 1 << 20, 0, -1, -1, -1)
+
+
 def readers_agree(data: bytes) -> None:
     """Every function that reads, over bytes that may be anything."""
     end = len(data)
@@ -206,6 +210,33 @@ def test_encoding_columns(records: list[Record], start: int, limit: int) -> None
     arguments = (start, columns.rows, limit, 0x10, 5, 1, 7)
     ours = outcome(c.ColumnEncoder(columns).batch, *arguments)
     assert ours == outcome(_pure_columns.ColumnEncoder(columns).batch, *arguments)
+
+
+@given(RECORD_LISTS, st.data())
+def test_encoding_columns_in_another_order(records: list[Record], data: st.DataObject) -> None:
+    columns = columnar.decode(build_batch(records))
+    rows = data.draw(st.lists(st.integers(-1, columns.rows), max_size=6))
+    order = array.array("i", rows).tobytes()
+    made = [outcome(encode_in_order, kernel, columns, order) for kernel in (c, _pure_columns)]
+    assert made[0] == made[1]
+    if rows and all(0 <= row < columns.rows for row in rows):
+        again = columnar.decode(made[0][0])
+        assert again.to_arrow().column("value").to_pylist() == [
+            columns.to_arrow().column("value")[row].as_py() for row in rows
+        ]
+
+
+@given(st.lists(st.integers(-2, 4)), st.integers(0, 5))
+def test_rows_by_group(numbers: list[int], groups: int) -> None:
+    result = same("group_rows", array.array("i", numbers).tobytes(), len(numbers), groups)
+    if all(-1 <= number < groups for number in numbers):
+        order, ends = (memoryview(each).cast("i").tolist() for each in result)
+        assert order == sorted(range(len(numbers)), key=lambda row: numbers[row])
+        assert ends == [sum(number < each for number in numbers) for each in range(groups + 1)]
+    else:
+        assert result[0] is ValueError
+    same("group_rows", b"1234", 2, groups)
+    same("group_rows", b"", 0, -1)
 
 
 @given(st.lists(st.integers(-3, 12), min_size=4, max_size=4), st.integers(-1, 3), st.binary(max_size=8))

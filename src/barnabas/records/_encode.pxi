@@ -20,6 +20,7 @@ cdef struct Source:
     const int64_t *timestamps
     Binary key, value, name, held
     const int32_t *header_ends
+    const int32_t *order
     Py_ssize_t rows, headers
 
 
@@ -94,31 +95,37 @@ cdef uint8_t *put_record(uint8_t *at, Source *source, Py_ssize_t row, Py_ssize_t
     return at
 
 
-cdef Py_ssize_t measure(Source *source, Py_ssize_t row, Py_ssize_t *stop, Py_ssize_t limit) noexcept nogil:
-    """The bytes of the rows from `row` on that fit the limit, at least one; `stop` moves down to their end."""
-    cdef int64_t base = source.timestamps[row], delta
-    cdef Py_ssize_t first = row, total = HEADER_BYTES, size
-    while row < stop[0]:
+cdef inline Py_ssize_t row_at(Source *source, Py_ssize_t at) noexcept nogil:
+    return at if source.order == NULL else source.order[at]
+
+
+cdef Py_ssize_t measure(Source *source, Py_ssize_t first, Py_ssize_t *stop, Py_ssize_t limit) noexcept nogil:
+    """The bytes of the rows from `first` on that fit the limit, at least one; `stop` moves down to their end."""
+    cdef int64_t base = source.timestamps[row_at(source, first)], delta
+    cdef Py_ssize_t at = first, total = HEADER_BYTES, size, row
+    while at < stop[0]:
+        row = row_at(source, at)
         delta = <int64_t>(<uint64_t>source.timestamps[row] - <uint64_t>base)
-        size = body_size(source, row, delta, <int32_t>(row - first))
+        size = body_size(source, row, delta, <int32_t>(at - first))
         if size < 0 or size > MAX_COLUMN_BYTES:
             return -1
         size += varlong_size(size)
-        if total + size > limit and row > first:
+        if total + size > limit and at > first:
             break
         total += size
-        row += 1
-    stop[0] = row
+        at += 1
+    stop[0] = at
     return total
 
 
 cdef int64_t fill(uint8_t *at, Source *source, Py_ssize_t start, Py_ssize_t stop) noexcept nogil:
     """Write the rows as records; their largest timestamp."""
-    cdef int64_t base = source.timestamps[start], delta, largest = -1
-    cdef Py_ssize_t row
-    for row in range(start, stop):
+    cdef int64_t base = source.timestamps[row_at(source, start)], delta, largest = -1
+    cdef Py_ssize_t index, row
+    for index in range(start, stop):
+        row = row_at(source, index)
         delta = <int64_t>(<uint64_t>source.timestamps[row] - <uint64_t>base)
-        at = put_record(at, source, row, body_size(source, row, delta, <int32_t>(row - start)), delta, <int32_t>(row - start))
+        at = put_record(at, source, row, body_size(source, row, delta, <int32_t>(index - start)), delta, <int32_t>(index - start))
         if source.timestamps[row] > largest:
             largest = source.timestamps[row]
     return largest
@@ -186,9 +193,10 @@ cdef class ColumnEncoder(Held):
     """Makes batches of the rows of one set of columns; see columnar.Encoder for its use."""
 
     cdef Source source
+    cdef Py_ssize_t count
 
-    def __cinit__(self, columns):
-        self.source.rows = columns.rows
+    def __cinit__(self, columns, order=None):
+        self.source.rows = self.count = columns.rows
         self.source.timestamps = <const int64_t *>self.bytes_of(columns.timestamp, 8 * columns.rows)
         self.binary(&self.source.key, columns.key, columns.rows)
         self.binary(&self.source.value, columns.value, columns.rows)
@@ -197,11 +205,22 @@ cdef class ColumnEncoder(Held):
             self.source.headers = self.source.header_ends[columns.rows]
             self.binary(&self.source.name, columns.headers.names, self.source.headers)
             self.binary(&self.source.held, columns.headers.values, self.source.headers)
+        if order is not None:
+            self.source.order = <const int32_t *>self.bytes_of(order, 0)
+            self.count = (<View>self.views[len(self.views) - 1]).view.len // 4
+            self.check_order()
+
+    cdef int check_order(self) except -1:
+        cdef Py_ssize_t at
+        for at in range(self.count):
+            if not 0 <= self.source.order[at] < self.source.rows:
+                raise ValueError(BAD_COLUMNS)
+        return 0
 
     def batch(self, Py_ssize_t start, Py_ssize_t stop, Py_ssize_t limit_bytes, int16_t flags,
               int64_t producer_id, int16_t producer_epoch, int32_t base_sequence):
         """An uncompressed batch of the rows from `start` that fit the limit: (its bytes, the first row left)."""
-        if not 0 <= start < stop <= self.source.rows:
+        if not 0 <= start < stop <= self.count:
             raise ValueError("there are no such rows")
         cdef Py_ssize_t size
         stop = min(stop, start + MAX_COLUMN_BYTES)
@@ -214,7 +233,7 @@ cdef class ColumnEncoder(Held):
         cdef int64_t largest
         with nogil:
             largest = fill(at + HEADER_BYTES, &self.source, start, stop)
-            put_header(at, size, flags, self.source.timestamps[start], largest, <int32_t>(stop - start))
+            put_header(at, size, flags, self.source.timestamps[row_at(&self.source, start)], largest, <int32_t>(stop - start))
             store64(at + 43, producer_id)
             store16(at + 51, producer_epoch)
             store32(at + 53, base_sequence)

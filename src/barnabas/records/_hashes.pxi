@@ -29,6 +29,41 @@ def partition_column(column, Py_ssize_t rows, int32_t partitions):
     return result
 
 
+def group_rows(numbers, Py_ssize_t rows, int32_t groups):
+    """Rows by their int32 number (-1 to groups - 1), stable: (row numbers, where each group ends).
+
+    Both as int32 values. Group n stands from ends[n] to ends[n + 1]; ends[0] is where those of -1 end.
+    """
+    if not (0 <= rows <= MAX_COLUMN_BYTES and 0 <= groups < MAX_COLUMN_BYTES - 2):
+        raise ValueError(BAD_COLUMNS)
+    cdef Held held = Held()
+    cdef const int32_t *number = <const int32_t *>held.bytes_of(numbers, 4 * rows)
+    cdef bytearray order = PyByteArray_FromStringAndSize(NULL, 4 * rows)
+    cdef bytearray ends = bytearray(4 * (<Py_ssize_t>groups + 1))
+    cdef int32_t *out = <int32_t *>PyByteArray_AS_STRING(order)
+    cdef int32_t *end = <int32_t *>PyByteArray_AS_STRING(ends)
+    cdef Py_ssize_t row, group, bad = 0
+    cdef int32_t start = 0, size
+    with nogil:
+        for row in range(rows):
+            if -1 <= number[row] < groups:
+                end[number[row] + 1] += 1
+            else:
+                bad += 1
+        if bad == 0:
+            # from how many to where each begins, and with every row that is placed, to where it ends
+            for group in range(<Py_ssize_t>groups + 1):
+                size = end[group]
+                end[group] = start
+                start += size
+            for row in range(rows):
+                out[end[number[row] + 1]] = <int32_t>row
+                end[number[row] + 1] += 1
+    if bad:
+        raise ValueError("a number belongs to no group")
+    return order, ends
+
+
 cdef int hash_pass(const uint8_t *at, const uint8_t *end, int32_t count, int32_t last_delta, int64_t base_offset,
                    uint64_t k0, uint64_t k1, uint8_t *out, Py_ssize_t *filled, int32_t *index) noexcept nogil:
     cdef RecordView record

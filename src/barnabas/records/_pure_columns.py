@@ -193,8 +193,13 @@ def _bytes_of(buffer: Any, size: int) -> memoryview:
 class ColumnEncoder:
     """Makes batches of the rows of one set of columns; see columnar.Encoder for its use."""
 
-    def __init__(self, columns: Columns) -> None:
-        self._rows = columns.rows
+    def __init__(self, columns: Columns, order: Any = None) -> None:
+        self._order: Any = range(columns.rows)
+        if order is not None:
+            view = memoryview(order).cast("B")
+            self._order = view[: len(view) // 4 * 4].cast("i")
+            if not all(0 <= row < columns.rows for row in self._order):
+                raise ValueError(BAD_COLUMNS)
         self._timestamps = _bytes_of(columns.timestamp, 8 * columns.rows)[: 8 * columns.rows].cast("q")
         self._key, self._value = _Rows(columns.key, columns.rows), _Rows(columns.value, columns.rows)
         self._ends: memoryview | None = None
@@ -229,20 +234,21 @@ class ColumnEncoder:
         base_sequence: int,
     ) -> tuple[bytearray, int]:
         """An uncompressed batch of the rows from `start` that fit: (its bytes, the first row left)."""
-        if not 0 <= start < stop <= self._rows:
+        if not 0 <= start < stop <= len(self._order):
             raise ValueError("there are no such rows")
         batch = bytearray(HEADER_BYTES)
-        base, row, largest = self._timestamps[start], start, NO_TIMESTAMP
-        while row < stop:
-            size, timestamp = len(batch), self._timestamps[row]
+        base, at, largest = self._timestamps[self._order[start]], start, NO_TIMESTAMP
+        while at < stop:
+            row, size = self._order[at], len(batch)
+            timestamp = self._timestamps[row]
             append_encoded(
-                batch, base, timestamp, row - start, self._key[row], self._value[row], self._headers_of(row)
+                batch, base, timestamp, at - start, self._key[row], self._value[row], self._headers_of(row)
             )
-            if len(batch) > min(limit_bytes, MAX_COLUMN_BYTES) and row > start:
+            if len(batch) > min(limit_bytes, MAX_COLUMN_BYTES) and at > start:
                 del batch[size:]
                 break
             largest = max(largest, timestamp)
-            row += 1
+            at += 1
         HEADER.pack_into(
             batch,
             0,
@@ -252,16 +258,16 @@ class ColumnEncoder:
             MAGIC,
             0,
             flags,
-            row - start - 1,
+            at - start - 1,
             base,
             largest,
             producer_id,
             producer_epoch,
             base_sequence,
-            row - start,
+            at - start,
         )
         batch[CRC_AT : CRC_AT + 4] = crc32c(batch, ATTRIBUTES_AT, len(batch)).to_bytes(4, "big")
-        return batch, row
+        return batch, at
 
 
 # ---- hashes -----------------------------------------------------------------------------------------------
@@ -295,6 +301,26 @@ def partition_column(column: BinaryColumn, rows: int, partitions: int) -> bytear
         key = keys[row]
         result.append(-1 if key is None else (murmur2(key) & 0x7FFFFFFF) % partitions)
     return bytearray(result.tobytes())
+
+
+def group_rows(numbers: Any, rows: int, groups: int) -> tuple[bytearray, bytearray]:
+    """Rows by their int32 number (-1 to groups - 1), stable: (row numbers, where each group ends).
+
+    Both as int32 values. Group n stands from ends[n] to ends[n + 1]; ends[0] is where those of -1 end.
+    """
+    if not (0 <= rows <= MAX_COLUMN_BYTES and 0 <= groups < MAX_COLUMN_BYTES - 2):
+        raise ValueError(BAD_COLUMNS)
+    number = _bytes_of(numbers, 4 * rows)[: 4 * rows].cast("i")
+    placed: list[list[int]] = [[] for _ in range(groups + 1)]
+    for row in range(rows):
+        if not -1 <= number[row] < groups:
+            raise ValueError("a number belongs to no group")
+        placed[number[row] + 1].append(row)
+    order, ends = array("i"), array("i")
+    for group in placed:
+        order.extend(group)
+        ends.append(len(order))
+    return bytearray(order.tobytes()), bytearray(ends.tobytes())
 
 
 def key_hashes(buffer: Buffer, start: int, end: int, header: BatchHeader, seed: bytes) -> bytearray:

@@ -55,11 +55,11 @@ def decode(
 
 
 class Encoder:
-    """Makes batches of the rows of one set of columns."""
+    """Makes batches of the rows of one set of columns; `order` are int32 row numbers, where it matters."""
 
-    def __init__(self, columns: Columns) -> None:
-        self.rows = columns.rows
-        self._kernel = kernel.ColumnEncoder(columns)
+    def __init__(self, columns: Columns, order: Buffer | None = None) -> None:
+        self.rows = columns.rows if order is None else len(order) // 4
+        self._kernel = kernel.ColumnEncoder(columns, order)
 
     def batch(
         self,

@@ -48,6 +48,7 @@ if TYPE_CHECKING or PURE_REASON is None:
         check_batch,
         check_records,
         crc32c,
+        group_rows,
         iterate,
         key_hashes,
         murmur2,
@@ -75,6 +76,7 @@ else:
     from barnabas.records._pure_columns import (
         ColumnDecoder,
         ColumnEncoder,
+        group_rows,
         key_hashes,
         murmur2,
         partition_column,
@@ -96,6 +98,7 @@ __all__ = [
     "check_batch",
     "check_records",
     "crc32c",
+    "group_rows",
     "iterate",
     "key_hashes",
     "murmur2",
