@@ -32,6 +32,7 @@ class AccumulatorConfig(NamedTuple):
     delivery_timeout_s: float = 120.0
     buffer_bytes: int = 32 * 1024 * 1024
     is_idempotent: bool = True
+    is_transactional: bool = False
 
 
 class Lane:
@@ -66,11 +67,13 @@ class Accumulator:
         self._lanes: dict[TopicPartition, Lane] = {}
         self._busy: dict[TopicPartition, Lane] = {}  # the lanes that hold batches
         self._identity: ProducerIdentity | None = None
+        self._abandoned: Exception | None = None  # why nothing more is sent
 
     @property
     def needs_identity(self) -> bool:
         """Whether a producer id must be asked for before anything more can be sent."""
-        return self.config.is_idempotent and self._identity is None
+        is_own = self.config.is_idempotent and not self.config.is_transactional
+        return is_own and self._identity is None
 
     @property
     def is_empty(self) -> bool:
@@ -108,7 +111,13 @@ class Accumulator:
             batch = None
         is_news = batch is None
         if batch is None:
-            batch = Batch(partition, self.created_batches, now, self.config.codec)
+            batch = Batch(
+                partition,
+                self.created_batches,
+                now,
+                self.config.codec,
+                is_transactional=self.config.is_transactional,
+            )
         before = 0 if is_news else batch.size_bytes
         batch.append(timestamp_ms, key, value, headers, waiter)  # first: what is no record leaves no batch
         if is_news:
@@ -128,6 +137,24 @@ class Accumulator:
     def identify(self, identity: ProducerIdentity) -> None:
         """Number batches under this producer id from now on, in lanes that have none."""
         self._identity = identity
+
+    def restart(self, identity: ProducerIdentity) -> None:
+        """Number all lanes from 0 on under this identity; they are empty, and the epoch is new."""
+        assert self.is_empty
+        self._lanes.clear()
+        self._identity = identity
+
+    def abandon(self, error: Exception) -> None:
+        """Send nothing more, not again either: what is in flight is settled by its answer, the rest now."""
+        self._abandoned = error
+        for batch in self.open_batches():
+            if batch.state is not State.IN_FLIGHT:
+                self._seal(batch)
+                self.give_up(batch, error)
+
+    def resume(self) -> None:
+        """Take records again."""
+        self._abandoned = None
 
     def drain(self, now: float, may_send: Callable[[TopicPartition], bool], max_bytes: int) -> list[Batch]:
         """Batches for one request, at most one a lane, now in flight; `may_send` says whose turn it is."""
@@ -213,7 +240,9 @@ class Accumulator:
 
     def send_again(self, batch: Batch, not_before: float) -> None:
         """It must be sent once more, no earlier than that."""
-        if self._landed(batch) is not None:
+        if self._abandoned is not None:
+            self.give_up(batch, self._abandoned)
+        elif self._landed(batch) is not None:
             batch.not_before = not_before
 
     def give_up(self, batch: Batch, error: Exception) -> None:

@@ -72,6 +72,7 @@ class Batch:
         "attempts",
         "created",
         "data",
+        "failure",
         "not_before",
         "number",
         "ordinal",
@@ -81,18 +82,27 @@ class Batch:
         "was_first",
     )
 
-    def __init__(self, partition: TopicPartition, ordinal: int, created: float, codec: int) -> None:
+    def __init__(
+        self,
+        partition: TopicPartition,
+        ordinal: int,
+        created: float,
+        codec: int,
+        *,
+        is_transactional: bool = False,
+    ) -> None:
         self.partition = partition
         self.ordinal = ordinal  # in the order of creation, over all partitions
         self.created = created
         self.state = State.FILLING
         self.attempts = 0
+        self.failure: Exception | None = None  # why it was given up
         self.refusal: WireError | None = None  # what a broker last answered that is worth another attempt
         self.not_before = 0.0  # sent again no earlier
         self.number: Number | None = None
         self.was_first = False  # of the numbered ones of its partition, when it was last sent
         self.data: bytes | bytearray = b""
-        self._builder: BatchBuilder | None = BatchBuilder(codec=codec)
+        self._builder: BatchBuilder | None = BatchBuilder(codec=codec, transactional=is_transactional)
         self._waiters: list[Waiter] = []
         self._timestamps_ms: list[int] = []
 
@@ -140,6 +150,7 @@ class Batch:
     def fail(self, error: Exception) -> None:
         """Tell every waiter that its record was not written, or may not have been."""
         self.state = State.SETTLED
+        self.failure = error
         for waiter in self._waiters:
             if not waiter.done():
                 waiter.set_exception(error)

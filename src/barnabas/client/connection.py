@@ -47,6 +47,7 @@ class BrokerConnection:
         self, connection: Connection, clock: Clock, *, client_id: str, timeout_s: float, scratch: memoryview
     ) -> None:
         self.versions = Versions({ApiVersionsRequest.__key__: ApiVersionsRequest.__versions__})
+        self.features: dict[str, int] = {}  # what the cluster has finalised, by the last ApiVersions
         self.lost: BarnabasError | None = None
         self.on_lost: Callable[[], None] | None = None
         self._connection = connection
@@ -117,7 +118,9 @@ class BrokerConnection:
         return pending
 
     async def learn_versions(self, software_version: str) -> None:
-        """Ask the broker what it speaks; older ones are asked again in a way they understand."""
+        """Ask the broker what it speaks, and what its cluster has finalised.
+
+        Older ones are asked again in a way they understand."""
         request = ApiVersionsRequest(
             client_software_name=SOFTWARE_NAME, client_software_version=software_version
         )
@@ -129,6 +132,7 @@ class BrokerConnection:
         if response.error_code:
             raise broker_error(wire_error_of(response.error_code), f"{self.peer} does not tell its versions")
         self.versions = Versions.of(response)
+        self.features = {each.name: each.max_version_level for each in response.finalized_features}
 
     def close(self) -> None:
         """Send what was submitted and close; open requests fail. Harmless when repeated."""

@@ -16,11 +16,10 @@ import logging
 from collections.abc import Sequence
 from functools import partial
 from types import TracebackType
-from typing import NamedTuple
 
-from barnabas.client.accumulator import Accumulator, AccumulatorConfig
+from barnabas.client.accumulator import Accumulator
 from barnabas.client.batches import Batch, RecordMetadata, record_size_limit
-from barnabas.client.cluster import ClientConfig, Cluster
+from barnabas.client.cluster import Cluster
 from barnabas.client.connection import BrokerConnection
 from barnabas.client.errors import (
     BrokerError,
@@ -34,6 +33,7 @@ from barnabas.client.errors import (
 from barnabas.client.metadata import Topic, TopicPartition
 from barnabas.client.partitioner import StickyPartitioner, partition_of
 from barnabas.client.produce_answers import judge_response, produce_request
+from barnabas.client.producer_config import ALL, ProducerConfig, accumulator_config
 from barnabas.client.sequences import ProducerIdentity
 from barnabas.client.waiting import Wake, within
 from barnabas.core.clock import Clock
@@ -43,40 +43,11 @@ from barnabas.core.random import Random
 from barnabas.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from barnabas.protocol.messages.produce import ProduceResponse
 from barnabas.records.batch import HEADER_BYTES
-from barnabas.records.compression import Codec
 from barnabas.records.record import Headers
 
 logger = logging.getLogger("barnabas.client")
 
-ALL = -1
-MAX_IN_FLIGHT_NUMBERED = 5
-
-
-class ProducerConfig(NamedTuple):
-    """How a producer works; defaults as Kafka's."""
-
-    acks: int = ALL  # ALL, 1 (the leader alone) or 0 (no answer at all)
-    idempotence: bool = True  # no duplicates and no reordering, whatever is sent again; needs acks=ALL
-    compression: Codec = Codec.NONE
-    batch_bytes: int = 16384  # of records before compression
-    linger_ms: float = 5.0  # how long a batch that is not full waits for more
-    max_in_flight: int = 5  # requests a broker, and batches a partition
-    max_request_bytes: int = 1024 * 1024
-    buffer_bytes: int = 32 * 1024 * 1024  # records that are not yet acknowledged
-    max_block_ms: int = 60_000  # how long `send` may wait for metadata or memory
-    delivery_timeout_ms: int = 120_000  # from `send` to acknowledgement, retries included
-    client: ClientConfig = ClientConfig()
-
-    def check(self) -> None:
-        """ValueError where settings contradict each other."""
-        if self.acks not in (ALL, 0, 1):
-            raise ValueError(f"acks={self.acks}: must be ALL (-1), 1 or 0")
-        if self.max_in_flight < 1:
-            raise ValueError(f"max_in_flight={self.max_in_flight}: must be at least 1")
-        if self.idempotence and self.acks != ALL:
-            raise ValueError("idempotence needs acks=ALL; set idempotence=False for less")
-        if self.idempotence and self.max_in_flight > MAX_IN_FLIGHT_NUMBERED:
-            raise ValueError(f"idempotence allows max_in_flight up to {MAX_IN_FLIGHT_NUMBERED}")
+__all__ = ["ALL", "Producer", "ProducerConfig"]
 
 
 class _Flush:
@@ -104,7 +75,7 @@ class Producer:
         self.cluster = Cluster(network, clock, random, bootstrap, self.config.client)
         self.cluster.on_change = self._on_change
         self._clock = clock
-        self._accumulator = Accumulator(_accumulator_config(self.config), self._on_settled)
+        self._accumulator = Accumulator(accumulator_config(self.config), self._on_settled)
         self._sticky = StickyPartitioner(random, self.config.batch_bytes)
         self._wake = Wake(clock)
         self._in_flight: dict[int, int] = {}
@@ -365,15 +336,3 @@ class Producer:
         self._fatal = error
         for batch in self._accumulator.open_batches():
             self._accumulator.give_up(batch, error)
-
-
-def _accumulator_config(config: ProducerConfig) -> AccumulatorConfig:
-    return AccumulatorConfig(
-        batch_bytes=config.batch_bytes,
-        linger_s=config.linger_ms / 1000,
-        codec=config.compression,
-        max_in_flight=config.max_in_flight,
-        delivery_timeout_s=config.delivery_timeout_ms / 1000,
-        buffer_bytes=config.buffer_bytes,
-        is_idempotent=config.idempotence,
-    )
