@@ -1,1 +1,46 @@
-"""Topics as Spark's tables: `spark.read.format("barnabas")`, for any Kafka. Only here is pyspark imported."""
+"""Topics as Spark's tables: `spark.read.format("barnabas")`, for any Kafka. Only here is pyspark imported.
+
+What a pipeline is made of is importable from here, and loaded when it is first asked for: the Python of a
+Spark task imports this package anew for every process, and must start quickly.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from barnabas.spark.joins import enrich, join_within
+    from barnabas.spark.tables import ktable, ktable_changes
+    from barnabas.spark.windows import sessions, sliding, tumbling
+
+# public name -> the module that has it; no name may be that of a module beside this one
+_MODULES = {
+    "enrich": "joins",
+    "join_within": "joins",
+    "ktable": "tables",
+    "ktable_changes": "tables",
+    "sessions": "windows",
+    "sliding": "windows",
+    "tumbling": "windows",
+}
+
+__all__ = [
+    "enrich",
+    "join_within",
+    "ktable",
+    "ktable_changes",
+    "sessions",
+    "sliding",
+    "tumbling",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__])

@@ -1,0 +1,81 @@
+"""Joins of a stream: with another stream within a bound of time, and with a table.
+
+A column that both sides have, and that is not joined on, comes twice: the right one's with a suffix.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as f
+
+from barnabas.spark.columns import names, require, without_clashes
+
+
+def join_within(
+    left: DataFrame,
+    right: DataFrame,
+    on: str | Sequence[str],
+    within: str,
+    *,
+    watermark: str | None = None,
+    how: Literal["inner", "left"] = "inner",
+    before: str | None = None,
+    left_time: str = "timestamp",
+    right_time: str = "timestamp",
+    suffix: str = "_right",
+) -> DataFrame:
+    """Pairs with equal `on` whose right row is at most `within` later, or `before` (the same) earlier.
+
+    `watermark` is how late a row may be, on both sides; it bounds what Spark has to remember. `left` gives
+    left rows without a match as well, with nulls, once none can come any more: that takes a watermark, and
+    time to go on on both sides (the watermark is that of the slower one).
+    """
+    keys = names(on)
+    require(left, [*keys, left_time], "join_within, left")
+    require(right, [*keys, right_time], "join_within, right")
+    if watermark is None and how != "inner" and (left.isStreaming or right.isStreaming):
+        raise ValueError("join_within: an outer join of streams needs a watermark, as watermark='10 minutes'")
+    shown = without_clashes(right, left.columns, keys, suffix)
+    time = right_time + suffix if right_time in left.columns and right_time not in keys else right_time
+    hidden = {key: f"__right_{key}" for key in keys}
+    other = shown.withColumnsRenamed(hidden)
+    time = hidden.get(time, time)
+    if watermark is not None:
+        left = left.withWatermark(left_time, watermark)
+        other = other.withWatermark(time, watermark)
+    lower = f.col(left_time) - _interval(within if before is None else before)
+    upper = f.col(left_time) + _interval(within)
+    condition = (f.col(time) >= lower) & (f.col(time) <= upper)
+    for key, twin in hidden.items():
+        condition = condition & (left[key] == other[twin])
+    joined = left.join(other, condition, "inner" if how == "inner" else "left_outer")
+    return joined.drop(*hidden.values())
+
+
+def enrich(
+    stream: DataFrame,
+    table: DataFrame,
+    on: str | Sequence[str],
+    *,
+    how: Literal["left", "inner"] = "left",
+    suffix: str = "_table",
+) -> DataFrame:
+    """Every row with what the table says of its `on`; nulls, or nothing (`inner`), where it says nothing.
+
+    The table is a batch DataFrame, as ktable(spark.read...). Spark reads it anew for every micro-batch, up to
+    where its topic ends at that moment: it is as fresh as the batch, costs a read of the topic each time, and
+    a batch that is replayed may meet a newer table.
+    """
+    keys = names(on)
+    require(stream, keys, "enrich, stream")
+    require(table, keys, "enrich, table")
+    if table.isStreaming:
+        raise ValueError("enrich: the table is a stream; read it with spark.read, or use join_within")
+    return stream.join(without_clashes(table, stream.columns, keys, suffix), keys, how)
+
+
+def _interval(text: str) -> Column:
+    return f.expr(f"INTERVAL '{text}'")

@@ -1,0 +1,81 @@
+"""A topic as a table: of every key the latest record, and a tombstone (no value) takes the key away.
+
+Latest is the highest offset, whatever the timestamps say. That is an order only within a partition, where
+Kafka keeps all records of a key; a key found in two of them (the topic was given partitions, or a producer
+chose them itself) is an error that names it, unless `order` says what counts, as ("timestamp", "partition",
+"offset"). Records without a key belong to no table and are left out, as in Kafka Streams.
+
+All of it is one aggregation in the JVM. On a stream the latest record of every key is Spark's state, deleted
+keys included: output mode `update` gives the keys that changed, `complete` the whole table. Where a table
+outside holds the state already (merge_delta), use these on the batch inside foreachBatch: no state at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as f
+
+from barnabas.spark.columns import names, require
+
+UPSERT = "upsert"
+DELETE = "delete"
+OP = "op"
+OFFSET_ORDER = ("partition", "offset")
+
+
+def ktable(
+    df: DataFrame,
+    key: str | Sequence[str] = "key",
+    *,
+    value: str = "value",
+    order: Sequence[str] = OFFSET_ORDER,
+) -> DataFrame:
+    """The rows that are in the table: the latest of each key, with the columns of `df`."""
+    return ktable_changes(df, key, value=value, order=order).where(f.col(OP) == UPSERT).drop(OP)
+
+
+def ktable_changes(
+    df: DataFrame,
+    key: str | Sequence[str] = "key",
+    *,
+    value: str = "value",
+    order: Sequence[str] = OFFSET_ORDER,
+) -> DataFrame:
+    """The latest row of each key and, as `op`, what it does to the table: upsert, or delete.
+
+    Of a stream: one row for every key that a batch has changed.
+    """
+    keys = names(key)
+    require(df, [*keys, value, *order], "ktable")
+    if OP in df.columns:
+        raise ValueError(f"ktable: there is a column {OP!r} already; drop or rename it")
+    has_keys = f.lit(True)
+    for each in keys:
+        has_keys = has_keys & f.col(each).isNotNull()
+    latest = f.max_by(f.struct(*df.columns), f.struct(*order)).alias("latest")
+    grouped = df.where(has_keys).groupBy(*keys)
+    if order[0] == "partition":
+        found = grouped.agg(latest, f.min("partition").alias("first"), f.max("partition").alias("last"))
+        row = f.when(f.col("first") == f.col("last"), f.col("latest")).otherwise(_refusal(keys))
+    else:
+        found = grouped.agg(latest)
+        row = f.col("latest")
+    op = f.when(f.col(value).isNull(), DELETE).otherwise(UPSERT)
+    return found.select(row.alias("latest")).select("latest.*").withColumn(OP, op)
+
+
+def _refusal(keys: Sequence[str]) -> Column:
+    shown = f.concat_ws(", ", *(f.col(f"latest.{each}").cast("string") for each in keys))
+    return f.raise_error(
+        f.concat(
+            f.lit("ktable: the key "),
+            shown,
+            f.lit(" is in the partitions "),
+            f.col("first").cast("string"),
+            f.lit(" and "),
+            f.col("last").cast("string"),
+            f.lit(': which is later? Say it, as order=("timestamp", "partition", "offset")'),
+        )
+    )
