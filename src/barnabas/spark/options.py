@@ -12,18 +12,23 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, NamedTuple
 
-from barnabas.client.cluster import ClientConfig, parse_bootstrap
+from barnabas.client.cluster import ClientConfig
 from barnabas.client.consumer import ConsumerConfig, Reset
 from barnabas.client.metadata import TopicPartition
 from barnabas.client.offsets import EARLIEST, LATEST
+from barnabas.spark.option_values import (
+    BOOTSTRAP,
+    MAX_INT32,
+    MAX_INT64,
+    Getter,
+    OptionError,
+    bootstrap,
+    number,
+)
 
-BOOTSTRAP = "kafka.bootstrap.servers"
 POLL_TIMEOUT_MS = 120_000
 # a task reads one partition alone: larger answers than a consumer of many would ask for
 PARTITION_FETCH_BYTES = 8 * 1024 * 1024
-
-MAX_INT32 = (1 << 31) - 1
-MAX_INT64 = (1 << 63) - 1
 
 COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType", "headers")
 HEADERS = "headers"
@@ -42,10 +47,6 @@ _OTHERS = (
 )
 _OF_A_TABLE = "option."  # how Spark writes the options of a table among its properties
 _NAMES = {name.lower(): name for name in (*_CHOICES, *_STARTS, *_ENDS, *_OTHERS, BOOTSTRAP)}
-
-
-class OptionError(ValueError):
-    """An option of a read that is missing, unknown, or makes no sense."""
 
 
 class Bound(NamedTuple):
@@ -94,10 +95,10 @@ def parse_options(given: Mapping[str, str]) -> ReadOptions:
     unknown = sorted(name for name in given if name.lower() not in _NAMES and name.lower() not in kafka)
     if unknown:
         raise OptionError(f"unknown option {', '.join(unknown)}; there are: {', '.join(_NAMES.values())}")
-    get = _Getter(options)
+    get = Getter(options)
     fails = get.flag("failOnDataLoss", True)
     return ReadOptions(
-        _bootstrap(kafka.pop(BOOTSTRAP, "")),
+        bootstrap(kafka.pop(BOOTSTRAP, "")),
         _topics(get),
         _bound(get, _STARTS, "earliest", never=LATEST),
         _bound(get, _ENDS, "latest", never=EARLIEST),
@@ -111,49 +112,7 @@ def parse_options(given: Mapping[str, str]) -> ReadOptions:
     )
 
 
-class _Getter:
-    """Options by name; the message of what is wrong has the name in it."""
-
-    def __init__(self, options: Mapping[str, str]) -> None:
-        self._options = options
-
-    def text(self, name: str) -> str | None:
-        return self._options.get(name.lower())
-
-    def flag(self, name: str, default: bool) -> bool:
-        text = (self.text(name) or str(default)).lower()
-        if text not in ("true", "false"):
-            raise OptionError(f"{name}={text!r}: must be true or false")
-        return text == "true"
-
-    def choice(self, name: str, allowed: tuple[str, ...]) -> str:
-        text = (self.text(name) or allowed[0]).lower()
-        if text not in allowed:
-            raise OptionError(f"{name}={text!r}: must be one of {', '.join(allowed)}")
-        return text
-
-    def number(self, name: str) -> int | None:
-        text = self.text(name)
-        return None if text is None else _number(name, text, least=1)
-
-
-def _number(name: str, text: str, least: int = 0, largest: int = MAX_INT64) -> int:
-    if not re.fullmatch(r"[0-9]{1,19}", text.strip()) or not least <= int(text) <= largest:
-        raise OptionError(f"{name}={text!r}: must be a whole number from {least} to {largest}")
-    return int(text)
-
-
-def _bootstrap(text: str) -> str:
-    if not text:
-        raise OptionError(f"{BOOTSTRAP} is missing: the addresses of brokers, as host:port,host:port")
-    try:
-        parse_bootstrap(text)
-    except ValueError as error:
-        raise OptionError(f"{BOOTSTRAP}: {error}") from None
-    return text
-
-
-def _topics(get: _Getter) -> Topics:
+def _topics(get: Getter) -> Topics:
     given = [name for name in _CHOICES if get.text(name) is not None]
     if len(given) != 1:
         raise OptionError(f"give exactly one of {', '.join(_CHOICES)}; given: {', '.join(given) or 'none'}")
@@ -175,11 +134,11 @@ def _topics(get: _Getter) -> Topics:
     return topics
 
 
-def _bound(get: _Getter, names: tuple[str, str, str], default: str, *, never: int) -> Bound:
+def _bound(get: Getter, names: tuple[str, str, str], default: str, *, never: int) -> Bound:
     """Where to begin or end, by the first of the options that is given; `never` makes no sense there."""
     one_time, times, offsets = names
     if (text := get.text(one_time)) is not None:
-        return Bound(_number(one_time, text), is_time=True)
+        return Bound(number(one_time, text), is_time=True)
     if (text := get.text(times)) is not None:
         return Bound(_by_partition(times, text, least=0), is_time=True)
     text = (get.text(offsets) or default).strip()
@@ -232,7 +191,7 @@ def _is_number_by_partition(value: Any) -> bool:
     )
 
 
-def _columns(get: _Getter) -> tuple[str, ...]:
+def _columns(get: Getter) -> tuple[str, ...]:
     there = [name for name in COLUMNS if name != HEADERS or get.flag("includeHeaders", False)]
     text = get.text("columns")
     if text is None:
@@ -268,12 +227,12 @@ _WORDS = {
 def _consumer_config(kafka: Mapping[str, str], reset: Reset) -> ConsumerConfig:
     numbers: dict[str, Any] = {"partition_max_bytes": PARTITION_FETCH_BYTES}
     client_numbers: dict[str, Any] = {}
-    get = _Getter(kafka)
+    get = Getter(kafka)
     for name, text in kafka.items():
         if name in _CONSUMER_FIELDS:
-            numbers[_CONSUMER_FIELDS[name]] = _number(name, text, largest=MAX_INT32)
+            numbers[_CONSUMER_FIELDS[name]] = number(name, text, largest=MAX_INT32)
         elif name in _CLIENT_FIELDS:
-            client_numbers[_CLIENT_FIELDS[name]] = _number(name, text)
+            client_numbers[_CLIENT_FIELDS[name]] = number(name, text)
         elif name not in _WORDS and name not in ("kafka.client.id", "kafka.client.rack"):
             known = sorted(
                 [*_CONSUMER_FIELDS, *_CLIENT_FIELDS, *_WORDS, "kafka.client.id", "kafka.client.rack"]
