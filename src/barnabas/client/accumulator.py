@@ -15,9 +15,10 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from barnabas.client.batches import Batch, State, Waiter
+from barnabas.client.batches import Batch, Receipt, State, Waiter
 from barnabas.client.metadata import TopicPartition
 from barnabas.client.sequences import ProducerIdentity, Refused, Sequence
+from barnabas.records.columnar import MAX_BATCH_BYTES
 from barnabas.records.compression import Codec
 from barnabas.records.record import Headers
 
@@ -58,8 +59,14 @@ class Lane:
 class Accumulator:
     """All lanes of a producer."""
 
-    def __init__(self, config: AccumulatorConfig, on_settled: Callable[[Batch], None]) -> None:
+    def __init__(
+        self,
+        config: AccumulatorConfig,
+        on_settled: Callable[[Batch], None],
+        on_split: Callable[[Batch], None],
+    ) -> None:
         self.config = config
+        self.on_split = on_split
         self.used_bytes = 0
         self.hurries = 0  # how many want everything to be sent at once
         self.created_batches = 0
@@ -68,6 +75,7 @@ class Accumulator:
         self._busy: dict[TopicPartition, Lane] = {}  # the lanes that hold batches
         self._identity: ProducerIdentity | None = None
         self._abandoned: Exception | None = None  # why nothing more is sent
+        self._batch_limits: dict[str, int] = {}
 
     @property
     def needs_identity(self) -> bool:
@@ -126,6 +134,21 @@ class Accumulator:
             self._busy[partition] = lane
         self.used_bytes += batch.size_bytes - before
         return is_news or batch.size_bytes >= self.config.batch_bytes
+
+    def append_rows(
+        self, partition: TopicPartition, now: float, data: bytearray, record_count: int, receipt: Receipt
+    ) -> None:
+        """Add a batch that is encoded already, behind whatever the lane holds."""
+        lane = self._lanes.get(partition)
+        if lane is None:
+            lane = self._lanes[partition] = Lane(partition)
+        if lane.batches:
+            self._seal(lane.batches[-1])
+        lane.batches.append(Batch.of_rows(partition, self.created_batches, now, data, record_count, receipt))
+        receipt.expect(record_count)
+        self.created_batches += 1
+        self.used_bytes += len(data)
+        self._busy[partition] = lane
 
     def _seal(self, batch: Batch) -> None:
         before = batch.size_bytes
@@ -209,8 +232,10 @@ class Accumulator:
         return batch if is_ready else None
 
     def _may_number(self, lane: Lane, batch: Batch) -> bool:
-        if not self.config.is_idempotent or batch.number is not None:
+        if not self.config.is_idempotent:
             return True
+        if batch.number is not None:
+            return lane.sequence.may_send(batch.number)
         if lane.sequence.needs_identity:
             if self._identity is None:
                 return False
@@ -270,6 +295,32 @@ class Accumulator:
                 self.send_again(batch, 0.0)
             case Refused.GIVE_UP:
                 self.give_up(batch, error)
+
+    def split(self, batch: Batch, error: Exception) -> None:
+        """The broker takes none of that size, and has not got it: halves go in its place."""
+        if self._abandoned is not None or batch.record_count < 2:
+            self.give_up(batch, error)
+            return
+        lane = self._landed(batch)
+        if lane is None:
+            return
+        halves = batch.split()
+        if batch.number is not None:
+            numbers = lane.sequence.split(batch.number, halves[0].record_count)
+            for half, number in zip(halves, numbers, strict=True):
+                half.stamp(number)
+        at = lane.batches.index(batch)
+        lane.batches[at] = halves[1]
+        lane.batches.insert(at, halves[0])
+        self.used_bytes += sum(half.size_bytes for half in halves) - batch.size_bytes
+        topic = batch.partition.topic
+        self._batch_limits[topic] = min(self.batch_limit(topic), max(batch.size_bytes // 2, 1))
+        batch.state = State.SETTLED
+        self.on_split(batch)
+
+    def batch_limit(self, topic: str) -> int:
+        """How large a batch of the topic may be, to judge by what was refused; halves of that were not."""
+        return self._batch_limits.get(topic, MAX_BATCH_BYTES)
 
     def expire(self, now: float, error: Callable[[Batch], Exception]) -> None:
         """Give up what is too old, in flight or not."""

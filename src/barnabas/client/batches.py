@@ -8,6 +8,7 @@ and may change only when the broker has certainly not got the batch.
 
 from __future__ import annotations
 
+import asyncio
 import struct
 from enum import Enum, auto
 from typing import NamedTuple, Protocol
@@ -15,9 +16,11 @@ from typing import NamedTuple, Protocol
 from barnabas.client.metadata import TopicPartition
 from barnabas.client.sequences import Number
 from barnabas.core.errors import WireError
-from barnabas.records import kernel
-from barnabas.records.batch import ATTRIBUTES_AT, CRC_AT, PRODUCER_ID_AT
+from barnabas.records import columnar, kernel
+from barnabas.records.batch import ATTRIBUTES_AT, CODEC_MASK, CRC_AT, PRODUCER_ID_AT, BatchHeader
 from barnabas.records.builder import BatchBuilder
+from barnabas.records.columnar import Encoder
+from barnabas.records.compression import Codec
 from barnabas.records.record import Headers
 
 NO_OFFSET = -1
@@ -47,6 +50,43 @@ class Waiter(Protocol):
     def set_exception(self, exception: Exception, /) -> None: ...
 
 
+class Receipt:
+    """Whoever wants to know what becomes of many records in many batches.
+
+    Told once all of them are settled, and no more will come (`close`): how many were written, or the first
+    error there was.
+    """
+
+    __slots__ = ("_is_closed", "_open_rows", "_written_rows", "error", "told")
+
+    def __init__(self, told: asyncio.Future[int]) -> None:
+        self.told = told
+        self.error: Exception | None = None
+        self._open_rows = self._written_rows = 0
+        self._is_closed = False
+
+    def expect(self, rows: int) -> None:
+        self._open_rows += rows
+
+    def close(self) -> None:
+        """No more rows will come."""
+        self._is_closed = True
+        self.settle(0)
+
+    def settle(self, rows: int, error: Exception | None = None) -> None:
+        """These are written, or not."""
+        self._open_rows -= rows
+        if error is None:
+            self._written_rows += rows
+        elif self.error is None:
+            self.error = error
+        if self._is_closed and self._open_rows == 0 and not self.told.done():
+            if self.error is None:
+                self.told.set_result(self._written_rows)
+            else:
+                self.told.set_exception(self.error)
+
+
 class State(Enum):
     FILLING = auto()
     WAITING = auto()
@@ -67,6 +107,7 @@ class Batch:
 
     __slots__ = (
         "_builder",
+        "_receipt",
         "_timestamps_ms",
         "_waiters",
         "attempts",
@@ -77,6 +118,7 @@ class Batch:
         "number",
         "ordinal",
         "partition",
+        "record_count",
         "refusal",
         "state",
         "was_first",
@@ -102,13 +144,27 @@ class Batch:
         self.number: Number | None = None
         self.was_first = False  # of the numbered ones of its partition, when it was last sent
         self.data: bytes | bytearray = b""
+        self.record_count = 0
         self._builder: BatchBuilder | None = BatchBuilder(codec=codec, transactional=is_transactional)
         self._waiters: list[Waiter] = []
         self._timestamps_ms: list[int] = []
+        self._receipt: Receipt | None = None  # instead of waiters
 
-    @property
-    def record_count(self) -> int:
-        return len(self._waiters)
+    @classmethod
+    def of_rows(
+        cls,
+        partition: TopicPartition,
+        ordinal: int,
+        created: float,
+        data: bytearray,
+        record_count: int,
+        receipt: Receipt | None,
+    ) -> Batch:
+        """One that is sealed from the beginning."""
+        batch = cls(partition, ordinal, created, Codec.NONE)
+        batch.data, batch.record_count, batch._receipt = data, record_count, receipt
+        batch._builder, batch.state = None, State.WAITING
+        return batch
 
     @property
     def size_bytes(self) -> int:
@@ -121,6 +177,7 @@ class Batch:
         self._builder.append(timestamp_ms, key, value, headers)
         self._timestamps_ms.append(timestamp_ms)
         self._waiters.append(waiter)
+        self.record_count += 1
 
     def seal(self) -> None:
         """Take no more records."""
@@ -128,6 +185,28 @@ class Batch:
             self.data = self._builder.build()
             self._builder = None
             self.state = State.WAITING
+
+    def split(self) -> tuple[Batch, Batch]:
+        """Two sealed batches of half the records each, in place of this one, which must be sealed."""
+        header = BatchHeader.parse(self.data)
+        encoder, middle = Encoder(columnar.decode(self.data)), self.record_count // 2
+        halves = []
+        for start, stop in ((0, middle), (middle, self.record_count)):
+            data, _ = encoder.batch(
+                start,
+                stop,
+                limit_bytes=columnar.MAX_BATCH_BYTES,
+                codec=header.attributes & CODEC_MASK,
+                transactional=header.is_transactional,
+            )
+            half = Batch.of_rows(
+                self.partition, self.ordinal, self.created, data, stop - start, self._receipt
+            )
+            half.attempts = self.attempts
+            half._waiters = self._waiters[start:stop]
+            half._timestamps_ms = self._timestamps_ms[start:stop]
+            halves.append(half)
+        return halves[0], halves[1]
 
     def stamp(self, number: Number) -> None:
         """Write the producer's number into the sealed bytes."""
@@ -140,6 +219,8 @@ class Batch:
     def succeed(self, base_offset: int, append_time_ms: int) -> None:
         """Tell every waiter where its record is."""
         self.state = State.SETTLED
+        if self._receipt is not None:
+            self._receipt.settle(self.record_count)
         topic, partition = self.partition
         for position, waiter in enumerate(self._waiters):
             if not waiter.done():
@@ -151,6 +232,8 @@ class Batch:
         """Tell every waiter that its record was not written, or may not have been."""
         self.state = State.SETTLED
         self.failure = error
+        if self._receipt is not None:
+            self._receipt.settle(self.record_count, error)
         for waiter in self._waiters:
             if not waiter.done():
                 waiter.set_exception(error)

@@ -4,6 +4,8 @@ no error                            written
 DUPLICATE_SEQUENCE_NUMBER           written before; the broker has forgotten where
 OUT_OF_ORDER_SEQUENCE_NUMBER,
 UNKNOWN_PRODUCER_ID                 see sequences
+MESSAGE_TOO_LARGE,
+RECORD_LIST_TOO_LARGE               sent as two batches of half the records, down to one record
 any other that is retriable         sent again, after a while, or at once where the new leader is told
 all others                          given up
 """
@@ -82,6 +84,9 @@ def _judge(
         again = cluster.clock.monotonic() + cluster.backoff.seconds(batch.attempts)
         failure = broker_error(error, f"cannot write to {batch.partition}", answer.error_message)
         accumulator.out_of_order(batch, again, failure)
+    elif error.name in ("MESSAGE_TOO_LARGE", "RECORD_LIST_TOO_LARGE"):
+        failure = broker_error(error, f"cannot write to {batch.partition}", answer.error_message)
+        accumulator.split(batch, failure)
     elif error.retriable:
         batch.refusal = error
         is_leader_known = False

@@ -75,7 +75,7 @@ class Producer:
         self.cluster = Cluster(network, clock, random, bootstrap, self.config.client)
         self.cluster.on_change = self._on_change
         self._clock = clock
-        self._accumulator = Accumulator(accumulator_config(self.config), self._on_settled)
+        self._accumulator = Accumulator(accumulator_config(self.config), self._on_settled, self._on_split)
         self._sticky = StickyPartitioner(random, self.config.batch_bytes)
         self._wake = Wake(clock)
         self._in_flight: dict[int, int] = {}
@@ -214,6 +214,11 @@ class Producer:
                 if flush.remaining == 0 and not flush.done.done():
                     flush.done.set_result(None)
         self._freed.set()
+
+    def _on_split(self, batch: Batch) -> None:
+        for flush in self._flushes:
+            if batch.ordinal < flush.last_ordinal:
+                flush.remaining += 1
 
     # ---- the sender --------------------------------------------------------------------------------------
 

@@ -92,6 +92,25 @@ class Sequence:
         self._given += 1
         return given
 
+    def may_send(self, number: Number) -> bool:
+        """Whether a batch that has a number may go out: see REMEMBERED_BATCHES, which halves may exceed."""
+        oldest = next(iter(self._open.values()))
+        at = self._open[number]
+        return at == oldest or (self._is_known and at - oldest < REMEMBERED_BATCHES)
+
+    def split(self, number: Number, record_count: int) -> tuple[Number, Number]:
+        """The numbers of two batches that go in the place of one, which the broker has not got."""
+        producer_id, epoch, base = number
+        second = Number(producer_id, epoch, increment_sequence(base, record_count))
+        numbers: dict[Number, int] = {}
+        for each, at in self._open.items():
+            numbers[each] = at + (second in numbers)
+            if each == number:
+                numbers[second] = at + 1
+        self._open = numbers
+        self._given += 1
+        return number, second
+
     def written(self, number: Number) -> None:
         """The broker has the batch."""
         self._is_known = True

@@ -23,6 +23,7 @@ from barnabas.records.reader import records_section
 __all__ = ["BinaryColumn", "Columns", "Encoder", "HeaderColumn", "decode", "partition_of"]
 
 MAX_OFFSET = (1 << 63) - 1
+MAX_BATCH_BYTES = 0x7FFFFFFF
 # what a producer's batch holds unless told otherwise: Kafka's default for batch.size
 BATCH_BYTES = 16384
 
