@@ -9,17 +9,18 @@ import pytest
 from barnabas.client.consumer import Reset
 from barnabas.client.metadata import TopicPartition
 from barnabas.client.offsets import EARLIEST, LATEST
-from barnabas.spark.options import Bound, OptionError, ReadOptions, Topics, parse_options
+from barnabas.spark.option_values import OptionError
+from barnabas.spark.options import Bound, ReadOptions, StreamOptions, Topics, parse_options
 
 A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)
 
 
-def parse(**options: str) -> ReadOptions:
+def parse(is_stream: bool = False, **options: str) -> ReadOptions:
     """Options by name, with two underscores for a dot, and what is always needed unless it is given."""
     given = {name.replace("__", "."): value for name, value in options.items()}
     if not {"assign", "subscribe", "subscribePattern"} & given.keys():
         given["subscribe"] = "a"
-    return parse_options({"kafka.bootstrap.servers": "localhost:9092", **given})
+    return parse_options({"kafka.bootstrap.servers": "localhost:9092", **given}, is_stream=is_stream)
 
 
 def test_the_least_that_can_be_said() -> None:
@@ -54,6 +55,9 @@ def test_the_least_that_can_be_said() -> None:
         ({"kafkaConsumer__pollTimeoutMs": "7"}, "poll_timeout_ms", 7),
         ({"columns": "value,OFFSET, value"}, "columns", ("value", "offset")),
         ({"columns": "headers", "includeHeaders": "true"}, "columns", ("headers",)),
+        ({"fetchOffset__numRetries": "7"}, "offset_attempts", 7),
+        ({"fetchOffset__retryIntervalMs": "0"}, "offset_retry_ms", 0),
+        ({"pushFilters": "true"}, "push_filters", True),
     ],
 )
 def test_each_option(options: dict[str, str], field: str, value: Any) -> None:
@@ -95,7 +99,11 @@ def test_settings_of_the_consumer() -> None:
         ({"startingOffset": "earliest"}, "unknown option startingOffset; there are: .*startingOffsets"),
         ({"path": "/tmp"}, "unknown option path"),
         ({"option__subscribe": "a", "owner": "me"}, "CREATE TABLE does not work.*CREATE TEMPORARY VIEW"),
-        ({"kafka__group__id": "g"}, r"kafka\.group\.id means nothing here yet; there are: "),
+        (
+            {"kafka__ssl__key": "g"},
+            r"kafka\.ssl\.key means nothing here yet; there are: .*kafka\.client\.rack",
+        ),
+        ({"kafka__auto__offset__reset": "latest"}, "is not for a source: startingOffsets says where"),
         ({"kafka__security__protocol": "SASL_SSL"}, r"kafka\.security\.protocol='sasl_ssl': must be one of"),
         ({"kafka__isolation__level": "none"}, r"kafka\.isolation\.level='none': must be one of"),
         ({"startingOffsets": "latest"}, r"startingOffsets of a batch cannot be latest \(-1\)"),
@@ -123,3 +131,46 @@ def test_settings_of_the_consumer() -> None:
 def test_what_will_not_do_is_named(options: dict[str, str], said: str) -> None:
     with pytest.raises(OptionError, match=said):
         parse(**options)
+
+
+def test_a_stream_begins_at_the_end_unless_told_otherwise() -> None:
+    options = parse(is_stream=True)
+    assert options.start == Bound(LATEST)
+    assert options.stream == StreamOptions(None, None, 15 * 60_000, "spark-a")
+    assert parse(is_stream=True, startingOffsets='{"a": {"0": -1}}').start == Bound({A0: LATEST})
+    assert parse(is_stream=True, startingTimestamp="5").start == Bound(5, is_time=True)
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({"maxOffsetsPerTrigger": "10", "minOffsetsPerTrigger": "2"}, (10, 2, 900_000, "spark-a")),
+        ({"maxTriggerDelay": "90s"}, (None, None, 90_000, "spark-a")),
+        ({"maxTriggerDelay": "2 h"}, (None, None, 7_200_000, "spark-a")),
+        ({"maxTriggerDelay": "50"}, (None, None, 50, "spark-a")),
+        ({"mirrorOffsets": "false"}, (None, None, 900_000, None)),
+        ({"kafka__group__id": "g"}, (None, None, 900_000, "g")),
+        ({"groupIdPrefix": "mine"}, (None, None, 900_000, "mine-a")),
+        ({"subscribe": "b,a"}, (None, None, 900_000, "spark-b-a")),
+        ({"assign": '{"a": [0, 1]}'}, (None, None, 900_000, "spark-a")),
+        ({"subscribePattern": "a.*"}, (None, None, 900_000, "spark-a.*")),
+    ],
+)
+def test_options_of_a_stream(options: dict[str, str], expected: tuple[Any, ...]) -> None:
+    assert parse(is_stream=True, **options).stream == expected
+    assert parse(**options).stream == StreamOptions()  # a batch has no use for them
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"endingOffsets": "latest"}, "endingOffsets: a stream has no end"),
+        ({"endingTimestamp": "1"}, "endingTimestamp: a stream has no end"),
+        ({"maxOffsetsPerTrigger": "1", "minOffsetsPerTrigger": "2"}, "minOffsetsPerTrigger=2 is more than"),
+        ({"maxTriggerDelay": "soon"}, "maxTriggerDelay='soon': write a length of time such as"),
+        ({"maxTriggerDelay": "3 weeks"}, "maxTriggerDelay='3 weeks': write a length of time such as"),
+    ],
+)
+def test_what_will_not_do_for_a_stream(options: dict[str, str], said: str) -> None:
+    with pytest.raises(OptionError, match=said):
+        parse(is_stream=True, **options)

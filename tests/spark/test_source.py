@@ -184,7 +184,7 @@ def test_sql_finds_it_by_name(spark: SparkSession, shared_broker: Broker) -> Non
     ("options", "said"),
     [
         ({"startingoffset": "earliest"}, "OptionError: unknown option startingoffset; there are: "),
-        ({"kafka.group.id": "g"}, "kafka.group.id means nothing here yet"),
+        ({"kafka.ssl.key": "g"}, "kafka.ssl.key means nothing here yet"),
         ({"endingOffsets": '{"errors": {"0": 4}}'}, "errors-0 has offsets 0 to 3, and 0 to 4 were asked for"),
         ({"subscribe": "nowhere"}, "UnknownTopic: .*'nowhere'"),
     ],

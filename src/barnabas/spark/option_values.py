@@ -1,12 +1,15 @@
-"""Values of options, read from the text that Spark hands over: what is wrong is said with the option's name.
+"""Options as text, and what they may say: flags, numbers, lengths of time, JSON. Pure.
 
-Names are case-insensitive, as everywhere in Spark. Pure; knows nothing of Spark.
+What is wrong is an OptionError that names the option. Names are case-insensitive, as everywhere in Spark.
 """
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
 
 from barnabas.client.cluster import parse_bootstrap
 
@@ -14,9 +17,12 @@ BOOTSTRAP = "kafka.bootstrap.servers"
 MAX_INT32 = (1 << 31) - 1
 MAX_INT64 = (1 << 63) - 1
 
+# as Spark writes lengths of time; a bare number is in milliseconds
+_UNITS_MS = {"": 1, "ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
+
 
 class OptionError(ValueError):
-    """An option that is missing, unknown, or makes no sense."""
+    """An option of a read or a write that is missing, unknown, or makes no sense."""
 
 
 class Getter:
@@ -40,13 +46,22 @@ class Getter:
             raise OptionError(f"{name}={text!r}: must be one of {', '.join(allowed)}")
         return text
 
-    def number(self, name: str) -> int | None:
+    def number(self, name: str, least: int = 1) -> int | None:
         text = self.text(name)
-        return None if text is None else number(name, text, least=1)
+        return None if text is None else number(name, text, least=least)
+
+    def duration_ms(self, name: str) -> int | None:
+        text = self.text(name)
+        if text is None:
+            return None
+        found = re.fullmatch(r"([0-9]{1,15})\s*([a-z]*)", text.strip().lower())
+        if found is None or found[2] not in _UNITS_MS:
+            raise OptionError(f"{name}={text!r}: write a length of time such as 500ms, 30s, 15m or 1h")
+        return int(found[1]) * _UNITS_MS[found[2]]
 
 
 def number(name: str, text: str, least: int = 0, largest: int = MAX_INT64) -> int:
-    """The whole number that an option has."""
+    """A whole number."""
     if not re.fullmatch(r"[0-9]{1,19}", text.strip()) or not least <= int(text) <= largest:
         raise OptionError(f"{name}={text!r}: must be a whole number from {least} to {largest}")
     return int(text)
@@ -61,3 +76,26 @@ def bootstrap(text: str) -> str:
     except ValueError as error:
         raise OptionError(f"{BOOTSTRAP}: {error}") from None
     return text
+
+
+def json_object(name: str, text: str, example: str, is_good: Callable[[Any], bool]) -> dict[str, Any]:
+    """A JSON object whose values are good."""
+    try:
+        parsed = json.loads(text, object_pairs_hook=partial(_once, name))
+    except (ValueError, RecursionError) as error:
+        if isinstance(error, OptionError):
+            raise
+        parsed = None
+    if not isinstance(parsed, dict) or not all(is_good(each) for each in parsed.values()):
+        raise OptionError(f"{name}={text!r}: write JSON such as {example}")
+    return parsed
+
+
+def _once(name: str, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object whose names stand once each: of two, JSON would keep the last without a word."""
+    found: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in found:
+            raise OptionError(f"{name}: {key} is named twice")
+        found[key] = value
+    return found

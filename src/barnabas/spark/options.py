@@ -1,34 +1,35 @@
 """The options of a read, named as those of Spark's own Kafka connector. Pure; knows nothing of Spark.
 
 An option that is not known is an error that names it: one that was ignored would read other records than
-were asked for. Names are case-insensitive, as everywhere in Spark.
+were asked for. What stands in a table of options is the documentation's (docs/spark).
 """
 
 from __future__ import annotations
 
-import json
+import logging
 import re
-from collections.abc import Callable, Mapping
-from functools import partial
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from barnabas.client.cluster import ClientConfig
 from barnabas.client.consumer import ConsumerConfig, Reset
 from barnabas.client.metadata import TopicPartition
 from barnabas.client.offsets import EARLIEST, LATEST
+from barnabas.spark.consumer_settings import GROUP_ID, consumer_config
 from barnabas.spark.option_values import (
     BOOTSTRAP,
-    MAX_INT32,
     MAX_INT64,
     Getter,
     OptionError,
     bootstrap,
+    json_object,
     number,
 )
 
+logger = logging.getLogger("barnabas.spark")
+
 POLL_TIMEOUT_MS = 120_000
-# a task reads one partition alone: larger answers than a consumer of many would ask for
-PARTITION_FETCH_BYTES = 8 * 1024 * 1024
+MAX_TRIGGER_DELAY_MS = 15 * 60_000
+GROUP_ID_PREFIX = "spark"
 
 COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType", "headers")
 HEADERS = "headers"
@@ -36,17 +37,23 @@ HEADERS = "headers"
 _CHOICES = ("assign", "subscribe", "subscribePattern")
 _STARTS = ("startingTimestamp", "startingOffsetsByTimestamp", "startingOffsets")
 _ENDS = ("endingTimestamp", "endingOffsetsByTimestamp", "endingOffsets")
+_OF_STREAMS = ("maxOffsetsPerTrigger", "maxTriggerDelay", "minOffsetsPerTrigger")
 _OTHERS = (
     "columns",
     "failOnDataLoss",
+    "fetchOffset.numRetries",
+    "fetchOffset.retryIntervalMs",
+    "groupIdPrefix",
     "includeHeaders",
     "kafkaConsumer.pollTimeoutMs",
     "maxRecordsPerPartition",
     "minPartitions",
+    "mirrorOffsets",
+    "pushFilters",
     "startingOffsetsByTimestampStrategy",
 )
 _OF_A_TABLE = "option."  # how Spark writes the options of a table among its properties
-_NAMES = {name.lower(): name for name in (*_CHOICES, *_STARTS, *_ENDS, *_OTHERS, BOOTSTRAP)}
+_NAMES = {name.lower(): name for name in (*_CHOICES, *_STARTS, *_ENDS, *_OF_STREAMS, *_OTHERS, BOOTSTRAP)}
 
 
 class Bound(NamedTuple):
@@ -67,6 +74,15 @@ class Topics(NamedTuple):
     pattern: str = ""
 
 
+class StreamOptions(NamedTuple):
+    """What a stream has besides."""
+
+    max_offsets: int | None = None  # of a micro-batch
+    min_offsets: int | None = None
+    max_trigger_delay_ms: int = MAX_TRIGGER_DELAY_MS
+    group_id: str | None = None  # to which offsets are mirrored; None: to none
+
+
 class ReadOptions(NamedTuple):
     """A read, as it was asked for."""
 
@@ -81,35 +97,95 @@ class ReadOptions(NamedTuple):
     fail_on_data_loss: bool = True
     start_at_end_without_match: bool = False  # where no record is as young as the time to start from
     poll_timeout_ms: int = POLL_TIMEOUT_MS
+    offset_attempts: int = 3
+    offset_retry_ms: int = 1000
+    push_filters: bool = False
+    stream: StreamOptions = StreamOptions()
 
 
-def parse_options(given: Mapping[str, str]) -> ReadOptions:
-    """The options of `spark.read.format("barnabas")`; OptionError where they will not do."""
-    options = {name.lower(): value for name, value in given.items()}
-    if any(name.startswith(_OF_A_TABLE) for name in options):
-        raise OptionError(
-            "CREATE TABLE does not work: Spark does not hand a table's options to a source in Python when "
-            "it is read; use CREATE TEMPORARY VIEW name USING barnabas OPTIONS (...)"
-        )
+def parse_options(given: Mapping[str, str], *, is_stream: bool = False) -> ReadOptions:
+    """The options of `spark.read.format("barnabas")`, or of `readStream`; OptionError if they will not do."""
+    options = _known(given)
     kafka = {name: value for name, value in options.items() if name.startswith("kafka.")}
-    unknown = sorted(name for name in given if name.lower() not in _NAMES and name.lower() not in kafka)
-    if unknown:
-        raise OptionError(f"unknown option {', '.join(unknown)}; there are: {', '.join(_NAMES.values())}")
     get = Getter(options)
     fails = get.flag("failOnDataLoss", True)
+    topics = _topics(get)
     return ReadOptions(
         bootstrap(kafka.pop(BOOTSTRAP, "")),
-        _topics(get),
-        _bound(get, _STARTS, "earliest", never=LATEST),
-        _bound(get, _ENDS, "latest", never=EARLIEST),
-        _consumer_config(kafka, Reset.NONE if fails else Reset.EARLIEST),
+        topics,
+        _bound(get, _STARTS, "latest" if is_stream else "earliest", never=None if is_stream else LATEST),
+        _no_end(get) if is_stream else _bound(get, _ENDS, "latest", never=EARLIEST),
+        consumer_config(kafka, Reset.NONE if fails else Reset.EARLIEST),
         _columns(get),
         get.number("minPartitions"),
         get.number("maxRecordsPerPartition"),
         fails,
         get.choice("startingOffsetsByTimestampStrategy", ("error", "latest")) == "latest",
         get.number("kafkaConsumer.pollTimeoutMs") or POLL_TIMEOUT_MS,
+        get.number("fetchOffset.numRetries") or 3,
+        _or(get.number("fetchOffset.retryIntervalMs", least=0), 1000),
+        get.flag("pushFilters", False),
+        _stream(get, topics) if is_stream else _no_stream(get),
     )
+
+
+def parse_columns(given: Mapping[str, str]) -> tuple[str, ...]:
+    """The columns of a read of either kind; OptionError where an option is unknown."""
+    return _columns(Getter(_known(given)))
+
+
+def _known(given: Mapping[str, str]) -> dict[str, str]:
+    """The options by their names in lower case, if all of them are known."""
+    options = {name.lower(): value for name, value in given.items()}
+    if any(name.startswith(_OF_A_TABLE) for name in options):
+        raise OptionError(
+            "CREATE TABLE does not work: Spark does not hand a table's options to a source in Python when "
+            "it is read; use CREATE TEMPORARY VIEW name USING barnabas OPTIONS (...)"
+        )
+    unknown = sorted(
+        name for name in given if name.lower() not in _NAMES and not name.lower().startswith("kafka.")
+    )
+    if unknown:
+        raise OptionError(f"unknown option {', '.join(unknown)}; there are: {', '.join(_NAMES.values())}")
+    return options
+
+
+def _or(found: int | None, default: int) -> int:
+    return default if found is None else found
+
+
+def _stream(get: Getter, topics: Topics) -> StreamOptions:
+    largest, least = get.number("maxOffsetsPerTrigger"), get.number("minOffsetsPerTrigger")
+    if largest is not None and least is not None and least > largest:
+        raise OptionError(f"minOffsetsPerTrigger={least} is more than maxOffsetsPerTrigger={largest}")
+    return StreamOptions(
+        largest,
+        least,
+        _or(get.duration_ms("maxTriggerDelay"), MAX_TRIGGER_DELAY_MS),
+        _group_id(get, topics) if get.flag("mirrorOffsets", True) else None,
+    )
+
+
+def _no_stream(get: Getter) -> StreamOptions:
+    for name in _OF_STREAMS:
+        if get.text(name) is not None:
+            logger.warning("%s is for streams: this read is a batch, which takes everything at once", name)
+    return StreamOptions()
+
+
+def _group_id(get: Getter, topics: Topics) -> str:
+    """The same for every run of a query; a source is not told the query's name, nor its checkpoint."""
+    if (given := get.text(GROUP_ID)) is not None:
+        return given
+    names = topics.names or sorted({topic for topic, _ in topics.partitions}) or (topics.pattern,)
+    return f"{get.text('groupIdPrefix') or GROUP_ID_PREFIX}-{'-'.join(names)}"
+
+
+def _no_end(get: Getter) -> Bound:
+    given = [name for name in _ENDS if get.text(name) is not None]
+    if given:
+        raise OptionError(f"{', '.join(given)}: a stream has no end; use spark.read for a batch")
+    return Bound(LATEST)
 
 
 def _topics(get: Getter) -> Topics:
@@ -118,7 +194,7 @@ def _topics(get: Getter) -> Topics:
         raise OptionError(f"give exactly one of {', '.join(_CHOICES)}; given: {', '.join(given) or 'none'}")
     text = get.text(given[0]) or ""
     if given[0] == "assign":
-        lists = _json(given[0], text, '{"topic": [0, 1]}', _is_list_of_partitions)
+        lists = json_object(given[0], text, '{"topic": [0, 1]}', _is_list_of_partitions)
         partitions = tuple(TopicPartition(topic, number) for topic in lists for number in lists[topic])
         topics = Topics(partitions=tuple(dict.fromkeys(partitions)))
     elif given[0] == "subscribe":
@@ -134,7 +210,7 @@ def _topics(get: Getter) -> Topics:
     return topics
 
 
-def _bound(get: Getter, names: tuple[str, str, str], default: str, *, never: int) -> Bound:
+def _bound(get: Getter, names: tuple[str, str, str], default: str, *, never: int | None) -> Bound:
     """Where to begin or end, by the first of the options that is given; `never` makes no sense there."""
     one_time, times, offsets = names
     if (text := get.text(one_time)) is not None:
@@ -152,32 +228,10 @@ def _bound(get: Getter, names: tuple[str, str, str], default: str, *, never: int
 
 def _by_partition(name: str, text: str, least: int) -> dict[TopicPartition, int]:
     example = '{"topic": {"0": 23, "1": 42}}'
-    numbers = _json(name, text, example, _is_number_by_partition)
+    numbers = json_object(name, text, example, _is_number_by_partition)
     found = {TopicPartition(topic, int(p)): at for topic in numbers for p, at in numbers[topic].items()}
     if any(not least <= at <= MAX_INT64 for at in found.values()):
         raise OptionError(f"{name}: numbers are from {least} to {MAX_INT64}")
-    return found
-
-
-def _json(name: str, text: str, example: str, is_good: Callable[[Any], bool]) -> dict[str, Any]:
-    try:
-        parsed = json.loads(text, object_pairs_hook=partial(_once, name))
-    except (ValueError, RecursionError) as error:
-        if isinstance(error, OptionError):
-            raise
-        parsed = None
-    if not isinstance(parsed, dict) or not all(is_good(each) for each in parsed.values()):
-        raise OptionError(f"{name}={text!r}: write JSON such as {example}")
-    return parsed
-
-
-def _once(name: str, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """An object whose names stand once each: of two, JSON would keep the last without a word."""
-    found: dict[str, Any] = {}
-    for key, value in pairs:
-        if key in found:
-            raise OptionError(f"{name}: {key} is named twice")
-        found[key] = value
     return found
 
 
@@ -187,7 +241,7 @@ def _is_list_of_partitions(value: Any) -> bool:
 
 def _is_number_by_partition(value: Any) -> bool:
     return isinstance(value, dict) and all(
-        re.fullmatch(r"0|[1-9][0-9]{0,9}", name) and type(number) is int for name, number in value.items()
+        re.fullmatch(r"0|[1-9][0-9]{0,9}", name) and type(at) is int for name, at in value.items()
     )
 
 
@@ -202,50 +256,3 @@ def _columns(get: Getter) -> tuple[str, ...]:
         if name.lower() not in known:
             raise OptionError(f"columns: there is no {name!r}, only {', '.join(there)}")
     return tuple(dict.fromkeys(known[name.lower()] for name in wanted))
-
-
-# settings of a consumer that mean something here -> the field of ConsumerConfig, or of ClientConfig
-_CONSUMER_FIELDS = {
-    "kafka.default.api.timeout.ms": "default_timeout_ms",
-    "kafka.fetch.max.bytes": "fetch_max_bytes",
-    "kafka.fetch.max.wait.ms": "fetch_max_wait_ms",
-    "kafka.fetch.min.bytes": "fetch_min_bytes",
-    "kafka.max.partition.fetch.bytes": "partition_max_bytes",
-}
-_CLIENT_FIELDS = {
-    "kafka.metadata.max.age.ms": "metadata_max_age_ms",
-    "kafka.reconnect.backoff.ms": "reconnect_backoff_ms",
-    "kafka.request.timeout.ms": "request_timeout_ms",
-    "kafka.retry.backoff.ms": "retry_backoff_ms",
-}
-_WORDS = {
-    "kafka.isolation.level": ("read_uncommitted", "read_committed"),
-    "kafka.security.protocol": ("plaintext",),
-}
-
-
-def _consumer_config(kafka: Mapping[str, str], reset: Reset) -> ConsumerConfig:
-    numbers: dict[str, Any] = {"partition_max_bytes": PARTITION_FETCH_BYTES}
-    client_numbers: dict[str, Any] = {}
-    get = Getter(kafka)
-    for name, text in kafka.items():
-        if name in _CONSUMER_FIELDS:
-            numbers[_CONSUMER_FIELDS[name]] = number(name, text, largest=MAX_INT32)
-        elif name in _CLIENT_FIELDS:
-            client_numbers[_CLIENT_FIELDS[name]] = number(name, text)
-        elif name not in _WORDS and name not in ("kafka.client.id", "kafka.client.rack"):
-            known = sorted(
-                [*_CONSUMER_FIELDS, *_CLIENT_FIELDS, *_WORDS, "kafka.client.id", "kafka.client.rack"]
-            )
-            raise OptionError(f"{name} means nothing here yet; there are: {BOOTSTRAP}, {', '.join(known)}")
-    get.choice("kafka.security.protocol", _WORDS["kafka.security.protocol"])
-    is_committed = get.choice("kafka.isolation.level", _WORDS["kafka.isolation.level"]) == "read_committed"
-    client = ClientConfig(
-        client_id=get.text("kafka.client.id") or "barnabas-spark", allow_auto_topic_creation=False
-    )
-    return ConsumerConfig(
-        reset=reset,
-        read_committed=is_committed,
-        rack_id=get.text("kafka.client.rack") or "",
-        client=client._replace(**client_numbers),
-    )._replace(**numbers)
