@@ -39,6 +39,12 @@ class RecordTooLarge(ClientError):
     wire = wire_error("MESSAGE_TOO_LARGE")
 
 
+class BadTable(ClientError):
+    """An Arrow table whose rows are no records."""
+
+    wire = wire_error("INVALID_RECORD")
+
+
 class NoSuchPartition(ClientError):
     """A topic has fewer partitions than that."""
 
@@ -49,6 +55,18 @@ class NoOffset(ClientError):
     """A partition has no position, and none may be made up (reset is none)."""
 
     wire = wire_error("OFFSET_OUT_OF_RANGE")
+
+
+class OutsideTransaction(ClientError):
+    """What was asked of a transactional producer does not go with where its transaction stands."""
+
+    wire = wire_error("INVALID_TXN_STATE")
+
+
+class TransactionAborted(ClientError):
+    """The transaction cannot be committed any more: only aborted, or it already is. `__cause__` says why."""
+
+    wire = wire_error("TRANSACTION_ABORTABLE")
 
 
 class BrokerError(ClientError):
@@ -85,6 +103,14 @@ class UnknownTransactionalId(BrokerError):
     """The coordinator has no transactional id of that name."""
 
 
+class ProducerFenced(BrokerError):
+    """The transactional id belongs to a newer producer, or its transaction was ended for taking too long."""
+
+
+class TransactionEnded(BrokerError):
+    """The transaction was ended before, and not as it is asked for now; or there is none."""
+
+
 class OffsetOutOfRange(BrokerError):
     """The partition no longer has, or not yet, what is at that offset."""
 
@@ -101,7 +127,15 @@ _CLASSES: dict[str, type[BrokerError]] = {
     "NON_EMPTY_GROUP": GroupNotEmpty,
     "TRANSACTIONAL_ID_NOT_FOUND": UnknownTransactionalId,
     "OFFSET_OUT_OF_RANGE": OffsetOutOfRange,
+    "PRODUCER_FENCED": ProducerFenced,
+    "INVALID_PRODUCER_EPOCH": ProducerFenced,  # as it was called before, and still is by partitions
+    "INVALID_TXN_STATE": TransactionEnded,
 }
+
+_FENCED = (
+    "a newer producer has the same transactional id, or the transaction took longer than its timeout: "
+    "make a new producer, and see that no two have one transactional id"
+)
 
 _ADVICE = {
     "UNKNOWN_TOPIC_OR_PARTITION": "create it first, or check the spelling and the cluster",
@@ -116,6 +150,10 @@ _ADVICE = {
     "OFFSET_OUT_OF_RANGE": "seek to an offset that is there, or set a reset policy",
     "OUT_OF_ORDER_SEQUENCE_NUMBER": "the broker has lost what it acknowledged before this",
     "INVALID_REPLICATION_FACTOR": "there are fewer brokers than replicas wanted",
+    "PRODUCER_FENCED": _FENCED,
+    "INVALID_PRODUCER_EPOCH": _FENCED,
+    "INVALID_TRANSACTION_TIMEOUT": "the brokers allow no more than transaction.max.timeout.ms",
+    "INVALID_PRODUCER_ID_MAPPING": "the coordinator has forgotten this producer, as it does with idle ones",
     "UNSUPPORTED_VERSION": "the broker is too old for this",
 }
 

@@ -16,9 +16,10 @@ import logging
 from collections.abc import Sequence
 from functools import partial
 from types import TracebackType
+from typing import TYPE_CHECKING
 
 from barnabas.client.accumulator import Accumulator
-from barnabas.client.batches import Batch, RecordMetadata, record_size_limit
+from barnabas.client.batches import Batch, Receipt, RecordMetadata, record_size_limit
 from barnabas.client.cluster import Cluster
 from barnabas.client.connection import BrokerConnection
 from barnabas.client.errors import (
@@ -44,6 +45,11 @@ from barnabas.protocol.messages.init_producer_id import InitProducerIdRequest, I
 from barnabas.protocol.messages.produce import ProduceResponse
 from barnabas.records.batch import HEADER_BYTES
 from barnabas.records.record import Headers
+
+if TYPE_CHECKING:
+    import pyarrow as pa  # type: ignore[import-untyped]
+
+    from barnabas.client.tables import BatchLimits, RowBatch
 
 logger = logging.getLogger("barnabas.client")
 
@@ -133,6 +139,24 @@ class Producer:
             await asyncio.sleep(0)  # one who sends without a pause would never let the sender run
         return written
 
+    async def send_table(
+        self, table: pa.Table | pa.RecordBatch, topic: str | None = None
+    ) -> asyncio.Future[int]:
+        """Take the rows of an Arrow table; awaited, the future tells how many were written, or why not.
+
+        Columns and their meaning: see tables. `topic`, if given, is that of all rows. Waits as `send` does
+        while metadata or memory is missing. An error leaves some of the rows written.
+        """
+        from barnabas.client.tables import row_batches, rows_by_topic  # pyarrow, only where it is used
+
+        receipt = Receipt(asyncio.get_running_loop().create_future())
+        for rows in rows_by_topic(table, topic, self._clock.wall_ms()):
+            known = await self.cluster.topic(rows.topic, self.config.max_block_ms / 1000)
+            for batch in row_batches(rows, len(known.leaders), self._row_limits(rows.topic)):
+                await self._send_rows(known, batch, receipt)
+        receipt.close()
+        return receipt.told
+
     async def flush(self) -> None:
         """Send everything at once, and return when it is acknowledged or has failed."""
         open_batches = self._accumulator.open_batches()
@@ -173,6 +197,31 @@ class Producer:
         await self.cluster.close()
 
     # ---- a record's way into a batch ---------------------------------------------------------------------
+
+    def _row_limits(self, topic: str) -> BatchLimits:
+        from barnabas.client.tables import BatchLimits
+
+        config = self.config
+        wanted_bytes = max(config.batch_bytes, config.max_request_bytes // 2)
+        return BatchLimits(
+            min(wanted_bytes, config.max_request_bytes, self._accumulator.batch_limit(topic)),
+            config.max_request_bytes,
+            config.compression,
+            self._accumulator.config.is_transactional,
+        )
+
+    async def _send_rows(self, topic: Topic, batch: RowBatch, receipt: Receipt) -> None:
+        size_bytes = len(batch.data)
+        if self._room_turn.locked() or not self._accumulator.has_room(size_bytes):
+            await self._wait_for_room(size_bytes)
+        for error in (self._fatal, receipt.error):  # while this one waited
+            if error is not None:
+                raise error
+        partition = self._partition(topic, None, batch.partition, size_bytes)
+        target = TopicPartition(topic.name, partition)
+        self._accumulator.append_rows(target, self._clock.monotonic(), batch.data, batch.rows, receipt)
+        self._start()
+        await asyncio.sleep(0)  # the sender's turn
 
     def _partition(self, topic: Topic, key: bytes | None, partition: int | None, size_bytes: int) -> int:
         leaders = topic.leaders

@@ -18,6 +18,10 @@ if TYPE_CHECKING:
 Memory = Any
 
 
+class BadColumn(ValueError):
+    """A column of an Arrow table that cannot be part of records."""
+
+
 class BinaryColumn(NamedTuple):
     """Bytes or nulls; row 0 stands at index `first` of the bitmap and the ends."""
 
@@ -64,7 +68,7 @@ class Columns(NamedTuple):
     def from_arrow(cls, batch: pa.RecordBatch, *, now_ms: int = -1) -> Columns:
         """The columns of an Arrow record batch: value, and where it has them key, timestamp and headers.
 
-        Rows without a timestamp get `now_ms`.
+        Rows without a timestamp get `now_ms`. BadColumn where one has the wrong type.
         """
         rows = batch.num_rows
         names = set(batch.schema.names)
@@ -73,8 +77,8 @@ class Columns(NamedTuple):
             rows,
             b"",
             _timestamps(batch.column("timestamp") if "timestamp" in names else None, rows, now_ms),
-            _binary_column(batch.column("key")) if "key" in names else nulls,
-            _binary_column(batch.column("value")),
+            _binary_column(batch.column("key"), "key") if "key" in names else nulls,
+            _binary_column(batch.column("value"), "value"),
             _header_column(batch.column("headers")) if "headers" in names else None,
         )
 
@@ -115,10 +119,8 @@ def _as_text(names: pa.Array) -> pa.Array:
         return pa.array([name.decode("utf-8", "replace") for name in names.to_pylist()], pa.string())
 
 
-def _binary_column(array: pa.Array) -> BinaryColumn:
-    import pyarrow as pa
-
-    array = array.cast(pa.binary())
+def _binary_column(array: pa.Array, name: str) -> BinaryColumn:
+    array = _as_binary(array, name)
     valid, ends, data = array.buffers()
     if not len(array):
         return BinaryColumn(None, bytes(4), b"", 0)
@@ -127,33 +129,74 @@ def _binary_column(array: pa.Array) -> BinaryColumn:
     )
 
 
+def _as_binary(array: pa.Array, name: str) -> pa.Array:
+    """Bytes with 32-bit ends; a cast, which makes Arrow load much more of itself, only where it must be."""
+    import pyarrow as pa
+
+    if pa.types.is_dictionary(array.type):
+        array = array.dictionary_decode()
+    kind, types = array.type, pa.types
+    if types.is_binary(kind):
+        return array
+    if types.is_string(kind):
+        return array.view(pa.binary())
+    is_wide = types.is_large_binary(kind) or types.is_large_string(kind) or types.is_fixed_size_binary(kind)
+    is_view = types.is_binary_view(kind) or types.is_string_view(kind)
+    if is_wide or is_view or types.is_null(kind):
+        return array.cast(pa.binary())
+    raise BadColumn(f"column {name!r} must hold bytes or text, not {kind}")
+
+
 def _timestamps(array: pa.Array | None, rows: int, now_ms: int) -> Memory:
     import pyarrow as pa
 
     if array is None:
         return now_ms.to_bytes(8, sys.byteorder, signed=True) * rows
-    if pa.types.is_timestamp(array.type):
-        array = array.cast(pa.timestamp("ms", array.type.tz), safe=False)
-    array = array.cast(pa.int64())
+    kind, types = array.type, pa.types
+    if types.is_timestamp(kind):
+        array = array.cast(pa.timestamp("ms", kind.tz), safe=False).view(pa.int64())
+    elif types.is_integer(kind) or types.is_null(kind):
+        array = array.cast(pa.int64())
+    else:
+        raise BadColumn(f"column 'timestamp' must hold timestamps, or milliseconds, not {kind}")
     if array.null_count:
         array = array.fill_null(now_ms)
     data = array.buffers()[1]
     return memoryview(data)[8 * array.offset : 8 * (array.offset + rows)] if rows else b""
 
 
-def _header_column(array: pa.Array) -> HeaderColumn:
+def _header_column(array: pa.Array) -> HeaderColumn | None:
     import pyarrow as pa
 
-    if pa.types.is_large_list(array.type):  # its ends are 64 bits wide
+    if pa.types.is_null(array.type):
+        return None
+    _check_headers(array.type)
+    if not pa.types.is_list(array.type):  # its ends are not 32 bits wide, or not there at all
         array = array.cast(pa.list_(array.type.value_field))
     if array.null_count or array.offset or not len(array):
         # null lists may stand over anything; flattening makes them empty and starts from 0 again
-        lengths = [0 if length is None else length for length in array.value_lengths().to_pylist()]
-        ends = [0]
-        for length in lengths:
-            ends.append(ends[-1] + length)
-        headers, memory = array.flatten(), pa.array(ends, pa.int32()).buffers()[1]
+        headers, memory = array.flatten(), _ends_from_zero(array)
     else:
         headers, memory = array.values, array.buffers()[1]
     names, values = headers.flatten()
-    return HeaderColumn(memory, _binary_column(names), _binary_column(values))
+    if names.null_count:
+        raise BadColumn(f"column 'headers': {names.null_count} headers have no key (null)")
+    return HeaderColumn(memory, _binary_column(names, "headers.key"), _binary_column(values, "headers.value"))
+
+
+def _check_headers(kind: pa.DataType) -> None:
+    import pyarrow as pa
+
+    is_list = pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
+    if not is_list or not pa.types.is_struct(kind.value_type) or kind.value_type.num_fields != 2:
+        raise BadColumn(f"column 'headers' must hold lists of structs of key and value, not {kind}")
+
+
+def _ends_from_zero(array: pa.Array) -> Memory:
+    """The ends of lists that are flattened."""
+    import pyarrow as pa
+    import pyarrow.compute as pc  # type: ignore[import-untyped]
+
+    lengths = pc.fill_null(pc.list_value_length(array), 0).cast(pa.int32())
+    ends = pa.concat_arrays([pa.array([0], pa.int32()), pc.cumulative_sum(lengths)])
+    return memoryview(ends.buffers()[1])[: 4 * len(ends)]

@@ -1,0 +1,218 @@
+"""Arrow tables as batches for a producer: columns -> kernel -> batches, without a Python object for any row.
+
+Columns, by name: `value`, and where they are there `key`, `headers` (a list of structs of key and value),
+`topic`, `partition` and `timestamp`. All may be null but the topic. Rows go by topic and partition, in their
+order within each; a partition that is not named is that of the key, and without a key any one will do.
+
+A table is taken in pieces of some megabytes; within a piece the partitions take turns, a batch each, so that
+all of them are written to at the same time. Where a piece has rows for one partition only, they are encoded
+from where they stand; otherwise the kernel sorts row numbers, and the rows themselves are not moved either.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import pyarrow as pa  # type: ignore[import-untyped]
+
+from barnabas.client.errors import BadTable, NoSuchPartition, RecordTooLarge
+from barnabas.records import kernel
+from barnabas.records.builder import compress_batch
+from barnabas.records.columnar import Encoder
+from barnabas.records.columns import BadColumn, Columns, Memory
+from barnabas.records.compression import Codec
+
+PIECE_BYTES = 8 * 1024 * 1024
+COLUMNS = ("value", "key", "headers", "topic", "partition", "timestamp")
+
+
+class TopicRows(NamedTuple):
+    """Rows for one topic."""
+
+    topic: str
+    columns: Columns
+    partition: pa.Array | None  # int32, null where the key decides
+
+
+class RowBatch(NamedTuple):
+    """A batch of rows; without a partition where any one will do."""
+
+    partition: int | None
+    data: bytearray
+    rows: int
+
+
+class BatchLimits(NamedTuple):
+    """How batches are made; see ProducerConfig."""
+
+    batch_bytes: int
+    max_request_bytes: int
+    codec: Codec
+    is_transactional: bool
+
+
+def rows_by_topic(table: pa.Table | pa.RecordBatch, topic: str | None, now_ms: int) -> Iterator[TopicRows]:
+    """The rows of a table, in pieces of one topic each; `topic`, if given, is that of all rows."""
+    _check(table.schema, topic)
+    batches = [table] if isinstance(table, pa.RecordBatch) else table.to_batches()
+    for piece in _pieces(batches):
+        if topic is not None:
+            yield _rows(piece, topic, now_ms)
+        else:
+            for name, some in _topics(piece):
+                yield _rows(some, name, now_ms)
+
+
+def row_batches(rows: TopicRows, partitions: int, limits: BatchLimits) -> Iterator[RowBatch]:
+    """The batches of these rows, in which the partitions take turns."""
+    encoder, runs = _runs(rows, partitions)
+    turns = deque(runs)
+    while turns:
+        partition, start, stop = turns.popleft()
+        data, row = encoder.batch(
+            start, stop, limit_bytes=limits.batch_bytes, transactional=limits.is_transactional
+        )
+        if len(data) > limits.max_request_bytes:  # it holds one row then
+            raise RecordTooLarge(
+                f"a row for {rows.topic} takes {len(data)} bytes, more than max_request_bytes="
+                f"{limits.max_request_bytes} allow; raise that and the topic's max.message.bytes"
+            )
+        yield RowBatch(partition, compress_batch(data, limits.codec), row - start)
+        if row < stop:
+            turns.append((partition, row, stop))
+
+
+# ---- pieces -----------------------------------------------------------------------------------------------
+
+
+def _check(schema: pa.Schema, topic: str | None) -> None:
+    if unknown := [name for name in schema.names if name not in COLUMNS]:
+        raise BadTable(f"no record has a {unknown[0]!r}: the columns may be {', '.join(COLUMNS)}")
+    if "value" not in schema.names:
+        raise BadTable(f"there is no column 'value' among {', '.join(schema.names) or 'none at all'}")
+    if topic is None and "topic" not in schema.names:
+        raise BadTable("to which topic? Name one, or have a column 'topic'")
+
+
+def _pieces(batches: list[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The same rows in record batches of about PIECE_BYTES: neighbours that are small are put together."""
+    gathered: list[pa.RecordBatch] = []
+    gathered_bytes = 0
+    for batch in batches:
+        for part in _halved(batch):
+            if gathered and gathered_bytes + part.nbytes > PIECE_BYTES:
+                yield _together(gathered)
+                gathered, gathered_bytes = [], 0
+            gathered.append(part)
+            gathered_bytes += part.nbytes
+    if gathered:
+        yield _together(gathered)
+
+
+def _halved(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    rows = batch.num_rows
+    if rows > 1 and batch.nbytes > PIECE_BYTES:
+        yield from _halved(batch.slice(0, rows // 2))
+        yield from _halved(batch.slice(rows // 2))
+    elif rows:
+        yield batch
+
+
+def _together(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+    return batches[0] if len(batches) == 1 else pa.concat_batches(batches)
+
+
+def _topics(piece: pa.RecordBatch) -> Iterator[tuple[str, pa.RecordBatch]]:
+    column = piece.column("topic")
+    if not pa.types.is_dictionary(column.type):
+        column = column.dictionary_encode()
+    if column.null_count:
+        raise BadTable(f"{column.null_count} rows have no topic (null); name one for all, or fill the column")
+    indices, names = column.indices.cast(pa.int32()), column.dictionary.to_pylist()
+    if not all(isinstance(name, str) for name in names):
+        raise BadTable(f"column 'topic' must hold text, not {piece.column('topic').type}")
+    order, ends = kernel.group_rows(_memory(indices), len(indices), len(names))
+    numbers = pa.Array.from_buffers(pa.int32(), len(indices), [None, pa.py_buffer(order)])
+    starts = memoryview(ends).cast("i")
+    for group, name in enumerate(names):
+        count = starts[group + 1] - starts[group]
+        if count == len(indices):
+            yield name, piece
+        elif count:
+            yield name, piece.take(numbers.slice(starts[group], count))
+
+
+def _rows(piece: pa.RecordBatch, topic: str, now_ms: int) -> TopicRows:
+    try:
+        columns = Columns.from_arrow(piece, now_ms=now_ms)
+    except BadColumn as error:
+        raise BadTable(str(error)) from None
+    partition = piece.column("partition") if "partition" in piece.schema.names else None
+    if partition is not None:
+        if not (pa.types.is_integer(partition.type) or pa.types.is_null(partition.type)):
+            raise BadTable(f"column 'partition' must hold whole numbers, not {partition.type}")
+        try:
+            partition = partition if partition.type == pa.int32() else partition.cast(pa.int32())
+        except pa.ArrowInvalid as error:
+            raise BadTable(f"column 'partition': {error}") from None
+    return TopicRows(topic, columns, partition)
+
+
+# ---- rows by partition ------------------------------------------------------------------------------------
+
+Run = tuple[int | None, int, int]  # a partition, and where its rows stand in the encoder's order
+
+
+def _runs(rows: TopicRows, partitions: int) -> tuple[Encoder, list[Run]]:
+    columns, count = rows.columns, rows.columns.rows
+    is_any = rows.partition is None and columns.key.nulls == count
+    if is_any or (rows.partition is None and partitions == 1 and columns.key.nulls == 0):
+        return Encoder(columns), [(None if is_any else 0, 0, count)]
+    try:
+        order, ends = kernel.group_rows(_partitions(rows, partitions), count, partitions)
+    except ValueError:
+        raise _no_such_partition(rows, partitions) from None
+    starts = memoryview(ends).cast("i")
+    if starts[0] and rows.partition is not None and not rows.partition.null_count:
+        raise _no_such_partition(rows, partitions)
+    places = [(-1, 0, starts[0])] + [(each, starts[each], starts[each + 1]) for each in range(partitions)]
+    runs: list[Run] = [
+        (None if partition < 0 else partition, start, stop)
+        for partition, start, stop in places
+        if start < stop
+    ]
+    return Encoder(columns, None if len(runs) == 1 else order), runs
+
+
+def _partitions(rows: TopicRows, partitions: int) -> Memory:
+    """The partition of every row as int32, -1 where any one will do."""
+    columns, named = rows.columns, rows.partition
+    if named is not None and named.null_count == 0:
+        return _memory(named)
+    by_key = kernel.partition_column(columns.key, columns.rows, partitions)
+    if named is None:
+        return by_key
+    import pyarrow.compute as pc  # type: ignore[import-untyped]  # a tenth of a second
+
+    if pc.any(pc.less(named, 0)).as_py():
+        raise ValueError
+    numbers = pa.Array.from_buffers(pa.int32(), columns.rows, [None, pa.py_buffer(by_key)])
+    return _memory(pc.coalesce(named, numbers))
+
+
+def _no_such_partition(rows: TopicRows, partitions: int) -> Exception:
+    assert rows.partition is not None
+    named = [each for each in rows.partition.to_pylist() if each is not None]
+    bad = next(each for each in named if not 0 <= each < partitions)
+    return NoSuchPartition(f"{rows.topic} has {partitions} partitions, no number {bad}")
+
+
+def _memory(array: pa.Array) -> memoryview:
+    """The values of an int32 array without nulls."""
+    if not len(array):
+        return memoryview(b"").cast("i")
+    return (
+        memoryview(array.buffers()[1]).cast("B")[4 * array.offset : 4 * (array.offset + len(array))].cast("i")
+    )
