@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import itertools
 import re
+from collections.abc import Iterator
 
 import pytest
 
 from tests.interop.make_fixture import unpack
+from tests.interop.spark_session import BothFormats, Clusters, both_formats, clusters
 from tests.interop.workload import KafkaDirectories, KafkaDirectory, make
 from tests.support.group_members import PAUSES
 
@@ -42,3 +44,19 @@ def kafka_directory(request: pytest.FixtureRequest, kafka_directories: KafkaDire
     """One of them; not to be written to."""
     directory: KafkaDirectory = getattr(kafka_directories, request.param)
     return directory
+
+
+@pytest.fixture(scope="session")
+def spark_formats(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BothFormats]:
+    """One Spark session with the official connector and ours."""
+    with both_formats(tmp_path_factory.mktemp("formats")) as formats:
+        yield formats
+
+
+@pytest.fixture(scope="session")
+def spark_clusters(
+    spark_formats: BothFormats, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Clusters]:
+    """Two clusters that hold the same; Spark is starting meanwhile."""
+    with clusters(tmp_path_factory.mktemp("clusters")) as both:
+        yield both
