@@ -11,28 +11,44 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from barnabas.spark.joins import enrich, join_within
+    from barnabas.spark.json_codec import decode_json, encode_json
+    from barnabas.spark.routing import dead_letters, good, reject, routed, with_dead_letters
     from barnabas.spark.tables import ktable, ktable_changes
     from barnabas.spark.windows import sessions, sliding, tumbling
 
 # public name -> the module that has it; no name may be that of a module beside this one
 _MODULES = {
+    "dead_letters": "routing",
+    "decode_json": "json_codec",
+    "encode_json": "json_codec",
     "enrich": "joins",
+    "good": "routing",
     "join_within": "joins",
     "ktable": "tables",
     "ktable_changes": "tables",
+    "reject": "routing",
+    "routed": "routing",
     "sessions": "windows",
     "sliding": "windows",
     "tumbling": "windows",
+    "with_dead_letters": "routing",
 }
 
 __all__ = [
+    "dead_letters",
+    "decode_json",
+    "encode_json",
     "enrich",
+    "good",
     "join_within",
     "ktable",
     "ktable_changes",
+    "reject",
+    "routed",
     "sessions",
     "sliding",
     "tumbling",
+    "with_dead_letters",
 ]
 
 

@@ -1,0 +1,83 @@
+"""The columns that every codec shares: what decoding adds, what encoding takes away.
+
+Decoding adds `data`, `error` and `schema_id`; encoding replaces what it encodes by `value`, and leaves rows
+that are marked bad as they came, so that dead letters hold the bytes that were received.
+
+Decoding is dear, and Spark copies what a column is made of into every filter above it, and would decode
+again there. It does not do so with what is not deterministic, so that is what it is told, although it is not
+true. The price: a filter does not move below a decoder by itself; filter by topic or offset first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pyarrow as pa  # type: ignore[import-untyped]
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql.pandas.functions import ArrowUDFType, arrow_udf
+from pyspark.sql.types import BinaryType, DataType, IntegerType, StringType, StructField, StructType
+
+from barnabas.spark.columns import names, require
+
+_RESULT = "__barnabas_codec"
+ArrowFunction = Callable[[pa.Array], pa.Array]
+
+
+def add_decoded(df: DataFrame, column: str, decode: ArrowFunction, data: DataType) -> DataFrame:
+    """Add `data`, `error` and `schema_id`: the fields of what the function makes of each batch of values."""
+    require(df, [column], "decode")
+    result = StructType(
+        [
+            StructField("data", data),
+            StructField("error", StringType()),
+            StructField("schema_id", IntegerType()),
+        ]
+    )
+    with_result = df.withColumn(_RESULT, _arrow_column(decode, result, F.col(column).cast("binary")))
+    added = {name: F.col(f"{_RESULT}.{name}") for name in ("data", "error", "schema_id")}
+    return with_result.withColumns(added).drop(_RESULT)
+
+
+def put_encoded(
+    df: DataFrame, column: str | Sequence[str], encode: ArrowFunction, *, mark: bool
+) -> DataFrame:
+    """Replace the columns by `value`; where `mark`, what cannot be encoded is told in `error`."""
+    data = packed(df, column)
+    if not mark:
+        return put_value(df, column, _arrow_column(encode, BinaryType(), data))
+    result = StructType([StructField("value", BinaryType()), StructField("error", StringType())])
+    with_result = df.withColumn(_RESULT, _arrow_column(encode, result, data))
+    marked = with_result.withColumn(
+        "error", F.coalesce(*[name for name in ("error",) if name in df.columns], F.col(f"{_RESULT}.error"))
+    )
+    return put_value(marked, column, F.col(f"{_RESULT}.value")).drop(_RESULT)
+
+
+def packed(df: DataFrame, column: str | Sequence[str]) -> Column:
+    """The struct to encode: the column named, or the columns named as the fields of one."""
+    require(df, names(column), "encode")
+    return F.col(column) if isinstance(column, str) else F.struct(*column)
+
+
+def put_value(df: DataFrame, column: str | Sequence[str], value: Column) -> DataFrame:
+    """`value` in place of the columns that it was made of; a row that is marked bad keeps its own."""
+    if "error" in df.columns and "value" in df.columns:
+        value = F.when(F.col("error").isNull(), value).otherwise(F.col("value"))
+    made_of = [name for name in names(column) if name != "value"]
+    return df.withColumn("value", value).drop(*made_of)
+
+
+def once(column: Column) -> Column:
+    """The same column, which Spark then works out in one place only."""
+    return F.when(F.spark_partition_id() >= 0, column)
+
+
+def _arrow_column(function: ArrowFunction, result: DataType, argument: Column) -> Column:
+    def run(values: pa.Array) -> pa.Array:
+        return function(values)
+
+    udf: Any = arrow_udf(run, result, ArrowUDFType.SCALAR)
+    called: Column = udf.asNondeterministic()(argument)
+    return called

@@ -1,0 +1,179 @@
+"""JSON to columns and back, by Spark's own functions inside the JVM, but exact about what is bad.
+
+`from_json` alone is lenient: it stops reading after the first object, takes bytes that are not UTF-8 and
+single quotes, and lets required fields be missing. So a value is parsed inside a wrapper of our own,
+`{"data": <value>, "end": true}`, in Spark's permissive mode:
+
+- the text is JSON to its last byte, and one value, exactly where `end` was reached;
+- it is an object exactly where `data` is not null;
+- every field had its type exactly where Spark noted no corrupt record;
+- required fields (not nullable in the schema, at any depth) are looked for afterwards.
+
+Why a row is bad is worked out for bad rows alone. Two things are as lenient as Spark: a string field takes
+any JSON value, as its text, and fields that the schema does not name are passed over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql.types import ArrayType, BooleanType, DataType, MapType, StringType, StructField, StructType
+
+from barnabas.spark.codec_columns import once, packed, put_value
+from barnabas.spark.framing import FRAME_BYTES, Framed, frame
+
+_PARSED = "__barnabas_json"
+_TEXT = "__barnabas_json_text"
+_SHOWN_CHARACTERS = 60
+_OPTIONS = {
+    "mode": "PERMISSIVE",
+    "columnNameOfCorruptRecord": "corrupt",
+    "allowSingleQuotes": "false",
+    "allowNonNumericNumbers": "false",
+}
+
+
+def decode_json(
+    df: DataFrame, schema: StructType | str, column: str = "value", *, framed: Framed = "auto"
+) -> DataFrame:
+    """Add `data` (a struct of that schema), `error` (null where it is good) and `schema_id` (a registry's).
+
+    A schema is a StructType, or DDL as `id bigint NOT NULL, name string`. A null value is a tombstone, which
+    is not bad: data, error and schema id are null.
+    """
+    fields = _fields(schema)
+    wrapper = StructType(
+        [StructField("data", fields), StructField("end", BooleanType()), StructField("corrupt", StringType())]
+    )
+    value = F.col(column).cast("binary")
+    text, schema_id = _unframed(value, framed)
+    wrapped = F.concat(F.lit('{"data":'), text, F.lit(',"end":true}'))
+    parsed = once(F.from_json(wrapped, wrapper, _OPTIONS))
+    error = _error(fields, F.col(column), _is_framed(value) if framed is True else None)
+    return (
+        df.withColumns({_PARSED: parsed, _TEXT: once(text)})
+        .withColumns({"data": F.col(f"{_PARSED}.data"), "error": once(error), "schema_id": schema_id})
+        .withColumn("data", F.when(F.col("error").isNull(), F.col("data")))
+        .drop(_PARSED, _TEXT)
+    )
+
+
+def encode_json(
+    df: DataFrame, column: str | Sequence[str] = "data", *, schema_id: int | None = None
+) -> DataFrame:
+    """Replace a struct column (or several columns, packed into one) by `value`: its JSON.
+
+    Fields that are null are left out. A null struct is a tombstone: a null value. Rows marked bad (`error`)
+    keep the value they came with.
+    """
+    data = packed(df, column)
+    text = F.to_json(data).cast("binary")
+    value = text if schema_id is None else F.concat(F.lit(frame(schema_id)), text)
+    return put_value(df, column, F.when(data.isNotNull(), value))
+
+
+def _fields(schema: StructType | str) -> StructType:
+    parsed = StructType.fromDDL(schema) if isinstance(schema, str) else schema
+    if not isinstance(parsed, StructType):
+        raise TypeError(
+            f"a schema has fields, as `id bigint, name string`; this one is {parsed.simpleString()}"
+        )
+    return parsed
+
+
+def _is_framed(value: Column) -> Column:
+    return (F.substring(value, 1, 1) == F.lit(b"\0")) & (F.length(value) >= FRAME_BYTES)
+
+
+def _unframed(value: Column, framed: Framed) -> tuple[Column, Column]:
+    """The text and the schema id; JSON cannot begin with a zero byte, so a frame is known by it."""
+    if framed is False:
+        return value.cast("string"), F.lit(None).cast("int")
+    body = F.substring(value, FRAME_BYTES + 1, 2**31 - 1)
+    number = F.conv(F.hex(F.substring(value, 2, 4)), 16, 10).cast("bigint").cast("int")
+    return (
+        F.when(_is_framed(value), body).otherwise(value).cast("string"),
+        F.when(_is_framed(value), number),
+    )
+
+
+def _error(fields: StructType, value: Column, must_be_framed: Column | None) -> Column:
+    """Why a row is bad; the branches below the first are looked at for bad rows alone."""
+    data, end = F.col(f"{_PARSED}.data"), F.col(f"{_PARSED}.end")
+    text = F.col(_TEXT)
+    chain = F.when(value.isNull(), None)
+    if must_be_framed is not None:
+        chain = chain.when(~must_be_framed, "no registry frame before the JSON")
+    chain = chain.when(~F.is_valid_utf8(text), "not UTF-8")
+    chain = chain.when(end.isNull(), F.concat(F.lit("not JSON: "), _shown(text)))
+    chain = chain.when(
+        F.col(f"{_PARSED}.corrupt").isNotNull(),
+        F.coalesce(F.when(data.isNull(), _not_an_object(text)), _wrong_type(fields, data, text)),
+    )
+    chain = chain.when(data.isNull(), _not_an_object(text))
+    for is_missing, path in _missing(fields, data, ""):
+        chain = chain.when(is_missing, f"field {path} is missing")
+    return chain.cast("string")
+
+
+def _not_an_object(text: Column) -> Column:
+    return F.concat(F.lit("not a JSON object: "), _shown(text))
+
+
+def _shown(text: Column) -> Column:
+    return F.substring(text, 1, _SHOWN_CHARACTERS)
+
+
+def _wrong_type(fields: StructType, data: Column, text: Column) -> Column:
+    """The first field that has a value in the text and none in what Spark made of it."""
+    found = [
+        F.when(
+            parsed.isNull() & F.get_json_object(text, path).isNotNull(),
+            F.concat(
+                F.lit(f"field {name} is not {kind.simpleString()}: "), _shown(F.get_json_object(text, path))
+            ),
+        )
+        for name, path, parsed, kind in _leaves(fields, data, "", "$")
+    ]
+    return F.coalesce(*found, F.lit("a value inside an array or a map is not of its type"))
+
+
+def _leaves(
+    fields: StructType, data: Column, name: str, path: str
+) -> Iterator[tuple[str, str, Column, DataType]]:
+    """The fields that are not structs, then the structs: name, JSON path, what was parsed, type."""
+    for field in fields.fields:
+        column, full = data.getField(field.name), f"{name}{field.name}"
+        below = f"{path}['{field.name}']"
+        if isinstance(field.dataType, StructType):
+            yield from _leaves(field.dataType, column, f"{full}.", below)
+        yield full, below, column, field.dataType
+
+
+def _missing(kind: DataType, data: Column, path: str) -> Iterator[tuple[Column, str]]:
+    """Conditions under which something that must be there is not, with its path."""
+    if isinstance(kind, StructType):
+        for field in kind.fields:
+            column, below = data.getField(field.name), f"{path}.{field.name}".lstrip(".")
+            if not field.nullable:
+                yield data.isNotNull() & column.isNull(), below
+            yield from _missing(field.dataType, column, below)
+    elif isinstance(kind, ArrayType):
+        yield from _missing_within(kind.elementType, kind.containsNull, data, f"{path}[]")
+    elif isinstance(kind, MapType):
+        yield from _missing_within(kind.valueType, kind.valueContainsNull, F.map_values(data), f"{path}[]")
+
+
+def _missing_within(
+    kind: DataType, may_be_null: bool, elements: Column, path: str
+) -> Iterator[tuple[Column, str]]:
+    if not may_be_null:
+        yield F.exists(elements, lambda each: each.isNull()), path
+    for index, (_, below) in enumerate(_missing(kind, F.lit(None).cast(kind), path)):
+        yield F.exists(elements, _nth_condition(kind, path, index)), below
+
+
+def _nth_condition(kind: DataType, path: str, index: int) -> Callable[[Column], Column]:
+    return lambda each: list(_missing(kind, each, path))[index][0]

@@ -1,0 +1,163 @@
+"""JSON becomes columns, and what is not what the schema says becomes an error that names it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from barnabas.spark import decode_json, encode_json, good
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+pytestmark = pytest.mark.spark
+
+SCHEMA = (
+    "id bigint NOT NULL, name string, price decimal(5,2), small tinyint, ratio double, paid boolean, "
+    "at timestamp, tags array<string>, counts map<string, int>, to struct<city: string NOT NULL, zip: int>, "
+    "lines array<struct<sku: string NOT NULL, n: int>>"
+)
+
+GOOD: list[tuple[bytes, dict[str, Any]]] = [
+    (b'{"id": 1}', {"id": 1}),
+    (b' {"id": 1, "unknown": [1, {}]}\n', {"id": 1}),
+    (b'{"id": 1, "name": null, "name": "b"}', {"id": 1, "name": "b"}),
+    ('{"id": 1, "name": "Amália ✉"}'.encode(), {"id": 1, "name": "Amália ✉"}),
+    (
+        b'{"id": 1, "tags": ["a", null], "counts": {"x": 1}}',
+        {"id": 1, "tags": ["a", None], "counts": {"x": 1}},
+    ),
+    (b'{"id": 1, "to": {"city": "K."}}', {"id": 1, "to": {"city": "K.", "zip": None}}),
+    (b'{"id": 1, "lines": [{"sku": "a"}]}', {"id": 1, "lines": [{"sku": "a", "n": None}]}),
+    (b'{"id": 1, "name": "\\"},{\\""}', {"id": 1, "name": '"},{"'}),
+]
+
+BAD = [
+    (b"", "not JSON: "),
+    (b"  ", "not JSON:   "),
+    (b"dear sir", "not JSON: dear sir"),
+    (b'{"id": 1', 'not JSON: {"id": 1'),
+    (b'{"id": 1} and more', 'not JSON: {"id": 1} and more'),
+    (b'{"id": 1}{"id": 2}', 'not JSON: {"id": 1}{"id": 2}'),
+    (b'{"id": 1}}', 'not JSON: {"id": 1}}'),
+    (b"{'id': 1}", "not JSON: {'id': 1}"),
+    (b'{"id": 01}', 'not JSON: {"id": 01}'),
+    (b'{"id": 1, "ratio": NaN}', 'not JSON: {"id": 1, "ratio": NaN}'),
+    (b'{"id": 1, "name": "\xff"}', "not UTF-8"),
+    (b"\xff\xfe\x00", "not UTF-8"),
+    (b"null", "not a JSON object: null"),
+    (b"5", "not a JSON object: 5"),
+    (b'"text"', 'not a JSON object: "text"'),
+    (b'[{"id": 1}]', 'not a JSON object: [{"id": 1}]'),
+    (b'{"id": "1"}', "field id is not bigint: 1"),
+    (b'{"id": 1.5}', "field id is not bigint: 1.5"),
+    (b'{"id": 9223372036854775808}', "field id is not bigint: 9223372036854775808"),
+    (b'{"id": 1, "small": 300}', "field small is not tinyint: 300"),
+    (b'{"id": 1, "price": 1234567.5}', "field price is not decimal(5,2): 1234567.5"),
+    (b'{"id": 1, "paid": "true"}', "field paid is not boolean: true"),
+    (b'{"id": 1, "at": "yesterday"}', "field at is not timestamp: yesterday"),
+    (b'{"id": 1, "tags": "a"}', "field tags is not array<string>: a"),
+    (b'{"id": 1, "counts": {"x": "y"}}', 'field counts is not map<string,int>: {"x":"y"}'),
+    (b'{"id": 1, "to": {"city": "K.", "zip": "x"}}', "field to.zip is not int: x"),
+    (b'{"id": 1, "to": [1]}', "field to is not struct<city:string,zip:int>: [1]"),
+    (b'{"id": 1, "lines": [{"sku": "a", "n": "x"}]}', "a value inside an array or a map is not of its type"),
+    (b"{}", "field id is missing"),
+    (b'{"id": null}', "field id is missing"),
+    (b'{"ID": 1}', "field id is missing"),
+    (b'{"id": 1, "to": {"zip": 1}}', "field to.city is missing"),
+    (b'{"id": 1, "lines": [{"sku": "a"}, {"n": 1}]}', "field lines[].sku is missing"),
+]
+
+
+def frame_of(spark: SparkSession, values: list[bytes | None]) -> DataFrame:
+    rows = [(n, None if value is None else bytearray(value)) for n, value in enumerate(values)]
+    return spark.createDataFrame(rows, "n int, value binary")
+
+
+def set_fields(row: Any) -> dict[str, Any]:
+    return {name: value for name, value in row.asDict(recursive=True).items() if value is not None}
+
+
+def test_what_fits_the_schema_is_good(spark: SparkSession) -> None:
+    decoded = frame_of(spark, [value for value, _ in GOOD]).transform(decode_json, SCHEMA)
+    assert decoded.columns == ["n", "value", "data", "error", "schema_id"]
+    rows = decoded.orderBy("n").collect()
+    assert [row.error for row in rows] == [None] * len(GOOD)
+    assert [set_fields(row.data) for row in rows] == [expected for _, expected in GOOD]
+
+
+def test_what_does_not_is_told_by_field(spark: SparkSession) -> None:
+    rows = frame_of(spark, [value for value, _ in BAD]).transform(decode_json, SCHEMA).orderBy("n").collect()
+    assert [(bytes(row.value), row.error) for row in rows] == BAD
+    assert all(row.data is None for row in rows)
+
+
+def test_a_tombstone_is_neither_data_nor_bad(spark: SparkSession) -> None:
+    row = frame_of(spark, [None]).transform(decode_json, SCHEMA).first()
+    assert row is not None
+    assert (row.data, row.error, row.schema_id) == (None, None, None)
+
+
+def test_elements_that_must_not_be_null(spark: SparkSession) -> None:
+    from pyspark.sql.types import ArrayType, LongType, MapType, StringType, StructType
+
+    schema = (
+        StructType().add("l", ArrayType(LongType(), False)).add("m", MapType(StringType(), LongType(), False))
+    )
+    values: list[bytes | None] = [
+        b'{"l": [1], "m": {"a": 1}}',
+        b'{"l": [1, null]}',
+        b'{"m": {"a": null}}',
+        b"{}",
+    ]
+    rows = frame_of(spark, values).transform(decode_json, schema).orderBy("n").collect()
+    assert [row.error for row in rows] == [None, "field l[] is missing", "field m[] is missing", None]
+
+
+def test_the_registrys_frame_is_taken_off(spark: SparkSession) -> None:
+    framed = b"\0\0\0\1\2" + b'{"id": 1}'
+    decoded = frame_of(spark, [framed, b'{"id": 2}', b"\0\0"]).transform(decode_json, "id bigint")
+    rows = decoded.orderBy("n").collect()
+    assert [(row.data and row.data.id, row.schema_id) for row in rows] == [(1, 258), (2, None), (None, None)]
+    assert rows[2].error.startswith("not JSON")
+    strict = frame_of(spark, [framed, b'{"id": 2}', None]).transform(decode_json, "id bigint", framed=True)
+    errors = [row.error for row in strict.orderBy("n").collect()]
+    assert errors == [None, "no registry frame before the JSON", None]
+    plain = frame_of(spark, [framed]).transform(decode_json, "id bigint", framed=False).first()
+    assert plain is not None
+    assert plain.error.startswith("not JSON")
+
+
+def test_what_is_encoded_is_decoded_to_the_same(spark: SparkSession) -> None:
+    decoded = frame_of(spark, [*(value for value, _ in GOOD), None]).transform(decode_json, SCHEMA)
+    again = good(decoded).drop("value").transform(encode_json, schema_id=7)
+    assert "data" not in again.columns
+    rows = again.transform(decode_json, SCHEMA, framed=True).orderBy("n").collect()
+    assert [row.data and set_fields(row.data) for row in rows] == [*(expected for _, expected in GOOD), None]
+    assert [row.schema_id for row in rows] == [7] * len(GOOD) + [None]
+    assert rows[-1].value is None
+
+
+def test_bad_rows_keep_the_value_they_came_with(spark: SparkSession) -> None:
+    decoded = frame_of(spark, [b' {"id": 1}', b"poison"]).transform(decode_json, "id bigint")
+    rows = decoded.transform(encode_json).orderBy("n").collect()
+    assert [bytes(row.value) for row in rows] == [b'{"id":1}', b"poison"]
+
+
+def test_several_columns_are_packed(spark: SparkSession) -> None:
+    df = spark.createDataFrame([("k", 1, "a")], "key string, id int, name string")
+    row = df.transform(encode_json, ["id", "name"]).first()
+    assert row is not None
+    assert row.asDict() == {"key": "k", "value": b'{"id":1,"name":"a"}'}
+
+
+def test_a_value_is_parsed_once_however_its_rows_are_filtered(spark: SparkSession) -> None:
+    decoded = frame_of(spark, [b"{}"]).transform(decode_json, "id bigint, b string")
+    plan = good(decoded)._jdf.queryExecution().optimizedPlan().toString()
+    assert plan.count("from_json") == 1
+
+
+def test_a_schema_has_fields(spark: SparkSession) -> None:
+    with pytest.raises(TypeError, match="a schema has fields"):
+        decode_json(frame_of(spark, []), "bigint")
