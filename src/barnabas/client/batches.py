@@ -237,3 +237,9 @@ class Batch:
         for waiter in self._waiters:
             if not waiter.done():
                 waiter.set_exception(error)
+
+    def forget_waiters(self) -> None:
+        """Nobody needs to ask what became of it: no complaint about errors that were never looked at."""
+        for waiter in self._waiters:
+            if isinstance(waiter, asyncio.Future) and waiter.done() and not waiter.cancelled():
+                waiter.exception()

@@ -31,11 +31,15 @@ LAST_VERSION_BY_NAME = 12
 
 
 def produce_request(
-    batches: list[Batch], metadata: Metadata, acks: int, timeout_ms: int
+    batches: list[Batch],
+    metadata: Metadata,
+    acks: int,
+    timeout_ms: int,
+    transactional_id: str | None = None,
+    at_most: int = EVERY_VERSION,
 ) -> tuple[ProduceRequest, int]:
     """The request, and the newest version it may have: topics without an id can only go by name."""
     topics: dict[str, TopicProduceData] = {}
-    at_most = EVERY_VERSION
     for batch in batches:
         topic, partition = batch.partition
         data = topics.get(topic)
@@ -43,9 +47,14 @@ def produce_request(
             topic_id = metadata.topic_id(topic)
             data = topics[topic] = TopicProduceData(topic_id=topic_id, name=topic, partition_data=[])
             if topic_id == NO_UUID:
-                at_most = LAST_VERSION_BY_NAME
+                at_most = min(at_most, LAST_VERSION_BY_NAME)
         data.partition_data.append(PartitionProduceData(index=partition, records=batch.data))
-    request = ProduceRequest(acks=acks, timeout_ms=timeout_ms, topic_data=list(topics.values()))
+    request = ProduceRequest(
+        transactional_id=transactional_id,
+        acks=acks,
+        timeout_ms=timeout_ms,
+        topic_data=list(topics.values()),
+    )
     return request, at_most
 
 

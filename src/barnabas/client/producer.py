@@ -13,10 +13,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from barnabas.client.accumulator import Accumulator
 from barnabas.client.batches import Batch, Receipt, RecordMetadata, record_size_limit
@@ -26,6 +27,7 @@ from barnabas.client.errors import (
     BrokerError,
     ClientClosed,
     NoSuchPartition,
+    OutsideTransaction,
     RecordTooLarge,
     TimedOut,
     broker_error,
@@ -36,6 +38,8 @@ from barnabas.client.partitioner import StickyPartitioner, partition_of
 from barnabas.client.produce_answers import judge_response, produce_request
 from barnabas.client.producer_config import ALL, ProducerConfig, accumulator_config
 from barnabas.client.sequences import ProducerIdentity
+from barnabas.client.transactional import Transactional
+from barnabas.client.transactions import Phase, PreparedTransaction
 from barnabas.client.waiting import Wake, within
 from barnabas.core.clock import Clock
 from barnabas.core.errors import BarnabasError
@@ -43,6 +47,7 @@ from barnabas.core.network import Address, Network
 from barnabas.core.random import Random
 from barnabas.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from barnabas.protocol.messages.produce import ProduceResponse
+from barnabas.protocol.schema import EVERY_VERSION
 from barnabas.records.batch import HEADER_BYTES
 from barnabas.records.record import Headers
 
@@ -50,6 +55,11 @@ if TYPE_CHECKING:
     import pyarrow as pa  # type: ignore[import-untyped]
 
     from barnabas.client.tables import BatchLimits, RowBatch
+
+if TYPE_CHECKING:
+    from barnabas.client.admin.group_offsets import CommittedOffset
+
+P = TypeVar("P", bound=tuple[str, int])
 
 logger = logging.getLogger("barnabas.client")
 
@@ -91,6 +101,11 @@ class Producer:
         self._sender: asyncio.Task[None] | None = None
         self._identifying: asyncio.Task[None] | None = None
         self._fatal: BarnabasError | None = None
+        self._transactions: Transactional | None = None
+        if self.config.transactional_id is not None:
+            self._transactions = Transactional(
+                self.cluster, self.config, self._accumulator, self.flush, self._wake.call
+            )
 
     async def __aenter__(self) -> Producer:
         return self
@@ -116,6 +131,7 @@ class Producer:
         Waits while metadata or memory is missing, for max_block_ms together with whatever that takes. A
         record with a key goes to the partition of that key, one without to wherever a batch is filling.
         """
+        self._check_may_send()
         known = self.cluster.metadata.topics.get(topic)
         if known is None or known.error is not None:
             known = await self.cluster.topic(topic, self.config.max_block_ms / 1000)
@@ -128,8 +144,7 @@ class Producer:
         accumulator = self._accumulator
         if self._room_turn.locked() or not accumulator.has_room(size_limit):
             await self._wait_for_room(size_limit)
-        if self._fatal is not None:  # while this one waited
-            raise self._fatal
+        self._check_may_send()  # again: this one may have waited
         target = TopicPartition(topic, self._partition(known, key, partition, size_limit))
         written: asyncio.Future[RecordMetadata] = asyncio.get_running_loop().create_future()
         time_ms = self._clock.wall_ms() if timestamp_ms is None else timestamp_ms
@@ -179,8 +194,61 @@ class Producer:
         known = await self.cluster.topic(topic, self.config.max_block_ms / 1000)
         return len(known.leaders)
 
+    # ---- transactions ------------------------------------------------------------------------------------
+
+    async def init_transactions(self) -> ProducerIdentity:
+        """Take the transactional id: whoever had it is fenced, and what it left open is ended when this
+        returns. To be called once, before the first transaction."""
+        return await self._transactional.initialise()
+
+    def begin_transaction(self) -> None:
+        """What is sent from now on belongs to one transaction."""
+        self._transactional.state.begin()
+
+    async def commit_transaction(self) -> None:
+        """Have all of it written and seen, or raise: TransactionAborted where it can only be aborted. After
+        TimedOut nobody knows; calling this again tells."""
+        await self._transactional.commit()
+
+    async def abort_transaction(self) -> None:
+        """Undo the transaction, whether or not it has failed; then the next one may begin."""
+        await self._transactional.abort()
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[None]:
+        """A transaction around a block: committed at its end, aborted if it raises."""
+        self.begin_transaction()
+        try:
+            yield
+            await self.commit_transaction()
+        except BaseException:
+            await self._transactional.abort_if_open()
+            raise
+
+    async def send_offsets(self, offsets: Mapping[P, int | CommittedOffset], group_id: str) -> None:
+        """Commit how far a group has read, by partition, as part of the transaction."""
+        await self._transactional.send_offsets(offsets, group_id)
+
+    async def prepare_transaction(self) -> PreparedTransaction:
+        """Have everything acknowledged, and leave the transaction open, beyond `close` too: whoever gets the
+        answer ends it by `Admin.end_transaction`, from any process, before transaction_timeout_ms."""
+        return await self._transactional.prepare()
+
+    @property
+    def _transactional(self) -> Transactional:
+        if self._fatal is not None:
+            raise self._fatal
+        if self._transactions is None:
+            raise OutsideTransaction("this producer has no transactions; give it a transactional_id")
+        return self._transactions
+
     async def close(self, timeout_ms: int | None = None) -> None:
-        """Flush for at most that long (None: as long as it takes) and let go. Harmless when repeated."""
+        """Flush for at most that long (None: as long as it takes) and let go. Harmless when repeated.
+
+        A transaction that is open is aborted, unless it is prepared, or there is no time at all.
+        """
+        if self._transactions is not None and self._fatal is None:
+            await self._transactions.close(is_patient=timeout_ms != 0)
         if timeout_ms is None:
             await self.flush()
         elif timeout_ms > 0:
@@ -197,6 +265,12 @@ class Producer:
         await self.cluster.close()
 
     # ---- a record's way into a batch ---------------------------------------------------------------------
+
+    def _check_may_send(self) -> None:
+        if self._fatal is not None:
+            raise self._fatal
+        if self._transactions is not None:
+            self._transactions.state.check("send", Phase.OPEN)
 
     def _row_limits(self, topic: str) -> BatchLimits:
         from barnabas.client.tables import BatchLimits
@@ -263,6 +337,8 @@ class Producer:
                 if flush.remaining == 0 and not flush.done.done():
                     flush.done.set_result(None)
         self._freed.set()
+        if self._transactions is not None:
+            self._transactions.settled(batch)
 
     def _on_split(self, batch: Batch) -> None:
         for flush in self._flushes:
@@ -292,9 +368,9 @@ class Producer:
         if accumulator.needs_identity and not accumulator.is_empty and self._identifying is None:
             self._identifying = asyncio.get_running_loop().create_task(self._identify())
         nodes: dict[int, None] = {}
-        for topic, partition in accumulator.ready(now):
-            leader = cluster.leader(topic, partition)
-            if leader is not None:
+        for partition in accumulator.ready(now):
+            leader = cluster.leader(*partition)
+            if leader is not None and self._belongs(partition):
                 nodes[leader.node_id] = None
         for node_id in nodes:
             while self._in_flight.get(node_id, 0) < self.config.max_in_flight:
@@ -309,11 +385,25 @@ class Producer:
 
     def _leads(self, node_id: int, partition: TopicPartition) -> bool:
         leader = self.cluster.leader(*partition)
-        return leader is not None and leader.node_id == node_id
+        return leader is not None and leader.node_id == node_id and self._belongs(partition)
+
+    def _belongs(self, partition: TopicPartition) -> bool:
+        """Whether a partition may be written to, as to transactions."""
+        return self._transactions is None or self._transactions.may_write(partition)
 
     def _submit(self, connection: BrokerConnection, node_id: int, batches: list[Batch]) -> None:
         timeout_ms = self.config.client.request_timeout_ms
-        request, at_most = produce_request(batches, self.cluster.metadata, self.config.acks, timeout_ms)
+        at_most = EVERY_VERSION
+        if self._transactions is not None:
+            at_most = self._transactions.sent()
+        request, at_most = produce_request(
+            batches,
+            self.cluster.metadata,
+            self.config.acks,
+            timeout_ms,
+            self.config.transactional_id,
+            at_most,
+        )
         answer: asyncio.Future[ProduceResponse] | asyncio.Future[None]
         try:
             if self.config.acks == 0:

@@ -32,7 +32,6 @@ from barnabas.client.admin.configs import (
     ConfigSynonym,
     ResourceType,
 )
-from barnabas.client.admin.coordinators import CoordinatorType
 from barnabas.client.admin.group_offsets import CommittedOffset, GroupOffsets
 from barnabas.client.admin.groups import GroupDescription, GroupListing, GroupMember, Groups
 from barnabas.client.admin.log_dirs import LogDirDescription, LogDirs, ReplicaInfo
@@ -56,6 +55,7 @@ from barnabas.client.admin.transactions import (
     TransactionListing,
     Transactions,
 )
+from barnabas.client.coordinator import CoordinatorType
 from barnabas.core.settings.definition import Kind as ConfigType
 
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
-from enum import IntEnum
 from typing import Any, TypeVar
 
 from barnabas.client.admin.engine import Engine, error_of, raise_first
 from barnabas.client.cluster import ClientConfig
+from barnabas.client.coordinator import CoordinatorType
 from barnabas.client.errors import BrokerError, BrokerNotReachable, TimedOut
 from barnabas.core.clock import Clock
 from barnabas.core.network import Address, ConnectionLost, Network
@@ -31,13 +31,6 @@ T = TypeVar("T")
 _LAST_OF_ONE = 3  # the last version of FindCoordinator that is for one key
 _MOVED = frozenset(("NOT_COORDINATOR", "COORDINATOR_NOT_AVAILABLE"))
 _AGAIN = _MOVED | {"COORDINATOR_LOAD_IN_PROGRESS", "CONCURRENT_TRANSACTIONS", "UNSTABLE_OFFSET_COMMIT"}
-
-
-class CoordinatorType(IntEnum):
-    """What a coordinator is for."""
-
-    GROUP = 0
-    TRANSACTION = 1
 
 
 class Coordinators(Engine):

@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple, TypeVar
 
-from barnabas.client.admin.coordinators import Coordinators, CoordinatorType, answers_of
+from barnabas.client.admin.coordinators import Coordinators, answers_of
 from barnabas.client.admin.engine import error_of, raise_first
+from barnabas.client.coordinator import CoordinatorType
 from barnabas.client.errors import BrokerError
 from barnabas.client.metadata import TopicPartition
 from barnabas.protocol.messages.offset_commit import (

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from barnabas.client.admin.coordinators import Coordinators, CoordinatorType, answers_of
+from barnabas.client.admin.coordinators import Coordinators, answers_of
 from barnabas.client.admin.engine import error_of, raise_first
 from barnabas.client.consumer_protocol import (
     PROTOCOL_TYPE,
@@ -17,6 +17,7 @@ from barnabas.client.consumer_protocol import (
     decode_part,
     partitions_of,
 )
+from barnabas.client.coordinator import CoordinatorType
 from barnabas.client.errors import BrokerError
 from barnabas.client.metadata import TopicPartition
 from barnabas.protocol.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse

@@ -10,16 +10,25 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from barnabas.client.admin.coordinators import Coordinators, CoordinatorType, answers_of
+from barnabas.client.admin.coordinators import Coordinators, answers_of
 from barnabas.client.admin.engine import error_of
 from barnabas.client.admin.records import ActiveProducer, Records
-from barnabas.client.errors import BrokerError, UnknownTransactionalId
+from barnabas.client.coordinator import CoordinatorType
+from barnabas.client.errors import (
+    BrokerError,
+    ProducerFenced,
+    TransactionEnded,
+    UnknownTransactionalId,
+)
 from barnabas.client.metadata import TopicPartition
+from barnabas.client.transactions import IMPLICIT, LAST_EXPLICIT_END, PreparedTransaction
+from barnabas.core.errors import BarnabasError
 from barnabas.protocol.messages.describe_transactions import (
     DescribeTransactionsRequest,
     DescribeTransactionsResponse,
     TransactionState,
 )
+from barnabas.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
 from barnabas.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from barnabas.protocol.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
 from barnabas.protocol.messages.write_txn_markers import (
@@ -28,6 +37,7 @@ from barnabas.protocol.messages.write_txn_markers import (
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
 )
+from barnabas.protocol.schema import EVERY_VERSION
 
 _DURATION_FROM, _PATTERN_FROM = 1, 2  # versions of ListTransactions
 _AT_REST = frozenset(("Empty", "CompleteCommit", "CompleteAbort", "Dead"))
@@ -191,6 +201,42 @@ class Transactions(Coordinators, Records):
 
         await self._ask_leaders([at], ask)
 
+    async def end_transaction(self, prepared: PreparedTransaction, *, commit: bool = True) -> None:
+        """End a transaction that a producer has prepared; harmless when repeated.
+
+        TransactionEnded where it has been ended the other way before; ProducerFenced where a newer producer
+        has the transactional id, which has ended it: aborted, if it was not committed before.
+        """
+        if prepared.is_empty:
+            return
+        name = prepared.transactional_id
+        what = f"cannot {'commit' if commit else 'abort'} the transaction of {name!r}"
+        request = EndTxnRequest(
+            transactional_id=name,
+            producer_id=prepared.producer_id,
+            producer_epoch=prepared.epoch,
+            committed=commit,
+        )
+        at_most = EVERY_VERSION if prepared.version >= IMPLICIT else LAST_EXPLICIT_END
+
+        async def ask(node_id: int, _: list[str]) -> dict[str, bool | BrokerError]:
+            response = await self.cluster.ask(request, EndTxnResponse, node_id=node_id, at_most=at_most)
+            return {name: error_of(response.error_code, what) or True}
+
+        (answer,) = (await self._ask_coordinators(CoordinatorType.TRANSACTION, [name], ask)).values()
+        if isinstance(answer, BrokerError):
+            raise await self._explained(answer, prepared)
+
+    async def _explained(self, error: BrokerError, prepared: PreparedTransaction) -> BrokerError:
+        """The same error, with what the coordinator knows of the transactional id now."""
+        if not isinstance(error, (ProducerFenced, TransactionEnded)):
+            return error
+        try:
+            known = (await self.describe_transactions([prepared.transactional_id]))[prepared.transactional_id]
+        except BarnabasError:  # no more than an aid
+            return error
+        return type(error)(error.error, error.what, _fate(known, prepared))
+
     async def fence_producers(self, transactional_ids: Iterable[str]) -> dict[str, FencedProducer]:
         """End what the producers of transactional ids have under way, and let them never write again."""
 
@@ -212,6 +258,19 @@ class Transactions(Coordinators, Records):
         return answers_of(
             await self._ask_coordinators(CoordinatorType.TRANSACTION, transactional_ids, ask, is_safe=False)
         )
+
+
+def _fate(known: TransactionDescription, prepared: PreparedTransaction) -> str:
+    now = f"producer {known.producer_id} epoch {known.producer_epoch}, {known.state}"
+    was = f"producer {prepared.producer_id} epoch {prepared.epoch}"
+    is_next = known.producer_id == prepared.producer_id and known.producer_epoch <= prepared.epoch + 1
+    if is_next and known.state in ("PrepareAbort", "CompleteAbort"):
+        return (
+            f"it was aborted, for taking over {known.timeout_ms} ms or by somebody's wish; {was}, now {now}"
+        )
+    if is_next and known.state in ("PrepareCommit", "CompleteCommit"):
+        return f"it was committed; {was}, now {now}"
+    return f"a newer producer has taken the transactional id; {was}, now {now}"
 
 
 def _description(answer: TransactionState, node_id: int) -> TransactionDescription:

@@ -1,0 +1,139 @@
+"""The coordinator of one name: the broker that looks after a group, or a transactional id.
+
+It is looked up when first needed, and again when a broker says that it is not the coordinator (any more), or
+does not answer. Whatever may be another answer in a moment is asked for again, until time is up; so only what
+may be repeated is asked this way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Iterable
+from enum import IntEnum
+from typing import Any, TypeVar
+
+from barnabas import __version__
+from barnabas.client.cluster import Cluster
+from barnabas.client.connection import BrokerConnection
+from barnabas.client.errors import BrokerError, BrokerNotReachable, TimedOut, broker_error, wire_error_of
+from barnabas.client.waiting import Backoff, within
+from barnabas.core.errors import BarnabasError
+from barnabas.core.network import ConnectionLost
+from barnabas.protocol.channel import NotSpoken
+from barnabas.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from barnabas.protocol.schema import EVERY_VERSION, Message
+
+M = TypeVar("M", bound=Message)
+T = TypeVar("T")
+
+Codes = Iterable[tuple[str, int]]  # what failed, and Kafka's code; 0 is no failure
+
+_MOVED = frozenset(("NOT_COORDINATOR", "COORDINATOR_NOT_AVAILABLE"))
+_CONCURRENT = "CONCURRENT_TRANSACTIONS"
+_CONCURRENT_MS = (20, 200)  # markers are written within milliseconds
+
+
+class CoordinatorType(IntEnum):
+    """What a coordinator is for."""
+
+    GROUP = 0
+    TRANSACTION = 1
+
+
+class Coordinator:
+    """Who coordinates a name, and how it is asked."""
+
+    def __init__(self, cluster: Cluster, kind: CoordinatorType, key: str) -> None:
+        self._cluster, self._kind, self._key = cluster, kind, key
+        self.last_features: dict[str, int] = {}  # what the cluster had finalised when it was last asked
+        self._node_id: int | None = None
+        self._concurrent = Backoff(*_CONCURRENT_MS, cluster.random)
+
+    async def ask(
+        self,
+        request: Message,
+        response: type[M],
+        codes: Callable[[M], Codes],
+        timeout_s: float,
+        *,
+        at_most: int = EVERY_VERSION,
+        needs: int = 0,
+    ) -> M:
+        """An answer without error; BrokerError for one that stays, TimedOut for none within that time.
+
+        `needs` is the oldest version of the request that says what is meant.
+        """
+        name = type(request).__name__.removesuffix("Request")
+
+        async def once() -> M:
+            connection = await self._connection()
+            if connection.versions.choose(type(request), at_most) < needs:
+                raise NotSpoken(f"{connection.peer} is too old for {name} {needs}")
+            answer = await connection.ask(request, response, at_most=at_most)
+            self.last_features = connection.features
+            _raise_worst(codes(answer))
+            return answer
+
+        return await self._until(once, timeout_s, f"{name} for {self._key!r}")
+
+    async def features(self, timeout_s: float) -> dict[str, int]:
+        """What the cluster has finalised by now; a connection tells only what it was when it was made."""
+
+        async def once() -> dict[str, int]:
+            connection = await self._connection()
+            await connection.learn_versions(__version__)
+            return connection.features
+
+        return await self._until(once, timeout_s, f"ApiVersions for {self._key!r}")
+
+    async def _connection(self) -> BrokerConnection:
+        if self._node_id is None:
+            self._node_id = await self._find()
+        return await self._cluster.connect(self._node_id)
+
+    async def _find(self) -> int:
+        request = FindCoordinatorRequest(key=self._key, key_type=self._kind, coordinator_keys=[self._key])
+        response = await self._cluster.ask(request, FindCoordinatorResponse)
+        found = response.coordinators[0] if response.coordinators else response  # before version 4 just one
+        if found.error_code:
+            what = f"no coordinator of {self._key!r} is known"
+            raise broker_error(wire_error_of(found.error_code), what, found.error_message)
+        if found.node_id not in self._cluster.metadata.brokers:
+            await self._cluster.refresh()
+        return found.node_id
+
+    async def _until(self, once: Callable[[], Coroutine[Any, Any, T]], timeout_s: float, what: str) -> T:
+        clock = self._cluster.clock
+        deadline = clock.monotonic() + timeout_s
+        failures = 0
+        while True:
+            backoff = self._cluster.backoff
+            try:
+                return await within(clock, deadline - clock.monotonic(), once(), what)
+            except (BrokerNotReachable, ConnectionLost, TimedOut) as error:
+                failure: BarnabasError = error
+                self._node_id = None
+            except BrokerError as error:
+                if not error.error.retriable:
+                    raise
+                failure = error
+                if error.error.name in _MOVED:
+                    self._node_id = None
+                elif error.error.name == _CONCURRENT:
+                    backoff = self._concurrent
+            failures += 1
+            wait_s = backoff.seconds(failures)
+            if clock.monotonic() + wait_s >= deadline:
+                refusal = failure.error if isinstance(failure, BrokerError) else None
+                raise TimedOut(
+                    f"{what} was not answered well within {timeout_s:g} s ({failure})", refusal
+                ) from failure
+            await clock.sleep(wait_s)
+
+
+def _raise_worst(codes: Codes) -> None:
+    """Raise the first error that stays, or else the first; it carries the others."""
+    errors = [broker_error(wire_error_of(code), what) for what, code in codes if code]
+    if errors:
+        worst = next((each for each in errors if not each.error.retriable), errors[0])
+        worst.others = tuple(each for each in errors if each is not worst)
+        raise worst
