@@ -13,7 +13,13 @@ from contextlib import aclosing
 from functools import partial
 
 import pyarrow as pa  # type: ignore[import-untyped]
-from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamWriter,
+    DataSourceWriter,
+    InputPartition,
+)
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
@@ -30,7 +36,8 @@ from barnabas.client.admin import Admin
 from barnabas.client.arrow import read_range
 from barnabas.client.consumer import Consumer
 from barnabas.spark.driving import in_steps, seams
-from barnabas.spark.options import OptionError, ReadOptions, parse_options
+from barnabas.spark.option_values import OptionError
+from barnabas.spark.options import ReadOptions, parse_options
 from barnabas.spark.planning import plan
 from barnabas.spark.ranges import OffsetRange
 from barnabas.spark.rows import to_rows
@@ -64,6 +71,18 @@ class BarnabasDataSource(DataSource):
         if schema != self.schema():
             raise OptionError("the schema is fixed; leave .schema(...) out, and name `columns` for fewer")
         return BatchReader(parse_options(self.options))
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        """A batch write."""
+        from barnabas.spark.sink import batch_writer  # only where it is used
+
+        return batch_writer(self.options, schema, overwrite)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802
+        """The writes of a stream."""
+        from barnabas.spark.sink import stream_writer
+
+        return stream_writer(self.options, schema, overwrite)
 
 
 class RangePartition(InputPartition):
