@@ -164,7 +164,10 @@ class Producer:
         """
         from barnabas.client.tables import row_batches, rows_by_topic  # pyarrow, only where it is used
 
+        self._check_may_send()
         receipt = Receipt(asyncio.get_running_loop().create_future())
+        if self._transactions is not None:  # the end of the transaction tells those who do not ask
+            receipt.told.add_done_callback(lambda told: told.cancelled() or told.exception())
         for rows in rows_by_topic(table, topic, self._clock.wall_ms()):
             known = await self.cluster.topic(rows.topic, self.config.max_block_ms / 1000)
             for batch in row_batches(rows, len(known.leaders), self._row_limits(rows.topic)):
@@ -288,9 +291,9 @@ class Producer:
         size_bytes = len(batch.data)
         if self._room_turn.locked() or not self._accumulator.has_room(size_bytes):
             await self._wait_for_room(size_bytes)
-        for error in (self._fatal, receipt.error):  # while this one waited
-            if error is not None:
-                raise error
+        if receipt.error is not None:  # while this one waited
+            raise receipt.error
+        self._check_may_send()
         partition = self._partition(topic, None, batch.partition, size_bytes)
         target = TopicPartition(topic.name, partition)
         self._accumulator.append_rows(target, self._clock.monotonic(), batch.data, batch.rows, receipt)
