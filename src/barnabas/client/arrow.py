@@ -6,7 +6,8 @@
             print(batch.num_rows, batch.schema.names)
 
 Offsets that are not there (compacted away, aborted, transaction markers) are passed over: a range is done
-when the position has come to its end, however few records that were. Timestamps are of one kind in a batch
+when the position has come to its end, however few records that were, or when a broker that knows of offsets
+up to that end has nothing at the position. Timestamps are of one kind in a batch
 on the wire, but a topic's batches may differ: a record batch ends where the kind changes. What is unfolded
 of compressed batches is handed over before it grows beyond HELD_BYTES, so memory stays bounded.
 
@@ -32,6 +33,7 @@ from barnabas.records.reader import records_section
 
 HELD_BYTES = 32 * 1024 * 1024
 READ_TIMEOUT_MS = 60_000
+PATIENCE_MS = 60_000
 # as Kafka numbers them
 CREATE_TIME = 0
 LOG_APPEND_TIME = 1
@@ -42,26 +44,50 @@ async def read_range(
 ) -> AsyncGenerator[pa.RecordBatch, None]:
     """The records of a partition from offset `start` up to but not including `end`, in order.
 
-    The consumer is assigned this partition alone. `TimedOut` where nothing comes for `timeout_ms`; an offset
-    that is no longer there goes by the consumer's reset policy.
+    The consumer is assigned this partition alone: among others, an answer may lack it for want of room.
+    `TimedOut` where nothing comes for `timeout_ms`; an offset that is no longer there goes by the consumer's
+    reset policy.
     """
     place = TopicPartition(*partition)
     consumer.assign([place])
     consumer.seek(place, start)
-    position = start
+    clock, position = consumer.cluster.clock, start
+    deadline = clock.monotonic() + timeout_ms / 1000
     while position < end:
-        answers = await consumer.poll_batches(timeout_ms, unseen=True)
-        if not answers:
-            raise TimedOut(
-                f"nothing of {place} came within {timeout_ms} ms at offset {position}, "
-                f"and the range ends at {end}; is its leader up, and has the log that much?"
-            )
+        left_ms = max(0, round((deadline - clock.monotonic()) * 1000))
+        answers = await consumer.poll_batches(left_ms, unseen=True)
+        before = position
         for fetched in answers:
             # a reset may have gone back: what was read, or not asked for, does not come again
             wanted = fetched._replace(first_offset=max(fetched.first_offset, position))
             for batch in record_batches(wanted, end):
                 yield batch
             position = max(position, fetched.next_offset)
+            if _has_nothing_up_to(end, fetched, consumer.config.read_committed):
+                return
+        if position > before:
+            deadline = clock.monotonic() + timeout_ms / 1000
+        elif position < end and clock.monotonic() >= deadline:
+            raise TimedOut(
+                f"nothing of {place} came within {timeout_ms} ms at offset {position}, "
+                f"and the range ends at {end}; is its leader up, and has the log that much?"
+            )
+
+
+def _has_nothing_up_to(end: int, fetched: FetchedBatches, read_committed: bool) -> bool:
+    known_end = fetched.last_stable_offset if read_committed else fetched.high_watermark
+    return not fetched.data and known_end >= end
+
+
+async def read_all(consumer: Consumer, timeout_ms: int | None = None) -> AsyncGenerator[pa.RecordBatch, None]:
+    """What comes of all partitions that a consumer is assigned; see Consumer.arrow."""
+    while True:
+        answers = await consumer.poll_batches(PATIENCE_MS if timeout_ms is None else timeout_ms)
+        if not answers and timeout_ms is not None:
+            return
+        for fetched in answers:
+            for batch in record_batches(fetched):
+                yield batch
 
 
 def record_batches(fetched: FetchedBatches, end_offset: int = MAX_OFFSET) -> Iterator[pa.RecordBatch]:

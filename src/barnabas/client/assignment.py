@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
+from barnabas.client.fetch_session import Watermarks
 from barnabas.client.fetched import Fetched
 from barnabas.client.metadata import TopicPartition
 
@@ -25,6 +26,7 @@ class PartitionState:
         "last_epoch",
         "lookup",
         "not_before",
+        "nothing",
         "position",
         "turn",
     )
@@ -35,6 +37,7 @@ class PartitionState:
         self.lookup: int | None = None  # the time, or name, of the offset to go to
         self.is_looked_up = False  # while that is under way
         self.fetched: Fetched | None = None
+        self.nothing: Watermarks | None = None  # there was nothing at the position, when these were
         self.is_paused = False
         self.not_before = 0.0  # asked for no earlier
         self.turn = 0
@@ -51,7 +54,7 @@ class PartitionState:
 
     def brought(self, fetched: Fetched) -> None:
         """Hold what was fetched."""
-        self.fetched = fetched
+        self.fetched, self.nothing = fetched, None
 
     def used(self) -> None:
         """Some of what was fetched has been taken: stand behind it."""
@@ -63,7 +66,7 @@ class PartitionState:
 
     def _turn(self) -> None:
         self.turn += 1
-        self.fetched = None
+        self.fetched = self.nothing = None
         self.is_looked_up = False
         self.not_before = 0.0
 

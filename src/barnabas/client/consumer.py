@@ -16,11 +16,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from enum import IntEnum
 from functools import partial
 from types import TracebackType
-from typing import NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from barnabas.client.assignment import Assignment, PartitionState
 from barnabas.client.cluster import ClientConfig, Cluster
@@ -36,6 +36,9 @@ from barnabas.core.errors import BarnabasError
 from barnabas.core.network import Address, Network
 from barnabas.core.random import Random
 from barnabas.protocol.messages.fetch import FetchResponse
+
+if TYPE_CHECKING:
+    import pyarrow as pa  # type: ignore[import-untyped]
 
 logger = logging.getLogger("barnabas.client")
 
@@ -176,9 +179,19 @@ class Consumer:
     async def poll_batches(self, timeout_ms: int, *, unseen: bool = False) -> list[FetchedBatches]:
         """The same, but all that has come, as batches: bytes, or columns (`FetchedBatches.columns`).
 
-        With `unseen` also answers that only move the position on: markers, or what was aborted.
+        With `unseen` also answers that only move the position on (markers, or what was aborted), or that
+        do not even that, since there was nothing at the position.
         """
         return await self._poll(timeout_ms, partial(self._take_batches, unseen))
+
+    def arrow(self, timeout_ms: int | None = None) -> AsyncGenerator[pa.RecordBatch, None]:
+        """What comes of all partitions as Arrow record batches, in the order of each partition.
+
+        Ends where nothing has come for `timeout_ms`; never, where that is None. Columns: see arrow.
+        """
+        from barnabas.client.arrow import read_all  # pyarrow, only where it is used
+
+        return read_all(self, timeout_ms)
 
     async def _poll(self, timeout_ms: int, take: Callable[[], list[T]]) -> list[T]:
         self._check_open()
@@ -225,6 +238,15 @@ class Consumer:
             self._assignment.to_the_end(partition)
             if rest.ranges or unseen:
                 taken.append(rest)
+        return taken + self._take_nothing() if unseen else taken
+
+    def _take_nothing(self) -> list[FetchedBatches]:
+        taken = []
+        for partition, state in self._assignment:
+            if state.nothing is not None and state.position is not None and not state.is_paused:
+                place = (state.position, state.position)
+                taken.append(FetchedBatches(*partition, b"", (), *place, *state.nothing))
+                state.nothing = None
         return taken
 
     def _corrupt(self, state: PartitionState, error: BarnabasError) -> None:

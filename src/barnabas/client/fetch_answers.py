@@ -1,5 +1,6 @@
 """What a consumer makes of a broker's answer to a fetch.
 
+no error, nothing there         noted: where the end is known, it proves that nothing is left before it
 no error                        held until it is taken, if the position is still the one it was asked for
 OFFSET_OUT_OF_RANGE             the reset policy decides; without one the user is told
 a diverging epoch               the log was cut below the position: read on from where it was cut
@@ -14,7 +15,7 @@ from collections.abc import Mapping
 from barnabas.client.assignment import Assignment, PartitionState
 from barnabas.client.cluster import Cluster
 from barnabas.client.errors import broker_error, wire_error_of
-from barnabas.client.fetch_session import FetchSession, Want
+from barnabas.client.fetch_session import FetchSession, Want, Watermarks
 from barnabas.client.fetched import Fetched
 from barnabas.client.metadata import Leader, TopicPartition
 from barnabas.core.disk import FileRange
@@ -65,6 +66,8 @@ class Answers:
             name = topic.topic or names.get(topic.topic_id)
             for answer in topic.partitions:
                 partition = TopicPartition(name or "", answer.partition_index)
+                watermarks = Watermarks(answer.high_watermark, answer.last_stable_offset)
+                session.tell(partition, None if answer.error_code else watermarks)
                 state = self._assignment.get(partition)
                 want = wanted.get(partition)
                 if state is None or want is None or state.turn != turns[partition]:
@@ -72,6 +75,10 @@ class Answers:
                 # while a leader moves two of them may be asked: what the first gave is not taken twice
                 if state.position == want.offset and state.fetched is None:
                     self._take_one(partition, state, want, answer, endpoints)
+        for partition, want in wanted.items():
+            state = self._assignment.get(partition)
+            if state is not None and state.turn == turns[partition] and state.position == want.offset:
+                state.nothing = session.told(partition) if state.fetched is None else None
 
     def _take_one(
         self,

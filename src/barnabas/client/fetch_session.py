@@ -46,6 +46,13 @@ class FetchLimits(NamedTuple):
     rack_id: str
 
 
+class Watermarks(NamedTuple):
+    """How far a partition may be read."""
+
+    high_watermark: int
+    last_stable_offset: int
+
+
 class FetchSession:
     """The session with one broker."""
 
@@ -55,6 +62,7 @@ class FetchSession:
         self._known: dict[TopicPartition, Want] = {}  # what the broker remembers
         self._asked: dict[TopicPartition, Want] = {}
         self._by_id = False
+        self._told: dict[TopicPartition, Watermarks] = {}
 
     def request(self, wanted: Mapping[TopicPartition, Want], limits: FetchLimits) -> tuple[FetchRequest, int]:
         """The next request for all of `wanted`, and the newest version it may have."""
@@ -62,13 +70,15 @@ class FetchSession:
         if by_id != self._by_id:  # a session is of one kind
             self.epoch, self._by_id = 0, by_id
         if self.epoch == 0:
-            self._known = {}
+            self._known, self._told = {}, {}
         changed = {one: want for one, want in wanted.items() if self._known.get(one) != want}
         gone = {
             one: want
             for one, want in self._known.items()
             if one not in wanted or wanted[one].topic_id != want.topic_id
         }
+        for one in gone:
+            self._told.pop(one, None)
         self._asked = dict(wanted)
         request = FetchRequest(
             max_wait_ms=limits.max_wait_ms,
@@ -87,11 +97,23 @@ class FetchSession:
         """The broker did as it was asked (its error code is 0)."""
         if self.epoch == 0:
             self.session_id = response.session_id
-        if self.session_id == 0:  # it does not keep one
-            self.epoch = 0
+        if self.session_id == 0 or response.throttle_time_ms:
+            # it does not keep one; or what it is silent about may be so for the quota's sake alone
+            self.epoch, self._told = 0, {}
             return
         self.epoch = 1 if self.epoch == MAX_EPOCH else self.epoch + 1
         self._known = self._asked
+
+    def tell(self, partition: TopicPartition, watermarks: Watermarks | None) -> None:
+        """What an answer says of a partition; None where that is an error."""
+        if watermarks is None:
+            self._told.pop(partition, None)
+        else:
+            self._told[partition] = watermarks
+
+    def told(self, partition: TopicPartition) -> Watermarks | None:
+        """How a partition stands that the last answer is silent about: as when it was last spoken of."""
+        return self._told.get(partition)
 
     def failed(self, *, is_unknown: bool = False) -> None:
         """No answer, or one that says that the session is not what it should be, or not known at all."""
