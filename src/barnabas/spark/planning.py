@@ -8,14 +8,14 @@ import asyncio
 import re
 from collections.abc import Mapping, Sequence
 
-from barnabas.client.admin import Admin
+from barnabas.client.admin import Admin, TopicDescription
 from barnabas.client.errors import ClientError
 from barnabas.client.metadata import TopicPartition
 from barnabas.client.offsets import EARLIEST, LATEST
-from barnabas.spark.options import Bound, OptionError, ReadOptions, Topics
+from barnabas.spark.offsets import Offsets
+from barnabas.spark.option_values import OptionError
+from barnabas.spark.options import Bound, ReadOptions, Topics
 from barnabas.spark.ranges import OffsetRange, cut
-
-Offsets = Mapping[TopicPartition, int]
 
 
 class DataLost(ClientError):
@@ -23,38 +23,45 @@ class DataLost(ClientError):
 
 
 async def plan(admin: Admin, options: ReadOptions) -> list[OffsetRange]:
-    """What each Spark partition reads."""
-    partitions = await find_partitions(admin, options.topics)
-    first, last = await asyncio.gather(
-        _list(admin, options, dict.fromkeys(partitions, EARLIEST)),
-        _list(admin, options, dict.fromkeys(partitions, LATEST)),
-    )
-    starts = await _resolve(admin, options, options.start, first, last)
-    ends = await _resolve(admin, options, options.end, first, last)
+    """What each Spark partition of a batch reads."""
+    topics = await find_topics(admin, options.topics)
+    if not topics:
+        raise OptionError(f"subscribePattern={options.topics.pattern!r} matches no topic")
+    partitions = partitions_of(topics, options.topics)
+    first, last = await ends_of(admin, options, partitions)
+    starts = await resolve(admin, options, options.start, first, last)
+    ends = await resolve(admin, options, options.end, first, last)
     ranges = []
     for each in partitions:
         if options.start.is_time and starts[each] < 0:
-            starts[each] = _no_match(each, options, last)
+            starts[each] = start_without_match(each, options, last)
         end = last[each] if ends[each] < 0 else ends[each]
         ranges.append(_range(each, starts[each], end, first[each], last[each], options.fail_on_data_loss))
     return cut(ranges, options.min_partitions, options.max_records)
 
 
-async def find_partitions(admin: Admin, topics: Topics) -> list[TopicPartition]:
-    """The partitions that are meant, in order; UnknownTopic where there is no such topic."""
-    if topics.pattern:
-        pattern = re.compile(topics.pattern)
-        everything = await admin.describe_topics()
-        names = [
-            name for name, each in everything.items() if pattern.fullmatch(name) and not each.is_internal
-        ]
-        if not names:
-            raise OptionError(f"subscribePattern={topics.pattern!r} matches no topic of {len(everything)}")
-    else:
-        names = list(topics.names or dict.fromkeys(topic for topic, _ in topics.partitions))
-    described = await admin.describe_topics(names)
+async def find_topics(admin: Admin, topics: Topics) -> dict[str, TopicDescription]:
+    """The topics that are meant; UnknownTopic where one that is named is not there."""
+    if not topics.pattern:
+        return await admin.describe_topics(names_of(topics))
+    pattern = re.compile(topics.pattern)
+    everything = await admin.describe_topics()
+    return {
+        name: each for name, each in everything.items() if pattern.fullmatch(name) and not each.is_internal
+    }
+
+
+def names_of(topics: Topics) -> list[str]:
+    """The topics that are named."""
+    return list(topics.names or dict.fromkeys(topic for topic, _ in topics.partitions))
+
+
+def partitions_of(described: Mapping[str, TopicDescription], topics: Topics) -> list[TopicPartition]:
+    """The partitions that are meant, in order; OptionError where one that is assigned is not there."""
     there = [
-        TopicPartition(name, each.partition) for name in sorted(names) for each in described[name].partitions
+        TopicPartition(name, each.partition)
+        for name in sorted(described)
+        for each in described[name].partitions
     ]
     if not topics.partitions:
         return there
@@ -65,43 +72,57 @@ async def find_partitions(admin: Admin, topics: Topics) -> list[TopicPartition]:
     return sorted(topics.partitions)
 
 
-async def _resolve(
+async def ends_of(
+    admin: Admin, options: ReadOptions, partitions: Sequence[TopicPartition]
+) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
+    """Where partitions begin and where they end."""
+    first, last = await asyncio.gather(
+        list_offsets(admin, options, dict.fromkeys(partitions, EARLIEST)),
+        list_offsets(admin, options, dict.fromkeys(partitions, LATEST)),
+    )
+    return first, last
+
+
+async def resolve(
     admin: Admin, options: ReadOptions, bound: Bound, first: Offsets, last: Offsets
 ) -> dict[TopicPartition, int]:
     """The offset of each partition; -1 where no record is as young as the time asked for."""
-    wanted = bound.at if isinstance(bound.at, Mapping) else dict.fromkeys(first, bound.at)
-    _check_all_named(wanted, first)
+    wanted = bound_of(bound, first)
     if bound.is_time:
-        found = await _list(admin, options, wanted)
+        found = await list_offsets(admin, options, wanted)
         # what was written since `last` was asked for is not part of this read
         return {each: min(offset, last[each]) for each, offset in found.items()}
     names: Mapping[int, Offsets] = {EARLIEST: first, LATEST: last}
     return {each: names[at][each] if at in names else at for each, at in wanted.items()}
 
 
-async def _list(admin: Admin, options: ReadOptions, wanted: Offsets) -> dict[TopicPartition, int]:
-    asked = {(each.topic, each.partition): at for each, at in wanted.items()}
-    found = await admin.list_offsets(asked, read_committed=options.consumer.read_committed)
-    return {each: found[each].offset for each in wanted}
-
-
-def _check_all_named(named: Mapping[TopicPartition, int], there: Mapping[TopicPartition, int]) -> None:
-    missing: Sequence[TopicPartition] = [each for each in there if each not in named]
-    unknown = [each for each in named if each not in there]
+def bound_of(bound: Bound, there: Offsets) -> Offsets:
+    """The bound by partition; OptionError where it does not name those that are there, and no others."""
+    wanted = bound.at if isinstance(bound.at, Mapping) else dict.fromkeys(there, bound.at)
+    missing = [each for each in there if each not in wanted]
+    unknown = [each for each in wanted if each not in there]
     for partitions, what in ((missing, "are not named"), (unknown, "are named and not read")):
         if partitions:
             raise OptionError(
                 f"offsets and times by partition are for all partitions that are read, and no others: "
                 f"{', '.join(map(str, partitions))} {what} (-2 is earliest, -1 is latest)"
             )
+    return wanted
 
 
-def _no_match(partition: TopicPartition, options: ReadOptions, last: Offsets) -> int:
+async def list_offsets(admin: Admin, options: ReadOptions, wanted: Offsets) -> dict[TopicPartition, int]:
+    """Offsets by time or by name, as far as this read may see."""
+    found = await admin.list_offsets(wanted, read_committed=options.consumer.read_committed)
+    return {each: found[each].offset for each in wanted}
+
+
+def start_without_match(partition: TopicPartition, options: ReadOptions, last: Offsets) -> int:
+    """Where to begin in a partition that has no record as young as the time to start from."""
     if options.start_at_end_without_match:
         return last[partition]
     raise OptionError(
         f"{partition} has no record as young as the time to start from; set "
-        f"startingOffsetsByTimestampStrategy to latest to read nothing of it"
+        f"startingOffsetsByTimestampStrategy to latest to begin at its end"
     )
 
 

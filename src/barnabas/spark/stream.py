@@ -1,0 +1,220 @@
+"""What the driver of a stream asks of the cluster: where to begin, how far to go, what a micro-batch reads.
+
+    where offsets come from     `initial` (once), then Spark's checkpoint; `latest` gives the end of the next
+    new partitions              are read from their first offset: they are in the end, but not in the start
+    what is lost                a partition that is gone or made anew, or that ends before what was read: an
+                                error, or with failOnDataLoss=false a warning, and the stream goes on with
+                                what there is. Offsets without a record in between are no loss
+    the first batch             Spark keeps its end, but not its start: after a crash `initial` is asked for
+                                again. Where that is `latest` it would be another one, and records would be
+                                skipped. So such a partition has nothing in the first batch, whatever came
+
+A call costs two round trips: metadata, and the latest offsets from all leaders at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from barnabas.client.admin import Admin, TopicDescription
+from barnabas.client.errors import ClientError, NoSuchPartition, UnknownTopic
+from barnabas.client.metadata import TopicPartition
+from barnabas.client.offsets import EARLIEST, LATEST
+from barnabas.core.clock import Clock
+from barnabas.protocol.schema import NO_UUID
+from barnabas.spark.admission import Pacing, admit
+from barnabas.spark.offsets import Offsets
+from barnabas.spark.options import ReadOptions
+from barnabas.spark.planning import (
+    DataLost,
+    bound_of,
+    ends_of,
+    find_topics,
+    list_offsets,
+    names_of,
+    partitions_of,
+    resolve,
+    start_without_match,
+)
+from barnabas.spark.ranges import OffsetRange, cut
+
+logger = logging.getLogger("barnabas.spark")
+
+_ADVICE = "set failOnDataLoss to false to go on with what there is, or begin anew with another checkpoint"
+
+
+class _Seen(NamedTuple):
+    """What was there at a moment: where partitions end, and the ids of their topics."""
+
+    latest: dict[TopicPartition, int]
+    topic_ids: dict[str, bytes]
+
+
+class Stream:
+    """The state of a stream's source; one call at a time."""
+
+    def __init__(self, admin: Admin, clock: Clock, options: ReadOptions) -> None:
+        self._admin, self._clock, self._options = admin, clock, options
+        stream = options.stream
+        self._pacing = Pacing(stream.min_offsets or 0, stream.max_trigger_delay_ms / 1000)
+        self._initial: dict[TopicPartition, int] | None = None
+        self._from_the_end: set[TopicPartition] = set()
+        self._is_bounded = False
+        self._bound: dict[TopicPartition, int] | None = None
+        self._topic_ids: dict[str, bytes] = {}
+        self._firsts: dict[TopicPartition, int] = {}  # of partitions that came later
+        self._made_anew: dict[TopicPartition, int] = {}  # partition of a new topic -> offset in the old one
+        self.newest: dict[TopicPartition, int] = {}  # the latest offsets when last asked for
+
+    def stop_at_what_is_there(self) -> None:
+        """From now on the stream has an end: what is there when the next batch is planned."""
+        self._is_bounded = True
+
+    async def initial(self) -> dict[TopicPartition, int]:
+        """Where a query begins that has no checkpoint yet."""
+        if self._initial is None:
+            topics = await find_topics(self._admin, self._options.topics)
+            partitions = partitions_of(topics, self._options.topics)
+            first, last = await ends_of(self._admin, self._options, partitions)
+            self._initial = await self._begin(first, last)
+        return self._initial
+
+    async def _begin(self, first: Offsets, last: Offsets) -> dict[TopicPartition, int]:
+        options, bound = self._options, self._options.start
+        found = await resolve(self._admin, options, bound, first, last)
+        wanted = bound_of(bound, first)
+        for each, at in found.items():
+            if bound.is_time and at < 0:
+                found[each] = start_without_match(each, options, last)
+            if (bound.is_time and at < 0) or (not bound.is_time and wanted[each] == LATEST):
+                self._from_the_end.add(each)
+            elif not first[each] <= found[each] <= last[each]:
+                self._lose(
+                    f"{each} has offsets {first[each]} to {last[each]}, and startingOffsets has {found[each]}"
+                )
+                found[each] = min(max(found[each], first[each]), last[each])
+        return found
+
+    async def latest(
+        self, start: Offsets, limit: int | None, *, at_least_min: bool
+    ) -> dict[TopicPartition, int]:
+        """Where the batch ends that begins at `start`: at `start` itself while there is nothing to do."""
+        seen = await self._look(start)
+        self._judge(start, seen)
+        begin = await self._begin_of(start, seen.latest)
+        self.newest = seen.latest
+        latest = self._bounded(seen.latest)
+        begin = {each: begin[each] for each in latest}
+        may_wait = at_least_min and not self._is_bounded
+        if may_wait and self._pacing.is_too_early(begin, latest, self._clock.monotonic()):
+            return dict(start)
+        end = admit(begin, latest, limit)
+        if start == self._initial:
+            end |= {each: start[each] for each in self._from_the_end if each in end}
+        return end
+
+    def _bounded(self, latest: dict[TopicPartition, int]) -> dict[TopicPartition, int]:
+        if not self._is_bounded:
+            return latest
+        if self._bound is None:
+            self._bound = latest
+        return {each: min(end, latest[each]) for each, end in self._bound.items() if each in latest}
+
+    async def _look(self, start: Offsets) -> _Seen:
+        """What is there now; asked again where it fails, or looks as if something was lost."""
+        attempts = self._options.offset_attempts
+        for attempt in range(1, attempts + 1):
+            try:
+                seen = await self._see()
+            except ClientError as error:
+                if attempt == attempts:
+                    raise
+                logger.warning("offsets cannot be looked up (%d of %d): %s", attempt, attempts, error)
+            else:
+                if attempt == attempts or all(seen.latest.get(each, -1) >= at for each, at in start.items()):
+                    return seen
+            await self._clock.sleep(self._options.offset_retry_ms / 1000)
+        raise AssertionError("there is at least one attempt")
+
+    async def _see(self) -> _Seen:
+        topics = await self._topics()
+        wanted = set(self._options.topics.partitions)
+        partitions = [
+            place
+            for name, topic in topics.items()
+            for each in topic.partitions
+            if (place := TopicPartition(name, each.partition)) in wanted or not wanted
+        ]
+        try:
+            latest = await list_offsets(self._admin, self._options, dict.fromkeys(partitions, LATEST))
+        except NoSuchPartition:  # it is new, and the client has not heard of it yet
+            await self._admin.cluster.refresh()
+            latest = await list_offsets(self._admin, self._options, dict.fromkeys(partitions, LATEST))
+        return _Seen(latest, {name: topic.topic_id for name, topic in topics.items()})
+
+    async def _topics(self) -> Mapping[str, TopicDescription]:
+        """The topics that are there of those that are meant."""
+        try:
+            return await find_topics(self._admin, self._options.topics)
+        except UnknownTopic:
+            one_by_one = (self._topic(name) for name in names_of(self._options.topics))
+            found = await asyncio.gather(*one_by_one)
+            return {topic.name: topic for topic in found if topic is not None}
+
+    async def _topic(self, name: str) -> TopicDescription | None:
+        try:
+            return (await self._admin.describe_topics([name]))[name]
+        except UnknownTopic:
+            return None
+
+    def _judge(self, start: Offsets, seen: _Seen) -> None:
+        """Whether what was not read yet is still there."""
+        for each, at in start.items():
+            known = self._topic_ids.get(each.topic, NO_UUID)
+            if each not in seen.latest:
+                self._lose(f"{each} is gone; it was read up to offset {at}")
+            elif NO_UUID != known != seen.topic_ids[each.topic]:
+                self._lose(
+                    f"topic {each.topic} was deleted and made again; {each} was read up to offset {at}"
+                )
+                self._made_anew[each] = at
+                self._firsts.pop(each, None)
+            elif seen.latest[each] < at:
+                self._lose(f"{each} ends at offset {seen.latest[each]}, and was read up to {at} before")
+        self._topic_ids |= seen.topic_ids
+
+    async def _begin_of(self, start: Offsets, ends: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """Where a batch begins that ends with these partitions: new ones at their first offset."""
+        begin = {
+            each: start[each] for each in ends if each in start and self._made_anew.get(each) != start[each]
+        }
+        new = [each for each in ends if each not in begin]
+        unknown = [each for each in new if each not in self._firsts]
+        if unknown:
+            firsts = await list_offsets(self._admin, self._options, dict.fromkeys(unknown, EARLIEST))
+            for each, first in firsts.items():
+                if first > 0 and each not in start:
+                    self._lose(f"{each} is new, and begins at offset {first}: what was before is gone")
+            self._firsts |= firsts
+        return begin | {each: self._firsts[each] for each in new}
+
+    async def ranges(self, start: Offsets, end: Offsets) -> list[OffsetRange]:
+        """What the tasks of a batch read."""
+        begin = await self._begin_of(start, end)
+        if start == self._initial:
+            begin |= {each: end[each] for each in self._from_the_end if each in end}
+        found = []
+        for each in sorted(end):
+            if begin[each] > end[each]:
+                self._lose(f"{each} was read up to offset {begin[each]}, and goes back to {end[each]}")
+            else:
+                found.append(OffsetRange(*each, begin[each], end[each]))
+        return cut(found, self._options.min_partitions, self._options.max_records)
+
+    def _lose(self, what: str) -> None:
+        if self._options.fail_on_data_loss:
+            raise DataLost(f"{what}; {_ADVICE}")
+        logger.warning("%s; the stream goes on with what there is", what)
