@@ -10,6 +10,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from barnabas.spark.delta import delta_merger, delta_writer, merge_delta, write_delta
+    from barnabas.spark.delta_schema import DeltaRefused
     from barnabas.spark.joins import enrich, join_within
     from barnabas.spark.json_codec import decode_json, encode_json
     from barnabas.spark.routing import dead_letters, good, reject, routed, with_dead_letters
@@ -18,37 +20,47 @@ if TYPE_CHECKING:
 
 # public name -> the module that has it; no name may be that of a module beside this one
 _MODULES = {
+    "DeltaRefused": "delta_schema",
     "dead_letters": "routing",
     "decode_json": "json_codec",
+    "delta_merger": "delta",
+    "delta_writer": "delta",
     "encode_json": "json_codec",
     "enrich": "joins",
     "good": "routing",
     "join_within": "joins",
     "ktable": "tables",
     "ktable_changes": "tables",
+    "merge_delta": "delta",
     "reject": "routing",
     "routed": "routing",
     "sessions": "windows",
     "sliding": "windows",
     "tumbling": "windows",
     "with_dead_letters": "routing",
+    "write_delta": "delta",
 }
 
 __all__ = [
+    "DeltaRefused",
     "dead_letters",
     "decode_json",
+    "delta_merger",
+    "delta_writer",
     "encode_json",
     "enrich",
     "good",
     "join_within",
     "ktable",
     "ktable_changes",
+    "merge_delta",
     "reject",
     "routed",
     "sessions",
     "sliding",
     "tumbling",
     "with_dead_letters",
+    "write_delta",
 ]
 
 

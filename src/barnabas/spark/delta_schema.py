@@ -1,0 +1,101 @@
+"""What a DataFrame and a Delta table must have in common before rows of the one go into the other.
+
+Nothing is widened, added or dropped on the way: rows that do not fit are refused before anything is written,
+by an error that names the columns. Tables with rules that only their own writer could keep are refused, too.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import (
+    BooleanType,
+    ByteType,
+    DateType,
+    IntegerType,
+    LongType,
+    ShortType,
+    StringType,
+    StructType,
+)
+
+if TYPE_CHECKING:
+    from deltalake import DeltaTable, Schema
+
+_PARTITION_TYPES = (BooleanType, ByteType, DateType, IntegerType, LongType, ShortType, StringType)
+_MAPPING = "delta.columnMapping.mode"
+_CONSTRAINT = "delta.constraints."
+
+
+class DeltaRefused(ValueError):
+    """Rows that cannot go into a Delta table as they are."""
+
+
+def schema_of(schema: StructType) -> Schema:
+    """The schema of a table for such rows; everything may be null."""
+    from deltalake import Schema
+
+    made = Schema.from_arrow(to_arrow_schema(schema, timezone="UTC"))
+    return Schema.from_json(json.dumps(_nullable(json.loads(made.to_json()))))
+
+
+def check_partitions(schema: StructType, by: tuple[str, ...]) -> None:
+    """DeltaRefused where a column cannot be partitioned by."""
+    for name in by:
+        kind = schema[name].dataType
+        if not isinstance(kind, _PARTITION_TYPES):
+            raise DeltaRefused(
+                f"a table cannot be partitioned by {name}, which is {kind.simpleString()}; "
+                "text, whole numbers, dates and booleans will do"
+            )
+
+
+def check_table(table: DeltaTable, schema: StructType, by: tuple[str, ...]) -> None:
+    """DeltaRefused where the table is not one for such rows."""
+    metadata = table.metadata()
+    configuration = metadata.configuration
+    if configuration.get(_MAPPING, "none") != "none":
+        raise DeltaRefused(f"{table.table_uri}: {_MAPPING} is set; write it with a writer that knows of it")
+    rules = [name for name in configuration if name.startswith(_CONSTRAINT)]
+    if rules:
+        raise DeltaRefused(f"{table.table_uri}: {', '.join(rules)}: rows would have to be checked")
+    if tuple(metadata.partition_columns) != by:
+        there = ", ".join(metadata.partition_columns) or "nothing"
+        raise DeltaRefused(f"{table.table_uri}: partitioned by {there}, not by {', '.join(by) or 'nothing'}")
+    _check_columns(table, schema)
+
+
+def _check_columns(table: DeltaTable, schema: StructType) -> None:
+    there = {field.name: field for field in table.schema().fields}
+    given = {field.name: field for field in schema_of(schema).fields}
+    wrong = [f"{name} is not in the table" for name in given if name not in there]
+    wrong += [f"{name} is missing" for name in there if name not in given]
+    for name in given.keys() & there.keys():
+        if _kind(given[name]) != _kind(there[name]):
+            wrong.append(f"{name} is {_spelt(given[name])} and not {_spelt(there[name])}")
+        elif not there[name].nullable and schema[name].nullable:
+            wrong.append(f"{name} may be null, which the table does not allow")
+    if wrong:
+        raise DeltaRefused(f"{table.table_uri}: the columns do not fit: {'; '.join(sorted(wrong))}")
+
+
+def _kind(field: Any) -> Any:
+    return _nullable(json.loads(field.to_json())["type"])
+
+
+def _spelt(field: Any) -> str:
+    kind = json.loads(field.to_json())["type"]
+    return kind if isinstance(kind, str) else json.dumps(kind)
+
+
+def _nullable(part: Any) -> Any:
+    """A schema's JSON in which everything may be null, and without anything said beside the types."""
+    if isinstance(part, list):
+        return [_nullable(each) for each in part]
+    if not isinstance(part, dict):
+        return part
+    loose = {name: _nullable(each) for name, each in part.items() if name != "metadata"}
+    loose |= {name: True for name in ("nullable", "containsNull", "valueContainsNull") if name in part}
+    return loose | ({"metadata": {}} if "nullable" in part else {})

@@ -1,0 +1,86 @@
+"""What the log of a Delta table says of a Parquet file: rows, and bounds of its plain columns.
+
+Bounds only let readers pass over files, so a wide one is good and a missing one is, too, but a narrow one
+loses rows: times are kept to the millisecond, rounded outwards, long text has no upper bound, and floating
+numbers have none at all, because NaN is in no order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import date, datetime, timedelta
+from typing import Any
+
+TEXT_CHARS = 32  # as much of a text as a bound may hold
+
+
+def partition_text(value: Any) -> str | None:
+    """A value that a table is partitioned by, as the log spells it."""
+    if value is None:
+        return None
+    if isinstance(value, bool):
+        return str(value).lower()
+    return value.isoformat() if isinstance(value, date) else str(value)
+
+
+def file_stats(metadata: Any) -> dict[str, Any]:
+    """Of the footer of a file: numRecords, minValues, maxValues, nullCount."""
+    groups = [metadata.row_group(index) for index in range(metadata.num_row_groups)]
+    low: dict[str, Any] = {}
+    high: dict[str, Any] = {}
+    nulls: dict[str, int] = {}
+    for index in range(metadata.num_columns):
+        column = metadata.schema.column(index)
+        chunks = [group.column(index) for group in groups]
+        if column.path != column.name or not all(each.is_stats_set for each in chunks):
+            continue  # inside of an array or a struct
+        found = [each.statistics for each in chunks]
+        if all(each.has_null_count for each in found):
+            nulls[column.name] = sum(each.null_count for each in found)
+        bounded = [each for each in found if each.has_min_max]
+        if len(bounded) + sum(_is_all_null(each) for each in found if not each.has_min_max) < len(found):
+            continue
+        _put(low, column.name, [each.min for each in bounded], min, _lower)
+        _put(high, column.name, [each.max for each in bounded], max, _upper)
+    return {"numRecords": metadata.num_rows, "minValues": low, "maxValues": high, "nullCount": nulls}
+
+
+def _is_all_null(statistics: Any) -> bool:
+    return bool(statistics.has_null_count and statistics.num_values == 0)
+
+
+def _put(
+    bounds: dict[str, Any],
+    name: str,
+    values: list[Any],
+    choose: Callable[[list[Any]], Any],
+    spell: Callable[[Any], Any],
+) -> None:
+    if values and (bound := spell(choose(values))) is not None:
+        bounds[name] = bound
+
+
+def _lower(value: Any) -> Any:
+    if isinstance(value, datetime):
+        return _millis(value)
+    return value[:TEXT_CHARS] if isinstance(value, str) else _exact(value)
+
+
+def _upper(value: Any) -> Any:
+    if isinstance(value, datetime):
+        try:
+            return _millis(value + timedelta(microseconds=-value.microsecond % 1000))
+        except OverflowError:
+            return None
+    return (value if len(value) <= TEXT_CHARS else None) if isinstance(value, str) else _exact(value)
+
+
+def _exact(value: Any) -> Any:
+    if isinstance(value, date):
+        return value.isoformat()
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def _millis(value: datetime) -> str:
+    text = value.replace(tzinfo=None).isoformat(timespec="milliseconds")
+    return f"{text}Z" if value.tzinfo else text

@@ -1,0 +1,42 @@
+"""Streams of Spark in steps that a test chooses: one file of rows is one micro-batch."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming import DataStreamWriter, StreamingQuery
+
+TIMEOUT_S = 120
+
+
+class Files:
+    """A directory that a stream reads, a file a batch, in the order they were put."""
+
+    def __init__(self, spark: SparkSession, directory: Path) -> None:
+        self._spark = spark
+        self._directory = directory
+        self._count = 0
+        directory.mkdir()
+
+    def put(self, rows: list[dict[str, Any]]) -> None:
+        made = self._directory / f".{self._count}"
+        made.write_text("".join(json.dumps(row) + "\n" for row in rows))
+        os.utime(made, (1_000_000_000 + self._count,) * 2)  # Spark takes the oldest first
+        made.rename(self._directory / f"{self._count:06}.json")
+        self._count += 1
+
+    def stream(self, schema: str) -> DataFrame:
+        reader = self._spark.readStream.schema(schema).option("maxFilesPerTrigger", 1)
+        return reader.json(str(self._directory))
+
+
+def run(writer: DataStreamWriter, checkpoint: Path) -> StreamingQuery:
+    """All that is there now, then the query ends; its error is raised."""
+    query = writer.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True).start()
+    assert query.awaitTermination(TIMEOUT_S), "the query does not end"
+    return query
