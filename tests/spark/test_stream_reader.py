@@ -81,7 +81,7 @@ def test_micro_batches_of_a_limited_size(spark: SparkSession, shared_broker: Bro
     )
     batches = stream.run()
     assert [len(batch) for batch in batches] == [40, 40, 20]
-    assert sorted(sum(batches, [])) == [(0, n, str(n)) for n in range(90)] + [
+    assert sorted(row for batch in batches for row in batch) == [(0, n, str(n)) for n in range(90)] + [
         (1, n, str(n)) for n in range(10)
     ]
     progress = stream.query.lastProgress

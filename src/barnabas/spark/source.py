@@ -1,13 +1,20 @@
-"""The data source: `spark.read.format("barnabas")` and `readStream`, found by name through pyspark_barnabas.
+"""The data source: `format("barnabas")` for reads and writes, found by name through pyspark_barnabas.
 
 The driver plans (one range of offsets a Spark partition), each task reads its range with a consumer of its
 own, as Arrow record batches that go to the JVM as they are. Barnabas must therefore be installed wherever
-tasks run. Here is only what Spark looks for; each kind of read has a file of its own.
+tasks run. Here is only what Spark looks for; each kind of read or write has a file of its own, imported where
+it is used: Spark makes many processes, and each begins here.
 """
 
 from __future__ import annotations
 
-from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    DataSourceStreamWriter,
+    DataSourceWriter,
+)
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
@@ -60,6 +67,18 @@ class BarnabasDataSource(DataSource):
 
         self._check(schema)
         return StreamReader(parse_options(self.options, is_stream=True))
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        """A batch write."""
+        from barnabas.spark.sink import batch_writer
+
+        return batch_writer(self.options, schema, overwrite)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802
+        """The writes of a stream."""
+        from barnabas.spark.sink import stream_writer
+
+        return stream_writer(self.options, schema, overwrite)
 
     def _check(self, schema: StructType) -> None:
         if schema != self.schema():
