@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from barnabas.spark.delta_schema import DeltaRefused
     from barnabas.spark.joins import enrich, join_within
     from barnabas.spark.json_codec import decode_json, encode_json
+    from barnabas.spark.progress import Lag, lag
     from barnabas.spark.routing import dead_letters, good, reject, routed, with_dead_letters
     from barnabas.spark.tables import ktable, ktable_changes
     from barnabas.spark.windows import sessions, sliding, tumbling
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 # public name -> the module that has it; no name may be that of a module beside this one
 _MODULES = {
     "DeltaRefused": "delta_schema",
+    "Lag": "progress",
     "dead_letters": "routing",
     "decode_json": "json_codec",
     "delta_merger": "delta",
@@ -31,6 +33,7 @@ _MODULES = {
     "join_within": "joins",
     "ktable": "tables",
     "ktable_changes": "tables",
+    "lag": "progress",
     "merge_delta": "delta",
     "reject": "routing",
     "routed": "routing",
@@ -43,6 +46,7 @@ _MODULES = {
 
 __all__ = [
     "DeltaRefused",
+    "Lag",
     "dead_letters",
     "decode_json",
     "delta_merger",
@@ -53,6 +57,7 @@ __all__ = [
     "join_within",
     "ktable",
     "ktable_changes",
+    "lag",
     "merge_delta",
     "reject",
     "routed",

@@ -1,15 +1,21 @@
-"""A batch read: planned once, on the driver; read by the tasks."""
+"""A batch read: planned once, on the driver; read by the tasks.
+
+Filters are taken only where both the option `pushFilters` and Spark's own setting ask for it. Spark 4.2 and
+4.3 keep the pruned plan with the DataFrame that was loaded, and use it for what else is made of that
+DataFrame, filtered or not: a DataFrame that is loaded with the option is good for one query.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import pyarrow as pa  # type: ignore[import-untyped]
-from pyspark.sql.datasource import DataSourceReader, InputPartition
+from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 
 from barnabas.client.admin import Admin
 from barnabas.spark.driving import seams
+from barnabas.spark.filters import ANY, wanted_by
 from barnabas.spark.options import ReadOptions
 from barnabas.spark.planning import plan
 from barnabas.spark.ranges import OffsetRange
@@ -21,6 +27,7 @@ class BatchReader(DataSourceReader):
 
     def __init__(self, options: ReadOptions) -> None:
         self._options = options
+        self._wanted = ANY
 
     def partitions(self) -> Sequence[RangePartition]:
         """One range of offsets each."""
@@ -29,8 +36,17 @@ class BatchReader(DataSourceReader):
     async def _plan(self) -> list[OffsetRange]:
         options = self._options
         async with Admin(*seams(), options.bootstrap, options.consumer.client) as admin:
-            return await plan(admin, options)
+            return await plan(admin, options, self._wanted)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The records of one range."""
         return read_partition(self._options, partition)
+
+
+class PruningReader(BatchReader):
+    """The same, told of filters. (A reader that has this method is refused while Spark's setting is off.)"""
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802
+        """Read less where filters allow it; all of them stay with Spark."""
+        self._wanted = wanted_by(filters)
+        return filters

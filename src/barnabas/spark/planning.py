@@ -12,6 +12,7 @@ from barnabas.client.admin import Admin, TopicDescription
 from barnabas.client.errors import ClientError
 from barnabas.client.metadata import TopicPartition
 from barnabas.client.offsets import EARLIEST, LATEST
+from barnabas.spark.filters import ANY, Wanted
 from barnabas.spark.offsets import Offsets
 from barnabas.spark.option_values import OptionError
 from barnabas.spark.options import Bound, ReadOptions, Topics
@@ -22,8 +23,8 @@ class DataLost(ClientError):
     """Offsets that were asked for are no longer there, or not yet."""
 
 
-async def plan(admin: Admin, options: ReadOptions) -> list[OffsetRange]:
-    """What each Spark partition of a batch reads."""
+async def plan(admin: Admin, options: ReadOptions, wanted: Wanted = ANY) -> list[OffsetRange]:
+    """What each Spark partition of a batch reads, as far as filters want it."""
     topics = await find_topics(admin, options.topics)
     if not topics:
         raise OptionError(f"subscribePattern={options.topics.pattern!r} matches no topic")
@@ -37,7 +38,19 @@ async def plan(admin: Admin, options: ReadOptions) -> list[OffsetRange]:
             starts[each] = start_without_match(each, options, last)
         end = last[each] if ends[each] < 0 else ends[each]
         ranges.append(_range(each, starts[each], end, first[each], last[each], options.fail_on_data_loss))
+    ranges = await _pruned(admin, options, wanted, ranges)
     return cut(ranges, options.min_partitions, options.max_records)
+
+
+async def _pruned(
+    admin: Admin, options: ReadOptions, wanted: Wanted, ranges: Sequence[OffsetRange]
+) -> list[OffsetRange]:
+    left = [wanted.narrowed(each) for each in ranges]
+    if wanted.since_ms is None:
+        return left
+    asked = {TopicPartition(each.topic, each.partition): wanted.since_ms for each in left if each.size}
+    found = await list_offsets(admin, options, asked)
+    return [wanted.since(each, found) for each in left]
 
 
 async def find_topics(admin: Admin, topics: Topics) -> dict[str, TopicDescription]:

@@ -56,10 +56,11 @@ class BarnabasDataSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """A batch read."""
-        from barnabas.spark.batch_reader import BatchReader
+        from barnabas.spark.batch_reader import BatchReader, PruningReader
 
         self._check(schema)
-        return BatchReader(parse_options(self.options))
+        options = parse_options(self.options)
+        return PruningReader(options) if options.push_filters else BatchReader(options)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
         """A stream."""
