@@ -16,7 +16,8 @@ Of the client, this alone needs pyarrow (the extra `arrow`).
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, Iterator, Sequence
+from functools import lru_cache
 
 import pyarrow as pa  # type: ignore[import-untyped]
 
@@ -31,6 +32,7 @@ from barnabas.records.columnar import MAX_OFFSET
 from barnabas.records.columns import Columns
 from barnabas.records.reader import records_section
 
+COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "timestamp_type", "headers")
 HELD_BYTES = 32 * 1024 * 1024
 READ_TIMEOUT_MS = 60_000
 PATIENCE_MS = 60_000
@@ -40,7 +42,13 @@ LOG_APPEND_TIME = 1
 
 
 async def read_range(
-    consumer: Consumer, partition: tuple[str, int], start: int, end: int, *, timeout_ms: int = READ_TIMEOUT_MS
+    consumer: Consumer,
+    partition: tuple[str, int],
+    start: int,
+    end: int,
+    *,
+    timeout_ms: int = READ_TIMEOUT_MS,
+    columns: Sequence[str] = COLUMNS,
 ) -> AsyncGenerator[pa.RecordBatch, None]:
     """The records of a partition from offset `start` up to but not including `end`, in order.
 
@@ -60,7 +68,7 @@ async def read_range(
         for fetched in answers:
             # a reset may have gone back: what was read, or not asked for, does not come again
             wanted = fetched._replace(first_offset=max(fetched.first_offset, position))
-            for batch in record_batches(wanted, end):
+            for batch in record_batches(wanted, end, columns):
                 yield batch
             position = max(position, fetched.next_offset)
             if _has_nothing_up_to(end, fetched, consumer.config.read_committed):
@@ -79,23 +87,35 @@ def _has_nothing_up_to(end: int, fetched: FetchedBatches, read_committed: bool) 
     return not fetched.data and known_end >= end
 
 
-async def read_all(consumer: Consumer, timeout_ms: int | None = None) -> AsyncGenerator[pa.RecordBatch, None]:
+async def read_all(
+    consumer: Consumer, timeout_ms: int | None = None, columns: Sequence[str] = COLUMNS
+) -> AsyncGenerator[pa.RecordBatch, None]:
     """What comes of all partitions that a consumer is assigned; see Consumer.arrow."""
     while True:
         answers = await consumer.poll_batches(PATIENCE_MS if timeout_ms is None else timeout_ms)
         if not answers and timeout_ms is not None:
             return
         for fetched in answers:
-            for batch in record_batches(fetched):
+            for batch in record_batches(fetched, columns=columns):
                 yield batch
 
 
-def record_batches(fetched: FetchedBatches, end_offset: int = MAX_OFFSET) -> Iterator[pa.RecordBatch]:
-    """What a fetch brought, below `end_offset`: key, value, topic, partition, offset, timestamp,
-    timestamp_type and headers."""
+def record_batches(
+    fetched: FetchedBatches, end_offset: int = MAX_OFFSET, columns: Sequence[str] = COLUMNS
+) -> Iterator[pa.RecordBatch]:
+    """What a fetch brought, below `end_offset`, with these of the COLUMNS."""
     for start, end, timestamp_type in _runs(fetched, end_offset):
-        for columns in _decode(fetched.data, start, end, fetched.first_offset, end_offset):
-            yield _record_batch(columns, fetched.topic, fetched.partition, timestamp_type)
+        constants = {
+            "topic": pa.scalar(fetched.topic, pa.string()),
+            "partition": pa.scalar(fetched.partition, pa.int32()),
+            "timestamp_type": pa.scalar(timestamp_type, pa.int32()),
+        }
+        for decoded in _decode(fetched.data, start, end, fetched.first_offset, end_offset):
+            arrays = [
+                _repeated(constants[name], decoded.rows) if name in constants else decoded.array(name)
+                for name in columns
+            ]
+            yield pa.RecordBatch.from_arrays(arrays, list(columns))
 
 
 def _runs(fetched: FetchedBatches, end_offset: int) -> Iterator[tuple[int, int, int]]:
@@ -134,17 +154,11 @@ def _decode(data: Buffer, position: int, end: int, first_offset: int, end_offset
         yield decoder.finish()
 
 
-def _record_batch(columns: Columns, topic: str, partition: int, timestamp_type: int) -> pa.RecordBatch:
-    rows, decoded = columns.rows, columns.to_arrow()
-    return pa.RecordBatch.from_pydict(
-        {
-            "key": decoded.column("key"),
-            "value": decoded.column("value"),
-            "topic": pa.repeat(pa.scalar(topic, pa.string()), rows),
-            "partition": pa.repeat(pa.scalar(partition, pa.int32()), rows),
-            "offset": decoded.column("offset"),
-            "timestamp": decoded.column("timestamp"),
-            "timestamp_type": pa.repeat(pa.scalar(timestamp_type, pa.int32()), rows),
-            "headers": decoded.column("headers"),
-        }
-    )
+def _repeated(value: pa.Scalar, rows: int) -> pa.Array:
+    return _long(value, 1 << rows.bit_length()).slice(0, rows)
+
+
+@lru_cache(maxsize=8)
+def _long(value: pa.Scalar, rows: int) -> pa.Array:
+    """The same value again and again; kept, for the next record batches have it as well."""
+    return pa.repeat(value, rows)

@@ -184,14 +184,16 @@ class Consumer:
         """
         return await self._poll(timeout_ms, partial(self._take_batches, unseen))
 
-    def arrow(self, timeout_ms: int | None = None) -> AsyncGenerator[pa.RecordBatch, None]:
+    def arrow(
+        self, timeout_ms: int | None = None, columns: Sequence[str] | None = None
+    ) -> AsyncGenerator[pa.RecordBatch, None]:
         """What comes of all partitions as Arrow record batches, in the order of each partition.
 
         Ends where nothing has come for `timeout_ms`; never, where that is None. Columns: see arrow.
         """
-        from barnabas.client.arrow import read_all  # pyarrow, only where it is used
+        from barnabas.client.arrow import COLUMNS, read_all  # pyarrow, only where it is used
 
-        return read_all(self, timeout_ms)
+        return read_all(self, timeout_ms, columns or COLUMNS)
 
     async def _poll(self, timeout_ms: int, take: Callable[[], list[T]]) -> list[T]:
         self._check_open()

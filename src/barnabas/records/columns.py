@@ -54,15 +54,25 @@ class Columns(NamedTuple):
         """The same memory as an Arrow record batch: offset, timestamp, key, value, headers."""
         import pyarrow as pa
 
-        arrays = {
-            "offset": _number_array(pa.int64(), self.rows, self.offset),
-            "timestamp": _number_array(pa.timestamp("ms", tz="UTC"), self.rows, self.timestamp),
-            "key": _binary_array(self.key, self.rows),
-            "value": _binary_array(self.value, self.rows),
-        }
-        if self.headers is not None:
-            arrays["headers"] = _header_array(self.headers, self.rows)
-        return pa.RecordBatch.from_pydict(arrays)
+        names = ["offset", "timestamp", "key", "value"] + ["headers"] * (self.headers is not None)
+        return pa.RecordBatch.from_arrays([self.array(name) for name in names], names)
+
+    def array(self, name: str) -> pa.Array:
+        """One column as an Arrow array."""
+        import pyarrow as pa
+
+        match name:
+            case "offset":
+                return _number_array(pa.int64(), self.rows, self.offset)
+            case "timestamp":
+                return _number_array(pa.timestamp("ms", tz="UTC"), self.rows, self.timestamp)
+            case "key":
+                return _binary_array(self.key, self.rows)
+            case "value":
+                return _binary_array(self.value, self.rows)
+            case "headers" if self.headers is not None:
+                return _header_array(self.headers, self.rows)
+        raise KeyError(name)
 
     @classmethod
     def from_arrow(cls, batch: pa.RecordBatch, *, now_ms: int = -1) -> Columns:
@@ -113,6 +123,8 @@ def _as_text(names: pa.Array) -> pa.Array:
     """Header names are text by agreement only: bytes that are not get replacement characters."""
     import pyarrow as pa
 
+    if not len(names):  # a cast makes Arrow load much more of itself
+        return pa.array([], pa.string())
     try:
         return names.cast(pa.string())
     except pa.ArrowInvalid:
