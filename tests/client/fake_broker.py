@@ -18,6 +18,8 @@ from barnabas.protocol.codecs import decode, encode
 from barnabas.protocol.frames import FrameReader
 from barnabas.protocol.headers import begin_response, read_request_header, set_length, skip_header_tags
 from barnabas.protocol.messages import (
+    add_offsets_to_txn,
+    add_partitions_to_txn,
     api_versions,
     create_topics,
     delete_groups,
@@ -26,6 +28,7 @@ from barnabas.protocol.messages import (
     describe_cluster,
     describe_configs,
     describe_groups,
+    end_txn,
     fetch,
     find_coordinator,
     init_producer_id,
@@ -35,12 +38,15 @@ from barnabas.protocol.messages import (
     offset_commit,
     offset_fetch,
     produce,
+    txn_offset_commit,
 )
 from barnabas.protocol.schema import NO_UUID, Message
 from barnabas.records import kernel
 from barnabas.records.batch import BatchHeader
+from barnabas.records.control import parse_end_transaction
 from barnabas.records.reader import read_records
 from barnabas.records.record import Record
+from tests.client.fake_transactions import FakeTransactions, TransactionHandlers
 
 PORT = 9092
 REQUESTS: list[type[Message]] = [
@@ -61,6 +67,10 @@ REQUESTS: list[type[Message]] = [
     offset_commit.OffsetCommitRequest,
     offset_fetch.OffsetFetchRequest,
     produce.ProduceRequest,
+    add_offsets_to_txn.AddOffsetsToTxnRequest,
+    add_partitions_to_txn.AddPartitionsToTxnRequest,
+    end_txn.EndTxnRequest,
+    txn_offset_commit.TxnOffsetCommitRequest,
 ]
 
 NOT_LEADER, OUT_OF_ORDER, BAD_EPOCH, OUT_OF_RANGE, UNKNOWN_PARTITION = 6, 45, 47, 1, 3
@@ -128,6 +138,24 @@ class FakePartition:
     def values(self) -> list[bytes | None]:
         return [record.value for record in self.records()]
 
+    def committed(self) -> list[bytes | None]:
+        """The values that a reader of committed records gets, as far as the first open transaction."""
+        found: list[bytes | None] = []
+        for at, (header, batch) in enumerate(self.batches):
+            if header.is_control:
+                continue
+            if header.is_transactional:
+                later = (each for each in self.batches[at:] if each[0].is_control)
+                end = next((each for each in later if each[0].producer_id == header.producer_id), None)
+                if end is None:
+                    break
+                marker = parse_end_transaction(end[1])
+                assert marker is not None
+                if not marker.is_commit:
+                    continue
+            found += [record.value for record in read_records(batch)]
+        return found
+
 
 class FakeCluster:
     """Brokers 1..n at hosts b1..bn, and what they have in common."""
@@ -140,9 +168,11 @@ class FakeCluster:
         self.rules: list[Rule] = []
         self.log: list[tuple[int, str, int, Any]] = []  # broker, request, version, what was asked
         self.max_versions: dict[str, int] = {}
+        self.features: dict[str, int] = {}  # finalised
         self.next_producer_id = 1000
         self.next_topic = 1
         self.coordinators: dict[str, int] = {}  # by what they coordinate; broker 1 the rest
+        self.transactions = FakeTransactions(self)
 
     async def start(self) -> None:
         for broker in self.brokers.values():
@@ -171,7 +201,7 @@ class FakeCluster:
         return next((name for name, (each, _) in self.topics.items() if each == topic_id), None)
 
 
-class FakeBroker:
+class FakeBroker(TransactionHandlers):
     """One of them."""
 
     def __init__(self, cluster: FakeCluster, node_id: int) -> None:
@@ -264,7 +294,10 @@ class FakeBroker:
             api_keys=keys,
             throttle_time_ms=0,
             supported_features=(),
-            finalized_features=(),
+            finalized_features=[
+                api_versions.FinalizedFeatureKey(name=name, max_version_level=level, min_version_level=0)
+                for name, level in self.cluster.features.items()
+            ],
         )
 
     def on_metadata(self, request: metadata.MetadataRequest, version: int) -> Message:
@@ -360,15 +393,6 @@ class FakeBroker:
         ]
         return delete_records.DeleteRecordsResponse(throttle_time_ms=0, topics=topics)
 
-    def on_init_producer_id(self, request: Any, version: int) -> Message:
-        self.cluster.next_producer_id += 1
-        return init_producer_id.InitProducerIdResponse(
-            throttle_time_ms=0,
-            error_code=0,
-            producer_id=self.cluster.next_producer_id,
-            producer_epoch=0,
-        )
-
     def on_produce(self, request: produce.ProduceRequest, version: int) -> Message | None:
         topics = []
         for topic in request.topic_data:
@@ -380,7 +404,15 @@ class FakeBroker:
                 if log is not None:
                     error_code, base = NOT_LEADER, -1
                     if log.leader == self.node_id:
-                        error_code, base = log.append(bytes(data.records))  # type: ignore[arg-type]
+                        batch = bytes(data.records)  # type: ignore[arg-type]
+                        error_code = self.cluster.transactions.refusal(
+                            request.transactional_id,
+                            BatchHeader.parse(batch),
+                            (name or "", data.index),
+                            version,
+                        )
+                        if not error_code:
+                            error_code, base = log.append(batch)
                 answers.append(produced(data.index, error_code, base))
             topics.append(
                 produce.TopicProduceResponse(

@@ -238,10 +238,12 @@ class Transactional:
         try:
             while self._wanted and self.state.phase is Phase.OPEN:
                 partitions = list(self._wanted)
-                self._wanted.clear()
                 await self._add(partitions)
+                for each in partitions:
+                    self._wanted.pop(each, None)
                 self._wake()
         except BarnabasError as error:
+            self._wanted.clear()
             self._failed(error, Step.ADD)
         finally:
             self._adder = None
