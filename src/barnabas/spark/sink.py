@@ -1,8 +1,9 @@
 """Writing: `df.write` and `df.writeStream.format("barnabas")`, rows as Arrow record batches to topics.
 
 Spark makes a writer on the driver and sends it, pickled, to the tasks; each task writes its rows and answers
-with a report, and the driver commits or aborts all of them together. For a stream Spark makes a new writer for
-every batch. Exactly-once is a protocol of tasks and driver (exactly_once); at-least-once is a producer a task,
+with a report, and the driver commits or aborts all of them together. For a stream Spark makes a new writer
+for every batch, which learns in the tasks whose batch it is; the processes in which it does so live longer.
+Exactly-once is a protocol of tasks and driver (exactly_once, commits); at-least-once is a producer a task,
 whose rows are acknowledged when the task ends.
 """
 
@@ -11,13 +12,18 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from contextlib import aclosing
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import pyarrow as pa  # type: ignore[import-untyped]
+from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
 from barnabas.client.producer import Producer
-from barnabas.spark.driving import seams
+from barnabas.core.random import SystemRandom
+from barnabas.spark.checks import check_task_settings
+from barnabas.spark.commits import Committer
+from barnabas.spark.driving import Background, seams
+from barnabas.spark.exactly_once import Job, Report, Sending, TaskWrite
 from barnabas.spark.option_values import OptionError
 from barnabas.spark.pulling import pulled
 from barnabas.spark.sink_options import WriteOptions, parse_write_options
@@ -26,12 +32,19 @@ from barnabas.spark.sink_schema import Column, to_records, written_columns
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
+Rows = Iterator[pa.RecordBatch]
+Messages = list[WriterCommitMessage | None]
 
-class Written(WriterCommitMessage):
-    """A task's rows are acknowledged."""
+_QUERY = "sql.streaming.queryId"
+_BATCH = "streaming.sql.batchId"
+_RUN = "spark.jobGroup.id"
 
-    def __init__(self, rows: int) -> None:
-        self.rows = rows
+
+class Message(WriterCommitMessage):
+    """What a task tells the driver; there is nothing to tell but the rows where they are written for good."""
+
+    def __init__(self, rows: int, report: Report | None = None) -> None:
+        self.rows, self.report = rows, report
 
 
 def batch_writer(options: Mapping[str, str], schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
@@ -53,28 +66,100 @@ def stream_writer(
 
 
 class BatchWriter(DataSourceArrowWriter):
-    """At least once."""
+    """One write; without a name of its own nobody could recognise it if it were done again."""
 
     def __init__(self, options: WriteOptions, columns: Sequence[Column]) -> None:
         self._options, self._columns = options, columns
+        is_named = options.app is not None
+        app = options.app if options.app is not None else SystemRandom().uuid().hex
+        self._job = Job(options, app, options.version or 0, is_marked=is_named, is_stream=False)
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
-        return Written(asyncio.run(send_all(self._options, records(iterator, self._columns))))
+    def write(self, iterator: Rows) -> Message:
+        """A task's rows."""
+        if self._options.is_exactly_once:
+            return write_once(self._job, True, iterator, self._columns)
+        return write_at_least_once(self._options, iterator, self._columns)
+
+    def commit(self, messages: Messages) -> None:
+        """All tasks have written."""
+        asyncio.run(self._end(reports_of(messages), commit=True))
+
+    def abort(self, messages: Messages) -> None:
+        """Some have not, or the commit failed."""
+        asyncio.run(self._end(reports_of(messages), commit=False))
+
+    async def _end(self, reports: list[Report], *, commit: bool) -> None:
+        if not reports:
+            return
+        async with Committer(self._options, self._job.app) as committer:
+            await (committer.commit if commit else committer.abort)(self._job, reports)
 
 
 class StreamWriter(DataSourceStreamArrowWriter):
-    """At least once."""
+    """The batches of a query."""
 
     def __init__(self, options: WriteOptions, columns: Sequence[Column]) -> None:
         self._options, self._columns = options, columns
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
-        return Written(asyncio.run(send_all(self._options, records(iterator, self._columns))))
+    def write(self, iterator: Rows) -> Message:
+        """A task's rows of a batch."""
+        if not self._options.is_exactly_once:
+            return write_at_least_once(self._options, iterator, self._columns)
+        app, batch, run = (_property(name) for name in (_QUERY, _BATCH, _RUN))
+        job = Job(self._options, app, int(batch))
+        is_first = not (app in _latest and _latest[app][0] == run and _latest[app][1] < job.batch)
+        message = write_once(job, is_first, iterator, self._columns)
+        _latest[app] = run, job.batch
+        return message
+
+    def commit(self, messages: Messages, batchId: int) -> None:  # noqa: N803
+        """All tasks have written."""
+        if reports := reports_of(messages):
+            job = Job(self._options, reports[0].app, batchId)
+            work = _committer(job)
+            work.loop.run(work.committer.commit(job, reports))
+
+    def abort(self, messages: Messages, batchId: int) -> None:  # noqa: N803
+        """Some have not, or the commit failed."""
+        if reports := reports_of(messages):
+            job = Job(self._options, reports[0].app, batchId)
+            work = _committer(job)
+            work.loop.run(work.committer.abort(job, reports))
 
 
-async def records(
-    batches: Iterator[pa.RecordBatch], columns: Sequence[Column]
-) -> AsyncGenerator[pa.RecordBatch, None]:
+# ---- tasks ------------------------------------------------------------------------------------------------
+
+# application -> run and batch that this process wrote last: what was begun before a run comes first in it
+_latest: dict[str, tuple[str, int]] = {}
+
+
+def write_once(job: Job, is_first: bool, rows: Rows, columns: Sequence[Column]) -> Message:
+    """A task's rows, left in a transaction that the driver ends."""
+    context = TaskContext.get()
+    assert context is not None
+    check_task_settings(context.getLocalProperty)
+    write = TaskWrite(job, context.partitionId(), is_first)
+    report = asyncio.run(write.run(records(rows, columns)))
+    return Message(report.rows, report)
+
+
+def write_at_least_once(options: WriteOptions, rows: Rows, columns: Sequence[Column]) -> Message:
+    """A task's rows, acknowledged."""
+    return Message(asyncio.run(_send_all(options, records(rows, columns))))
+
+
+async def _send_all(options: WriteOptions, batches: AsyncGenerator[pa.RecordBatch, None]) -> int:
+    rows = 0
+    async with aclosing(batches), Producer(*seams(), options.bootstrap, options.producer) as producer:
+        sending = Sending(producer, options.topic)
+        async for batch in batches:
+            await sending.send(batch)
+            rows += batch.num_rows
+        await sending.finish()
+    return rows
+
+
+async def records(batches: Rows, columns: Sequence[Column]) -> AsyncGenerator[pa.RecordBatch, None]:
     """What Spark hands over, as the client takes it, without batches that have no rows."""
     async with aclosing(pulled(batches)) as pulling:
         async for batch in pulling:
@@ -82,21 +167,39 @@ async def records(
                 yield to_records(batch, columns)
 
 
-async def send_all(options: WriteOptions, batches: AsyncGenerator[pa.RecordBatch, None]) -> int:
-    """Send rows, at least once; how many, when all are acknowledged."""
-    rows = 0
-    waiting: list[asyncio.Future[int]] = []
-    async with Producer(*seams(), options.bootstrap, options.producer) as producer:
-        async with aclosing(batches):
-            async for batch in batches:
-                waiting = [each for each in waiting if not _is_good(each)]
-                waiting.append(await producer.send_table(batch, options.topic))
-                rows += batch.num_rows
-        await producer.flush()
-        await asyncio.gather(*waiting)
-    return rows
+def _property(name: str) -> str:
+    context = TaskContext.get()
+    value = None if context is None else context.getLocalProperty(name)
+    if value is None:
+        raise OptionError(f"Spark does not say {name} to its tasks: only a streaming query can be written so")
+    return value
 
 
-def _is_good(written: asyncio.Future[int]) -> bool:
-    """Whether it is acknowledged; raises why it is not, as soon as that is known."""
-    return written.done() and written.result() >= 0
+# ---- the driver -------------------------------------------------------------------------------------------
+
+
+class _Work(NamedTuple):
+    loop: Background
+    committer: Committer
+
+
+# the process that commits a query's batches is the same as long as none fails: so are its connections
+_work: dict[tuple[str, WriteOptions], _Work] = {}
+_MOST_QUERIES = 8
+
+
+def _committer(job: Job) -> _Work:
+    key = job.app, job.options
+    if key not in _work:
+        while len(_work) >= _MOST_QUERIES:
+            old = _work.pop(next(iter(_work)))
+            old.loop.run(old.committer.close())
+            old.loop.close()
+        _work[key] = _Work(Background("commits"), Committer(job.options, job.app))
+    return _work[key]
+
+
+def reports_of(messages: Messages) -> list[Report]:
+    """What the tasks that ended well have told; nothing where there is nothing to be ended."""
+    told = [each.report for each in messages if isinstance(each, Message)]
+    return [each for each in told if each is not None]

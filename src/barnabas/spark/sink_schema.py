@@ -1,8 +1,8 @@
 """The columns of a write: which there may be, of which types, and how a batch of them becomes records.
 
 `value` must be there, and `topic` unless the option names one. Other columns are not written, as in Spark's
-own connector, so what was read from a topic can be written as it is. `timestamp` is the record's time; without
-it, or where it is null, that is when the row is sent.
+own connector, so what was read from a topic can be written as it is. `timestamp` is the record's time;
+without it, or where it is null, that is when the row is sent.
 """
 
 from __future__ import annotations
@@ -90,5 +90,5 @@ def _data_bytes(array: pa.Array) -> int:
         return 0
     bytes_ = memoryview(array.buffers()[1]).cast("B")
     is_large = pa.types.is_large_binary(array.type) or pa.types.is_large_string(array.type)
-    ends = bytes_.cast("q") if is_large else bytes_.cast("i")
-    return ends[array.offset + len(array)] - ends[array.offset]
+    ends: memoryview[int] = bytes_.cast("q") if is_large else bytes_.cast("i")
+    return int(ends[array.offset + len(array)] - ends[array.offset])

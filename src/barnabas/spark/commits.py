@@ -1,0 +1,228 @@
+"""Exactly once, the driver's part: a batch whose tasks have prepared their transactions is committed.
+
+    read the markers      has anybody written this batch meanwhile? Then there is little or nothing to do
+    fence (first batch)   the application's other open transactions, left by earlier runs: they would
+                          hold readers of committed records back, or be committed by one who wakes late
+    look                  whether all transactions are still open; if not, nothing is committed
+    decide                with more than one transaction: the decision is written, and acknowledged
+    end                   each transaction
+
+Up to the decision a failure aborts the batch, after it nothing does: what is left is committed by the next
+run. A single transaction needs no decision: its end is one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterable, Sequence
+from types import TracebackType
+
+from barnabas.client.admin import Admin
+from barnabas.client.errors import ClientError
+from barnabas.client.producer import Producer
+from barnabas.core.errors import BarnabasError
+from barnabas.spark.driving import seams
+from barnabas.spark.exactly_once import Job, Report, Step, finish
+from barnabas.spark.markers import (
+    PARTITION,
+    Decision,
+    Entry,
+    MarkerLog,
+    Markers,
+    decision_key,
+    decision_value,
+    task_of,
+)
+from barnabas.spark.sink_options import WriteOptions
+
+logger = logging.getLogger("barnabas.spark")
+
+Prepared = dict[int, Report]  # by task
+
+_OPEN = "Ongoing"
+_UNDER_WAY = (_OPEN, "PrepareCommit", "PrepareAbort", "PrepareEpochFence")
+_AT_ONCE = 32  # transactions that are ended at the same time
+
+
+class TransactionLost(ClientError):
+    """A prepared transaction was ended by somebody else before it could be committed."""
+
+
+class SplitChanged(ClientError):
+    """A batch that is partly committed cannot be completed: its rows are split over tasks in another way."""
+
+
+class Committer:
+    """Commits the batches of one application, one after another."""
+
+    def __init__(self, options: WriteOptions, app: str, step: Step = lambda _: None) -> None:
+        self._options, self._app, self._step = options, app, step
+        self._admin = Admin(*seams(), options.bootstrap, options.producer.client)
+        self._log = MarkerLog(self._admin, options.bootstrap, options.marker_topic, app)
+        self._producer = Producer(*seams(), options.bootstrap, options.producer._replace(linger_ms=0))
+
+    async def __aenter__(self) -> Committer:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Let go of the connections."""
+        await self._producer.close(timeout_ms=0)
+        await self._log.close()
+        await self._admin.close()
+
+    async def commit(self, job: Job, reports: Sequence[Report]) -> None:
+        """Commit the batch that these tasks wrote, all of it or nothing."""
+        ours = {each.task: each for each in reports if each.prepared is not None}
+        decision: Decision | None = None
+        if job.is_marked:
+            ours, decision = await self._compare(job, reports, ours)
+            self._step("compared")
+        if not ours:
+            return
+        if len(ours) > 1:
+            await self._look(ours)
+        entries = {each.task: each for each in (decision.entries if decision else ())}
+        entries |= {task: each.entry() for task, each in ours.items()}
+        if job.is_marked and len(entries) > 1:
+            await self._decide(Decision(job.batch, len(reports), tuple(entries.values())))
+            self._step("decided")
+        await self._end(ours.values(), commit=True)
+
+    async def abort(self, job: Job, reports: Iterable[Report]) -> None:
+        """Abort what tasks have prepared, unless the batch is decided; what cannot be done now is left to the
+        next run, or to the transactions' timeout."""
+        try:
+            if job.is_marked and (await self._log.read()).decided(job.batch) is not None:
+                logger.warning("batch %d of %s is decided, and left to be committed", job.batch, job.app)
+                return
+        except BarnabasError as error:
+            logger.warning("batch %d of %s is left as it is: %s", job.batch, job.app, error)
+            return
+        await self._end((each for each in reports if each.prepared is not None), commit=False)
+
+    # ---- what others have done ---------------------------------------------------------------------------
+
+    async def _compare(
+        self, job: Job, reports: Sequence[Report], ours: Prepared
+    ) -> tuple[Prepared, Decision | None]:
+        """What of the prepared is to be committed, in the light of the markers, and under which decision."""
+        finished: set[int] = set()
+        markers = await self._log.read()
+        if (decision := markers.decided(job.batch)) is not None:
+            finished = await self._finish(markers, decision, ours)
+        if any(each.is_first for each in reports):
+            await self._fence_others(ours)
+            markers = await self._log.read()
+        newest = markers.newest_batch
+        if newest < job.batch:
+            return ours, None
+        if newest > job.batch and job.is_stream:
+            raise job.further(newest)
+        decision = markers.decided(job.batch)
+        if decision is None:  # an earlier run has committed all of it
+            await self._end(ours.values(), commit=False)
+            return {}, None
+        missing = [
+            entry
+            for entry in decision.entries
+            if entry.task not in finished and not markers.has_committed(entry.task, job.batch)
+        ]
+        self._check_same_split(job, reports, ours, decision, missing)
+        again = {entry.task: ours[entry.task] for entry in missing}
+        await self._end((each for task, each in ours.items() if task not in again), commit=False)
+        return again, decision
+
+    async def _finish(self, markers: Markers, decision: Decision, ours: Prepared) -> set[int]:
+        """Commit what was decided and is still open; whose task has written again was found aborted."""
+        finished: set[int] = set()
+        for entry in decision.entries:
+            if entry.task in ours or markers.has_committed(entry.task, decision.batch):
+                continue
+            if await finish(self._admin, self._app, entry):
+                finished.add(entry.task)
+        return finished
+
+    def _check_same_split(
+        self, job: Job, reports: Sequence[Report], ours: Prepared, decision: Decision, missing: list[Entry]
+    ) -> None:
+        if not missing:
+            return
+        differing = [
+            f"task {entry.task} had {_size(entry)} and has {_size(ours.get(entry.task))}"
+            for entry in missing
+            if entry.task not in ours or ours[entry.task].entry()[-2:] != entry[-2:]
+        ]
+        if len(reports) != decision.tasks:
+            differing.append(f"there were {decision.tasks} tasks and are {len(reports)}")
+        if differing:
+            raise SplitChanged(
+                f"batch {job.batch} of {job.app} is partly committed, and the transactions of {len(missing)} "
+                f"of its {decision.tasks} tasks were aborted before they could be: the query was away for "
+                f"longer than kafka.transaction.timeout.ms. To write just those again the rows must come as "
+                f"they did, but {'; '.join(differing[:3])}. Run with the settings of that time (shuffle "
+                f"partitions, minPartitions, adaptive execution), or run this one batch with "
+                f"deliveryGuarantee=at-least-once, which writes all of its rows again"
+            )
+
+    async def _fence_others(self, ours: Prepared) -> None:
+        listed = await self._admin.list_transactions(states=_UNDER_WAY)
+        others = [
+            each.transactional_id
+            for each in listed
+            if (task := task_of(self._app, each.transactional_id)) is not None and task not in ours
+        ]
+        if others:
+            logger.info("ending transactions that earlier runs left open: %s", ", ".join(others))
+            await self._admin.fence_producers(others)
+            self._step("fenced")
+
+    # ---- our own -----------------------------------------------------------------------------------------
+
+    async def _look(self, ours: Prepared) -> None:
+        """TransactionLost where one of several cannot be committed any more: then none is."""
+        prepared = {task: each.prepared for task, each in ours.items() if each.prepared is not None}
+        found = await self._admin.describe_transactions(each.transactional_id for each in prepared.values())
+        for task, each in prepared.items():
+            now = found[each.transactional_id]
+            if (now.state, now.producer_id, now.producer_epoch) != (_OPEN, each.producer_id, each.epoch):
+                raise TransactionLost(
+                    f"the transaction of task {task} ({each.transactional_id}) is no longer open: "
+                    f"{now.state}, producer {now.producer_id} epoch {now.producer_epoch} instead of "
+                    f"{each.producer_id} epoch {each.epoch}. Either it took longer than "
+                    f"kafka.transaction.timeout.ms, or another run of the query, or another attempt of the "
+                    f"task, has taken over. Nothing of the batch is committed; start again"
+                )
+
+    async def _decide(self, decision: Decision) -> None:
+        value, key = decision_value(decision), decision_key(self._app)
+        await (await self._producer.send(self._options.marker_topic, value, key, PARTITION))
+
+    async def _end(self, reports: Iterable[Report], *, commit: bool) -> None:
+        """End transactions; an abort that fails is none that anybody waits for."""
+        turns = asyncio.Semaphore(_AT_ONCE)
+
+        async def end(report: Report) -> None:
+            assert report.prepared is not None
+            async with turns:
+                try:
+                    await self._admin.end_transaction(report.prepared, commit=commit)
+                except BarnabasError as error:
+                    if commit:
+                        raise
+                    logger.info("a transaction was not aborted: %s", error)
+            self._step(f"ended {report.task}")
+
+        done = await asyncio.gather(*map(end, reports), return_exceptions=True)
+        for each in done:
+            if isinstance(each, BaseException):
+                raise each
+
+
+def _size(report: Report | Entry | None) -> str:
+    return "none" if report is None else f"{report.rows} rows of {report.bytes_} bytes"

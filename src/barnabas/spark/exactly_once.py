@@ -1,0 +1,216 @@
+"""Exactly once, the tasks' part. The whole of it:
+
+A task writes its rows and a marker (markers) in one transaction, under an id that is its own in the
+application (a query, or a batch job that has a name), and leaves the transaction prepared. The driver
+(commits) then writes the decision, if more than one task has rows, and ends all transactions. Whoever dies,
+another run of the same batch finds in the marker topic how far it had come:
+
+    nothing yet    whatever was left open is aborted, and the batch is written: by any number of tasks
+    decided        the transactions that the decision names are committed, and nothing is written. One that
+                   its coordinator aborted meanwhile (the query was away for longer than the timeout) is
+                   written again by its task if that has the same rows; otherwise the batch is refused
+    committed      nothing is written
+
+Taking a transactional id over fences whoever had it and ends what was open, so a marker that is read after
+that can be believed: nobody else will ever commit under it. Only the first batch of a run can be one that was
+begun before; the tasks of later ones spare themselves the reading.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing, suppress
+from enum import Enum, auto
+from typing import TYPE_CHECKING, NamedTuple
+
+from barnabas.client.admin import Admin
+from barnabas.client.errors import BrokerError, ProducerFenced, TransactionEnded, UnknownTransactionalId
+from barnabas.client.producer import Producer
+from barnabas.client.transactions import PreparedTransaction
+from barnabas.core.errors import BarnabasError
+from barnabas.spark.checks import check_transaction_timeout
+from barnabas.spark.driving import seams
+from barnabas.spark.markers import (
+    PARTITION,
+    Entry,
+    MarkerLog,
+    Markers,
+    TaskMarker,
+    ensure_topic,
+    marker_value,
+    transactional_id,
+)
+from barnabas.spark.sink_options import WriteOptions
+from barnabas.spark.sink_schema import payload_bytes
+
+if TYPE_CHECKING:
+    import pyarrow as pa  # type: ignore[import-untyped]
+
+Step = Callable[[str], None]  # told of every step that is done: tests end the process there
+_FORGOTTEN = "INVALID_PRODUCER_ID_MAPPING"
+
+
+class AlreadyFurther(BarnabasError):
+    """More has been written than the one who writes now knows of."""
+
+
+class Job(NamedTuple):
+    """A batch of an application's, to be written once."""
+
+    options: WriteOptions
+    app: str
+    batch: int
+    is_marked: bool = True  # otherwise nobody will ever write it again, and there is nothing to remember
+    is_stream: bool = True
+
+    def further(self, newest: int) -> AlreadyFurther:
+        """What to say where later batches are written already."""
+        return AlreadyFurther(
+            f"this is batch {self.batch} of query {self.app}, and its batch {newest} is written already: "
+            f"either another run of the query is alive, or the checkpoint is older than what was written. "
+            f"Stop one of the two, or restore the checkpoint; with a new one the query has a new id, and "
+            f"writes whatever it reads again"
+        )
+
+
+class Report(NamedTuple):
+    """What a task has done; without a transaction where it had no rows, or nothing was to be written."""
+
+    app: str
+    batch: int
+    task: int
+    is_first: bool  # whether the worker knows of no earlier batch of this run
+    rows: int = 0
+    bytes_: int = 0
+    prepared: PreparedTransaction | None = None
+
+    def entry(self) -> Entry:
+        prepared = self.prepared
+        assert prepared is not None
+        return Entry(
+            self.task, prepared.producer_id, prepared.epoch, prepared.version, self.rows, self.bytes_
+        )
+
+
+class Verdict(Enum):
+    WRITE = auto()
+    DONE = auto()
+
+
+def judge(markers: Markers, job: Job, task: int) -> Verdict | Entry:
+    """What a task has to do: write, nothing, or see to it that a decided transaction is committed."""
+    newest = markers.newest_batch
+    if newest < job.batch:
+        return Verdict.WRITE
+    if newest > job.batch:
+        if job.is_stream:
+            raise job.further(newest)
+        return Verdict.DONE
+    decision = markers.decided(job.batch)
+    if decision is None or markers.has_committed(task, job.batch):
+        return Verdict.DONE  # without a decision there was one transaction, and its marker is there
+    return next((entry for entry in decision.entries if entry.task == task), Verdict.DONE)
+
+
+async def finish(admin: Admin, app: str, entry: Entry) -> bool:
+    """Commit a transaction that was decided; False where it has been aborted, or nobody knows of it."""
+    try:
+        await admin.end_transaction(entry.prepared(app), commit=True)
+    except (ProducerFenced, TransactionEnded, UnknownTransactionalId):
+        return False
+    except BrokerError as error:
+        if error.error.name != _FORGOTTEN:
+            raise
+        return False
+    return True
+
+
+class TaskWrite:
+    """One task's part of a batch."""
+
+    def __init__(self, job: Job, task: int, is_first: bool, step: Step = lambda _: None) -> None:
+        self._job, self._task, self._is_first, self._step = job, task, is_first, step
+
+    async def run(self, batches: AsyncGenerator[pa.RecordBatch, None]) -> Report:
+        """Write the rows, unless they are written already."""
+        job, options = self._job, self._job.options
+        async with aclosing(batches):
+            if not (self._is_first and job.is_marked):
+                return await self._write(batches, None)
+            async with Admin(*seams(), options.bootstrap, options.producer.client) as admin:
+                await ensure_topic(admin, options.marker_topic)
+                async with MarkerLog(admin, options.bootstrap, options.marker_topic, job.app) as log:
+                    verdict = judge(await log.read(), job, self._task)
+                    self._step("read")
+                    if isinstance(verdict, Entry) and await finish(admin, job.app, verdict):
+                        verdict = Verdict.DONE
+                    if verdict is Verdict.DONE:
+                        return await self._pass_over(batches)
+                    return await self._write(batches, log)
+
+    async def _write(self, batches: AsyncGenerator[pa.RecordBatch, None], log: MarkerLog | None) -> Report:
+        first = await anext(batches, None)
+        if first is None:
+            return self._nothing()
+        job = self._job
+        config = job.options.producer._replace(transactional_id=transactional_id(job.app, self._task))
+        async with Producer(*seams(), job.options.bootstrap, config) as producer:
+            async with check_transaction_timeout(config.transaction_timeout_ms):
+                await producer.init_transactions()
+            self._step("initialised")
+            if log is not None and judge(await log.read(), job, self._task) is Verdict.DONE:
+                return await self._pass_over(batches)
+            producer.begin_transaction()
+            try:
+                return await self._send(producer, first, batches)
+            except Exception:
+                with suppress(BarnabasError):  # its timeout will
+                    await producer.abort_transaction()
+                raise
+
+    async def _send(
+        self, producer: Producer, first: pa.RecordBatch, batches: AsyncGenerator[pa.RecordBatch, None]
+    ) -> Report:
+        job, rows, bytes_ = self._job, 0, 0
+        sending = Sending(producer, job.options.topic)
+        batch: pa.RecordBatch | None = first
+        while batch is not None:
+            await sending.send(batch)
+            rows, bytes_ = rows + batch.num_rows, bytes_ + payload_bytes(batch)
+            batch = await anext(batches, None)
+        if job.is_marked:
+            value = marker_value(TaskMarker(job.batch, rows, bytes_))
+            key = transactional_id(job.app, self._task).encode()
+            await producer.send(job.options.marker_topic, value, key, PARTITION)
+        await sending.finish()
+        self._step("written")
+        prepared = await producer.prepare_transaction()
+        self._step("prepared")
+        return Report(job.app, job.batch, self._task, self._is_first, rows, bytes_, prepared)
+
+    async def _pass_over(self, batches: AsyncGenerator[pa.RecordBatch, None]) -> Report:
+        """Take the rows nevertheless: Spark's worker could not be used again otherwise."""
+        async for _ in batches:
+            pass
+        return self._nothing()
+
+    def _nothing(self) -> Report:
+        return Report(self._job.app, self._job.batch, self._task, self._is_first)
+
+
+class Sending:
+    """Tables on their way; the first that fails is told as soon as it is known."""
+
+    def __init__(self, producer: Producer, topic: str | None) -> None:
+        self._producer, self._topic = producer, topic
+        self._waiting: list[asyncio.Future[int]] = []
+
+    async def send(self, batch: pa.RecordBatch) -> None:
+        self._waiting = [each for each in self._waiting if not (each.done() and each.result() >= 0)]
+        self._waiting.append(await self._producer.send_table(batch, self._topic))
+
+    async def finish(self) -> None:
+        """Return when all is acknowledged."""
+        await self._producer.flush()
+        await asyncio.gather(*self._waiting)

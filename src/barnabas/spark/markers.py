@@ -1,0 +1,239 @@
+"""The marker topic: what an exactly-once sink has written, kept by Kafka together with the rows themselves.
+
+Two kinds of records, JSON under a key, in partition 0 of a topic that is compacted and nothing else:
+
+    spark-{app}-{task}    {"batch", "rows", "bytes"}: written by a task in the transaction of its rows, so it
+                          is there if and only if they are
+    spark-{app}-decision  {"batch", "tasks", "prepared"}: written by the driver when the transactions of all
+                          tasks of a batch are prepared. From then on the batch is to be committed, by
+                          whoever comes next: it says which transactions those are
+
+A reader of committed records would have to wait for the open transactions of every other query in the topic.
+So the log is read to its end, and what is committed is told by the control records in it: a producer's
+markers are pending until its COMMIT or ABORT, which compaction keeps as long as a record of the transaction.
+"""
+
+from __future__ import annotations
+
+import json
+from contextlib import suppress
+from typing import Any, NamedTuple
+
+from barnabas.client.admin import Admin, NewTopic, ResourceType
+from barnabas.client.consumer import Consumer, ConsumerConfig, Reset
+from barnabas.client.errors import TimedOut, TopicExists, UnknownTopic
+from barnabas.client.metadata import TopicPartition
+from barnabas.client.offsets import EARLIEST, LATEST
+from barnabas.client.transactions import PreparedTransaction
+from barnabas.core.disk import Buffer
+from barnabas.core.errors import BarnabasError
+from barnabas.records.batch import HEADER_BYTES, BatchHeader
+from barnabas.records.control import parse_end_transaction
+from barnabas.records.reader import read_batch
+from barnabas.spark.driving import seams
+
+PARTITION = 0
+TOPIC_SETTINGS = {
+    "cleanup.policy": "compact",
+    "min.cleanable.dirty.ratio": "0.1",
+    "segment.bytes": "1048576",
+    "segment.ms": "86400000",
+}
+_READ_TIMEOUT_MS = 60_000
+_REPLICAS = 3
+
+
+class BadMarkerTopic(BarnabasError):
+    """The marker topic is not what it has to be."""
+
+
+class TaskMarker(NamedTuple):
+    """What a task has committed last."""
+
+    batch: int
+    rows: int
+    bytes_: int
+
+
+class Entry(NamedTuple):
+    """A transaction that was decided to be committed, and what is in it."""
+
+    task: int
+    producer_id: int
+    epoch: int
+    version: int
+    rows: int
+    bytes_: int
+
+    def prepared(self, app: str) -> PreparedTransaction:
+        """What an admin ends."""
+        return PreparedTransaction(
+            transactional_id(app, self.task), self.producer_id, self.epoch, False, self.version
+        )
+
+
+class Decision(NamedTuple):
+    """A batch that is to be committed, and how many tasks wrote it; those without rows have no entry."""
+
+    batch: int
+    tasks: int
+    entries: tuple[Entry, ...]
+
+
+def transactional_id(app: str, task: int) -> str:
+    """Under which a task writes; the key of its marker as well."""
+    return f"spark-{app}-{task}"
+
+
+def task_of(app: str, name: str) -> int | None:
+    """The task that writes under a transactional id, if it is one of this application's."""
+    head, _, tail = name.rpartition("-")
+    return int(tail) if head == f"spark-{app}" and tail.isascii() and tail.isdecimal() else None
+
+
+def decision_key(app: str) -> bytes:
+    return f"spark-{app}-decision".encode()
+
+
+def marker_value(marker: TaskMarker) -> bytes:
+    return _json({"batch": marker.batch, "rows": marker.rows, "bytes": marker.bytes_})
+
+
+def decision_value(decision: Decision) -> bytes:
+    return _json({"batch": decision.batch, "tasks": decision.tasks, "prepared": decision.entries})
+
+
+def _json(value: Any) -> bytes:
+    return json.dumps(value, separators=(",", ":")).encode()
+
+
+class Markers:
+    """What the log says of one application, read batch by batch. Pure."""
+
+    def __init__(self, app: str) -> None:
+        self.app = app
+        self.decision: Decision | None = None
+        self.committed: dict[int, TaskMarker] = {}
+        self._pending: dict[int, list[tuple[int, int, TaskMarker]]] = {}  # producer -> offset, task, marker
+
+    @property
+    def newest_batch(self) -> int:
+        """The last batch of which anything is committed or decided; -1 if there is none."""
+        batches = [each.batch for each in self.committed.values()]
+        return max([*batches, -1 if self.decision is None else self.decision.batch])
+
+    def has_committed(self, task: int, batch: int) -> bool:
+        marker = self.committed.get(task)
+        return marker is not None and marker.batch == batch
+
+    def decided(self, batch: int) -> Decision | None:
+        """The decision on that batch."""
+        return self.decision if self.decision is not None and self.decision.batch == batch else None
+
+    def take(self, data: Buffer, first_offset: int) -> None:
+        """The batches of a fetch, from that offset on."""
+        start, end = 0, len(data)
+        while end - start >= HEADER_BYTES:
+            header = BatchHeader.parse(data, start)
+            if start + header.size_bytes > end:
+                return
+            if header.last_offset >= first_offset:
+                self._take_batch(data, start, header)
+            start += header.size_bytes
+
+    def _take_batch(self, data: Buffer, start: int, header: BatchHeader) -> None:
+        if header.is_control:
+            marker = parse_end_transaction(data, start, header)
+            if marker is not None:
+                self._end(header.producer_id, marker.is_commit)
+            return
+        for record in read_batch(data, start, header):
+            if record.key == decision_key(self.app) and not header.is_transactional:
+                self.decision = _decision(record.value)
+            elif header.is_transactional and record.key is not None and record.value is not None:
+                task = task_of(self.app, record.key.decode(errors="replace"))
+                if task is not None:
+                    pending = self._pending.setdefault(header.producer_id, [])
+                    pending.append((record.offset, task, _marker(record.value)))
+
+    def _end(self, producer_id: int, is_commit: bool) -> None:
+        for _, task, marker in self._pending.pop(producer_id, ()):
+            if is_commit:
+                self.committed[task] = marker
+
+
+def _marker(value: bytes) -> TaskMarker:
+    found = json.loads(value)
+    return TaskMarker(found["batch"], found["rows"], found["bytes"])
+
+
+def _decision(value: bytes | None) -> Decision | None:
+    if value is None:
+        return None
+    found = json.loads(value)
+    return Decision(found["batch"], found["tasks"], tuple(Entry(*each) for each in found["prepared"]))
+
+
+class MarkerLog:
+    """Reads the markers of an application, as far as the log goes when it is asked."""
+
+    def __init__(self, admin: Admin, bootstrap: str, topic: str, app: str) -> None:
+        config = ConsumerConfig(reset=Reset.EARLIEST, client=admin.cluster.config)
+        self._admin = admin
+        self._consumer = Consumer(*seams(), bootstrap, config)
+        self._place = TopicPartition(topic, PARTITION)
+        self._markers = Markers(app)
+        self._position: int | None = None
+
+    async def __aenter__(self) -> MarkerLog:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Let go of the connections."""
+        await self._consumer.close()
+
+    async def read(self) -> Markers:
+        """What is there now; called again, it goes on from where it was."""
+        consumer, place = self._consumer, self._place
+        if self._position is None:
+            self._position = await self._offset(EARLIEST)
+            consumer.assign([place])
+            consumer.seek(place, self._position)
+        end = await self._offset(LATEST)
+        if end < self._position:  # it was made anew, and knows nothing of what was there
+            self._markers, self._position = Markers(self._markers.app), None
+            return await self.read()
+        while self._position < end:
+            answers = await consumer.poll_batches(_READ_TIMEOUT_MS, unseen=True)
+            if not answers:
+                raise TimedOut(
+                    f"the marker topic {place.topic} cannot be read up to {end}; is its leader up?"
+                )
+            for fetched in answers:
+                self._markers.take(fetched.data, self._position)
+                self._position = max(self._position, fetched.next_offset)
+        return self._markers
+
+    async def _offset(self, at: int) -> int:
+        return (await self._admin.list_offsets({self._place: at}))[self._place].offset
+
+
+async def ensure_topic(admin: Admin, topic: str) -> None:
+    """Make the marker topic if it is not there; BadMarkerTopic where it is of another kind."""
+    try:
+        found = await admin.describe_configs(ResourceType.TOPIC, topic, ["cleanup.policy"])
+    except UnknownTopic:
+        brokers = len((await admin.describe_cluster()).brokers)
+        wanted = NewTopic(topic, 1, min(_REPLICAS, max(1, brokers)), TOPIC_SETTINGS)
+        with suppress(TopicExists):  # another task was quicker
+            await admin.create_topics([wanted])
+        return
+    policy = found["cleanup.policy"].value
+    if policy != "compact":
+        raise BadMarkerTopic(
+            f"topic {topic} has cleanup.policy={policy}: a marker topic must be compacted, nothing else, or "
+            f"it forgets what was written. Set cleanup.policy=compact, or name another in markerTopic"
+        )
