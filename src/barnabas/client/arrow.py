@@ -7,11 +7,10 @@
 
 Offsets that are not there (compacted away, aborted, transaction markers) are passed over: a range is done
 when the position has come to its end, however few records that were, or when a broker that knows of offsets
-up to that end has nothing at the position. Timestamps are of one kind in a batch
-on the wire, but a topic's batches may differ: a record batch ends where the kind changes. What is unfolded
+up to that end has nothing at the position. Timestamps are of one kind in a record batch. What is unfolded
 of compressed batches is handed over before it grows beyond HELD_BYTES, so memory stays bounded.
 
-Of the client, this alone needs pyarrow (the extra `arrow`).
+Of the client, only this and tables need pyarrow (the extra `arrow`).
 """
 
 from __future__ import annotations
@@ -104,7 +103,9 @@ def record_batches(
     fetched: FetchedBatches, end_offset: int = MAX_OFFSET, columns: Sequence[str] = COLUMNS
 ) -> Iterator[pa.RecordBatch]:
     """What a fetch brought, below `end_offset`, with these of the COLUMNS."""
-    for start, end, timestamp_type in _runs(fetched, end_offset):
+    for start, end in fetched.ranges:
+        header = BatchHeader.parse(fetched.data, start)
+        timestamp_type = LOG_APPEND_TIME if header.is_log_append_time else CREATE_TIME
         constants = {
             "topic": pa.scalar(fetched.topic, pa.string()),
             "partition": pa.scalar(fetched.partition, pa.int32()),
@@ -116,24 +117,6 @@ def record_batches(
                 for name in columns
             ]
             yield pa.RecordBatch.from_arrays(arrays, list(columns))
-
-
-def _runs(fetched: FetchedBatches, end_offset: int) -> Iterator[tuple[int, int, int]]:
-    """Where batches with timestamps of one kind stand side by side, and which kind."""
-    for start, end in fetched.ranges:
-        run_start, run_type, position = start, CREATE_TIME, start
-        while position < end:
-            header = BatchHeader.parse(fetched.data, position)
-            if header.base_offset >= end_offset:
-                break
-            timestamp_type = LOG_APPEND_TIME if header.is_log_append_time else CREATE_TIME
-            if timestamp_type != run_type:
-                if run_start < position:
-                    yield run_start, position, run_type
-                run_start, run_type = position, timestamp_type
-            position += header.size_bytes
-        if run_start < position:
-            yield run_start, position, run_type
 
 
 def _decode(data: Buffer, position: int, end: int, first_offset: int, end_offset: int) -> Iterator[Columns]:

@@ -189,7 +189,8 @@ class Consumer:
     ) -> AsyncGenerator[pa.RecordBatch, None]:
         """What comes of all partitions as Arrow record batches, in the order of each partition.
 
-        Ends where nothing has come for `timeout_ms`; never, where that is None. Columns: see arrow.
+        Ends where nothing has come for `timeout_ms`; never, where that is None. Columns: see arrow. As with
+        `poll_batches`, positions move on by all that has come: one who stops in the middle seeks.
         """
         from barnabas.client.arrow import COLUMNS, read_all  # pyarrow, only where it is used
 

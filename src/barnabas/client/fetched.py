@@ -10,6 +10,7 @@ The position moves past what is not seen as well, up to the end of the last whol
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
@@ -18,11 +19,19 @@ from barnabas.core.disk import Buffer
 from barnabas.core.errors import BarnabasError
 from barnabas.protocol.messages.fetch import AbortedTransaction
 from barnabas.records import columnar, kernel
-from barnabas.records.batch import HEADER_BYTES, BatchHeader
+from barnabas.records.batch import (
+    HEADER_BYTES,
+    LENGTH_AT,
+    LOG_APPEND_TIME_FLAG,
+    LOG_OVERHEAD_BYTES,
+    BatchHeader,
+)
 from barnabas.records.columns import Columns
 from barnabas.records.control import ControlType, parse_end_transaction
 from barnabas.records.reader import read_batch, records_section
 from barnabas.records.record import Headers
+
+_LENGTH = struct.Struct(">i")
 
 
 class ConsumerRecord(NamedTuple):
@@ -39,7 +48,10 @@ class ConsumerRecord(NamedTuple):
 
 
 class FetchedBatches(NamedTuple):
-    """The batches of one partition as they came over the wire; `ranges` are those that may be seen."""
+    """The batches of one partition as they came over the wire; `ranges` are those that may be seen.
+
+    A range ends where something that may not be seen stands, or where timestamps of another kind begin.
+    """
 
     topic: str
     partition: int
@@ -51,7 +63,7 @@ class FetchedBatches(NamedTuple):
     last_stable_offset: int
 
     def buffers(self) -> list[memoryview]:
-        """The visible batches, one piece where they stand side by side; nothing is copied."""
+        """The visible batches, a piece a range; nothing is copied."""
         view = memoryview(self.data)
         return [view[start:end] for start, end in self.ranges]
 
@@ -121,11 +133,13 @@ class Fetched:
     def rest(self) -> FetchedBatches:
         """All that has not been taken, as it came."""
         ranges: list[tuple[int, int]] = []
+        kind: int | None = None
         for header, start in self._visible:
             end = start + header.size_bytes
             if header.last_offset < self.position:
                 continue
-            if ranges and ranges[-1][1] == start:
+            before, kind = kind, header.attributes & LOG_APPEND_TIME_FLAG
+            if ranges and ranges[-1][1] == start and before == kind:
                 ranges[-1] = (ranges[-1][0], end)
             else:
                 ranges.append((start, end))
@@ -159,8 +173,8 @@ class Fetched:
     def _whole_batches(self) -> Iterator[tuple[BatchHeader, int]]:
         data, start, end = self._data, 0, len(self._data)
         while end - start >= HEADER_BYTES:
-            header = BatchHeader.parse(data, start)
-            if start + header.size_bytes > end:
+            (length,) = _LENGTH.unpack_from(data, start + LENGTH_AT)
+            if start + LOG_OVERHEAD_BYTES + length > end:
                 return
             try:
                 header = kernel.check_batch(data, start, end)
