@@ -10,9 +10,10 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from barnabas.spark.avro_codec import avro_schema_of, decode_avro, encode_avro
     from barnabas.spark.delta import delta_merger, delta_writer, merge_delta, write_delta
     from barnabas.spark.delta_schema import DeltaRefused
-    from barnabas.spark.joins import enrich, join_within
+    from barnabas.spark.joins import enrich, enriching, join_within
     from barnabas.spark.json_codec import decode_json, encode_json
     from barnabas.spark.progress import Lag, lag
     from barnabas.spark.routing import dead_letters, good, reject, routed, with_dead_letters
@@ -23,12 +24,16 @@ if TYPE_CHECKING:
 _MODULES = {
     "DeltaRefused": "delta_schema",
     "Lag": "progress",
+    "avro_schema_of": "avro_codec",
     "dead_letters": "routing",
+    "decode_avro": "avro_codec",
     "decode_json": "json_codec",
     "delta_merger": "delta",
     "delta_writer": "delta",
+    "encode_avro": "avro_codec",
     "encode_json": "json_codec",
     "enrich": "joins",
+    "enriching": "joins",
     "good": "routing",
     "join_within": "joins",
     "ktable": "tables",
@@ -47,12 +52,16 @@ _MODULES = {
 __all__ = [
     "DeltaRefused",
     "Lag",
+    "avro_schema_of",
     "dead_letters",
+    "decode_avro",
     "decode_json",
     "delta_merger",
     "delta_writer",
+    "encode_avro",
     "encode_json",
     "enrich",
+    "enriching",
     "good",
     "join_within",
     "ktable",

@@ -5,10 +5,10 @@ A column that both sides have, and that is not joined on, comes twice: the right
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Literal
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from barnabas.spark.columns import names, require, without_clashes
@@ -65,9 +65,8 @@ def enrich(
 ) -> DataFrame:
     """Every row with what the table says of its `on`; nulls, or nothing (`inner`), where it says nothing.
 
-    The table is a batch DataFrame, as ktable(spark.read...). Spark reads it anew for every micro-batch, up to
-    where its topic ends at that moment: it is as fresh as the batch, costs a read of the topic each time, and
-    a batch that is replayed may meet a newer table.
+    The table is a batch DataFrame, as ktable(spark.read...). Spark asks once, when that is first used, up to
+    where it is to read: all batches of a stream see the same table. Where they must not, use enriching.
     """
     keys = names(on)
     require(stream, keys, "enrich, stream")
@@ -75,6 +74,26 @@ def enrich(
     if table.isStreaming:
         raise ValueError("enrich: the table is a stream; read it with spark.read, or use join_within")
     return stream.join(without_clashes(table, stream.columns, keys, suffix), keys, how)
+
+
+def enriching(
+    table: Callable[[SparkSession], DataFrame],
+    on: str | Sequence[str],
+    write: Callable[[DataFrame, int], None],
+    *,
+    how: Literal["left", "inner"] = "left",
+    suffix: str = "_table",
+) -> Callable[[DataFrame, int], None]:
+    """For foreachBatch: the rows of every batch with what the table says of them now, to `write`.
+
+    `table` makes the DataFrame anew, as lambda spark: ktable(spark.read...load()), so each batch reads all of
+    the topic once more; and one that Spark repeats may find it changed.
+    """
+
+    def enriched(batch: DataFrame, batch_id: int) -> None:
+        write(enrich(batch, table(batch.sparkSession), on, how=how, suffix=suffix), batch_id)
+
+    return enriched
 
 
 def _interval(text: str) -> Column:

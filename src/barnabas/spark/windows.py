@@ -5,10 +5,10 @@ else, so what comes out is known from the call.
 
 On a stream, `watermark` is how long after the youngest time seen a row may still come. A window's row is
 final once the watermark has passed its end: output mode `append` gives it then, once; `update` gives it
-whenever it changes. What comes later than that Spark drops. It says how many rows (in the query's progress,
-`numRowsDroppedByWatermark`, counted after partial aggregation: rows of one window and key that come in one
-batch count once) but not which; whoever needs them keeps the raw topic. Without a watermark nothing is ever
-dropped, nor any state, and Spark refuses `append`.
+whenever it changes. The watermark moves between batches: what comes while its window is still there counts,
+later rows are dropped by Spark. It says how many (in the query's progress, `numRowsDroppedByWatermark`; rows
+of one window and key that come in one batch count once, being added up before) but not which; whoever needs
+them keeps the raw topic. Without a watermark nothing is ever dropped, nor any state, and Spark refuses `append`.
 """
 
 from __future__ import annotations
