@@ -16,10 +16,11 @@ from typing import Any
 import pyarrow as pa  # type: ignore[import-untyped]
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
-from pyspark.sql.pandas.functions import ArrowUDFType, arrow_udf
+from pyspark.sql.pandas.functions import arrow_udf
 from pyspark.sql.types import BinaryType, DataType, IntegerType, StringType, StructField, StructType
 
 from barnabas.spark.columns import names, require
+from barnabas.spark.conforming import conform
 
 _RESULT = "__barnabas_codec"
 ArrowFunction = Callable[[pa.Array], pa.Array]
@@ -41,10 +42,13 @@ def add_decoded(df: DataFrame, column: str, decode: ArrowFunction, data: DataTyp
 
 
 def put_encoded(
-    df: DataFrame, column: str | Sequence[str], encode: ArrowFunction, *, mark: bool
+    df: DataFrame, column: str | Sequence[str], wanted: DataType, encode: ArrowFunction, *, mark: bool
 ) -> DataFrame:
-    """Replace the columns by `value`; where `mark`, what cannot be encoded is told in `error`."""
-    data = packed(df, column)
+    """Replace the columns by `value`; where `mark`, what cannot be encoded is told in `error`.
+
+    SchemaMismatch where the columns do not have the type wanted.
+    """
+    data = conform(packed(df, column), type_of(df, column), wanted)
     if not mark:
         return put_value(df, column, _arrow_column(encode, BinaryType(), data))
     result = StructType([StructField("value", BinaryType()), StructField("error", StringType())])
@@ -59,6 +63,12 @@ def packed(df: DataFrame, column: str | Sequence[str]) -> Column:
     """The struct to encode: the column named, or the columns named as the fields of one."""
     require(df, names(column), "encode")
     return F.col(column) if isinstance(column, str) else F.struct(*column)
+
+
+def type_of(df: DataFrame, column: str | Sequence[str]) -> DataType:
+    """The type of what `packed` gives."""
+    require(df, names(column), "encode")
+    return df.schema[column].dataType if isinstance(column, str) else df.select(*column).schema
 
 
 def put_value(df: DataFrame, column: str | Sequence[str], value: Column) -> DataFrame:
@@ -78,6 +88,7 @@ def _arrow_column(function: ArrowFunction, result: DataType, argument: Column) -
     def run(values: pa.Array) -> pa.Array:
         return function(values)
 
-    udf: Any = arrow_udf(run, result, ArrowUDFType.SCALAR)
+    make: Any = arrow_udf  # its types ask for what it then warns of
+    udf = make(run, result)
     called: Column = udf.asNondeterministic()(argument)
     return called

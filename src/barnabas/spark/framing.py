@@ -17,7 +17,11 @@ _MAGIC = 0
 _MAX_DEPTH = 100  # messages within messages; what claims more is not a frame
 
 
-class FrameError(ValueError):
+class BadValue(ValueError):
+    """Bytes that are not what they should be, and why."""
+
+
+class FrameError(BadValue):
     """A value does not begin as a registry's frame does."""
 
 
