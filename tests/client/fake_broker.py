@@ -94,6 +94,7 @@ class FakePartition:
     def __init__(self, leader: int) -> None:
         self.leader, self.epoch = leader, 0
         self.start = 0
+        self.emptied_to = 0  # whatever was below is compacted away
         self.batches: list[tuple[BatchHeader, bytearray]] = []
         self.producers: dict[int, list[tuple[int, int, int, int]]] = {}  # epoch, first, last, base offset
         self.aborted: list[fetch.AbortedTransaction] = []
@@ -101,7 +102,13 @@ class FakePartition:
 
     @property
     def end(self) -> int:
-        return self.batches[-1][0].next_offset if self.batches else self.start
+        written_end = self.batches[-1][0].next_offset if self.batches else self.start
+        return max(written_end, self.emptied_to)
+
+    def compact(self, end: int) -> None:
+        """Take away the batches up to that offset, and nothing else."""
+        self.emptied_to = end
+        self.batches = [each for each in self.batches if each[0].last_offset >= end]
 
     def append(self, data: bytes) -> tuple[int, int]:
         """(error code, base offset)"""
@@ -208,6 +215,7 @@ class FakeBroker(TransactionHandlers):
         self.cluster, self.node_id = cluster, node_id
         self.host = f"b{node_id}"
         self.sessions: dict[int, tuple[int, dict[TopicPartition, Any]]] = {}
+        self.told: dict[tuple[int, TopicPartition], int] = {}  # high watermarks, by session
         self.connections: list[Connection] = []
         self._tasks: set[asyncio.Task[None]] = set()
         self._listener: Any = None
@@ -463,7 +471,9 @@ class FakeBroker(TransactionHandlers):
                 wait.cancel()
         topics: dict[str, Any] = {}
         for tp, answer in answers.items():
-            if session_epoch > 0 and not (answer.records or answer.error_code or answer.diverging_epoch):
+            is_told = self.told.get((session_id, tp)) == answer.high_watermark and session_epoch > 0
+            self.told[session_id, tp] = answer.high_watermark
+            if is_told and not (answer.records or answer.error_code or answer.diverging_epoch):
                 continue
             topic_id = self.cluster.topics[tp.topic][0]
             by_id = version >= 13

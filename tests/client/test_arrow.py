@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
 import confluent_kafka
@@ -15,10 +16,15 @@ from barnabas.client.errors import OffsetOutOfRange, TimedOut
 from barnabas.client.fetched import Fetched
 from barnabas.client.metadata import TopicPartition
 from barnabas.client.producer import ProducerConfig
+from barnabas.core.random import SeededRandom
+from barnabas.protocol.messages.fetch import FetchRequest, FetchResponse
+from barnabas.protocol.schema import Message
 from barnabas.records.builder import build_batch
 from barnabas.records.compression import Codec
 from barnabas.records.control import ControlType, build_end_transaction
 from barnabas.records.record import Record
+from barnabas.sim.loop import LoopClock, run
+from tests.client.fake_broker import FakeBroker, FakeCluster
 from tests.client.real import Clients, real
 from tests.support.batches import simple_records
 
@@ -149,6 +155,128 @@ def test_a_reset_brings_nothing_that_was_not_asked_for(bootstrap: str) -> None:
             with pytest.raises(TimedOut):
                 await read_into(found, consumer, topic, 50, 60)
         assert rows_of(found) == []
+
+    real(bootstrap, work)
+
+
+def reading(
+    work: Callable[[FakeCluster, Consumer], Awaitable[Any]], config: ConsumerConfig = EXACT
+) -> FakeCluster:
+    """Run `work` with a consumer and a cluster whose topic t has ten batches of ten records."""
+
+    async def main() -> FakeCluster:
+        cluster = FakeCluster()
+        cluster.add_topic("t", 2)
+        for partition in range(2):
+            for _ in range(10):
+                cluster.partition("t", partition).append(bytes(build_batch(simple_records(10))))
+        await cluster.start()
+        network = cluster.network.host("client")
+        async with Consumer(network, LoopClock(), SeededRandom(1), cluster.bootstrap, config) as consumer:
+            await work(cluster, consumer)
+        return cluster
+
+    return run(main())
+
+
+@pytest.mark.parametrize("read_committed", [False, True])
+@pytest.mark.parametrize("max_version", [6, 16])  # without sessions, and with them
+def test_a_range_whose_tail_is_gone_ends_by_itself(read_committed: bool, max_version: int) -> None:
+    async def work(cluster: FakeCluster, consumer: Consumer) -> None:
+        cluster.max_versions["FetchRequest"] = max_version
+        log = cluster.partition("t")
+        log.batches, log.emptied_to = log.batches[:8], 100  # as after compaction
+        rows = rows_of([each async for each in read_range(consumer, ("t", 0), 75, 100)])
+        assert [row["offset"] for row in rows] == [75, 76, 77, 78, 79]
+        assert rows_of([each async for each in read_range(consumer, ("t", 0), 80, 85)]) == []
+
+    reading(work, EXACT._replace(read_committed=read_committed, partition_max_bytes=200))
+
+
+def test_a_tail_that_goes_while_it_is_read() -> None:
+    async def work(cluster: FakeCluster, consumer: Consumer) -> None:
+        found: list[Any] = []
+        async for batch in read_range(consumer, ("t", 0), 0, 100):
+            found.append(batch)
+            cluster.partition("t").compact(100)
+        assert [row["offset"] for row in rows_of(found)] == list(range(10))
+
+    reading(work, EXACT._replace(partition_max_bytes=200))
+
+
+def test_a_range_beyond_the_end_is_waited_for() -> None:
+    async def work(cluster: FakeCluster, consumer: Consumer) -> None:
+        found: list[Any] = []
+        with pytest.raises(TimedOut, match="at offset 100, and the range ends at 101"):
+            await read_into(found, consumer, "t", 90, 101)
+        assert len(rows_of(found)) == 10
+        written = asyncio.get_running_loop().call_later(
+            19, cluster.partition("t").append, bytes(build_batch(simple_records(1)))
+        )
+        late = [each async for each in read_range(consumer, ("t", 0), 100, 101, timeout_ms=20_000)]
+        assert [row["offset"] for row in rows_of(late)] == [100]
+        assert not written.cancelled()
+
+    reading(work)
+
+
+def test_silence_for_the_sake_of_a_quota_proves_nothing() -> None:
+    """A broker that throttles may answer with nothing at all, whatever it has."""
+    throttled: list[Any] = []
+
+    async def silent(broker: FakeBroker, request: Any, version: int) -> Message | None:
+        if isinstance(request, FetchRequest) and request.session_epoch > 0 and len(throttled) < 3:
+            throttled.append(request)
+            due, wanted = broker.sessions[request.session_id]
+            broker.sessions[request.session_id] = (due + 1, wanted)
+            return FetchResponse(
+                throttle_time_ms=100,
+                error_code=0,
+                session_id=request.session_id,
+                responses=[],
+                node_endpoints=(),
+            )
+        return None
+
+    async def work(cluster: FakeCluster, consumer: Consumer) -> None:
+        cluster.rules.append(silent)
+        rows = rows_of([each async for each in read_range(consumer, ("t", 0), 0, 100)])
+        assert [row["offset"] for row in rows] == list(range(100))
+        assert len(throttled) == 3
+
+    reading(work, EXACT._replace(partition_max_bytes=200))
+
+
+def test_what_comes_of_all_partitions() -> None:
+    async def work(cluster: FakeCluster, consumer: Consumer) -> None:
+        consumer.assign([("t", 0), ("t", 1)])
+        batches = [each async for each in consumer.arrow(timeout_ms=2000, columns=["partition", "offset"])]
+        assert {tuple(each.schema.names) for each in batches} == {("partition", "offset")}
+        for partition in range(2):
+            offsets = [row["offset"] for row in rows_of(batches) if row["partition"] == partition]
+            assert offsets == list(range(100))
+        cluster.partition("t", 1).append(bytes(build_batch(simple_records(3))))
+        async for batch in consumer.arrow():  # without an end
+            assert batch.column("offset").to_pylist() == [100, 101, 102]
+            break
+
+    reading(work, ConsumerConfig(reset=Reset.EARLIEST, partition_max_bytes=200))
+
+
+def test_large_records_come_one_after_the_other(bootstrap: str) -> None:
+    """What is held at a time does not grow with what a partition holds."""
+    value = bytes(3_000_000)
+
+    async def work(clients: Clients) -> None:
+        topic = await clients.topic("arrow-large", max_message_bytes="4000000")
+        config = ProducerConfig(max_request_bytes=4_000_000)
+        async with clients.producer(config) as producer:
+            for _ in range(6):
+                await producer.send(topic, value)
+        async with clients.consumer(EXACT) as consumer:
+            sizes = [each.nbytes async for each in read_range(consumer, (topic, 0), 0, 6)]
+        assert len(sizes) == 6
+        assert all(3_000_000 <= size < 3_001_000 for size in sizes)
 
     real(bootstrap, work)
 
