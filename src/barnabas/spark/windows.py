@@ -8,7 +8,7 @@ final once the watermark has passed its end: output mode `append` gives it then,
 whenever it changes. The watermark moves between batches: what comes while its window is still there counts,
 later rows are dropped by Spark. It says how many (in the query's progress, `numRowsDroppedByWatermark`; rows
 of one window and key that come in one batch count once, being added up before) but not which; whoever needs
-them keeps the raw topic. Without a watermark nothing is ever dropped, nor any state, and Spark refuses `append`.
+them keeps the raw topic. Without a watermark nothing is ever dropped, nor forgotten, and `append` is refused.
 """
 
 from __future__ import annotations
