@@ -24,6 +24,12 @@ from barnabas.spark.session import local_session
 from tests.support.official_connector import SETTINGS
 
 STREAM_DEADLINE_S = 60
+SETTINGS_OF_SMALL_JOBS = {
+    "spark.sql.shuffle.partitions": "2",
+    # to compile a query takes longer than to interpret it on a few hundred rows
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+}
 Row = list[Any]
 
 
@@ -118,7 +124,7 @@ ACTIONS: dict[str, Callable[..., Any]] = {
 
 
 def main(log_file: Path) -> None:
-    settings = {**json.loads(os.environ[SETTINGS]), "spark.sql.shuffle.partitions": "2"}
+    settings = {**json.loads(os.environ[SETTINGS]), **SETTINGS_OF_SMALL_JOBS}
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # whatever else is printed is no answer
     spark = local_session("compare", cores=2, log_file=log_file, settings=settings)
