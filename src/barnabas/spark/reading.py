@@ -20,7 +20,7 @@ from barnabas.spark.driving import in_steps, seams
 from barnabas.spark.options import ReadOptions
 from barnabas.spark.planning import DataLost
 from barnabas.spark.ranges import OffsetRange
-from barnabas.spark.rows import to_rows
+from barnabas.spark.rows import client_name, to_rows
 
 
 class RangePartition(InputPartition):
@@ -41,7 +41,14 @@ def read_partition(options: ReadOptions, partition: InputPartition) -> Iterator[
 async def _read(options: ReadOptions, offsets: OffsetRange) -> AsyncGenerator[pa.RecordBatch, None]:
     topic, number, start, end = offsets
     async with Consumer(*seams(), options.bootstrap, options.consumer) as consumer:
-        batches = read_range(consumer, (topic, number), start, end, timeout_ms=options.poll_timeout_ms)
+        batches = read_range(
+            consumer,
+            (topic, number),
+            start,
+            end,
+            timeout_ms=options.poll_timeout_ms,
+            columns=[client_name(name) for name in options.columns],
+        )
         async with aclosing(batches):
             try:
                 async for batch in batches:

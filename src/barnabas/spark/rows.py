@@ -14,6 +14,11 @@ _HEADERS = pa.list_(pa.field("element", _HEADER))
 _TIMESTAMP = pa.timestamp("us", tz="UTC")
 
 
+def client_name(column: str) -> str:
+    """What the client calls a column."""
+    return "timestamp_type" if column == "timestampType" else column
+
+
 def to_rows(batch: pa.RecordBatch, columns: Sequence[str]) -> pa.RecordBatch:
     """A record batch of the client's with these columns, as Spark has them."""
     return pa.RecordBatch.from_arrays([_column(batch, name) for name in columns], list(columns))
@@ -22,11 +27,9 @@ def to_rows(batch: pa.RecordBatch, columns: Sequence[str]) -> pa.RecordBatch:
 def _column(batch: pa.RecordBatch, name: str) -> pa.Array:
     if name == "timestamp":
         return batch.column(name).cast(_TIMESTAMP)
-    if name == "timestampType":
-        return batch.column("timestamp_type")
     if name == "headers":
         return _headers(batch.column(name))
-    return batch.column(name)
+    return batch.column(client_name(name))
 
 
 def _headers(lists: pa.Array) -> pa.Array:
