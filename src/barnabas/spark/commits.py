@@ -95,16 +95,20 @@ class Committer:
         await self._end(ours.values(), commit=True)
 
     async def abort(self, job: Job, reports: Iterable[Report]) -> None:
-        """Abort what tasks have prepared, unless the batch is decided; what cannot be done now is left to the
-        next run, or to the transactions' timeout."""
+        """Abort what tasks have prepared, but what is decided; what cannot be done now is left to the next
+        run, or to the transactions' timeout."""
+        decision: Decision | None = None
         try:
-            if job.is_marked and (await self._log.read()).decided(job.batch) is not None:
-                logger.warning("batch %d of %s is decided, and left to be committed", job.batch, job.app)
-                return
+            if job.is_marked:
+                decision = (await self._log.read()).decided(job.batch)
         except BarnabasError as error:
             logger.warning("batch %d of %s is left as it is: %s", job.batch, job.app, error)
             return
-        await self._end((each for each in reports if each.prepared is not None), commit=False)
+        ours = [each for each in reports if each.prepared is not None]
+        decided = [each for each in ours if decision is not None and each.entry() in decision.entries]
+        if decided:
+            logger.warning("batch %d of %s is decided, and left to be committed", job.batch, job.app)
+        await self._end((each for each in ours if each not in decided), commit=False)
 
     # ---- what others have done ---------------------------------------------------------------------------
 
@@ -210,6 +214,7 @@ class Committer:
         async def end(report: Report) -> None:
             assert report.prepared is not None
             async with turns:
+                self._step(f"ending {report.task}")
                 try:
                     await self._admin.end_transaction(report.prepared, commit=commit)
                 except BarnabasError as error:

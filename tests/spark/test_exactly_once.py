@@ -1,0 +1,364 @@
+"""The protocol of the exactly-once sink without Spark: tasks and driver are called as Spark would call them.
+
+Whoever dies at whatever step, the next run of the batch leaves every row in the topic once, for a reader of
+committed records.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import suppress
+from itertools import count
+
+import pyarrow as pa  # type: ignore[import-untyped]
+import pytest
+
+from barnabas.client.admin import Admin, NewTopic
+from barnabas.client.arrow import read_range
+from barnabas.client.consumer import Consumer, ConsumerConfig
+from barnabas.client.offsets import LATEST
+from barnabas.spark import commits
+from barnabas.spark.checks import SettingError
+from barnabas.spark.commits import Committer, SplitChanged, TransactionLost
+from barnabas.spark.driving import seams
+from barnabas.spark.exactly_once import AlreadyFurther, Job, Report, TaskWrite
+from barnabas.spark.markers import BadMarkerTopic, transactional_id
+from barnabas.spark.sink_options import WriteOptions, parse_write_options
+from barnabas.testing import Broker
+
+Split = Sequence[Sequence[str]]  # the rows of each task
+_numbers = count()
+
+
+class Killed(BaseException):
+    """The process is gone: nothing is cleaned up."""
+
+
+def kill_at(number: int) -> Callable[[str], None]:
+    """A process that is dead from that step on."""
+    steps = count(1)
+
+    def step(_: str) -> None:
+        if next(steps) >= number:
+            raise Killed
+
+    return step
+
+
+def kill_when(name: str) -> Callable[[str], None]:
+    """A process that is dead from the step of that name on."""
+    done = list[str]()
+
+    def step(found: str) -> None:
+        done.append(found)
+        if name in done:
+            raise Killed
+
+    return step
+
+
+class Sink:
+    """A query that writes to a topic of its own."""
+
+    def __init__(self, broker: Broker, **options: str) -> None:
+        self.topic = f"once-{next(_numbers)}"
+        self.app = f"app-{self.topic}"
+        given = {"kafka.bootstrap.servers": broker.bootstrap, "topic": self.topic, **options}
+        self.options: WriteOptions = parse_write_options(given, is_stream=True)
+        self._bootstrap = broker.bootstrap
+        self._seen = -1  # the last batch of this run
+
+    async def create(self) -> Sink:
+        async with Admin(*seams(), self._bootstrap) as admin:
+            await admin.create_topics([NewTopic(self.topic, 2, 1)])
+        return self
+
+    def restart(self) -> None:
+        self._seen = -1
+
+    async def write(self, batch: int, split: Split, step: Callable[[str], None] = lambda _: None) -> None:
+        """A batch as Spark has it written; restarted where the process is killed."""
+        job = Job(self.options, self.app, batch)
+        reports = [await self.task(job, number, rows, step) for number, rows in enumerate(split)]
+        await self.commit(job, reports, step)
+        self._seen = batch
+
+    async def task(
+        self, job: Job, number: int, rows: Sequence[str], step: Callable[[str], None] = lambda _: None
+    ) -> Report:
+        is_first = not 0 <= self._seen < job.batch
+        return await TaskWrite(job, number, is_first, step).run(tables(rows))
+
+    async def commit(
+        self, job: Job, reports: Sequence[Report], step: Callable[[str], None] = lambda _: None
+    ) -> None:
+        async with Committer(self.options, self.app, step) as committer:
+            try:
+                await committer.commit(job, reports)
+            except Exception:
+                await committer.abort(job, reports)
+                raise
+
+    async def rows(self) -> list[str]:
+        """What a reader of committed records finds; nothing may be left open before the end."""
+        found = []
+        async with Admin(*seams(), self._bootstrap) as admin:
+            places = [(self.topic, 0), (self.topic, 1)]
+            ends = await admin.list_offsets(dict.fromkeys(places, LATEST))
+            stable = await admin.list_offsets(dict.fromkeys(places, LATEST), read_committed=True)
+            assert ends == stable, "a transaction is left open"
+        config = ConsumerConfig(read_committed=True)
+        for place, end in ends.items():
+            async with Consumer(*seams(), self._bootstrap, config) as consumer:
+                async for batch in read_range(consumer, place, 0, end.offset):
+                    found += [value.decode() for value in batch.column("value").to_pylist()]
+        return sorted(found)
+
+
+async def tables(rows: Sequence[str]) -> AsyncGenerator[pa.RecordBatch, None]:
+    for start in range(0, len(rows), 2):
+        some = list(rows[start : start + 2])
+        yield pa.RecordBatch.from_pydict({"value": some, "key": some})
+
+
+def batch_of(number: int, tasks: int = 2) -> list[list[str]]:
+    """Rows of a batch, over so many tasks; they are the same rows however many tasks there are."""
+    rows = [f"{number}/{row}" for row in range(6)]
+    return [rows[task::tasks] for task in range(tasks)]
+
+
+def flat(*splits: Split) -> list[str]:
+    return sorted(row for split in splits for rows in split for row in rows)
+
+
+@pytest.fixture
+def sink(shared_broker: Broker, monkeypatch: pytest.MonkeyPatch) -> Sink:
+    monkeypatch.setattr(commits, "_AT_ONCE", 1)  # one after another: where it is killed is known
+    return asyncio.run(Sink(shared_broker).create())
+
+
+def test_batches_one_after_another(sink: Sink) -> None:
+    async def work() -> None:
+        for number in range(4):
+            await sink.write(number, batch_of(number, tasks=1 + number % 3))
+        await sink.write(4, [[], [], []])
+        await sink.write(5, [[], ["last"], []])
+        assert await sink.rows() == flat(*map(batch_of, range(4)), [["last"]])
+
+    asyncio.run(work())
+
+
+@pytest.mark.parametrize(("before", "after"), [(1, 1), (1, 3), (2, 2), (3, 1), (2, 3)])
+@pytest.mark.parametrize("is_run_new", [True, False])
+def test_killed_at_any_step(sink: Sink, before: int, after: int, is_run_new: bool) -> None:
+    """The batch of that number is killed at the step of that number; whoever is next finds what it needs."""
+
+    async def work() -> int:
+        for number in count(1):
+            if is_run_new:
+                sink.restart()
+            try:
+                await sink.write(number, batch_of(number, before), kill_at(number))
+            except Killed:
+                sink.restart()
+                await sink.write(number, batch_of(number, after))
+            else:
+                assert await sink.rows() == flat(*(batch_of(each) for each in range(1, number + 1)))
+                return number
+        raise AssertionError
+
+    steps = asyncio.run(work())
+    assert steps > 3 * before  # written, prepared, ended, and more
+
+
+@pytest.mark.parametrize("first", ["prepared", "decided", "ended 0", "ended 1"])
+def test_killed_again_while_it_is_made_good(sink: Sink, first: str) -> None:
+    async def work() -> None:
+        for number in count(1):
+            sink.restart()
+            with pytest.raises(Killed):
+                await sink.write(number, batch_of(number, 3), kill_when(first))
+            try:
+                await sink.write(number, batch_of(number, 2), kill_at(number))
+            except Killed:
+                await sink.write(number, batch_of(number, 4))
+            else:
+                assert await sink.rows() == flat(*(batch_of(each) for each in range(1, number + 1)))
+                return
+
+    asyncio.run(work())
+
+
+@pytest.mark.parametrize("failing", ["compared", "decided", "ending 1", "ended 1"])
+def test_a_commit_that_fails_is_aborted_or_left_to_the_next_run(sink: Sink, failing: str) -> None:
+    def fail(step: str) -> None:
+        if step == failing:
+            raise OSError("no more")
+
+    async def work() -> None:
+        with pytest.raises(OSError, match="no more"):
+            await sink.write(7, batch_of(7), fail)
+        sink.restart()
+        await sink.write(7, batch_of(7, tasks=3))
+        assert await sink.rows() == flat(batch_of(7))
+
+    asyncio.run(work())
+
+
+def test_a_driver_that_wakes_up_late_commits_nothing(sink: Sink) -> None:
+    async def work() -> None:
+        job = Job(sink.options, sink.app, 0)
+        sleeping = [await sink.task(job, number, rows) for number, rows in enumerate(batch_of(0))]
+        await sink.write(0, batch_of(0))
+        await sink.commit(job, sleeping)  # what it has is written: it has nothing to do
+        await sink.write(1, batch_of(1))
+        with pytest.raises(AlreadyFurther, match=r"batch 0 of query .* and its batch 1 is written already"):
+            await sink.commit(job, sleeping)
+        assert await sink.rows() == flat(batch_of(0), batch_of(1))
+
+    asyncio.run(work())
+
+
+def test_a_run_that_goes_on_beside_another_writes_nothing_twice(sink: Sink) -> None:
+    """Its workers do not look at the markers any more, but whoever commits does."""
+
+    async def work() -> None:
+        await sink.write(0, batch_of(0))
+        job = Job(sink.options, sink.app, 1)
+        other = Sink.__new__(Sink)
+        other.__dict__ |= sink.__dict__
+        other.restart()
+        await other.write(1, batch_of(1, 3))
+        reports = [await sink.task(job, number, rows) for number, rows in enumerate(batch_of(1))]
+        assert not any(each.is_first for each in reports)
+        assert all(each.prepared for each in reports)
+        await sink.commit(job, reports)
+        assert await sink.rows() == flat(batch_of(0), batch_of(1))
+
+    asyncio.run(work())
+
+
+def test_a_transaction_that_was_taken_away_before_the_commit(sink: Sink, shared_broker: Broker) -> None:
+    async def work() -> None:
+        job = Job(sink.options, sink.app, 0)
+        reports = [await sink.task(job, number, rows) for number, rows in enumerate(batch_of(0))]
+        await fence(shared_broker, sink.app, 1)
+        with pytest.raises(TransactionLost, match=r"task 1 .* is no longer open: .* Nothing of the batch"):
+            await sink.commit(job, reports)
+        assert await sink.rows() == []
+        await sink.write(0, batch_of(0, tasks=5))
+        assert await sink.rows() == flat(batch_of(0))
+
+    asyncio.run(work())
+
+
+@pytest.mark.parametrize("tasks", [2, 3])
+@pytest.mark.parametrize("rows", ["the same", "others"])
+def test_a_decided_transaction_that_timed_out(
+    sink: Sink, shared_broker: Broker, tasks: int, rows: str
+) -> None:
+    """It is written again if the rows are split as they were; else nobody could tell which are missing."""
+
+    async def work() -> None:
+        with pytest.raises(Killed):
+            await sink.write(3, batch_of(3), kill_when("ended 0"))
+        await fence(shared_broker, sink.app, 1)  # as its coordinator does in time
+        sink.restart()
+        split = batch_of(3, tasks) if rows == "the same" else [["other"] for _ in range(tasks)]
+        if tasks == 2 and rows == "the same":
+            await sink.write(3, split)
+            await sink.write(4, batch_of(4))
+            assert await sink.rows() == flat(batch_of(3), batch_of(4))
+        else:
+            with pytest.raises(SplitChanged, match=r"batch 3 of .* is partly committed") as error:
+                await sink.write(3, split)
+            assert ("there were 2 tasks and are 3" in str(error.value)) == (tasks == 3)
+            assert await sink.rows() == batch_of(3)[0]
+
+    asyncio.run(work())
+
+
+def test_a_checkpoint_that_is_older_than_what_was_written(sink: Sink) -> None:
+    async def work() -> None:
+        await sink.write(17, batch_of(17))
+        sink.restart()
+        with pytest.raises(AlreadyFurther, match=r"this is batch 3 of query .* batch 17 is written already"):
+            await sink.write(3, batch_of(3))
+        assert await sink.rows() == flat(batch_of(17))
+
+    asyncio.run(work())
+
+
+def test_versions_of_a_batch_job(sink: Sink) -> None:
+    """A version that was written, or an older one, is not written again."""
+
+    async def write(version: int, row: str) -> None:
+        job = Job(sink.options, sink.app, version, is_stream=False)
+        await sink.commit(job, [await sink.task(job, 0, [row])])
+        sink.restart()
+
+    async def work() -> None:
+        for version, row in ((1, "a"), (1, "b"), (3, "c"), (2, "d"), (4, "e")):
+            await write(version, row)
+        assert await sink.rows() == ["a", "c", "e"]
+
+    asyncio.run(work())
+
+
+def test_fewer_tasks_leave_nothing_open(sink: Sink) -> None:
+    async def work() -> None:
+        for step in ("written", "prepared"):
+            sink.restart()
+            job = Job(sink.options, sink.app, 0)
+            for number, rows in enumerate(batch_of(0, 4)):
+                with suppress(Killed):
+                    await sink.task(job, number, rows, kill_when(step))
+        await sink.write(0, [["one"], []])
+        assert await sink.rows() == ["one"]  # and that nothing is left open
+
+    asyncio.run(work())
+
+
+def test_open_transactions_of_other_queries_do_not_stand_in_the_way(
+    sink: Sink, shared_broker: Broker
+) -> None:
+    async def work() -> None:
+        other = await Sink(shared_broker).create()
+        open_one = await other.task(Job(other.options, other.app, 5), 0, ["open"])
+        with pytest.raises(Killed):
+            await sink.write(0, batch_of(0), kill_when("ended 1"))
+        sink.restart()
+        await sink.write(0, batch_of(0))
+        assert await sink.rows() == flat(batch_of(0))
+        await other.commit(Job(other.options, other.app, 5), [open_one])
+        assert await other.rows() == ["open"]
+
+    asyncio.run(work())
+
+
+def test_the_marker_topic_must_be_compacted_and_nothing_else(shared_broker: Broker) -> None:
+    async def work(topic: str, policy: str) -> None:
+        sink = await Sink(shared_broker, markerTopic=topic).create()
+        async with Admin(*seams(), shared_broker.bootstrap) as admin:
+            await admin.create_topics([NewTopic(topic, 1, 1, {"cleanup.policy": policy})])
+        with pytest.raises(BadMarkerTopic, match=f"topic {topic} has cleanup.policy={policy}: "):
+            await sink.write(0, batch_of(0))
+
+    asyncio.run(work("markers-deleted", "delete"))
+    asyncio.run(work("markers-both", "compact,delete"))
+
+
+def test_a_transaction_may_not_last_longer_than_brokers_allow(shared_broker: Broker) -> None:
+    async def work() -> None:
+        options = {"kafka.transaction.timeout.ms": "900001"}
+        sink = await Sink(shared_broker, **options).create()
+        with pytest.raises(SettingError, match=r"kafka.transaction.timeout.ms=900001 .*max.timeout.ms"):
+            await sink.write(0, batch_of(0))
+
+    asyncio.run(work())
+
+
+async def fence(broker: Broker, app: str, task: int) -> None:
+    async with Admin(*seams(), broker.bootstrap) as admin:
+        await admin.fence_producers([transactional_id(app, task)])
