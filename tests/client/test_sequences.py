@@ -96,3 +96,32 @@ def test_after_the_last_epoch_a_new_id_is_needed() -> None:
 def test_no_number_is_given_out_of_turn() -> None:
     with pytest.raises(AssertionError):
         Sequence().number(1)
+
+
+def test_halves_stand_in_the_place_of_the_whole() -> None:
+    sequence = known()
+    first, second, third = (sequence.number(10) for _ in range(3))
+    halves = sequence.split(second, 4)
+    assert [each.base_sequence for each in halves] == [11, 15]
+    assert [sequence.may_send(each) for each in (first, *halves, third)] == [True] * 4
+    quarters = sequence.split(halves[1], 2)
+    eighths = sequence.split(quarters[1], 1)
+    # the broker remembers five, and would take a sixth for granted while the first may come again
+    assert sequence.may_send(eighths[1])
+    assert not sequence.may_send(third)
+    assert not sequence.may_number
+    sequence.written(first)
+    assert sequence.may_send(third)
+    for each in (halves[0], quarters[0], *eighths, third):
+        assert sequence.is_first(each)
+        sequence.written(each)
+    assert sequence.number(1).base_sequence == 31
+
+
+def test_of_the_very_first_batch_the_halves_go_one_after_the_other() -> None:
+    sequence = Sequence()
+    sequence.start(ProducerIdentity(7, 0))
+    halves = sequence.split(sequence.number(2), 1)
+    assert [sequence.may_send(each) for each in halves] == [True, False]
+    sequence.written(halves[0])
+    assert sequence.may_send(halves[1])

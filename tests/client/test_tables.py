@@ -29,7 +29,7 @@ from tests.client.real import Clients, real
 from tests.client.test_producer import producing
 
 NOW_MS = 99
-TOO_LARGE = 10
+TOO_LARGE, AFTER_APPEND = 10, 20
 LIMITS = BatchLimits(16384, 1 << 20, Codec.NONE, False)
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 
@@ -337,13 +337,17 @@ def test_single_records_in_halves_know_where_they_are() -> None:
 
 
 @settings(max_examples=60, deadline=None)
-@given(st.lists(st.sampled_from(["ok", "lost", "dropped"]), max_size=25), st.integers(1, 3))
+@given(st.lists(st.sampled_from(["ok", "lost", "dropped", "unsure"]), max_size=25), st.integers(1, 3))
 def test_halves_keep_their_numbers_whatever_is_lost(fates: list[str], tables_sent: int) -> None:
     """Answers are lost and requests are; nothing is written twice, out of order or not at all."""
 
     async def work(cluster: FakeCluster, producer: Producer) -> None:
         async def fate(broker: FakeBroker, request: Any, version: int) -> Message | None:
-            if isinstance(request, ProduceRequest) and fates and (what := fates.pop(0)) != "ok":
+            what = fates.pop(0) if isinstance(request, ProduceRequest) and fates else "ok"
+            if what == "unsure":  # written, but not everywhere
+                broker.on_produce(request, version)
+                return refuse_produce(request, AFTER_APPEND)
+            if what != "ok":
                 raise Drop(first=what == "lost")
             return None
 
