@@ -12,9 +12,10 @@ from barnabas.client.admin import Admin, NewTopic
 from barnabas.client.errors import UnknownTopic
 from barnabas.client.producer import Producer
 from barnabas.spark.driving import seams
+from barnabas.spark.lost import DataLost
 from barnabas.spark.option_values import OptionError
 from barnabas.spark.options import parse_options
-from barnabas.spark.planning import DataLost, plan
+from barnabas.spark.planning import plan
 from barnabas.testing import Broker
 
 TIME_MS = 1_700_000_000_000

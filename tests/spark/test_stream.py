@@ -19,9 +19,9 @@ from barnabas.client.errors import UnknownTopic
 from barnabas.client.metadata import TopicPartition
 from barnabas.client.producer import Producer
 from barnabas.spark.driving import seams
+from barnabas.spark.lost import DataLost
 from barnabas.spark.option_values import OptionError
 from barnabas.spark.options import parse_options
-from barnabas.spark.planning import DataLost
 from barnabas.spark.stream_reader import StreamReader
 from barnabas.testing import Broker
 

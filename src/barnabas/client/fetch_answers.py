@@ -10,6 +10,7 @@ all others                      the user is told, and the partition asked for ag
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 
 from barnabas.client.assignment import Assignment, PartitionState
@@ -22,6 +23,8 @@ from barnabas.core.disk import FileRange
 from barnabas.core.errors import BarnabasError, WireError, wire_error
 from barnabas.core.network import Address
 from barnabas.protocol.messages.fetch import FetchResponse, PartitionData
+
+logger = logging.getLogger("barnabas.client")
 
 NO_RESET = 0
 
@@ -118,6 +121,9 @@ class Answers:
         endpoints: Mapping[int, Address],
     ) -> None:
         if error.name == "OFFSET_OUT_OF_RANGE" and self._reset != NO_RESET:
+            logger.warning(
+                "%s has no offset %d any more, or not yet: its reset decides", partition, want.offset
+            )
             state.look_up(self._reset)
             return
         if not error.retriable:

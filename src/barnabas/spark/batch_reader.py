@@ -13,12 +13,8 @@ from collections.abc import Iterable, Iterator, Sequence
 import pyarrow as pa  # type: ignore[import-untyped]
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 
-from barnabas.client.admin import Admin
-from barnabas.spark.driving import seams
 from barnabas.spark.filters import ANY, wanted_by
 from barnabas.spark.options import ReadOptions
-from barnabas.spark.planning import plan
-from barnabas.spark.ranges import OffsetRange
 from barnabas.spark.reading import RangePartition, read_partition
 
 
@@ -31,12 +27,9 @@ class BatchReader(DataSourceReader):
 
     def partitions(self) -> Sequence[RangePartition]:
         """One range of offsets each."""
-        return [RangePartition(each) for each in asyncio.run(self._plan())]
+        from barnabas.spark.planning import plan_batch  # tasks do without
 
-    async def _plan(self) -> list[OffsetRange]:
-        options = self._options
-        async with Admin(*seams(), options.bootstrap, options.consumer.client) as admin:
-            return await plan(admin, options, self._wanted)
+        return [RangePartition(each) for each in asyncio.run(plan_batch(self._options, self._wanted))]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The records of one range."""

@@ -9,18 +9,21 @@ import re
 from collections.abc import Mapping, Sequence
 
 from barnabas.client.admin import Admin, TopicDescription
-from barnabas.client.errors import ClientError
 from barnabas.client.metadata import TopicPartition
 from barnabas.client.offsets import EARLIEST, LATEST
+from barnabas.spark.driving import seams
 from barnabas.spark.filters import ANY, Wanted
+from barnabas.spark.lost import DataLost
 from barnabas.spark.offsets import Offsets
 from barnabas.spark.option_values import OptionError
 from barnabas.spark.options import Bound, ReadOptions, Topics
 from barnabas.spark.ranges import OffsetRange, cut
 
 
-class DataLost(ClientError):
-    """Offsets that were asked for are no longer there, or not yet."""
+async def plan_batch(options: ReadOptions, wanted: Wanted = ANY) -> list[OffsetRange]:
+    """The same as `plan`, with an admin for the time being."""
+    async with Admin(*seams(), options.bootstrap, options.consumer.client) as admin:
+        return await plan(admin, options, wanted)
 
 
 async def plan(admin: Admin, options: ReadOptions, wanted: Wanted = ANY) -> list[OffsetRange]:

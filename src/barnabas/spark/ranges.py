@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from heapq import heapify, heapreplace
 from typing import NamedTuple
 
 
@@ -29,10 +30,15 @@ def cut(
     left = [each for each in ranges if each.size > 0]
     counts = [1 if max_size is None else -(-each.size // max_size) for each in left]
     wanted = min(min_pieces or 0, sum(each.size for each in left))
-    while sum(counts) < wanted:
-        # one more for the range whose pieces are the largest
-        largest = max(range(len(left)), key=lambda index: (left[index].size / counts[index], -index))
-        counts[largest] += 1
+    # one more, again and again, for the range whose pieces are the largest
+    largest = [
+        (-each.size / count, index) for index, (each, count) in enumerate(zip(left, counts, strict=True))
+    ]
+    heapify(largest)
+    for _ in range(wanted - sum(counts)):
+        index = largest[0][1]
+        counts[index] += 1
+        heapreplace(largest, (-left[index].size / counts[index], index))
     return [piece for each, count in zip(left, counts, strict=True) for piece in _pieces(each, count)]
 
 

@@ -17,8 +17,8 @@ from barnabas.client.arrow import read_range
 from barnabas.client.consumer import Consumer
 from barnabas.client.errors import OffsetOutOfRange
 from barnabas.spark.driving import in_steps, seams
+from barnabas.spark.lost import DataLost
 from barnabas.spark.options import ReadOptions
-from barnabas.spark.planning import DataLost
 from barnabas.spark.ranges import OffsetRange
 from barnabas.spark.rows import client_name, to_rows
 

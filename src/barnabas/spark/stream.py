@@ -26,10 +26,10 @@ from barnabas.client.offsets import EARLIEST, LATEST
 from barnabas.core.clock import Clock
 from barnabas.protocol.schema import NO_UUID
 from barnabas.spark.admission import Pacing, admit
+from barnabas.spark.lost import DataLost
 from barnabas.spark.offsets import Offsets
 from barnabas.spark.options import ReadOptions
 from barnabas.spark.planning import (
-    DataLost,
     bound_of,
     ends_of,
     find_topics,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa  # type: ignore[import-untyped]
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
@@ -20,13 +20,12 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from barnabas.client.admin import Admin
-from barnabas.spark.driving import Background, seams
-from barnabas.spark.mirror import Mirror
-from barnabas.spark.offsets import Offsets, Written, read_offsets, write_offsets
+from barnabas.spark.offsets import Written, read_offsets, write_offsets
 from barnabas.spark.options import ReadOptions
 from barnabas.spark.reading import RangePartition, read_partition
-from barnabas.spark.stream import Stream
+
+if TYPE_CHECKING:
+    from barnabas.spark.stream_driver import StreamDriver
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -39,8 +38,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return StreamReader, (self._options,)
 
     @cached_property
-    def _driver(self) -> _Driver:
-        return _Driver(self._options)
+    def _driver(self) -> StreamDriver:
+        from barnabas.spark.stream_driver import StreamDriver  # tasks do without
+
+        return StreamDriver(self._options)
 
     def initialOffset(self) -> Written:  # noqa: N802
         """Where a new query begins."""
@@ -80,36 +81,3 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         driver = self.__dict__.pop("_driver", None)
         if driver is not None:
             driver.close()
-
-
-class _Driver:
-    """The driver's half: calls of Spark's, answered on a loop that keeps running in between."""
-
-    def __init__(self, options: ReadOptions) -> None:
-        network, clock, random = seams()
-        group_id = options.stream.group_id
-        self._background = Background("barnabas-stream")
-        self._admin = Admin(network, clock, random, options.bootstrap, options.consumer.client)
-        self._mirror = None if group_id is None else Mirror(self._admin, clock, group_id)
-        self.stream = Stream(self._admin, clock, options)
-
-    def initial(self) -> Offsets:
-        return self._background.run(self.stream.initial())
-
-    def latest(self, start: Offsets, limit: int | None, at_least_min: bool) -> Offsets:
-        return self._background.run(self._latest(start, limit, at_least_min))
-
-    async def _latest(self, start: Offsets, limit: int | None, at_least_min: bool) -> Offsets:
-        if self._mirror is not None:
-            self._mirror.note(start)
-        end = await self.stream.latest(start, limit, at_least_min=at_least_min)
-        if self._mirror is not None and end == start:  # this may be the last call
-            await self._mirror.settle()
-        return end
-
-    def partitions(self, start: Offsets, end: Offsets) -> list[RangePartition]:
-        return [RangePartition(each) for each in self._background.run(self.stream.ranges(start, end))]
-
-    def close(self) -> None:
-        self._background.run(self._admin.close())
-        self._background.close()
