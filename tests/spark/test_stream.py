@@ -15,16 +15,26 @@ pytest.importorskip("pyspark")
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, ReadMinRows
 
 from barnabas.client.admin import Admin, NewTopic
-from barnabas.client.errors import UnknownTopic
+from barnabas.client.errors import TimedOut, UnknownTopic
 from barnabas.client.metadata import TopicPartition
 from barnabas.client.producer import Producer
+from barnabas.log.partition import PartitionLog
 from barnabas.spark.driving import seams
 from barnabas.spark.lost import DataLost
 from barnabas.spark.option_values import OptionError
 from barnabas.spark.options import parse_options
+from barnabas.spark.ranges import OffsetRange
+from barnabas.spark.reading import RangePartition
 from barnabas.spark.stream_reader import StreamReader
 from barnabas.testing import Broker
+from tests.support.raw_client import wait_until
 
+SETTINGS = {
+    "auto.create.topics.enable": "false",
+    "log.cleaner.backoff.ms": "5",
+    "log.cleaner.delete.retention.ms": "0",
+    "log.cleaner.min.cleanable.ratio": "0.01",
+}
 TIME_MS = 1_700_000_000_000
 ALL = ReadAllAvailable()
 Written = dict[str, dict[str, int]]
@@ -33,7 +43,7 @@ Open = Callable[..., StreamReader]
 
 @pytest.fixture(scope="module")
 def broker() -> Iterator[Broker]:
-    with Broker(settings={"auto.create.topics.enable": "false"}) as running:
+    with Broker(settings=SETTINGS) as running:
         yield running
 
 
@@ -301,3 +311,62 @@ def test_offsets_are_mirrored_to_a_group(broker: Broker, stream: Open) -> None:
 def test_a_checkpoint_of_another_source(broker: Broker, stream: Open) -> None:
     with pytest.raises(ValueError, match="is it that of another source"):
         stream("begins").latestOffset(json.loads('{"logOffset": 3}'), ALL)
+
+
+def rows(reader: StreamReader, start: Written, end: Written) -> list[int]:
+    """The offsets that tasks would read."""
+    parts = reader.partitions(start, end)
+    return [row["offset"] for part in parts for batch in reader.read(part) for row in batch.to_pylist()]
+
+
+def test_offsets_that_compaction_took_are_no_loss(broker: Broker, stream: Open) -> None:
+    async def fill() -> None:
+        async with Producer(*seams(), broker.bootstrap) as producer:
+            for n in range(100):
+                await producer.send("compact", b"%d" % n, b"%d" % (n % 10))
+            for n in range(10):
+                await producer.send("compact", None, b"%d" % n)
+
+    async def roll() -> PartitionLog:
+        replicas = broker.node._replicas
+        log = (await replicas.leader(replicas.topic("compact", b"", by_id=False), 0)).log
+        await log.roll()
+        return log
+
+    configs = {"cleanup.policy": "compact", "delete.retention.ms": "0"}
+    ask(broker, lambda admin: admin.create_topics([NewTopic("compact", 1, 1, configs)]))
+    reader = stream("compact", columns="offset")
+    asyncio.run(fill())
+    start = reader.initialOffset()
+    end = reader.latestOffset(start, ALL)
+    log = broker.run(roll())
+    wait_until(lambda: log.cleaned_offset == 110, "it is compacted")
+    left = rows(reader, start, end)
+    assert len(left) <= 10
+    assert all(90 <= offset < 110 for offset in left)
+    middle = reader.latestOffset(start, ReadMaxRows(50))
+    assert rows(reader, start, middle) == []
+    assert rows(reader, middle, end) == left
+
+
+def test_a_topic_that_is_deleted_in_mid_batch(
+    broker: Broker, stream: Open, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("barnabas.spark.reading.LOOK_MS", 200)
+    create(broker, "vanishes", 3)
+    strict, lenient = stream("vanishes"), stream("vanishes", failOnDataLoss="false")
+    start = strict.initialOffset()
+    parts = strict.partitions(start, {"vanishes": {"0": 3}})
+    ask(broker, lambda admin: admin.delete_topics(["vanishes"]))
+    with pytest.raises(DataLost, match="topic vanishes is gone, and offsets 0 to 3 of its partition 0"):
+        list(strict.read(parts[0]))
+    assert list(lenient.read(parts[0])) == []
+    assert "topic vanishes is gone" in caplog.text
+
+
+def test_a_range_that_does_not_come(broker: Broker, stream: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("barnabas.spark.reading.LOOK_MS", 20)
+    create(broker, "silent", 3)
+    reader = stream("silent", **{"kafkaConsumer.pollTimeoutMs": "100"})
+    with pytest.raises(TimedOut, match=r"silent-0 came within 100 ms .* at offset 3, .* ends at 5"):
+        list(reader.read(RangePartition(OffsetRange("silent", 0, 0, 5))))

@@ -6,6 +6,7 @@ the read was told to go on (failOnDataLoss=false: then the consumer goes to the 
 
 from __future__ import annotations
 
+import logging
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing
 from functools import partial
@@ -15,12 +16,18 @@ from pyspark.sql.datasource import InputPartition
 
 from barnabas.client.arrow import read_range
 from barnabas.client.consumer import Consumer
-from barnabas.client.errors import OffsetOutOfRange
+from barnabas.client.errors import OffsetOutOfRange, TimedOut
+from barnabas.client.metadata import TopicPartition
 from barnabas.spark.driving import in_steps, seams
 from barnabas.spark.lost import DataLost
 from barnabas.spark.options import ReadOptions
 from barnabas.spark.ranges import OffsetRange
 from barnabas.spark.rows import client_name, to_rows
+
+logger = logging.getLogger("barnabas.spark")
+
+LOOK_MS = 5000  # after so long a silence: is the topic still there?
+_NO_TOPIC = "UNKNOWN_TOPIC_OR_PARTITION"
 
 
 class RangePartition(InputPartition):
@@ -40,22 +47,45 @@ def read_partition(options: ReadOptions, partition: InputPartition) -> Iterator[
 
 async def _read(options: ReadOptions, offsets: OffsetRange) -> AsyncGenerator[pa.RecordBatch, None]:
     topic, number, start, end = offsets
+    place, silent_ms = TopicPartition(topic, number), 0
+    columns = [client_name(name) for name in options.columns]
     async with Consumer(*seams(), options.bootstrap, options.consumer) as consumer:
-        batches = read_range(
-            consumer,
-            (topic, number),
-            start,
-            end,
-            timeout_ms=options.poll_timeout_ms,
-            columns=[client_name(name) for name in options.columns],
-        )
-        async with aclosing(batches):
+        while True:
+            wait_ms = min(LOOK_MS, options.poll_timeout_ms - silent_ms)
+            batches = read_range(consumer, place, start, end, timeout_ms=wait_ms, columns=columns)
             try:
-                async for batch in batches:
-                    yield to_rows(batch, options.columns)
+                async with aclosing(batches):
+                    async for batch in batches:
+                        yield to_rows(batch, options.columns)
+                return
             except OffsetOutOfRange as error:
                 raise DataLost(
-                    f"{topic}-{number} no longer has all of the offsets {start} to {end} ({error.what}): "
+                    f"{place} no longer has all of the offsets {start} to {end} ({error.what}): "
                     "they were deleted before they were read; keep records longer (retention.ms, "
                     "retention.bytes), or set failOnDataLoss to false to go on with what there is"
                 ) from error
+            except TimedOut:
+                if _is_gone(consumer, topic):
+                    _lose_all(options, offsets)
+                    return
+                position = await consumer.position(place)
+                silent_ms = 0 if position > start else silent_ms + wait_ms
+                if silent_ms >= options.poll_timeout_ms:
+                    raise TimedOut(
+                        f"nothing of {place} came within {silent_ms} ms (kafkaConsumer.pollTimeoutMs) at "
+                        f"offset {position}, and the range ends at {end}; is its leader up?"
+                    ) from None
+                start = position
+
+
+def _is_gone(consumer: Consumer, topic: str) -> bool:
+    known = consumer.cluster.metadata.topics.get(topic)
+    return known is not None and known.error is not None and known.error.name == _NO_TOPIC
+
+
+def _lose_all(options: ReadOptions, offsets: OffsetRange) -> None:
+    topic, number, start, end = offsets
+    what = f"topic {topic} is gone, and offsets {start} to {end} of its partition {number} were not read yet"
+    if options.fail_on_data_loss:
+        raise DataLost(f"{what}; set failOnDataLoss to false to go on without them")
+    logger.warning("%s; the read goes on without them", what)
