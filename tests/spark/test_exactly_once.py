@@ -1,7 +1,7 @@
 """The protocol of the exactly-once sink without Spark: tasks and driver are called as Spark would call them.
 
 Whoever dies at whatever step, the next run of the batch leaves every row in the topic once, for a reader of
-committed records.
+committed records. With `--target=kafka` it is Apache Kafka that keeps the transactions.
 """
 
 from __future__ import annotations
@@ -25,7 +25,6 @@ from barnabas.spark.driving import seams
 from barnabas.spark.exactly_once import AlreadyFurther, Job, Report, TaskWrite
 from barnabas.spark.markers import BadMarkerTopic, transactional_id
 from barnabas.spark.sink_options import WriteOptions, parse_write_options
-from barnabas.testing import Broker
 
 Split = Sequence[Sequence[str]]  # the rows of each task
 _numbers = count()
@@ -61,12 +60,12 @@ def kill_when(name: str) -> Callable[[str], None]:
 class Sink:
     """A query that writes to a topic of its own."""
 
-    def __init__(self, broker: Broker, **options: str) -> None:
+    def __init__(self, bootstrap: str, **options: str) -> None:
         self.topic = f"once-{next(_numbers)}"
         self.app = f"app-{self.topic}"
-        given = {"kafka.bootstrap.servers": broker.bootstrap, "topic": self.topic, **options}
+        given = {"kafka.bootstrap.servers": bootstrap, "topic": self.topic, **options}
         self.options: WriteOptions = parse_write_options(given, is_stream=True)
-        self._bootstrap = broker.bootstrap
+        self._bootstrap = bootstrap
         self._seen = -1  # the last batch of this run
 
     async def create(self) -> Sink:
@@ -105,9 +104,13 @@ class Sink:
         found = []
         async with Admin(*seams(), self._bootstrap) as admin:
             places = [(self.topic, 0), (self.topic, 1)]
-            ends = await admin.list_offsets(dict.fromkeys(places, LATEST))
-            stable = await admin.list_offsets(dict.fromkeys(places, LATEST), read_committed=True)
-            assert ends == stable, "a transaction is left open"
+            async with asyncio.timeout(10):  # markers may come after the answer to a commit
+                while True:
+                    stable = await admin.list_offsets(dict.fromkeys(places, LATEST), read_committed=True)
+                    ends = await admin.list_offsets(dict.fromkeys(places, LATEST))
+                    if ends == stable:
+                        break
+                    await asyncio.sleep(0.01)
         config = ConsumerConfig(read_committed=True)
         for place, end in ends.items():
             async with Consumer(*seams(), self._bootstrap, config) as consumer:
@@ -133,9 +136,9 @@ def flat(*splits: Split) -> list[str]:
 
 
 @pytest.fixture
-def sink(shared_broker: Broker, monkeypatch: pytest.MonkeyPatch) -> Sink:
+def sink(bootstrap: str, monkeypatch: pytest.MonkeyPatch) -> Sink:
     monkeypatch.setattr(commits, "_AT_ONCE", 1)  # one after another: where it is killed is known
-    return asyncio.run(Sink(shared_broker).create())
+    return asyncio.run(Sink(bootstrap).create())
 
 
 def test_batches_one_after_another(sink: Sink) -> None:
@@ -149,7 +152,7 @@ def test_batches_one_after_another(sink: Sink) -> None:
     asyncio.run(work())
 
 
-@pytest.mark.parametrize(("before", "after"), [(1, 1), (1, 3), (2, 2), (3, 1), (2, 3)])
+@pytest.mark.parametrize(("before", "after"), [(1, 3), (2, 3), (3, 1)])
 @pytest.mark.parametrize("is_run_new", [True, False])
 def test_killed_at_any_step(sink: Sink, before: int, after: int, is_run_new: bool) -> None:
     """The batch of that number is killed at the step of that number; whoever is next finds what it needs."""
@@ -239,11 +242,11 @@ def test_a_run_that_goes_on_beside_another_writes_nothing_twice(sink: Sink) -> N
     asyncio.run(work())
 
 
-def test_a_transaction_that_was_taken_away_before_the_commit(sink: Sink, shared_broker: Broker) -> None:
+def test_a_transaction_that_was_taken_away_before_the_commit(sink: Sink, bootstrap: str) -> None:
     async def work() -> None:
         job = Job(sink.options, sink.app, 0)
         reports = [await sink.task(job, number, rows) for number, rows in enumerate(batch_of(0))]
-        await fence(shared_broker, sink.app, 1)
+        await fence(bootstrap, sink.app, 1)
         with pytest.raises(TransactionLost, match=r"task 1 .* is no longer open: .* Nothing of the batch"):
             await sink.commit(job, reports)
         assert await sink.rows() == []
@@ -255,15 +258,13 @@ def test_a_transaction_that_was_taken_away_before_the_commit(sink: Sink, shared_
 
 @pytest.mark.parametrize("tasks", [2, 3])
 @pytest.mark.parametrize("rows", ["the same", "others"])
-def test_a_decided_transaction_that_timed_out(
-    sink: Sink, shared_broker: Broker, tasks: int, rows: str
-) -> None:
+def test_a_decided_transaction_that_timed_out(sink: Sink, bootstrap: str, tasks: int, rows: str) -> None:
     """It is written again if the rows are split as they were; else nobody could tell which are missing."""
 
     async def work() -> None:
         with pytest.raises(Killed):
             await sink.write(3, batch_of(3), kill_when("ended 0"))
-        await fence(shared_broker, sink.app, 1)  # as its coordinator does in time
+        await fence(bootstrap, sink.app, 1)  # as its coordinator does in time
         sink.restart()
         split = batch_of(3, tasks) if rows == "the same" else [["other"] for _ in range(tasks)]
         if tasks == 2 and rows == "the same":
@@ -320,11 +321,9 @@ def test_fewer_tasks_leave_nothing_open(sink: Sink) -> None:
     asyncio.run(work())
 
 
-def test_open_transactions_of_other_queries_do_not_stand_in_the_way(
-    sink: Sink, shared_broker: Broker
-) -> None:
+def test_open_transactions_of_other_queries_do_not_stand_in_the_way(sink: Sink, bootstrap: str) -> None:
     async def work() -> None:
-        other = await Sink(shared_broker).create()
+        other = await Sink(bootstrap).create()
         open_one = await other.task(Job(other.options, other.app, 5), 0, ["open"])
         with pytest.raises(Killed):
             await sink.write(0, batch_of(0), kill_when("ended 1"))
@@ -337,10 +336,10 @@ def test_open_transactions_of_other_queries_do_not_stand_in_the_way(
     asyncio.run(work())
 
 
-def test_the_marker_topic_must_be_compacted_and_nothing_else(shared_broker: Broker) -> None:
+def test_the_marker_topic_must_be_compacted_and_nothing_else(bootstrap: str) -> None:
     async def work(topic: str, policy: str) -> None:
-        sink = await Sink(shared_broker, markerTopic=topic).create()
-        async with Admin(*seams(), shared_broker.bootstrap) as admin:
+        sink = await Sink(bootstrap, markerTopic=topic).create()
+        async with Admin(*seams(), bootstrap) as admin:
             await admin.create_topics([NewTopic(topic, 1, 1, {"cleanup.policy": policy})])
         with pytest.raises(BadMarkerTopic, match=f"topic {topic} has cleanup.policy={policy}: "):
             await sink.write(0, batch_of(0))
@@ -349,16 +348,16 @@ def test_the_marker_topic_must_be_compacted_and_nothing_else(shared_broker: Brok
     asyncio.run(work("markers-both", "compact,delete"))
 
 
-def test_a_transaction_may_not_last_longer_than_brokers_allow(shared_broker: Broker) -> None:
+def test_a_transaction_may_not_last_longer_than_brokers_allow(bootstrap: str) -> None:
     async def work() -> None:
         options = {"kafka.transaction.timeout.ms": "900001"}
-        sink = await Sink(shared_broker, **options).create()
+        sink = await Sink(bootstrap, **options).create()
         with pytest.raises(SettingError, match=r"kafka.transaction.timeout.ms=900001 .*max.timeout.ms"):
             await sink.write(0, batch_of(0))
 
     asyncio.run(work())
 
 
-async def fence(broker: Broker, app: str, task: int) -> None:
-    async with Admin(*seams(), broker.bootstrap) as admin:
+async def fence(bootstrap: str, app: str, task: int) -> None:
+    async with Admin(*seams(), bootstrap) as admin:
         await admin.fence_producers([transactional_id(app, task)])

@@ -23,7 +23,7 @@ from barnabas.client.errors import ClientError
 from barnabas.client.producer import Producer
 from barnabas.core.errors import BarnabasError
 from barnabas.spark.driving import seams
-from barnabas.spark.exactly_once import Job, Report, Step, finish
+from barnabas.spark.exactly_once import Job, Report, Step, finish, not_told
 from barnabas.spark.markers import (
     PARTITION,
     Decision,
@@ -56,7 +56,7 @@ class SplitChanged(ClientError):
 class Committer:
     """Commits the batches of one application, one after another."""
 
-    def __init__(self, options: WriteOptions, app: str, step: Step = lambda _: None) -> None:
+    def __init__(self, options: WriteOptions, app: str, step: Step = not_told) -> None:
         self._options, self._app, self._step = options, app, step
         self._admin = Admin(*seams(), options.bootstrap, options.producer.client)
         self._log = MarkerLog(self._admin, options.bootstrap, options.marker_topic, app)

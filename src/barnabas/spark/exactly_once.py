@@ -47,8 +47,12 @@ from barnabas.spark.sink_schema import payload_bytes
 if TYPE_CHECKING:
     import pyarrow as pa  # type: ignore[import-untyped]
 
-Step = Callable[[str], None]  # told of every step that is done: tests end the process there
+Step = Callable[[str], None]  # told of every step: where tests end the process
 _FORGOTTEN = "INVALID_PRODUCER_ID_MAPPING"
+
+
+def not_told(step: str) -> None:
+    """Nobody wants to know."""
 
 
 class AlreadyFurther(BarnabasError):
@@ -129,7 +133,7 @@ async def finish(admin: Admin, app: str, entry: Entry) -> bool:
 class TaskWrite:
     """One task's part of a batch."""
 
-    def __init__(self, job: Job, task: int, is_first: bool, step: Step = lambda _: None) -> None:
+    def __init__(self, job: Job, task: int, is_first: bool, step: Step = not_told) -> None:
         self._job, self._task, self._is_first, self._step = job, task, is_first, step
 
     async def run(self, batches: AsyncGenerator[pa.RecordBatch, None]) -> Report:

@@ -23,7 +23,7 @@ from barnabas.core.random import SystemRandom
 from barnabas.spark.checks import check_task_settings
 from barnabas.spark.commits import Committer
 from barnabas.spark.driving import Background, seams
-from barnabas.spark.exactly_once import Job, Report, Sending, TaskWrite
+from barnabas.spark.exactly_once import Job, Report, Sending, Step, TaskWrite, not_told
 from barnabas.spark.option_values import OptionError
 from barnabas.spark.pulling import pulled
 from barnabas.spark.sink_options import WriteOptions, parse_write_options
@@ -68,6 +68,8 @@ def stream_writer(
 class BatchWriter(DataSourceArrowWriter):
     """One write; without a name of its own nobody could recognise it if it were done again."""
 
+    step: Step = staticmethod(not_told)
+
     def __init__(self, options: WriteOptions, columns: Sequence[Column]) -> None:
         self._options, self._columns = options, columns
         is_named = options.app is not None
@@ -77,7 +79,7 @@ class BatchWriter(DataSourceArrowWriter):
     def write(self, iterator: Rows) -> Message:
         """A task's rows."""
         if self._options.is_exactly_once:
-            return write_once(self._job, True, iterator, self._columns)
+            return write_once(self._job, True, iterator, self._columns, self.step)
         return write_at_least_once(self._options, iterator, self._columns)
 
     def commit(self, messages: Messages) -> None:
@@ -91,12 +93,14 @@ class BatchWriter(DataSourceArrowWriter):
     async def _end(self, reports: list[Report], *, commit: bool) -> None:
         if not reports:
             return
-        async with Committer(self._options, self._job.app) as committer:
+        async with Committer(self._options, self._job.app, self.step) as committer:
             await (committer.commit if commit else committer.abort)(self._job, reports)
 
 
 class StreamWriter(DataSourceStreamArrowWriter):
-    """The batches of a query."""
+    """The batches of a query; `step` is told how far tasks and driver are."""
+
+    step: Step = staticmethod(not_told)
 
     def __init__(self, options: WriteOptions, columns: Sequence[Column]) -> None:
         self._options, self._columns = options, columns
@@ -108,7 +112,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         app, batch, run = (_property(name) for name in (_QUERY, _BATCH, _RUN))
         job = Job(self._options, app, int(batch))
         is_first = not (app in _latest and _latest[app][0] == run and _latest[app][1] < job.batch)
-        message = write_once(job, is_first, iterator, self._columns)
+        message = write_once(job, is_first, iterator, self._columns, self.step)
         _latest[app] = run, job.batch
         return message
 
@@ -116,14 +120,14 @@ class StreamWriter(DataSourceStreamArrowWriter):
         """All tasks have written."""
         if reports := reports_of(messages):
             job = Job(self._options, reports[0].app, batchId)
-            work = _committer(job)
+            work = _committer(job, self.step)
             work.loop.run(work.committer.commit(job, reports))
 
     def abort(self, messages: Messages, batchId: int) -> None:  # noqa: N803
         """Some have not, or the commit failed."""
         if reports := reports_of(messages):
             job = Job(self._options, reports[0].app, batchId)
-            work = _committer(job)
+            work = _committer(job, self.step)
             work.loop.run(work.committer.abort(job, reports))
 
 
@@ -133,12 +137,12 @@ class StreamWriter(DataSourceStreamArrowWriter):
 _latest: dict[str, tuple[str, int]] = {}
 
 
-def write_once(job: Job, is_first: bool, rows: Rows, columns: Sequence[Column]) -> Message:
+def write_once(job: Job, is_first: bool, rows: Rows, columns: Sequence[Column], step: Step) -> Message:
     """A task's rows, left in a transaction that the driver ends."""
     context = TaskContext.get()
     assert context is not None
     check_task_settings(context.getLocalProperty)
-    write = TaskWrite(job, context.partitionId(), is_first)
+    write = TaskWrite(job, context.partitionId(), is_first, step)
     report = asyncio.run(write.run(records(rows, columns)))
     return Message(report.rows, report)
 
@@ -188,14 +192,14 @@ _work: dict[tuple[str, WriteOptions], _Work] = {}
 _MOST_QUERIES = 8
 
 
-def _committer(job: Job) -> _Work:
+def _committer(job: Job, step: Step) -> _Work:
     key = job.app, job.options
     if key not in _work:
         while len(_work) >= _MOST_QUERIES:
             old = _work.pop(next(iter(_work)))
             old.loop.run(old.committer.close())
             old.loop.close()
-        _work[key] = _Work(Background("commits"), Committer(job.options, job.app))
+        _work[key] = _Work(Background("commits"), Committer(job.options, job.app, step))
     return _work[key]
 
 
