@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from barnabas.spark.joins import enrich, enriching, join_within
     from barnabas.spark.json_codec import decode_json, encode_json
     from barnabas.spark.progress import Lag, lag
+    from barnabas.spark.protobuf_codec import decode_protobuf, encode_protobuf
     from barnabas.spark.routing import dead_letters, good, reject, routed, with_dead_letters
     from barnabas.spark.tables import ktable, ktable_changes
     from barnabas.spark.windows import sessions, sliding, tumbling
@@ -28,10 +29,12 @@ _MODULES = {
     "dead_letters": "routing",
     "decode_avro": "avro_codec",
     "decode_json": "json_codec",
+    "decode_protobuf": "protobuf_codec",
     "delta_merger": "delta",
     "delta_writer": "delta",
     "encode_avro": "avro_codec",
     "encode_json": "json_codec",
+    "encode_protobuf": "protobuf_codec",
     "enrich": "joins",
     "enriching": "joins",
     "good": "routing",
@@ -56,10 +59,12 @@ __all__ = [
     "dead_letters",
     "decode_avro",
     "decode_json",
+    "decode_protobuf",
     "delta_merger",
     "delta_writer",
     "encode_avro",
     "encode_json",
+    "encode_protobuf",
     "enrich",
     "enriching",
     "good",

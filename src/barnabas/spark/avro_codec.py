@@ -19,7 +19,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql.pandas.types import to_arrow_type
 
 from barnabas.spark.avro_schema import AvroSchemaError, Schema, avro_type, canonical, derive_schema
-from barnabas.spark.batches import decoded_batch, encoded_batch
+from barnabas.spark.batches import decoded_batch, encoded_batch, written_type
 from barnabas.spark.codec_columns import add_decoded, put_encoded, type_of
 from barnabas.spark.framing import BadValue, Framed, frame, looks_framed, unframe
 
@@ -121,7 +121,7 @@ def encode_values(values: pa.Array, schema: str, prefix: bytes, *, mark: bool) -
     """A batch of structs as binary values; where `mark`, as structs of value and error."""
     kind = avro_type_of(schema)
     # of timestamps in milliseconds, what is finer is cut off
-    rows = values.cast(kind.arrow, safe=False).cast(_written(kind.arrow)).to_pylist()
+    rows = values.cast(kind.arrow, safe=False).cast(written_type(kind.arrow)).to_pylist()
     storage, write = kind.storage_to_write, fastavro.schemaless_writer
 
     def encode(row: Any) -> bytes:
@@ -209,22 +209,3 @@ def _why(error: BaseException) -> str:
     if isinstance(error, IndexError):
         return "a union or an enum has no such index"
     return f"{type(error).__name__}: {error}"
-
-
-def _written(kind: pa.DataType) -> pa.DataType:
-    """The type with times as the numbers they are held in, and maps as lists of entries."""
-    if pa.types.is_timestamp(kind):
-        return pa.int64()
-    if pa.types.is_date32(kind):
-        return pa.int32()
-    if pa.types.is_struct(kind):
-        return pa.struct([_written_field(kind.field(index)) for index in range(kind.num_fields)])
-    if pa.types.is_map(kind):
-        return pa.list_(pa.struct([kind.key_field, _written_field(kind.item_field)]))
-    if pa.types.is_list(kind):
-        return pa.list_(_written_field(kind.value_field))
-    return kind
-
-
-def _written_field(field: pa.Field) -> pa.Field:
-    return field.with_type(_written(field.type))
