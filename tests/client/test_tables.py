@@ -206,6 +206,24 @@ def test_a_large_table_goes_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
         assert [row[1] for row in written(table, 1, "t")["t", None]] == values
 
 
+def test_dictionaries_weigh_the_same_however_few_the_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tables, "PIECE_BYTES", 5000)
+    values = [b"%04d" % (number % 100) * 30 for number in range(500)]
+    column = pa.array(values).dictionary_encode()
+    topics = pa.array([f"topic-{number % 3}" for number in range(500)]).dictionary_encode()
+    first = pa.record_batch({"value": column, "topic": topics})
+    other = pa.record_batch({"value": column, "topic": pa.array(["another"] * 500).dictionary_encode()})
+    assert len(list(rows_by_topic(first, "t", NOW_MS))) < 10
+    found = written(pa.Table.from_batches([first, other]), 1)
+    assert {name: len(rows) for (name, _), rows in found.items()} == {
+        "topic-0": 167,
+        "topic-1": 167,
+        "topic-2": 166,
+        "another": 500,
+    }
+    assert [row[1] for row in found["another", None]] == values
+
+
 # ---- on the way -------------------------------------------------------------------------------------------
 
 
@@ -237,6 +255,16 @@ def test_rows_without_a_key_stick_to_a_partition_for_a_batch() -> None:
         assert min(sorted(batches)[1:]) > 50  # all but the last are full
 
     producing(work, ProducerConfig(max_request_bytes=16_000), partitions=3)
+
+
+def test_small_batches_for_many_partitions_go_together() -> None:
+    async def work(cluster: FakeCluster, producer: Producer) -> None:
+        rows = [b"%d" % number for number in range(1000)]
+        for _ in range(3):
+            assert await (await producer.send_table(pa.table({"value": rows, "key": rows}), "t")) == 1000
+        assert len(cluster.asked("Produce")) == 3
+
+    producing(work, partitions=100)
 
 
 def test_no_more_is_held_than_the_buffer_takes() -> None:

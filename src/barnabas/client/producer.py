@@ -170,8 +170,14 @@ class Producer:
             receipt.told.add_done_callback(lambda told: told.cancelled() or told.exception())
         for rows in rows_by_topic(table, topic, self._clock.wall_ms()):
             known = await self.cluster.topic(rows.topic, self.config.max_block_ms / 1000)
-            for batch in row_batches(rows, len(known.leaders), self._row_limits(rows.topic)):
-                await self._send_rows(known, batch, receipt)
+            limits, unsent_bytes = self._row_limits(rows.topic), 0
+            for batch in row_batches(rows, len(known.leaders), limits):
+                await self._take_rows(known, batch, receipt)
+                unsent_bytes += len(batch.data)
+                if unsent_bytes >= limits.batch_bytes:  # small ones, for many partitions, go together
+                    unsent_bytes = 0
+                    await asyncio.sleep(0)  # the sender's turn
+            await asyncio.sleep(0)
         receipt.close()
         return receipt.told
 
@@ -287,7 +293,7 @@ class Producer:
             self._accumulator.config.is_transactional,
         )
 
-    async def _send_rows(self, topic: Topic, batch: RowBatch, receipt: Receipt) -> None:
+    async def _take_rows(self, topic: Topic, batch: RowBatch, receipt: Receipt) -> None:
         size_bytes = len(batch.data)
         if self._room_turn.locked() or not self._accumulator.has_room(size_bytes):
             await self._wait_for_room(size_bytes)
@@ -298,7 +304,6 @@ class Producer:
         target = TopicPartition(topic.name, partition)
         self._accumulator.append_rows(target, self._clock.monotonic(), batch.data, batch.rows, receipt)
         self._start()
-        await asyncio.sleep(0)  # the sender's turn
 
     def _partition(self, topic: Topic, key: bytes | None, partition: int | None, size_bytes: int) -> int:
         leaders = topic.leaders

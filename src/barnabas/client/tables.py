@@ -114,9 +114,13 @@ def _pieces(batches: list[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 def _halved(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
     rows = batch.num_rows
     if rows > 1 and batch.nbytes > PIECE_BYTES:
-        yield from _halved(batch.slice(0, rows // 2))
-        yield from _halved(batch.slice(rows // 2))
-    elif rows:
+        halves = batch.slice(0, rows // 2), batch.slice(rows // 2)
+        if sum(half.nbytes for half in halves) < 1.5 * batch.nbytes:
+            for half in halves:
+                yield from _halved(half)
+            return
+        # what halves have in common (a dictionary) weighs the most: nothing would be gained
+    if rows:
         yield batch
 
 
