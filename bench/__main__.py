@@ -38,6 +38,7 @@ SIDE_BY_SIDE = (
     "compaction",
     "groups",
     "transactions",
+    "spark",
 )
 MODULES = ALONE + SIDE_BY_SIDE
 SYSTEMS = ("barnabas", "kafka")
@@ -76,7 +77,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--system", choices=(*SYSTEMS, "both"), default="both")
     parser.add_argument("--client", choices=(*CLIENTS, "both"), default="both")
     parser.add_argument(
-        "--match", default="", help="only cells of produce and consume with this in their name"
+        "--match", default="", help="only cells of produce, consume and spark with this in their name"
     )
     parser.add_argument("--rounds", type=int, default=3, help="how often each takes its turn (3)")
     parser.add_argument("--small", action="store_true", help="tiny input: shows that it runs, not how fast")
