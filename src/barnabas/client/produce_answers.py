@@ -6,6 +6,7 @@ OUT_OF_ORDER_SEQUENCE_NUMBER,
 UNKNOWN_PRODUCER_ID                 see sequences
 MESSAGE_TOO_LARGE,
 RECORD_LIST_TOO_LARGE               sent as two batches of half the records, down to one record
+CONCURRENT_TRANSACTIONS             sent again very soon
 any other that is retriable         sent again, after a while, or at once where the new leader is told
 all others                          given up
 """
@@ -28,6 +29,7 @@ from barnabas.protocol.messages.produce import (
 from barnabas.protocol.schema import EVERY_VERSION, NO_UUID
 
 LAST_VERSION_BY_NAME = 12
+_CONCURRENT_SHARE = 0.2  # of the usual wait: that takes milliseconds
 
 
 def produce_request(
@@ -96,6 +98,10 @@ def _judge(
     elif error.name in ("MESSAGE_TOO_LARGE", "RECORD_LIST_TOO_LARGE"):
         failure = broker_error(error, f"cannot write to {batch.partition}", answer.error_message)
         accumulator.split(batch, failure)
+    elif error.name == "CONCURRENT_TRANSACTIONS":  # the markers of the one before are being written
+        batch.refusal = error
+        wait_s = cluster.backoff.seconds(batch.attempts) * _CONCURRENT_SHARE
+        accumulator.send_again(batch, cluster.clock.monotonic() + wait_s)
     elif error.retriable:
         batch.refusal = error
         is_leader_known = False

@@ -5,8 +5,14 @@
         print((await written).offset)                                   # acknowledged
 
 `send` puts a record into its partition's batch (accumulator); one task, the sender, takes what is ready to
-the partitions' leaders. Everything that decides anything is pure and stands in accumulator, batches and
-sequences; here are only waiting, wiring and the answers' meaning (produce_answers).
+the partitions' leaders. With a transactional id all of it happens in transactions (transactional):
+
+    await producer.init_transactions()
+    async with producer.transaction():                                  # committed at the end of the block
+        await producer.send("orders", b"value")
+
+Everything that decides anything is pure and stands in accumulator, batches, sequences and transactions; here
+are only the calls, and whatever they have to wait for.
 """
 
 from __future__ import annotations
@@ -15,28 +21,23 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, TypeVar
 
 from barnabas.client.accumulator import Accumulator
 from barnabas.client.batches import Batch, Receipt, RecordMetadata, record_size_limit
 from barnabas.client.cluster import Cluster
-from barnabas.client.connection import BrokerConnection
 from barnabas.client.errors import (
-    BrokerError,
     ClientClosed,
     NoSuchPartition,
     OutsideTransaction,
     RecordTooLarge,
     TimedOut,
-    broker_error,
-    wire_error_of,
 )
 from barnabas.client.metadata import Topic, TopicPartition
 from barnabas.client.partitioner import StickyPartitioner, partition_of
-from barnabas.client.produce_answers import judge_response, produce_request
 from barnabas.client.producer_config import ALL, ProducerConfig, accumulator_config
+from barnabas.client.sender import Sender
 from barnabas.client.sequences import ProducerIdentity
 from barnabas.client.transactional import Transactional
 from barnabas.client.transactions import Phase, PreparedTransaction
@@ -45,19 +46,14 @@ from barnabas.core.clock import Clock
 from barnabas.core.errors import BarnabasError
 from barnabas.core.network import Address, Network
 from barnabas.core.random import Random
-from barnabas.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
-from barnabas.protocol.messages.produce import ProduceResponse
-from barnabas.protocol.schema import EVERY_VERSION
 from barnabas.records.batch import HEADER_BYTES
 from barnabas.records.record import Headers
 
 if TYPE_CHECKING:
     import pyarrow as pa  # type: ignore[import-untyped]
 
-    from barnabas.client.tables import BatchLimits, RowBatch
-
-if TYPE_CHECKING:
     from barnabas.client.admin.group_offsets import CommittedOffset
+    from barnabas.client.tables import BatchLimits, RowBatch
 
 P = TypeVar("P", bound=tuple[str, int])
 
@@ -89,23 +85,23 @@ class Producer:
         self.config = config or ProducerConfig()
         self.config.check()
         self.cluster = Cluster(network, clock, random, bootstrap, self.config.client)
-        self.cluster.on_change = self._on_change
         self._clock = clock
         self._accumulator = Accumulator(accumulator_config(self.config), self._on_settled, self._on_split)
         self._sticky = StickyPartitioner(random, self.config.batch_bytes)
         self._wake = Wake(clock)
-        self._in_flight: dict[int, int] = {}
+        self.cluster.on_change = self._wake.call
         self._flushes: list[_Flush] = []
         self._room_turn = asyncio.Lock()
         self._freed = asyncio.Event()
-        self._sender: asyncio.Task[None] | None = None
-        self._identifying: asyncio.Task[None] | None = None
         self._fatal: BarnabasError | None = None
         self._transactions: Transactional | None = None
         if self.config.transactional_id is not None:
             self._transactions = Transactional(
                 self.cluster, self.config, self._accumulator, self.flush, self._wake.call
             )
+        self._sender = Sender(
+            self.cluster, self.config, self._accumulator, self._transactions, self._wake, self._die
+        )
 
     async def __aenter__(self) -> Producer:
         return self
@@ -150,7 +146,7 @@ class Producer:
         time_ms = self._clock.wall_ms() if timestamp_ms is None else timestamp_ms
         now = self._clock.monotonic()
         if accumulator.append(target, now, time_ms, key, value, headers, written, size_limit):
-            self._start()
+            self._sender.start()
             await asyncio.sleep(0)  # one who sends without a pause would never let the sender run
         return written
 
@@ -266,9 +262,7 @@ class Producer:
             except TimedOut as error:
                 logger.warning("closing a producer with records unsent: %s", error)
         closed = self._fatal = self._fatal or ClientClosed("the producer has been closed; make a new one")
-        for task in (self._sender, self._identifying):
-            if task is not None:
-                task.cancel()
+        self._sender.close()
         for batch in self._accumulator.open_batches():
             self._accumulator.give_up(batch, closed)
         await self.cluster.close()
@@ -303,7 +297,7 @@ class Producer:
         partition = self._partition(topic, None, batch.partition, size_bytes)
         target = TopicPartition(topic.name, partition)
         self._accumulator.append_rows(target, self._clock.monotonic(), batch.data, batch.rows, receipt)
-        self._start()
+        self._sender.start()
 
     def _partition(self, topic: Topic, key: bytes | None, partition: int | None, size_bytes: int) -> int:
         leaders = topic.leaders
@@ -352,137 +346,6 @@ class Producer:
         for flush in self._flushes:
             if batch.ordinal < flush.last_ordinal:
                 flush.remaining += 1
-
-    # ---- the sender --------------------------------------------------------------------------------------
-
-    def _start(self) -> None:
-        if self._sender is None:
-            self._sender = asyncio.get_running_loop().create_task(self._send_all())
-        self._wake.call()
-
-    def _on_change(self) -> None:
-        self._wake.call()
-
-    async def _send_all(self) -> None:
-        accumulator = self._accumulator
-        while True:
-            now = self._clock.monotonic()
-            accumulator.expire(now, self._too_old)
-            self._send_ready(now)
-            await self._wake.wait(accumulator.next_time(now))
-
-    def _send_ready(self, now: float) -> None:
-        accumulator, cluster = self._accumulator, self.cluster
-        if accumulator.needs_identity and not accumulator.is_empty and self._identifying is None:
-            self._identifying = asyncio.get_running_loop().create_task(self._identify())
-        nodes: dict[int, None] = {}
-        for partition in accumulator.ready(now):
-            leader = cluster.leader(*partition)
-            if leader is not None and self._belongs(partition):
-                nodes[leader.node_id] = None
-        for node_id in nodes:
-            while self._in_flight.get(node_id, 0) < self.config.max_in_flight:
-                connection = cluster.connection(node_id)
-                if connection is None:
-                    break
-                leads = partial(self._leads, node_id)
-                batches = accumulator.drain(now, leads, self.config.max_request_bytes)
-                if not batches:
-                    break
-                self._submit(connection, node_id, batches)
-
-    def _leads(self, node_id: int, partition: TopicPartition) -> bool:
-        leader = self.cluster.leader(*partition)
-        return leader is not None and leader.node_id == node_id and self._belongs(partition)
-
-    def _belongs(self, partition: TopicPartition) -> bool:
-        """Whether a partition may be written to, as to transactions."""
-        return self._transactions is None or self._transactions.may_write(partition)
-
-    def _submit(self, connection: BrokerConnection, node_id: int, batches: list[Batch]) -> None:
-        timeout_ms = self.config.client.request_timeout_ms
-        at_most = EVERY_VERSION
-        if self._transactions is not None:
-            at_most = self._transactions.sent()
-        request, at_most = produce_request(
-            batches,
-            self.cluster.metadata,
-            self.config.acks,
-            timeout_ms,
-            self.config.transactional_id,
-            at_most,
-        )
-        answer: asyncio.Future[ProduceResponse] | asyncio.Future[None]
-        try:
-            if self.config.acks == 0:
-                answer = connection.tell(request, at_most=at_most)
-            else:
-                answer = connection.submit(request, ProduceResponse, at_most=at_most)
-        except BarnabasError as error:
-            self._not_answered(batches, error)
-            return
-        self._in_flight[node_id] = self._in_flight.get(node_id, 0) + 1
-        answer.add_done_callback(partial(self._answered, node_id, batches))
-
-    def _answered(
-        self, node_id: int, batches: list[Batch], answer: asyncio.Future[ProduceResponse | None]
-    ) -> None:
-        self._in_flight[node_id] -= 1
-        if not answer.cancelled():
-            error = answer.exception()
-            if error is not None:
-                assert isinstance(error, BarnabasError)
-                self._not_answered(batches, error)
-            elif (response := answer.result()) is not None:
-                judge_response(response, batches, self._accumulator, self.cluster)
-            else:  # acks=0: on its way is all that was asked for
-                for batch in batches:
-                    self._accumulator.written(batch, -1, -1)
-        self._wake.call()
-
-    def _not_answered(self, batches: list[Batch], error: BarnabasError) -> None:
-        """Nobody knows whether they were written: send them again, under the same numbers."""
-        now = self._clock.monotonic()
-        for batch in batches:
-            if error.wire.retriable:
-                again = now + self.cluster.backoff.seconds(batch.attempts)
-                self._accumulator.send_again(batch, again)
-            else:
-                self._accumulator.give_up(batch, error)
-        self._wake.call()
-
-    def _too_old(self, batch: Batch) -> Exception:
-        tried = f"sent {batch.attempts} times" if batch.attempts else "never sent: no leader could be reached"
-        if batch.refusal is not None:
-            tried += f", and refused with {batch.refusal.name}"
-        limit_ms = self.config.delivery_timeout_ms
-        return TimedOut(
-            f"{batch.record_count} records for {batch.partition} were not acknowledged within {limit_ms} ms "
-            f"({tried}); they may have been written or not. Check the brokers, or raise delivery_timeout_ms",
-            batch.refusal,
-        )
-
-    async def _identify(self) -> None:
-        """Ask for a producer id until there is one."""
-        request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000)
-        failures = 0
-        while True:
-            try:
-                response = await self.cluster.ask(request, InitProducerIdResponse)
-                if response.error_code == 0:
-                    break
-                raise broker_error(wire_error_of(response.error_code), "no producer id")
-            except BarnabasError as error:
-                wire = error.error if isinstance(error, BrokerError) else error.wire
-                if not wire.retriable:
-                    self._die(error)
-                    return
-                failures += 1
-                logger.info("no producer id yet: %s", error)
-                await self._clock.sleep(self.cluster.backoff.seconds(failures))
-        self._accumulator.identify(ProducerIdentity(response.producer_id, response.producer_epoch))
-        self._identifying = None
-        self._wake.call()
 
     def _die(self, error: BarnabasError) -> None:
         self._fatal = error

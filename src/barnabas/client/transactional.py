@@ -126,7 +126,7 @@ class Transactional:
             try:
                 await self.abort()
             except BarnabasError as error:
-                logger.warning("a transaction of %r is left open: %s", self.state.transactional_id, error)
+                logger.warning("a transaction could not be aborted: %s", error)
 
     async def prepare(self) -> PreparedTransaction:
         async with self._turn:
