@@ -19,6 +19,7 @@ from pyspark.errors import PySparkRuntimeError
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
+from barnabas.spark.home import quick_home
 from barnabas.spark.java import find_java
 
 _SETTINGS = {
@@ -47,6 +48,9 @@ def local_session(
     home = find_java().home
     if home is not None:
         os.environ["JAVA_HOME"] = home
+    quick = quick_home()
+    if quick is not None:
+        os.environ["SPARK_HOME"] = quick
     # tasks need this Python, where Barnabas is installed, not the first one on the PATH
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     conf = SparkConf(loadDefaults=False).setAppName(name).setMaster(f"local[{cores or '*'}]")
