@@ -1,7 +1,7 @@
 """A home for Spark from which its Python processes start in a quarter of the time.
 
 Spark puts `$SPARK_HOME/python/lib/pyspark.zip` first on the path of every Python process that it starts, and
-it starts some for each stream and each commit, beside those of the tasks. Python keeps no compiled modules of a
+it starts some a stream and some a commit, beside those of the tasks. Python keeps no compiled modules of a
 zip, so each of them compiles PySpark anew (0.9 s of CPU time rather than 0.2, measured). The same modules are
 installed beside that zip. So Spark is given a home without it: links to the rest, in the user's cache.
 """
