@@ -172,7 +172,8 @@ Run = tuple[int | None, int, int]  # a partition, and where its rows stand in th
 def _runs(rows: TopicRows, partitions: int) -> tuple[Encoder, list[Run]]:
     columns, count = rows.columns, rows.columns.rows
     is_any = rows.partition is None and columns.key.nulls == count
-    if is_any or (rows.partition is None and partitions == 1 and columns.key.nulls == 0):
+    # where there is one partition, rows with and without a key are in it, and in their order
+    if is_any or (rows.partition is None and partitions == 1):
         return Encoder(columns), [(None if is_any else 0, 0, count)]
     try:
         order, ends = kernel.group_rows(_partitions(rows, partitions), count, partitions)
