@@ -128,7 +128,8 @@ def main(log_file: Path) -> None:
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # whatever else is printed is no answer
     spark = local_session("compare", cores=2, log_file=log_file, settings=settings)
-    with ThreadPoolExecutor(4) as threads:
+    # a write looks for Python sources in the thread's session, and this is how a thread comes by one
+    with ThreadPoolExecutor(4, initializer=lambda: spark.createDataFrame([], "id int")) as threads:
         for line in sys.stdin:
             found = list(threads.map(partial(_answer, spark), json.loads(line)))
             answers.write(json.dumps(found) + "\n")
