@@ -57,17 +57,34 @@ def test_a_failure_is_a_warning_and_tried_again_later(caplog: pytest.LogCaptureF
         mirrored, group, clock = mirror()
         group.may_answer.set()
         group.is_reachable = False
-        for _ in range(3):  # a stream that has nothing to do asks all the time
-            mirrored.note({PLACE: 1})
+        for offset in (1, 2, 3):  # the stream goes on
+            mirrored.note({PLACE: offset})
+            await asyncio.sleep(0)
             await mirrored.settle()
         group.is_reachable = True
-        mirrored.note({PLACE: 1})
-        await mirrored.settle()
         before = list(group.committed)
-        clock.advance(RETRY_S)
-        mirrored.note({PLACE: 1})
-        await mirrored.settle()
+        clock.advance(RETRY_S)  # nobody calls it: the stream may be at work for long
+        for _ in range(3):
+            await asyncio.sleep(0)
         return [before, group.committed]
 
-    assert asyncio.run(run()) == [[], [1]]
+    assert asyncio.run(run()) == [[], [3]]
     assert caplog.text.count("offsets are not mirrored to group 'g': no broker can be reached") == 1
+
+
+def test_a_group_that_takes_its_time_is_waited_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def run() -> list[int]:
+        mirrored, group, _ = mirror()
+        mirrored.note({PLACE: 1})
+        await mirrored.settle()  # in vain
+        monkeypatch.setattr("barnabas.spark.mirror.SETTLE_S", None)  # for ever
+        await mirrored.settle()
+        group.may_answer.set()
+        for _ in range(3):
+            await asyncio.sleep(0)
+        mirrored.note({PLACE: 2})
+        await mirrored.settle()
+        return group.committed
+
+    monkeypatch.setattr("barnabas.spark.mirror.SETTLE_S", 0.01)
+    assert asyncio.run(run()) == [1, 2]

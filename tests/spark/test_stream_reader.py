@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.spark
 
-TIMEOUT_S = 60
+TIMEOUT_S = 120
 
 
 class Topic:
@@ -198,17 +198,19 @@ def test_tools_show_the_lag_of_a_running_query(
     topic.send(10, 1)
     options = {"subscribe": topic.name, "maxOffsetsPerTrigger": "60", "groupIdPrefix": "watch"}
     frame = Streaming(spark, shared_broker.bootstrap, tmp_path, **options).frame
-    may_go_on = threading.Event()
+    is_second, may_go_on = threading.Event(), threading.Event()
 
     def take(frame: DataFrame, number: int) -> None:
-        frame.count()
-        assert number == 0 or may_go_on.wait(TIMEOUT_S)
+        if number == 1:
+            is_second.set()
+            assert may_go_on.wait(TIMEOUT_S)
 
     query = frame.writeStream.foreachBatch(take).option("checkpointLocation", str(tmp_path)).start()
     barnabas = Commands(shared_broker.bootstrap, capfdbinary, tmp_path)
     try:
         group = "watch-stream-lag"
-        wait_until(lambda: topic.committed(group) == {0: 54, 1: 6}, "the first batch is seen", TIMEOUT_S)
+        assert is_second.wait(TIMEOUT_S)
+        wait_until(lambda: topic.committed(group) == {0: 54, 1: 6}, "the first batch is seen")
         with KafkaTools() as tools:
             assert lag_by_tool(tools, shared_broker, group) == {0: (54, 90, 36), 1: (6, 10, 4)}
             assert lag_by_command(barnabas, group) == {0: (54, 90, 36), 1: (6, 10, 4)}

@@ -18,7 +18,7 @@ from barnabas.spark.offsets import Offsets
 
 logger = logging.getLogger("barnabas.spark")
 
-RETRY_S = 30.0  # after a failure; a stream that has nothing to do asks a hundred times a second
+RETRY_S = 30.0
 SETTLE_S = 5.0
 
 
@@ -29,20 +29,21 @@ class Mirror:
         self._admin, self._clock, self._group_id = admin, clock, group_id
         self._noted: Offsets = {}
         self._written: Offsets = {}
-        self._not_before = 0.0
+        self._is_late = False  # the group does not take it, or takes its time: nobody waits for that
         self._work: asyncio.Task[None] | None = None
 
     def note(self, offsets: Offsets) -> None:
         """Write these in a moment, if they are not written yet."""
         self._noted = offsets
         is_at_work = self._work is not None and not self._work.done()
-        if not is_at_work and offsets != self._written and self._clock.monotonic() >= self._not_before:
+        if not is_at_work and offsets != self._written:
             self._work = asyncio.get_running_loop().create_task(self._write())
 
     async def settle(self) -> None:
         """Wait for what is being written, but not for long."""
-        if self._work is not None and not self._work.done():
-            await asyncio.wait((self._work,), timeout=SETTLE_S)
+        if self._work is not None and not self._is_late:
+            _, late = await asyncio.wait((self._work,), timeout=SETTLE_S)
+            self._is_late = bool(late)
 
     async def _write(self) -> None:
         while self._noted != self._written:
@@ -56,6 +57,7 @@ class Mirror:
                     self._group_id,
                     error,
                 )
-                self._not_before = self._clock.monotonic() + RETRY_S
-                return
-            self._written = offsets
+                self._is_late = True
+                await self._clock.sleep(RETRY_S)
+            else:
+                self._written, self._is_late = offsets, False
