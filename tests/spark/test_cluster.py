@@ -21,13 +21,13 @@ from barnabas.testing import Broker
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]  # six JVMs, on whatever cores there are
 
 ORDERS = 2000
 PARTITIONS = 3
 BAD = b"no JSON at all"
 ROOT = Path(__file__).parents[2]
-DEADLINE_S = 240
+DEADLINE_S = 480
 
 
 def order(number: int) -> bytes:

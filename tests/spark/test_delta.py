@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import decimal
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -60,14 +61,20 @@ def test_values_of_every_type_come_back(spark: SparkSession, tmp_path: Path) -> 
         "raw": b"\x00\xff",
         "parts": [{"key": "a", "value": b"1", "at": instant}],
         "nothing": None,
+        "small": 3,
+        "price": decimal.Decimal("12.50"),
+        "tags": [("a", 1)],
+        "local": datetime.datetime(2026, 3, 1, 12, 30),
     }
     schema = (
         "text string, number int, real double, flag boolean, day date, at timestamp, raw binary, "
-        "parts array<struct<key string, value binary, at timestamp>>, nothing string"
+        "parts array<struct<key string, value binary, at timestamp>>, nothing string, "
+        "small smallint, price decimal(10, 2), tags map<string, int>, local timestamp_ntz"
     )
+    given = {**row, "tags": {"a": 1}}
     spark.conf.set("spark.sql.session.timeZone", "Asia/Tokyo")
     try:
-        write_delta(spark.createDataFrame([tuple(row.values())], schema), tmp_path, "job", 1)
+        write_delta(spark.createDataFrame([tuple(given.values())], schema), tmp_path, "job", 1)
     finally:
         spark.conf.set("spark.sql.session.timeZone", "UTC")
     assert DeltaTable(tmp_path).to_pyarrow_table().to_pylist() == [row]
@@ -112,6 +119,11 @@ def test_other_columns_are_refused_before_anything_is_written(spark: SparkSessio
         write_delta(spark.range(5).selectExpr("id", "'a' name"), tmp_path, "job", 2)
     assert sorted(tmp_path.rglob("*")) == before
     assert write_delta(spark.range(5).selectExpr("id name", "id"), tmp_path, "job", 2)  # in another order
+
+
+def test_a_type_that_delta_does_not_know(spark: SparkSession, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="gap: a Delta table has no interval day"):
+        write_delta(spark.sql("SELECT 1 id, INTERVAL '1' DAY gap"), tmp_path, "job", 1)
 
 
 def test_no_rows_make_no_commit(spark: SparkSession, tmp_path: Path) -> None:

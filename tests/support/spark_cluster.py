@@ -23,7 +23,9 @@ import pyspark
 from barnabas.spark.java import find_java
 
 HOME = Path(pyspark.__file__).parent
-START_DEADLINE_S = 60.0
+# a JVM that starts quickly, and no server of REST at a fixed port
+JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Dspark.master.rest.enabled=false"
+START_DEADLINE_S = 120.0
 POLL_S = 0.02
 
 
@@ -74,8 +76,7 @@ class SparkCluster:
             "SPARK_HOME": str(HOME),
             "SPARK_LOCAL_IP": "127.0.0.1",
             "SPARK_DAEMON_MEMORY": "256m",
-            # the quick compiler alone, and no server of REST at a fixed port
-            "SPARK_DAEMON_JAVA_OPTS": "-XX:TieredStopAtLevel=1 -Dspark.master.rest.enabled=false",
+            "SPARK_DAEMON_JAVA_OPTS": JAVA_OPTIONS,
             **({} if home is None else {"JAVA_HOME": home}),
         }
         command = [str(HOME / "bin" / "spark-class"), f"org.apache.spark.deploy.{kind}"]

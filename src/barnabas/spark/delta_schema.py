@@ -7,24 +7,42 @@ by an error that names the columns. Tables with rules that only their own writer
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
     BooleanType,
     ByteType,
+    DataType,
     DateType,
+    DecimalType,
+    DoubleType,
+    FloatType,
     IntegerType,
     LongType,
+    MapType,
     ShortType,
     StringType,
     StructType,
+    TimestampNTZType,
+    TimestampType,
 )
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable, Schema
 
 _PARTITION_TYPES = (BooleanType, ByteType, DateType, IntegerType, LongType, ShortType, StringType)
+_LEAVES = (
+    *_PARTITION_TYPES,
+    BinaryType,
+    DecimalType,
+    DoubleType,
+    FloatType,
+    TimestampNTZType,
+    TimestampType,
+)
 _MAPPING = "delta.columnMapping.mode"
 _CONSTRAINT = "delta.constraints."
 
@@ -34,11 +52,29 @@ class DeltaRefused(ValueError):
 
 
 def schema_of(schema: StructType) -> Schema:
-    """The schema of a table for such rows; everything may be null."""
+    """The schema of a table for such rows, which Delta spells as Spark does; everything may be null."""
     from deltalake import Schema
 
-    made = Schema.from_arrow(to_arrow_schema(schema, timezone="UTC"))
-    return Schema.from_json(json.dumps(_nullable(json.loads(made.to_json()))))
+    for field in schema:
+        for leaf in _leaves(field.dataType):
+            if not isinstance(leaf, _LEAVES):
+                raise DeltaRefused(
+                    f"{field.name}: a Delta table has no {leaf.simpleString()}; cast or drop it"
+                )
+    return Schema.from_json(json.dumps(_nullable(schema.jsonValue())))
+
+
+def _leaves(kind: DataType) -> Iterator[DataType]:
+    if isinstance(kind, StructType):
+        for field in kind:
+            yield from _leaves(field.dataType)
+    elif isinstance(kind, ArrayType):
+        yield from _leaves(kind.elementType)
+    elif isinstance(kind, MapType):
+        yield from _leaves(kind.keyType)
+        yield from _leaves(kind.valueType)
+    else:
+        yield kind
 
 
 def check_partitions(schema: StructType, by: tuple[str, ...]) -> None:

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 FILE_BYTES = 128 * 1024 * 1024  # a file that has become larger than this is ended, and another one begun
 BUFFER_BYTES = 32 * 1024 * 1024  # what a task holds of all its files before it becomes row groups
+MAX_OPEN = 200  # files of a task at a time, or nearly; what comes for those that were ended begins new ones
 _FORMAT = "barnabas_parquet_files"
 _ORDER = "orderWithSecrets"  # Spark hides the value of an option that is named so
 _OWN = "_barnabas"  # a directory that readers and vacuum pass over
@@ -103,7 +104,8 @@ class FilesWriter(DataSourceArrowWriter):
         """All rows of a task."""
         outputs = _Outputs(self._order, self._schema)
         for batch in iterator:
-            outputs.add(pa.Table.from_batches([batch]))
+            if batch.num_rows:
+                outputs.add(pa.Table.from_batches([batch]))
         return Written(outputs.close())
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
@@ -146,8 +148,9 @@ class _Outputs:
         return self._open[values]
 
     def _flush(self) -> None:
+        limit_bytes = FILE_BYTES if len(self._open) <= MAX_OPEN else 0
         for values, each in list(self._open.items()):
-            if each.flush() >= FILE_BYTES:
+            if each.flush() >= limit_bytes:
                 self._done.append(self._open.pop(values).close())
         self._held_bytes = 0
 
