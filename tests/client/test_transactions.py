@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+import pyarrow as pa  # type: ignore[import-untyped]
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -194,6 +195,32 @@ def test_offsets_become_those_of_the_group_with_the_transaction(version: int) ->
     cluster = transacting(work, version, brokers=3)
     assert bool(cluster.asked("AddOffsetsToTxn")) == (version < 2)
     assert (max if version < 2 else min)(versions_of(cluster, "TxnOffsetCommit")) == (4 if version < 2 else 5)
+
+
+@both
+def test_tables_belong_to_transactions_as_records_do(version: int) -> None:
+    async def work(cluster: FakeCluster, producer: Producer) -> None:
+        tables = [pa.table({"value": [b"%d.%d" % (n, row) for row in range(3)]}) for n in range(3)]
+        with pytest.raises(OutsideTransaction, match="begin_transaction"):
+            await producer.send_table(tables[0], "t")
+        for number, table in enumerate(tables):
+            producer.begin_transaction()
+            written = await producer.send_table(table, "t")
+            await producer.send("t", b"and a record")
+            if number == 1:
+                assert await written == 3
+                await producer.abort_transaction()
+            else:
+                await producer.commit_transaction()
+                assert written.result() == 3
+        cluster.rules.append(once(ProduceRequest, lambda asked: refuse_produce(asked, BAD_RECORD)))
+        producer.begin_transaction()
+        await producer.send_table(tables[0], "t")
+        with pytest.raises(TransactionAborted, match="INVALID_RECORD"):
+            await producer.commit_transaction()
+
+    committed = transacting(work, version).partition("t").committed()
+    assert committed == [b"0.0", b"0.1", b"0.2", b"and a record", b"2.0", b"2.1", b"2.2", b"and a record"]
 
 
 @both
