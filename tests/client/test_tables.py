@@ -29,6 +29,7 @@ from tests.client.real import Clients, real
 from tests.client.test_producer import producing
 
 NOW_MS = 99
+CHOSEN = 0  # for rows that may go anywhere, among others that may not
 TOO_LARGE, AFTER_APPEND = 10, 20
 LIMITS = BatchLimits(16384, 1 << 20, Codec.NONE, False)
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
@@ -40,7 +41,7 @@ def written(table: Any, partitions: int, topic: str | None = None, limits: Batch
     """What goes where: the records by topic and partition (None: any)."""
     found: dict[tuple[str, int | None], list[Row]] = defaultdict(list)
     for rows in rows_by_topic(table, topic, NOW_MS):
-        for batch in row_batches(rows, partitions, limits):
+        for batch in row_batches(rows, partitions, limits, lambda: CHOSEN):
             records = list(read_records(batch.data))
             assert len(records) == batch.rows
             found[rows.topic, batch.partition] += [
@@ -67,13 +68,19 @@ ROWS = st.lists(
 )
 
 
+PLACING = {"key", "partition"}
+
+
 def expected(rows: list[dict[str, Any]], names: list[str], partitions: int) -> Any:
     found: dict[tuple[str, int | None], list[Row]] = defaultdict(list)
+    fixed = {row["topic"] for row in rows if any(row[name] is not None for name in PLACING & set(names))}
     for row in rows:
         has = {name: row[name] if name in names else None for name in row}
         place = has["partition"]
         if place is None and has["key"] is not None:
             place = partition_of(has["key"], partitions)
+        if place is None and row["topic"] in fixed:
+            place = CHOSEN
         time_ms = NOW_MS if has["timestamp"] is None else has["timestamp"]
         found[row["topic"], place].append((has["key"], row["value"], time_ms, tuple(has["headers"] or ())))
     return dict(found)
@@ -265,6 +272,25 @@ def test_rows_without_a_key_stick_to_a_partition_for_a_batch() -> None:
         assert min(sorted(batches)[1:]) > 50  # all but the last are full
 
     producing(work, ProducerConfig(max_request_bytes=16_000), partitions=3)
+
+
+def test_rows_with_and_without_a_key_are_in_the_order_of_the_table() -> None:
+    async def work(cluster: FakeCluster, producer: Producer) -> None:
+        keys = [b"%d" % (number % 7) if number % 3 else None for number in range(3000)]
+        values = [b"%04d" % number for number in range(3000)]
+        for _ in range(4):
+            await producer.send_table(pa.table({"key": keys, "value": values}), "t")
+        await producer.flush()
+        without_key = 0
+        for partition in range(4):
+            records = cluster.partition("t", partition).records()
+            found = [record.value for record in records]
+            ends = [at for at in range(1, len(found)) if found[at] < found[at - 1]]  # type: ignore[operator]
+            assert len(ends) <= 3  # where another table begins
+            without_key += len([record for record in records if record.key is None])
+        assert without_key == 4000
+
+    producing(work, ProducerConfig(max_request_bytes=4000), partitions=4)
 
 
 def test_small_batches_for_many_partitions_go_together() -> None:

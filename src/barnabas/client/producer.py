@@ -21,6 +21,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, TypeVar
 
@@ -167,7 +168,8 @@ class Producer:
         for rows in rows_by_topic(table, topic, self._clock.wall_ms()):
             known = await self.cluster.topic(rows.topic, self.config.max_block_ms / 1000)
             limits, unsent_bytes = self._row_limits(rows.topic), 0
-            for batch in row_batches(rows, len(known.leaders), limits):
+            choose = partial(self._partition, known, None, None, limits.batch_bytes)
+            for batch in row_batches(rows, len(known.leaders), limits, choose):
                 await self._take_rows(known, batch, receipt)
                 unsent_bytes += len(batch.data)
                 if unsent_bytes >= limits.batch_bytes:  # small ones, for many partitions, go together

@@ -2,7 +2,8 @@
 
 Columns, by name: `value`, and where they are there `key`, `headers` (a list of structs of key and value),
 `topic`, `partition` and `timestamp`. All may be null but the topic. Rows go by topic and partition, in their
-order within each; a partition that is not named is that of the key, and without a key any one will do.
+order within each; a partition that is not named is that of the key, and without a key any one will do: the
+same for all such rows that stand among others in a piece, or else they would not be in the table's order.
 
 A table is taken in pieces of some megabytes; within a piece the partitions take turns, a batch each, so that
 all of them are written to at the same time. Where a piece has rows for one partition only, they are encoded
@@ -12,7 +13,7 @@ from where they stand; otherwise the kernel sorts row numbers, and the rows them
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import pyarrow as pa  # type: ignore[import-untyped]
@@ -65,9 +66,14 @@ def rows_by_topic(table: pa.Table | pa.RecordBatch, topic: str | None, now_ms: i
                 yield _rows(some, name, now_ms)
 
 
-def row_batches(rows: TopicRows, partitions: int, limits: BatchLimits) -> Iterator[RowBatch]:
-    """The batches of these rows, in which the partitions take turns."""
-    encoder, runs = _runs(rows, partitions)
+def row_batches(
+    rows: TopicRows, partitions: int, limits: BatchLimits, choose: Callable[[], int]
+) -> Iterator[RowBatch]:
+    """The batches of these rows, in which the partitions take turns.
+
+    `choose` tells where rows go that may go anywhere, while others in the same piece may not.
+    """
+    encoder, runs = _runs(rows, partitions, choose)
     turns = deque(runs)
     while turns:
         partition, start, stop = turns.popleft()
@@ -169,42 +175,55 @@ def _rows(piece: pa.RecordBatch, topic: str, now_ms: int) -> TopicRows:
 Run = tuple[int | None, int, int]  # a partition, and where its rows stand in the encoder's order
 
 
-def _runs(rows: TopicRows, partitions: int) -> tuple[Encoder, list[Run]]:
+def _runs(rows: TopicRows, partitions: int, choose: Callable[[], int]) -> tuple[Encoder, list[Run]]:
     columns, count = rows.columns, rows.columns.rows
     is_any = rows.partition is None and columns.key.nulls == count
-    # where there is one partition, rows with and without a key are in it, and in their order
     if is_any or (rows.partition is None and partitions == 1):
         return Encoder(columns), [(None if is_any else 0, 0, count)]
     try:
-        order, ends = kernel.group_rows(_partitions(rows, partitions), count, partitions)
+        numbers = _partitions(rows, partitions)
+        order, ends = kernel.group_rows(numbers, count, partitions)
+        any_count = memoryview(ends).cast("i")[0]
+        if any_count == count:
+            return Encoder(columns), [(None, 0, count)]
+        if any_count:
+            order, ends = kernel.group_rows(_placed(numbers, count, choose()), count, partitions)
     except ValueError:
         raise _no_such_partition(rows, partitions) from None
     starts = memoryview(ends).cast("i")
-    if starts[0] and rows.partition is not None and not rows.partition.null_count:
-        raise _no_such_partition(rows, partitions)
-    places = [(-1, 0, starts[0])] + [(each, starts[each], starts[each + 1]) for each in range(partitions)]
     runs: list[Run] = [
-        (None if partition < 0 else partition, start, stop)
-        for partition, start, stop in places
-        if start < stop
+        (partition, starts[partition], starts[partition + 1])
+        for partition in range(partitions)
+        if starts[partition] < starts[partition + 1]
     ]
     return Encoder(columns, None if len(runs) == 1 else order), runs
 
 
 def _partitions(rows: TopicRows, partitions: int) -> Memory:
-    """The partition of every row as int32, -1 where any one will do."""
+    """The partition of every row as int32, -1 where any one will do; ValueError where one is negative."""
     columns, named = rows.columns, rows.partition
-    if named is not None and named.null_count == 0:
-        return _memory(named)
-    by_key = kernel.partition_column(columns.key, columns.rows, partitions)
     if named is None:
-        return by_key
+        return kernel.partition_column(columns.key, columns.rows, partitions)
     import pyarrow.compute as pc  # type: ignore[import-untyped]  # a tenth of a second
 
     if pc.any(pc.less(named, 0)).as_py():
         raise ValueError
-    numbers = pa.Array.from_buffers(pa.int32(), columns.rows, [None, pa.py_buffer(by_key)])
-    return _memory(pc.coalesce(named, numbers))
+    if named.null_count == 0:
+        return _memory(named)
+    by_key = kernel.partition_column(columns.key, columns.rows, partitions)
+    return _memory(pc.coalesce(named, _int32(by_key, columns.rows)))
+
+
+def _placed(numbers: Memory, count: int, partition: int) -> Memory:
+    """The same with that partition in the place of -1."""
+    import pyarrow.compute as pc
+
+    array = _int32(numbers, count)
+    return _memory(pc.if_else(pc.less(array, 0), pa.scalar(partition, pa.int32()), array))
+
+
+def _int32(numbers: Memory, count: int) -> pa.Array:
+    return pa.Array.from_buffers(pa.int32(), count, [None, pa.py_buffer(numbers)])
 
 
 def _no_such_partition(rows: TopicRows, partitions: int) -> Exception:
