@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from confluent_kafka import TopicPartition
 
+from barnabas.client.admin import Admin, NewTopic
+from barnabas.client.producer import Producer
 from barnabas.spark import dead_letters, decode_json, encode_json, good, reject, routed, with_dead_letters
+from barnabas.spark.driving import seams
 from barnabas.spark.routing import RoutingError
+from barnabas.testing import Broker
+from tests.support.clients import Received, confluent_consumer, confluent_next
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row, SparkSession
@@ -149,3 +156,70 @@ def test_a_stream_is_routed_as_a_batch_is(spark: SparkSession, tmp_path: Path) -
     assert query.awaitTermination(60)
     rows = spark.table("routed_stream").collect()
     assert sorted(row.topic for row in rows) == ["clean", "clean", "clean", "orders.dlq"]
+
+
+def send_orders(broker: Broker) -> None:
+    """Three records, one of them poison with a header of its own, and the topics that they may go to."""
+
+    async def work() -> None:
+        async with Admin(*seams(), broker.bootstrap) as admin:
+            names = ("dlq-orders", "dlq-orders.dlq", "dlq-clean")
+            await admin.create_topics([NewTopic(name, 1, 1) for name in names])
+        async with Producer(*seams(), broker.bootstrap) as producer:
+            await producer.send("dlq-orders", b'{"id": 1}', b"a", timestamp_ms=5)
+            await producer.send(
+                "dlq-orders", b"poison \xff", b"b", headers=(("trace", b"\0x"),), timestamp_ms=6
+            )
+            await producer.send("dlq-orders", b'{"id": -1}', None, timestamp_ms=7)
+
+    asyncio.run(work())
+
+
+def consumed(broker: Broker, topic: str, count: int) -> list[Received]:
+    """As a stranger's client reads them."""
+    with confluent_consumer(broker.bootstrap, **{"isolation.level": "read_committed"}) as consumer:
+        consumer.assign([TopicPartition(topic, 0, 0)])
+        return [confluent_next(consumer) for _ in range(count)]
+
+
+def test_dead_letters_are_written_with_the_rest_and_read_by_any_client(
+    spark: SparkSession, shared_broker: Broker, tmp_path: Path
+) -> None:
+    send_orders(shared_broker)
+    server = {"kafka.bootstrap.servers": shared_broker.bootstrap}
+    orders = (
+        spark.readStream.format("barnabas")
+        .options(**server, subscribe="dlq-orders", startingOffsets="earliest", includeHeaders="true")
+        .load()
+        .transform(decode_json, "id int NOT NULL")
+        .transform(reject, "data.id < 0", "id is negative")
+    )
+    query = (
+        routed(orders.transform(encode_json), "dlq-clean")
+        .writeStream.format("barnabas")
+        .options(**server, checkpointLocation=str(tmp_path / "checkpoint"))
+        .trigger(availableNow=True)
+        .start()
+    )
+    assert query.awaitTermination(120)
+    (clean,) = consumed(shared_broker, "dlq-clean", 1)
+    assert (clean.key, clean.value, clean.headers) == (b"a", b'{"id":1}', ())
+    letters = consumed(shared_broker, "dlq-orders.dlq", 2)
+    assert [(each.key, each.value) for each in letters] == [(b"b", b"poison \xff"), (None, b'{"id": -1}')]
+    assert [list(each.headers) for each in letters] == [
+        [
+            ("trace", b"\0x"),
+            ("error", b"not UTF-8"),
+            ("topic", b"dlq-orders"),
+            ("partition", b"0"),
+            ("offset", b"1"),
+            ("timestamp", b"6"),
+        ],
+        [
+            ("error", b"id is negative"),
+            ("topic", b"dlq-orders"),
+            ("partition", b"0"),
+            ("offset", b"2"),
+            ("timestamp", b"7"),
+        ],
+    ]
