@@ -26,6 +26,7 @@ from tests.support.official_connector import SETTINGS
 STREAM_DEADLINE_S = 60
 SETTINGS_OF_SMALL_JOBS = {
     "spark.sql.shuffle.partitions": "2",
+    "spark.sql.python.filterPushdown.enabled": "true",  # for reads that ask for it
     # to compile a query takes longer than to interpret it on a few hundred rows
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tests.interop.spark_session import BOOTSTRAP, FORMATS, BothFormats, Clusters, Refused
+from tests.interop.spark_session import BOOTSTRAP, FORMATS, OFFICIAL, OURS, BothFormats, Clusters, Refused
 from tests.interop.spark_topics import COMPACTED_LEFT, TIME_MS, TRIMMED_TO
 
 pytestmark = [pytest.mark.spark, pytest.mark.java]
@@ -40,16 +40,11 @@ def times(topic: str, *numbers: int) -> str:
     return each(topic, *(TIME_MS + 10 * number for number in numbers))
 
 
-def read_all(
-    formats: BothFormats, clusters: Clusters, options: dict[str, str], where: str = "true"
-) -> list[Any]:
+def read_all(formats: BothFormats, clusters: Clusters, options: dict[str, str]) -> list[Any]:
     """Kafka by the official connector and by ours, then Barnabas by both."""
     asked = [(bootstrap, by) for bootstrap in clusters for by in FORMATS]
     return formats.ask_all(
-        [
-            {"do": "read", "by": by, "options": {BOOTSTRAP: bootstrap, **options}, "where": where}
-            for bootstrap, by in asked
-        ]
+        [{"do": "read", "by": by, "options": {BOOTSTRAP: bootstrap, **options}} for bootstrap, by in asked]
     )
 
 
@@ -112,6 +107,9 @@ READS: dict[str, tuple[dict[str, str], int]] = {
             "kafka.request.timeout.ms": "20000",
             "kafka.client.id": "somebody",
             "kafkaConsumer.pollTimeoutMs": "30000",
+            "fetchOffset.numRetries": "2",
+            "fetchOffset.retryIntervalMs": "20",
+            "groupIdPrefix": "letters",
         },
         500,
     ),
@@ -148,6 +146,27 @@ def test_a_batch(spark_formats: BothFormats, spark_clusters: Clusters, case: str
     assert len(answers[0]["rows"]) == len(answers[2]["rows"]) == count
     if case != "the time of appending":
         assert rows[2] == rows[0]
+
+
+@pytest.mark.parametrize(
+    "where",
+    [
+        "partition = 1 AND offset >= 20 AND offset < 40 AND offset <> 30 AND value IS NOT NULL",
+        "timestamp >= TIMESTAMP_MILLIS(1700000001000) AND timestamp < TIMESTAMP_MILLIS(1700000002000)",
+        "offset IN (3, 5, 900) OR key IS NULL",
+    ],
+)
+def test_filters(spark_formats: BothFormats, spark_clusters: Clusters, where: str) -> None:
+    """Ours reads less where it can, and that is the only difference."""
+    asked = {BOOTSTRAP: spark_clusters.kafka, **ALL}
+    official, ours = spark_formats.ask_all(
+        [
+            {"do": "read", "by": OFFICIAL, "options": asked, "where": where},
+            {"do": "read", "by": OURS, "options": {**asked, "pushFilters": "true"}, "where": where},
+        ]
+    )
+    assert by_partition(ours["rows"]) == by_partition(official["rows"])
+    assert 0 < len(ours["rows"]) < 500
 
 
 # what neither reads, and what ours says to it

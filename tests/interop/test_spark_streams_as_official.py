@@ -34,12 +34,21 @@ STREAMS: dict[str, tuple[dict[str, str], int, int]] = {
             "startingOffsets": each("everything", 100, -2, -1),
             "minOffsetsPerTrigger": "20",
             "maxOffsetsPerTrigger": "200",
+            "maxTriggerDelay": "2m",
             "maxRecordsPerPartition": "50",
         },
         2,
         67 + 167,
     ),
-    "a time": ({"assign": '{"everything": [2]}', "startingTimestamp": str(TIME_MS + 4000)}, 1, 33),
+    "a time": (
+        {
+            "assign": '{"everything": [2]}',
+            "startingTimestamp": str(TIME_MS + 4000),
+            "kafka.group.id": "letters",
+        },
+        1,
+        33,
+    ),
     "times": (
         {
             "subscribe": "everything",
