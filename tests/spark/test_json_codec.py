@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable
+from random import Random
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -41,6 +44,9 @@ BAD = [
     (b'{"id": 1} and more', 'not JSON: {"id": 1} and more'),
     (b'{"id": 1}{"id": 2}', 'not JSON: {"id": 1}{"id": 2}'),
     (b'{"id": 1}}', 'not JSON: {"id": 1}}'),
+    (b'{"id": 1}]', 'not JSON: {"id": 1}]'),
+    (b'{"id": 1}, {"id": 2}', 'not JSON: {"id": 1}, {"id": 2}'),
+    (b'{"id": 1}, "name": "b"', 'not JSON: {"id": 1}, "name": "b"'),
     (b"{'id': 1}", "not JSON: {'id': 1}"),
     (b'{"id": 01}', 'not JSON: {"id": 01}'),
     (b'{"id": 1, "ratio": NaN}', 'not JSON: {"id": 1, "ratio": NaN}'),
@@ -91,6 +97,53 @@ def test_what_does_not_is_told_by_field(spark: SparkSession) -> None:
     rows = frame_of(spark, [value for value, _ in BAD]).transform(decode_json, SCHEMA).orderBy("n").collect()
     assert [(bytes(row.value), row.error) for row in rows] == BAD
     assert all(row.data is None for row in rows)
+
+
+def judged(value: bytes) -> bool:
+    """Whether it is good, by Python's own parser; of a field of each kind."""
+
+    def refuse(constant: str) -> None:
+        raise ValueError(constant)
+
+    try:
+        parsed = json.loads(value.decode(), parse_constant=refuse)
+    except ValueError:
+        return False
+    if not isinstance(parsed, dict) or parsed.get("id") is None:
+        return False
+    checks: dict[str, Callable[[Any], bool]] = {
+        "id": lambda each: type(each) is int and abs(each) < 2**63,
+        "ratio": lambda each: type(each) in (int, float),
+        "paid": lambda each: type(each) is bool,
+        "tags": lambda each: type(each) is list and all(t is None or (type(t) is int) for t in each),
+    }
+    return all(check(parsed[name]) for name, check in checks.items() if parsed.get(name) is not None)
+
+
+def test_python_agrees_about_texts_that_were_tampered_with(spark: SparkSession) -> None:
+    random = Random(8)
+    whole = (
+        b'{"id": -12, "name": "K.", "ratio": 1.5e3, "paid": true, "tags": [1, null, 30], "to": {"a": [2]}}'
+    )
+    pieces = [b"", b"{", b"}", b"[", b"]", b",", b":", b'"', b"\\", b"1", b"-", b".", b"e", b"x", b" ", b"\n"]
+    pieces += [b"null", b"true", b'"a"', b"\xff", "é".encode(), b"\0", b"NaN", b'"b": 2,', b"{}", b"[]"]
+    values = []
+    for _ in range(3000):
+        value = whole
+        for _ in range(random.choice([1, 1, 2, 3])):
+            start = random.randrange(len(value) + 1)
+            stop = min(len(value), start + random.choice([0, 0, 1, 1, 2, 5, 20]))
+            value = value[:start] + random.choice(pieces) + value[stop:]
+        values.append(value)
+    schema = "id bigint NOT NULL, name string, ratio double, paid boolean, tags array<bigint>"
+    rows = frame_of(spark, list(values)).transform(decode_json, schema).orderBy("n").collect()
+    differ = [
+        (value, row.error)
+        for value, row in zip(values, rows, strict=True)
+        if judged(value) != (row.error is None)
+    ]
+    assert differ == []
+    assert 300 < sum(row.error is None for row in rows) < 2700  # there are many of both
 
 
 def test_a_tombstone_is_neither_data_nor_bad(spark: SparkSession) -> None:

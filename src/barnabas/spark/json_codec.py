@@ -2,10 +2,10 @@
 
 `from_json` alone is lenient: it stops reading after the first object, takes bytes that are not UTF-8 and
 single quotes, and lets required fields be missing. So a value is parsed inside a wrapper of our own,
-`{"data": <value>, "end": true}`, in Spark's permissive mode:
+`{"data": [<value>], "end": true}`, in Spark's permissive mode:
 
-- the text is JSON to its last byte, and one value, exactly where `end` was reached;
-- it is an object exactly where `data` is not null;
+- the text is JSON to its last byte, and one value, where `end` was reached and `data` has one element;
+- it is an object where that element is not null;
 - every field had its type exactly where Spark noted no corrupt record;
 - required fields (not nullable in the schema, at any depth) are looked for afterwards.
 
@@ -45,16 +45,22 @@ def decode_json(
     """
     fields = _fields(schema)
     wrapper = StructType(
-        [StructField("data", fields), StructField("end", BooleanType()), StructField("corrupt", StringType())]
+        [
+            StructField("data", ArrayType(fields)),
+            StructField("end", BooleanType()),
+            StructField("corrupt", StringType()),
+        ]
     )
     value = F.col(column).cast("binary")
     text, schema_id = _unframed(value, framed)
-    wrapped = F.concat(F.lit('{"data":'), text, F.lit(',"end":true}'))
+    wrapped = F.concat(F.lit('{"data":['), text, F.lit('],"end":true}'))
     parsed = once(F.from_json(wrapped, wrapper, _OPTIONS))
     error = _error(fields, F.col(column), _is_framed(value) if framed is True else None)
     return (
         df.withColumns({_PARSED: parsed, _TEXT: once(text)})
-        .withColumns({"data": F.col(f"{_PARSED}.data"), "error": once(error), "schema_id": schema_id})
+        .withColumns(
+            {"data": F.get(F.col(f"{_PARSED}.data"), F.lit(0)), "error": once(error), "schema_id": schema_id}
+        )
         .withColumn("data", F.when(F.col("error").isNull(), F.col("data")))
         .drop(_PARSED, _TEXT)
     )
@@ -101,15 +107,20 @@ def _unframed(value: Column, framed: Framed) -> tuple[Column, Column]:
 
 def _error(fields: StructType, value: Column, must_be_framed: Column | None) -> Column:
     """Why a row is bad; the branches below the first are looked at for bad rows alone."""
-    data, end = F.col(f"{_PARSED}.data"), F.col(f"{_PARSED}.end")
+    values, end = F.col(f"{_PARSED}.data"), F.col(f"{_PARSED}.end")
+    data = F.get(values, F.lit(0))
     text = F.col(_TEXT)
     chain = F.when(value.isNull(), None)
     if must_be_framed is not None:
         chain = chain.when(~must_be_framed, "no registry frame before the JSON")
     chain = chain.when(~F.is_valid_utf8(text), "not UTF-8")
-    chain = chain.when(end.isNull(), F.concat(F.lit("not JSON: "), _shown(text)))
+    is_corrupt = F.col(f"{_PARSED}.corrupt").isNotNull()
+    # what is corrupt is read once more: Spark may go on after a syntax error, and even reach the end
+    as_array = F.try_parse_json(F.concat(F.lit("["), text, F.lit("]")))
+    is_no_json = end.isNull() | (F.size(values) != 1) | (is_corrupt & as_array.isNull())
+    chain = chain.when(is_no_json, F.concat(F.lit("not JSON: "), _shown(text)))
     chain = chain.when(
-        F.col(f"{_PARSED}.corrupt").isNotNull(),
+        is_corrupt,
         F.coalesce(F.when(data.isNull(), _not_an_object(text)), _wrong_type(fields, data, text)),
     )
     chain = chain.when(data.isNull(), _not_an_object(text))
