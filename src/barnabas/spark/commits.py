@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from types import TracebackType
 
 from barnabas.client.admin import Admin
@@ -95,8 +95,8 @@ class Committer:
         await self._end(ours.values(), commit=True)
 
     async def abort(self, job: Job, reports: Iterable[Report]) -> None:
-        """Abort what tasks have prepared, but what is decided; what cannot be done now is left to the next
-        run, or to the transactions' timeout."""
+        """Abort what tasks have prepared, but what is decided, and what those that died have left open; what
+        cannot be done now is left to the next run, or to the transactions' timeout."""
         decision: Decision | None = None
         try:
             if job.is_marked:
@@ -109,6 +109,10 @@ class Committer:
         if decided:
             logger.warning("batch %d of %s is decided, and left to be committed", job.batch, job.app)
         await self._end((each for each in ours if each not in decided), commit=False)
+        try:
+            await self._fence_others({entry.task for entry in decision.entries} if decision else set())
+        except BarnabasError as error:
+            logger.warning("what tasks of %s left open stays so: %s", job.app, error)
 
     # ---- what others have done ---------------------------------------------------------------------------
 
@@ -174,7 +178,7 @@ class Committer:
                 f"deliveryGuarantee=at-least-once, which writes all of its rows again"
             )
 
-    async def _fence_others(self, ours: Prepared) -> None:
+    async def _fence_others(self, ours: Container[int]) -> None:
         listed = await self._admin.list_transactions(states=_UNDER_WAY)
         others = [
             each.transactional_id

@@ -91,7 +91,7 @@ class BatchWriter(DataSourceArrowWriter):
         asyncio.run(self._end(reports_of(messages), commit=False))
 
     async def _end(self, reports: list[Report], *, commit: bool) -> None:
-        if not reports:
+        if not self._options.is_exactly_once:
             return
         async with Committer(self._options, self._job.app, self.step) as committer:
             await (committer.commit if commit else committer.abort)(self._job, reports)
