@@ -56,7 +56,7 @@ unit: $(SPARK)  ## the tests; ARGS="-k name" for some of them
 pure: $(READY)  ## the quick tests of records and log once more, on the pure-Python kernel
 	$(call step,tests on the pure kernel,BARNABAS_KERNEL=pure $(PYTEST) -m "not slow and not java" tests/records tests/log)
 
-demo: $(SPARK)  ## orders through a broker and into Spark, and their totals; ARGS="--orders 2000000"
+demo: $(SPARK)  ## orders through a broker and Spark, both killed on the way; ARGS="--orders 1000000"
 	$(java)
 	@$(PY) examples/demo.py $(ARGS)
 

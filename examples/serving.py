@@ -1,7 +1,9 @@
-"""What the examples share: a broker as a process of its own."""
+"""What the examples share: a broker, and a pipeline, as processes of their own."""
 
 from __future__ import annotations
 
+import os
+import signal
 import socket
 import subprocess
 import sys
@@ -9,6 +11,7 @@ import time
 from pathlib import Path
 
 START_SECONDS = 20.0
+STOP_SECONDS = 60.0
 
 
 def free_port() -> int:
@@ -37,7 +40,25 @@ def start(directory: Path, port: int, *settings: str) -> tuple[subprocess.Popen[
     raise SystemExit("the broker did not start; its words are above")
 
 
+def start_pipeline(bootstrap: str, directory: Path) -> subprocess.Popen[bytes]:
+    """pipeline.py with its JVM, in a process group of their own; what they say is kept in the directory."""
+    script = Path(__file__).with_name("pipeline.py")
+    command = [sys.executable, str(script), "--bootstrap", bootstrap, "--dir", str(directory)]
+    directory.mkdir(parents=True, exist_ok=True)
+    with (directory / "pipeline.log").open("ab") as log:
+        return subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
+
+
+def kill_group(process: subprocess.Popen[bytes]) -> None:
+    """SIGKILL for a process and those that it started: nobody gets to say a last word.
+
+    Spark's Python workers are a group of their own, and go when they see that their JVM is gone.
+    """
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait(STOP_SECONDS)
+
+
 def stop(process: subprocess.Popen[bytes]) -> None:
     """Ask it to end, and wait until it has."""
     process.terminate()
-    process.wait(START_SECONDS)
+    process.wait(STOP_SECONDS)

@@ -16,9 +16,9 @@ from barnabas.records.reader import read_records
 ROOT = Path(__file__).parents[2]
 
 
-def run(script: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+def run(script: str, *arguments: str, timeout_s: float = 120) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, str(ROOT / "examples" / script), *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=120)
+    return subprocess.run(command, capture_output=True, text=True, timeout=timeout_s)
 
 
 def test_the_commit_log_survives_its_crash(tmp_path: Path) -> None:
@@ -73,11 +73,43 @@ def test_the_storm_needs_its_cause() -> None:
 
 
 @pytest.mark.spark
-def test_the_demo_adds_up(tmp_path: Path) -> None:
-    result = run("demo.py", "--dir", str(tmp_path / "data"), "--orders", "20000")
+@pytest.mark.slow  # Spark is started twice, since it is killed once
+def test_the_demo_loses_nothing_and_repeats_nothing(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    arguments = "--dir", str(data), "--orders", "2000", "--pictures", str(tmp_path)
+    result = run("demo.py", *arguments, timeout_s=600)
     assert result.returncode == 0, result.stdout + result.stderr
     # neither Spark nor Java has anything to say there
     assert [line for line in result.stderr.splitlines() if "record kernel: the pure" not in line] == []
-    assert "20,000 orders read and added up" in result.stdout
-    assert re.search(r"checked all \d+ totals by product and hour are those of what was sent", result.stdout)
-    assert (tmp_path / "data" / ".kafka_cleanshutdown").exists()
+    assert result.stdout.count("kill -9") == 2
+    assert result.stdout.count(" exact") == 4
+    assert "nothing lost, nothing twice, nothing left to read" in result.stdout
+    assert (data / "broker" / ".kafka_cleanshutdown").exists()
+    for name in ("demo", "demo-result"):
+        picture = (tmp_path / f"{name}.svg").read_text()
+        assert str(tmp_path) not in picture
+        assert re.findall(r"https?://(?!www\.w3\.org|www\.textualize\.io)", picture) == []
+
+
+@pytest.mark.spark
+def test_the_demo_sees_what_is_lost_and_what_comes_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(ROOT / "examples"))
+    from audit import compare  # type: ignore[import-not-found]
+
+    assert compare("orders", "abc", "cba").is_exact
+    assert compare("orders", "abcd", "bbex") == ("orders", 4, 4, 3, 1, 2)
+    assert not compare("orders", "ab", "a").is_exact
+    assert not compare("orders", "ab", "abb").is_exact
+
+
+def test_a_day_of_the_shop_is_always_the_same_and_adds_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(ROOT / "examples"))
+    from shop import ORDERS, POISON, open_shop  # type: ignore[import-not-found]
+
+    shop = open_shop(5000)
+    assert shop == open_shop(5000)
+    booked = sum(line.orders for line in shop.revenue.values())
+    refused = sum(topic == ORDERS for topic, _ in shop.poison)
+    assert booked + refused == shop.sent_to(ORDERS) == 5000
+    assert {*shop.poison.values()} == {*POISON}
+    assert 0 < len(shop.paid) < booked
