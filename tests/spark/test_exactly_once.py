@@ -7,7 +7,7 @@ committed records. With `--target=kafka` it is Apache Kafka that keeps the trans
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import suppress
 from itertools import count
 
@@ -25,6 +25,7 @@ from barnabas.spark.driving import seams
 from barnabas.spark.exactly_once import AlreadyFurther, Job, Report, TaskWrite
 from barnabas.spark.markers import BadMarkerTopic, transactional_id
 from barnabas.spark.sink_options import WriteOptions, parse_write_options
+from tests.support.targets import Target
 
 Split = Sequence[Sequence[str]]  # the rows of each task
 _numbers = count()
@@ -205,6 +206,32 @@ def test_a_commit_that_fails_is_aborted_or_left_to_the_next_run(sink: Sink, fail
         sink.restart()
         await sink.write(7, batch_of(7, tasks=3))
         assert await sink.rows() == flat(batch_of(7))
+
+    asyncio.run(work())
+
+
+def test_a_broker_that_is_killed_at_any_step(
+    new_target: Callable[[Mapping[str, str]], Target], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Tasks and driver go on as soon as it is back."""
+    monkeypatch.setattr(commits, "_AT_ONCE", 1)
+    target = new_target({})
+    places = ["read", "initialised", "written", "prepared", "compared", "decided", "ending 1", "ended 1"]
+    killed: list[str] = []
+
+    def kill(step: str) -> None:
+        if len(killed) < len(places) and step == places[len(killed)]:
+            killed.append(step)
+            target.kill()
+            target.start()
+
+    async def work() -> None:
+        sink = await Sink(target.bootstrap).create()
+        for number in range(4):
+            sink.restart()
+            await sink.write(number, batch_of(number), kill)
+        assert killed == places
+        assert await sink.rows() == flat(*map(batch_of, range(4)))
 
     asyncio.run(work())
 
