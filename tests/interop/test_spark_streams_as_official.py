@@ -44,7 +44,7 @@ STREAMS: dict[str, tuple[dict[str, str], int, int]] = {
         {
             "assign": '{"everything": [2]}',
             "startingTimestamp": str(TIME_MS + 4000),
-            "kafka.group.id": "letters",
+            "groupIdPrefix": "letters",
         },
         1,
         33,
@@ -121,7 +121,7 @@ def growing(spark_formats: BothFormats, spark_clusters: Clusters, topic: str, tm
     """A stream over a topic of its own, of one checkpoint, run by whichever format; not created yet."""
 
     def run(by: str) -> dict[str, Any]:
-        options = {"subscribe": topic, "startingOffsets": "earliest", "maxOffsetsPerTrigger": "40"}
+        options = {"subscribe": topic, **EARLIEST, "maxOffsetsPerTrigger": "40", "kafka.group.id": topic}
         given = {BOOTSTRAP: spark_clusters.barnabas, **options}
         answer: dict[str, Any] = spark_formats.ask(
             "stream", by=by, options=given, checkpoint=str(tmp_path / "c")
