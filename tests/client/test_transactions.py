@@ -34,7 +34,7 @@ from barnabas.client.transactions import Phase, PreparedTransaction, Step, Trans
 from barnabas.core.errors import wire_error
 from barnabas.core.random import SeededRandom
 from barnabas.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest
-from barnabas.protocol.messages.end_txn import EndTxnRequest
+from barnabas.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
 from barnabas.protocol.messages.init_producer_id import InitProducerIdRequest
 from barnabas.protocol.messages.produce import ProduceRequest
 from barnabas.protocol.schema import Message
@@ -445,6 +445,78 @@ def test_a_topic_that_must_not_be_written_to_spoils_the_transaction() -> None:
     assert transacting(work, OLD).partition("t").committed() == [b"w"]
 
 
+def test_a_topic_that_is_not_known_yet_where_it_is_added() -> None:
+    """The coordinator refuses all partitions for the sake of one, which it will know in a moment."""
+
+    def refuse(asked: Any) -> Message:
+        answer = added(asked, "OPERATION_NOT_ATTEMPTED")
+        last = answer.results_by_topic_v3_and_below[-1].results_by_partition[-1]
+        last.partition_error_code = code("UNKNOWN_TOPIC_OR_PARTITION")
+        return answer
+
+    async def work(cluster: FakeCluster, producer: Producer) -> None:
+        cluster.rules.append(once(AddPartitionsToTxnRequest, refuse))
+        async with producer.transaction():
+            await producer.send("t", b"v", partition=0)
+            await producer.send("t", b"w", partition=1)
+
+    cluster = transacting(work, OLD, config=CONFIG._replace(linger_ms=5), partitions=2)
+    assert [cluster.partition("t", each).committed() for each in (0, 1)] == [[b"v"], [b"w"]]
+
+
+@both
+def test_a_commit_that_can_only_be_an_abort_says_so(version: int) -> None:
+    def refuse(asked: Any) -> Message:
+        error_code = code("TRANSACTION_ABORTABLE")
+        return EndTxnResponse(throttle_time_ms=0, error_code=error_code, producer_id=-1, producer_epoch=-1)
+
+    async def work(cluster: FakeCluster, producer: Producer) -> None:
+        cluster.rules.append(once(EndTxnRequest, refuse))
+        producer.begin_transaction()
+        await producer.send("t", b"v")
+        with pytest.raises(TransactionAborted, match="abort it"):
+            await producer.commit_transaction()
+        await producer.abort_transaction()
+        async with producer.transaction():
+            await producer.send("t", b"w")
+
+    assert transacting(work, version).partition("t").committed() == [b"w"]
+
+
+@both
+def test_an_answer_that_comes_after_the_transaction_has_ended(version: int) -> None:
+    config = CONFIG._replace(delivery_timeout_ms=1000)
+    complaints: list[Any] = []
+
+    async def work(cluster: FakeCluster, producer: Producer) -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda _, told: complaints.append(told))
+        cluster.move("t", 0, 2)  # away from the coordinator, which must not wait
+        async with producer.transaction():
+            await producer.send("t", b"before")
+        late = asyncio.Event()
+
+        async def slow(broker: FakeBroker, request: Any, version: int) -> Message | None:
+            if isinstance(request, ProduceRequest) and not late.is_set():
+                await late.wait()
+                return refuse_produce(request, code("OUT_OF_ORDER_SEQUENCE_NUMBER"))
+            return None
+
+        cluster.rules.append(slow)
+        producer.begin_transaction()
+        await producer.send("t", b"v")
+        with pytest.raises(TransactionAborted):
+            await producer.commit_transaction()
+        await producer.abort_transaction()
+        late.set()
+        await asyncio.sleep(1)  # and the answer has come
+        async with producer.transaction():
+            await producer.send("t", b"after")
+
+    cluster = transacting(work, version, config=config, brokers=2)
+    assert complaints == []
+    assert cluster.partition("t").committed() == [b"before", b"after"]
+
+
 @both
 def test_a_coordinator_that_has_forgotten_the_id_gives_a_new_one(version: int) -> None:
     async def work(cluster: FakeCluster, producer: Producer) -> None:
@@ -651,6 +723,21 @@ def test_closing_aborts_what_is_open(version: int) -> None:
         await producer.flush()
         await producer.close()
         assert cluster.transactions.known["x"].state == ABORTED
+
+    transacting(work, version)
+
+
+@both
+def test_closing_takes_no_longer_than_it_may(version: int) -> None:
+    async def work(cluster: FakeCluster, producer: Producer) -> None:
+        producer.begin_transaction()
+        await producer.send("t", b"v")
+        await producer.flush()
+        (broker,) = cluster.brokers.values()
+        broker.stop()
+        before = asyncio.get_running_loop().time()
+        await producer.close(timeout_ms=1000)
+        assert asyncio.get_running_loop().time() - before == pytest.approx(1)
 
     transacting(work, version)
 

@@ -283,9 +283,9 @@ class Accumulator:
 
     def out_of_order(self, batch: Batch, not_before: float, error: Exception) -> None:
         """The broker refused its number."""
-        lane = self._lanes[batch.partition]
         if batch.state is not State.IN_FLIGHT or batch.number is None:
             return
+        lane = self._lanes[batch.partition]
         match lane.sequence.out_of_order(batch.number, was_first=batch.was_first):
             case Refused.SEND_AGAIN:
                 self.send_again(batch, not_before)
@@ -326,9 +326,8 @@ class Accumulator:
         """Give up what is too old, in flight or not."""
         limit_s = self.config.delivery_timeout_s
         for lane in list(self._busy.values()):
-            while (
-                lane.batches and lane.batches[0].created + limit_s <= now
-            ):  # as next_time reckons, to the bit
+            # as next_time reckons, to the bit
+            while lane.batches and lane.batches[0].created + limit_s <= now:
                 batch = lane.batches[0]
                 self._seal(batch)
                 self.give_up(batch, error(batch))

@@ -28,6 +28,7 @@ T = TypeVar("T")
 Codes = Iterable[tuple[str, int]]  # what failed, and Kafka's code; 0 is no failure
 
 _MOVED = frozenset(("NOT_COORDINATOR", "COORDINATOR_NOT_AVAILABLE"))
+_NOT_ATTEMPTED = "OPERATION_NOT_ATTEMPTED"  # for the sake of another of the same request
 _CONCURRENT = "CONCURRENT_TRANSACTIONS"
 _CONCURRENT_MS = (20, 200)  # markers are written within milliseconds
 
@@ -134,6 +135,7 @@ def _raise_worst(codes: Codes) -> None:
     """Raise the first error that stays, or else the first; it carries the others."""
     errors = [broker_error(wire_error_of(code), what) for what, code in codes if code]
     if errors:
-        worst = next((each for each in errors if not each.error.retriable), errors[0])
+        causes = [each for each in errors if each.error.name != _NOT_ATTEMPTED] or errors
+        worst = next((each for each in causes if not each.error.retriable), causes[0])
         worst.others = tuple(each for each in errors if each is not worst)
         raise worst

@@ -254,20 +254,26 @@ class Producer:
 
         A transaction that is open is aborted, unless it is prepared, or there is no time at all.
         """
-        if self._transactions is not None and self._fatal is None:
-            await self._transactions.close(is_patient=timeout_ms != 0)
         if timeout_ms is None:
-            await self.flush()
+            await self._wind_up()
         elif timeout_ms > 0:
             try:
-                await within(self._clock, timeout_ms / 1000, self.flush(), "flushing")
+                await within(self._clock, timeout_ms / 1000, self._wind_up(), "winding up")
             except TimedOut as error:
-                logger.warning("closing a producer with records unsent: %s", error)
+                logger.warning("closing a producer with records unsent, or a transaction open: %s", error)
         closed = self._fatal = self._fatal or ClientClosed("the producer has been closed; make a new one")
+        if self._transactions is not None:
+            self._transactions.close()
         self._sender.close()
         for batch in self._accumulator.open_batches():
             self._accumulator.give_up(batch, closed)
         await self.cluster.close()
+
+    async def _wind_up(self) -> None:
+        transactions = self._transactions
+        if transactions is not None and self._fatal is None and not transactions.is_prepared:
+            await transactions.abort_if_open()
+        await self.flush()
 
     # ---- a record's way into a batch ---------------------------------------------------------------------
 

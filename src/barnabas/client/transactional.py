@@ -91,6 +91,10 @@ class Transactional:
     def _timeout_s(self) -> float:
         return self._config.max_block_ms / 1000
 
+    @property
+    def is_prepared(self) -> bool:
+        return self.state.phase is Phase.PREPARED
+
     # ---- begin and end -----------------------------------------------------------------------------------
 
     async def initialise(self) -> ProducerIdentity:
@@ -181,6 +185,8 @@ class Transactional:
             raise
         except BarnabasError as error:
             self._failed(error, Step.COMMIT if is_commit else Step.ABORT)
+            if state.phase is Phase.FAILED:
+                state.check("commit")
             raise
         return ProducerIdentity(answer.producer_id, answer.producer_epoch) if state.is_implicit else identity
 
@@ -339,10 +345,8 @@ class Transactional:
         self.state.died(error)
         self._accumulator.abandon(error)
 
-    async def close(self, *, is_patient: bool) -> None:
-        """Abort what is open, if there is time for it; what is prepared is left as it is."""
-        if is_patient and self.state.phase is not Phase.PREPARED:
-            await self.abort_if_open()
+    def close(self) -> None:
+        """Ask nothing more."""
         if self._adder is not None:
             self._adder.cancel()
 
