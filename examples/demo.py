@@ -15,12 +15,13 @@ from __future__ import annotations
 import argparse
 import asyncio
 import logging
+import shutil
 import subprocess
 import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
 
 from rich.markup import escape
@@ -67,6 +68,7 @@ class Play:
         self.table = self.shop_directory / "revenue"
         self.steps: list[Step] = []
         self.counts: Counter[str] = Counter()  # what the bars show
+        self._meanwhile: list[asyncio.Task[None]] = []
         self._restarts = 2
         self._moved = time.perf_counter()
         self._broker: subprocess.Popen[bytes] | None = None
@@ -78,7 +80,7 @@ class Play:
         await self._create_topics()
         bars = {SENT_BAR: len(self.shop.messages) + 1, PAID_BAR: len(self.shop.paid)}
         self.screen.start_bars(bars | {DEAD_BAR: len(self.shop.poison), REVENUE_BAR: len(self.shop.revenue)})
-        counting = asyncio.create_task(self._count())
+        counting = self._begin(self._count())
         try:
             async with Producer(*SEAMS, self.bootstrap, ProducerConfig(compression=Codec.LZ4)) as producer:
                 await self._tell(producer)
@@ -86,21 +88,26 @@ class Play:
             counting.cancel()
             self.screen.stop_bars()
 
+    def _begin(self, work: Coroutine[object, object, None]) -> asyncio.Task[None]:
+        """Something that goes on meanwhile; if it fails, whoever waits hears of it."""
+        self._meanwhile.append(asyncio.create_task(work))
+        return self._meanwhile[-1]
+
     async def _tell(self, producer: Producer) -> None:
         messages = self.shop.messages
         third = len(messages) // 3
         began = time.perf_counter()
         self._start_pipeline()
-        sending = asyncio.create_task(self._send(producer, messages[:third]))
+        sending = self._begin(self._send(producer, messages[:third]))
         await self._output("the first paid orders are out", "pipeline started, first orders out")
         await sending
 
-        sending = asyncio.create_task(self._send(producer, messages[third : 2 * third]))
+        sending = self._begin(self._send(producer, messages[third : 2 * third]))
         await self._until(lambda: self.counts[SENT_BAR] >= third * 3 // 2)
         await self._kill_broker()
         await sending
 
-        sending = asyncio.create_task(self._send(producer, messages[2 * third :]))
+        sending = self._begin(self._send(producer, messages[2 * third :]))
         await self._until(lambda: self.counts[SENT_BAR] >= third * 5 // 2)
         killed, read = time.perf_counter(), sum(lag.read for lag in await self._lags())
         await self._kill_pipeline()
@@ -154,14 +161,18 @@ class Play:
         self.screen.keep_bars()
 
     def stop_pipeline(self) -> None:
-        if self._pipeline is not None and self._pipeline.poll() is None:
+        """Let it end in peace."""
+        if self._pipeline is not None:
             stop(self._pipeline)
+            self._pipeline = None
 
     def stop(self) -> None:
-        """Let both processes end."""
-        self.stop_pipeline()
+        """Leave nothing running, however it went."""
+        if self._pipeline is not None and self._pipeline.poll() is None:
+            kill_group(self._pipeline)
         if self._broker is not None and self._broker.poll() is None:
             stop(self._broker)
+        shutil.rmtree(self.shop_directory / "tmp", ignore_errors=True)
 
     # ---- in, and out -------------------------------------------------------------------------------------
 
@@ -230,6 +241,9 @@ class Play:
     async def _wait(self) -> None:
         """A moment, as long as the pipeline lives and anything moves at all."""
         await asyncio.sleep(0.1)
+        for task in self._meanwhile:
+            if task.done():
+                task.result()
         if self._pipeline is not None and self._pipeline.poll() is not None:
             self._start_again()
         if time.perf_counter() - self._moved > PATIENCE_SECONDS:

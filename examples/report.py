@@ -14,7 +14,7 @@ from rich.table import Table
 from screen import Screen
 from shop import ORDERS, PAYMENTS, POISON, Shop
 
-EXAMPLE_WIDTH = 36
+EXAMPLE_WIDTH = 30
 OK, BAD = "[green]exact[/]", "[bold red]wrong[/]"
 
 
@@ -62,7 +62,7 @@ def orders_in_full(shop: Shop, findings: Findings) -> Table:
 
 
 def letters_by_reason(shop: Shop, findings: Findings) -> Table:
-    columns = "", "#orders", "#payments", "#expected", "their header `error`, for instance"
+    columns = "", "#orders", "#payments", "#expected", "their header `error`, as in"
     table = table_of("Dead letters by reason", *columns)
     made = Counter(shop.poison.values())
     for kind in POISON:

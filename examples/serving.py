@@ -44,9 +44,13 @@ def start_pipeline(bootstrap: str, directory: Path) -> subprocess.Popen[bytes]:
     """pipeline.py with its JVM, in a process group of their own; what they say is kept in the directory."""
     script = Path(__file__).with_name("pipeline.py")
     command = [sys.executable, str(script), "--bootstrap", bootstrap, "--dir", str(directory)]
-    directory.mkdir(parents=True, exist_ok=True)
+    temporary = directory / "tmp"  # who is killed cannot clean up: it should not be in everybody's /tmp
+    temporary.mkdir(parents=True, exist_ok=True)
+    places = {"TMPDIR": str(temporary), "JDK_JAVA_OPTIONS": f"-Djava.io.tmpdir={temporary}"}
     with (directory / "pipeline.log").open("ab") as log:
-        return subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
+        return subprocess.Popen(
+            command, stdout=log, stderr=log, start_new_session=True, env=os.environ | places
+        )
 
 
 def kill_group(process: subprocess.Popen[bytes]) -> None:
