@@ -275,7 +275,7 @@ def register_failing_sink(spark: SparkSession, failing: str) -> str:
             return name
 
         def streamWriter(self, schema: Any, overwrite: bool) -> Any:  # noqa: N802
-            writer = stream_writer(self.options, schema, overwrite)
+            writer = stream_writer(self.options, schema)
             writer.__class__ = FailingWriter
             return writer
 
@@ -302,6 +302,18 @@ def test_a_checkpoint_that_was_put_back(
     ):
         pipe.run()
     assert values(shared_broker, pipe.target) == numbers(0, 180)
+
+
+def test_a_complete_result_is_written_every_time(
+    spark: SparkSession, shared_broker: Broker, write: Write, pipe: Pipe, tmp_path: Path
+) -> None:
+    send(spark, write, pipe.source, 0, 90)
+    counted = pipe.read().groupBy().count().selectExpr("STRING(count) AS value", f"'{pipe.target}' AS topic")
+    writer = counted.writeStream.format("barnabas").outputMode("complete")
+    run_stream(writer.option("kafka.bootstrap.servers", shared_broker.bootstrap), tmp_path / "complete")
+    found = values(shared_broker, pipe.target)
+    assert found[-1] == "90"
+    assert len(found) > 1
 
 
 def test_named_writes_of_foreach_batch(

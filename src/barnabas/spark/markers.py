@@ -33,8 +33,10 @@ from barnabas.records.reader import read_batch
 from barnabas.spark.driving import seams
 
 PARTITION = 0
+# small, and cleaned soon: whoever starts reads all of it
 TOPIC_SETTINGS = {
     "cleanup.policy": "compact",
+    "delete.retention.ms": "60000",  # of control records whose transactions are superseded
     "min.cleanable.dirty.ratio": "0.1",
     "segment.bytes": "1048576",
     "segment.ms": "86400000",
@@ -226,8 +228,9 @@ async def ensure_topic(admin: Admin, topic: str) -> None:
     try:
         found = await admin.describe_configs(ResourceType.TOPIC, topic, ["cleanup.policy"])
     except UnknownTopic:
-        brokers = len((await admin.describe_cluster()).brokers)
-        wanted = NewTopic(topic, 1, min(_REPLICAS, max(1, brokers)), TOPIC_SETTINGS)
+        replicas = min(_REPLICAS, max(1, len((await admin.describe_cluster()).brokers)))
+        settings = {**TOPIC_SETTINGS, "min.insync.replicas": str(max(1, replicas - 1))}
+        wanted = NewTopic(topic, 1, replicas, settings)
         with suppress(TopicExists):  # another task was quicker
             await admin.create_topics([wanted])
         return

@@ -55,12 +55,8 @@ def batch_writer(options: Mapping[str, str], schema: StructType, overwrite: bool
     return BatchWriter(parsed, written_columns(schema, parsed.topic))
 
 
-def stream_writer(
-    options: Mapping[str, str], schema: StructType, overwrite: bool
-) -> DataSourceStreamArrowWriter:
+def stream_writer(options: Mapping[str, str], schema: StructType) -> DataSourceStreamArrowWriter:
     """The writer of a stream's batches."""
-    if overwrite:
-        raise OptionError('a topic cannot be written anew: use outputMode("append") or outputMode("update")')
     parsed = parse_write_options(options, is_stream=True)
     return StreamWriter(parsed, written_columns(schema, parsed.topic))
 

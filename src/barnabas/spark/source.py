@@ -79,7 +79,8 @@ class BarnabasDataSource(DataSource):
         """The writes of a stream."""
         from barnabas.spark.sink import stream_writer
 
-        return stream_writer(self.options, schema, overwrite)
+        # in mode complete Spark asks to overwrite: as with its own connector, all of it is written every time
+        return stream_writer(self.options, schema)
 
     def _check(self, schema: StructType) -> None:
         if schema != self.schema():
