@@ -95,6 +95,7 @@ class FakePartition:
         self.leader, self.epoch = leader, 0
         self.start = 0
         self.emptied_to = 0  # whatever was below is compacted away
+        self.local_start = 0  # whatever is below is in tiered storage
         self.batches: list[tuple[BatchHeader, bytearray]] = []
         self.producers: dict[int, list[tuple[int, int, int, int]]] = {}  # epoch, first, last, base offset
         self.aborted: list[fetch.AbortedTransaction] = []
@@ -531,8 +532,8 @@ class FakeBroker(TransactionHandlers):
                     error_code = NOT_LEADER
                 elif each.timestamp == -1:
                     offset = log.end
-                elif each.timestamp == -2:
-                    offset = log.start
+                elif each.timestamp in (-2, -4):
+                    offset = log.start if each.timestamp == -2 else max(log.start, log.local_start)
                 else:
                     found = next((r for r in log.records() if r.timestamp >= each.timestamp), None)
                     if found is not None:

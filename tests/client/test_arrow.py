@@ -17,14 +17,14 @@ from barnabas.client.fetched import Fetched
 from barnabas.client.metadata import TopicPartition
 from barnabas.client.producer import ProducerConfig
 from barnabas.core.random import SeededRandom
-from barnabas.protocol.messages.fetch import FetchRequest, FetchResponse
+from barnabas.protocol.messages.fetch import FetchRequest, FetchResponse, PartitionData
 from barnabas.protocol.schema import Message
 from barnabas.records.builder import build_batch
 from barnabas.records.compression import Codec
 from barnabas.records.control import ControlType, build_end_transaction
 from barnabas.records.record import Record
 from barnabas.sim.loop import LoopClock, run
-from tests.client.fake_broker import FakeBroker, FakeCluster
+from tests.client.fake_broker import FakeBroker, FakeCluster, Rule
 from tests.client.real import Clients, real
 from tests.support.batches import simple_records
 
@@ -245,6 +245,51 @@ def test_silence_for_the_sake_of_a_quota_proves_nothing() -> None:
         assert len(throttled) == 3
 
     reading(work, EXACT._replace(partition_max_bytes=200))
+
+
+def empty_at_first(change: Callable[[PartitionData], None]) -> Rule:
+    """Three fetches are answered without records, though there are some."""
+    left = [3]
+
+    async def rule(broker: FakeBroker, request: Any, version: int) -> Message | None:
+        if not isinstance(request, FetchRequest) or not left[0]:
+            return None
+        left[0] -= 1
+        answer = await broker.on_fetch(request, version)
+        assert isinstance(answer, FetchResponse)
+        for topic in answer.responses:
+            for each in topic.partitions:
+                assert each.records
+                each.records = b""
+                change(each)
+        return answer
+
+    return rule
+
+
+def test_an_answer_that_names_another_replica_proves_nothing() -> None:
+    def name_another(answer: PartitionData) -> None:
+        answer.preferred_read_replica = 7
+
+    async def work(cluster: FakeCluster, consumer: Consumer) -> None:
+        cluster.rules.append(empty_at_first(name_another))
+        rows = rows_of([each async for each in read_range(consumer, ("t", 0), 0, 100)])
+        assert [row["offset"] for row in rows] == list(range(100))
+
+    reading(work, EXACT._replace(rack_id="r"))
+
+
+@pytest.mark.parametrize("is_known", [True, False])
+def test_what_is_in_tiered_storage_may_come_late(is_known: bool) -> None:
+    async def work(cluster: FakeCluster, consumer: Consumer) -> None:
+        cluster.partition("t").local_start = 50
+        cluster.max_versions["ListOffsetsRequest"] = 8 if is_known else 7
+        cluster.rules.append(empty_at_first(lambda _: None))
+        rows = rows_of([each async for each in read_range(consumer, ("t", 0), 10, 20)])
+        # brokers that are too old to tell have no such storage: there nothing is nothing
+        assert [row["offset"] for row in rows] == (list(range(10, 20)) if is_known else [])
+
+    reading(work)
 
 
 def test_what_comes_of_all_partitions() -> None:

@@ -7,8 +7,9 @@
 
 Offsets that are not there (compacted away, aborted, transaction markers) are passed over: a range is done
 when the position has come to its end, however few records that were, or when a broker that knows of offsets
-up to that end has nothing at the position. Timestamps are of one kind in a record batch. What is unfolded
-of compressed batches is handed over before it grows beyond HELD_BYTES, so memory stays bounded.
+up to that end has nothing at the position, in the log that it has at hand. Timestamps are of one kind in a
+record batch. What is unfolded of compressed batches is handed over before it grows beyond HELD_BYTES, so
+memory stays bounded.
 
 Of the client, only this and tables need pyarrow (the extra `arrow`).
 """
@@ -24,7 +25,9 @@ from barnabas.client.consumer import Consumer
 from barnabas.client.errors import TimedOut
 from barnabas.client.fetched import FetchedBatches
 from barnabas.client.metadata import TopicPartition
+from barnabas.client.offsets import EARLIEST_LOCAL
 from barnabas.core.disk import Buffer
+from barnabas.protocol.channel import NotSpoken
 from barnabas.records import kernel
 from barnabas.records.batch import BatchHeader
 from barnabas.records.columnar import MAX_OFFSET
@@ -70,7 +73,8 @@ async def read_range(
             for batch in record_batches(wanted, end, columns):
                 yield batch
             position = max(position, fetched.next_offset)
-            if _has_nothing_up_to(end, fetched, consumer.config.read_committed):
+            is_empty = _has_nothing_up_to(end, fetched, consumer.config.read_committed)
+            if is_empty and await _is_at_hand(consumer, place, position):
                 return
         if position > before:
             deadline = clock.monotonic() + timeout_ms / 1000
@@ -84,6 +88,16 @@ async def read_range(
 def _has_nothing_up_to(end: int, fetched: FetchedBatches, read_committed: bool) -> bool:
     known_end = fetched.last_stable_offset if read_committed else fetched.high_watermark
     return not fetched.data and known_end >= end
+
+
+async def _is_at_hand(consumer: Consumer, place: TopicPartition, position: int) -> bool:
+    """Whether a leader has what is at that position by itself: what it must get from tiered storage may come
+    too late for an answer, which is empty then."""
+    try:
+        found = await consumer.offsets_for_times({place: EARLIEST_LOCAL})
+    except NotSpoken:  # by brokers from before there was such a storage
+        return True
+    return position >= found[place].offset
 
 
 async def read_all(

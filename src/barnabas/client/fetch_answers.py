@@ -70,7 +70,9 @@ class Answers:
             for answer in topic.partitions:
                 partition = TopicPartition(name or "", answer.partition_index)
                 watermarks = Watermarks(answer.high_watermark, answer.last_stable_offset)
-                session.tell(partition, None if answer.error_code else watermarks)
+                # one that names another replica is empty for that reason alone
+                is_told = not answer.error_code and answer.preferred_read_replica < 0
+                session.tell(partition, watermarks if is_told else None)
                 state = self._assignment.get(partition)
                 want = wanted.get(partition)
                 if state is None or want is None or state.turn != turns[partition]:

@@ -105,7 +105,7 @@ class FetchSession:
         self._known = self._asked
 
     def tell(self, partition: TopicPartition, watermarks: Watermarks | None) -> None:
-        """What an answer says of a partition; None where that is an error."""
+        """What an answer says of a partition; None where that proves nothing."""
         if watermarks is None:
             self._told.pop(partition, None)
         else:
