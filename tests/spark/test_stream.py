@@ -175,6 +175,23 @@ def test_the_start_of_a_first_batch_is_not_lost_in_a_crash(broker: Broker, strea
     assert ranges(again, end, following) == [("crash", 0, 5, 11)]
 
 
+def test_a_stream_from_the_end_reads_what_comes(broker: Broker, stream: Open) -> None:
+    create(broker, "coming", 5, 5)
+    reader = stream("coming", startingOffsets='{"coming": {"0": -1, "1": 3}}')
+    start = reader.initialOffset()
+    send(broker, "coming", 2)
+    first = reader.latestOffset(start, ALL)
+    assert first == {"coming": {"0": 5, "1": 5}}
+    assert ranges(reader, start, first) == [("coming", 1, 3, 5)]
+    nothing_else = stream("coming", startingOffsets="latest")
+    start = nothing_else.latestOffset(nothing_else.initialOffset(), ALL)
+    assert start == nothing_else.initialOffset()  # the second batch begins where the first did
+    send(broker, "coming", 2)
+    second = reader.latestOffset(first, ALL)
+    assert ranges(reader, first, second) == [("coming", 0, 5, 9)]
+    assert ranges(nothing_else, start, nothing_else.latestOffset(start, ALL)) == [("coming", 0, 7, 9)]
+
+
 def test_new_partitions_and_topics_are_read_from_their_first_record(broker: Broker, stream: Open) -> None:
     create(broker, "grow-a", 2)
     reader = stream("", subscribePattern="grow-.*")
@@ -233,9 +250,27 @@ def test_a_topic_that_is_deleted_and_made_again(broker: Broker, stream: Open) ->
     create(broker, "anew", 6)  # by its offsets alone one could not tell
     with pytest.raises(DataLost, match=r"topic anew was deleted and made again; anew-0 .* offset 4"):
         strict.latestOffset(start, ALL)
-    end = lenient.latestOffset(start, ALL)
-    assert ranges(lenient, start, end) == [("anew", 0, 0, 6)]
+    # a batch of its own goes back: one that is planned again, by another run, reads the same
+    back = lenient.latestOffset(start, ALL)
+    assert back == {"anew": {"0": 0}}
+    assert ranges(lenient, start, back) == []
+    end = lenient.latestOffset(back, ALL)
+    assert ranges(lenient, back, end) == [("anew", 0, 0, 6)]
     assert lenient.latestOffset(end, ALL) == end
+
+
+def test_a_topic_made_again_with_as_many_records_is_read_once(broker: Broker, stream: Open) -> None:
+    create(broker, "same", 4)
+    reader = stream("same", failOnDataLoss="false")
+    before = reader.latestOffset(reader.initialOffset(), ALL)
+    ask(broker, lambda admin: admin.delete_topics(["same"]))
+    create(broker, "same", 4)
+    back = reader.latestOffset(before, ALL)
+    end = reader.latestOffset(back, ALL)
+    assert end == before
+    assert ranges(reader, back, end) == [("same", 0, 0, 4)]
+    send(broker, "same", 1)
+    assert ranges(reader, end, reader.latestOffset(end, ALL)) == [("same", 0, 4, 5)]
 
 
 def test_a_partition_that_ends_before_what_was_read(broker: Broker, stream: Open) -> None:

@@ -4,7 +4,8 @@
     new partitions              are read from their first offset: they are in the end, but not in the start
     what is lost                a partition that is gone or made anew, or that ends before what was read: an
                                 error, or with failOnDataLoss=false a warning, and the stream goes on with
-                                what there is. Offsets without a record in between are no loss
+                                what there is. Offsets without a record in between are no loss. Where it must
+                                go back, a batch without records does: the checkpoint then has the new start
     the first batch             Spark keeps its end, but not its start: after a crash `initial` is asked for
                                 again. Where that is `latest` it would be another one, and records would be
                                 skipped. So such a partition has nothing in the first batch, whatever came
@@ -16,7 +17,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from barnabas.client.admin import Admin, TopicDescription
@@ -62,11 +63,11 @@ class Stream:
         self._pacing = Pacing(stream.min_offsets or 0, stream.max_trigger_delay_ms / 1000)
         self._initial: dict[TopicPartition, int] | None = None
         self._from_the_end: set[TopicPartition] = set()
+        self._may_be_first = True  # the batch that is planned: no end of one was asked for yet
         self._is_bounded = False
         self._bound: dict[TopicPartition, int] | None = None
         self._topic_ids: dict[str, bytes] = {}
-        self._firsts: dict[TopicPartition, int] = {}  # of partitions that came later
-        self._made_anew: dict[TopicPartition, int] = {}  # partition of a new topic -> offset in the old one
+        self._firsts: dict[TopicPartition, int] = {}  # of partitions that are new
         self.newest: dict[TopicPartition, int] = {}  # the latest offsets when last asked for
 
     def stop_at_what_is_there(self) -> None:
@@ -102,17 +103,20 @@ class Stream:
         self, start: Offsets, limit: int | None, *, at_least_min: bool
     ) -> dict[TopicPartition, int]:
         """Where the batch ends that begins at `start`: at `start` itself while there is nothing to do."""
+        is_first, self._may_be_first = self._may_be_first and start == self._initial, False
         seen = await self._look(start)
-        self._judge(start, seen)
-        begin = await self._begin_of(start, seen.latest)
+        made_anew = self._judge(start, seen)
         self.newest = seen.latest
+        if made_anew and (back := await self._back(start, seen, made_anew)) != start:
+            return back
+        begin = await self._begin_of(start, seen.latest)
         latest = self._bounded(seen.latest)
         begin = {each: begin[each] for each in latest}
         may_wait = at_least_min and not self._is_bounded
         if may_wait and self._pacing.is_too_early(begin, latest, self._clock.monotonic()):
             return dict(start)
         end = admit(begin, latest, limit)
-        if start == self._initial:
+        if is_first:
             end |= {each: start[each] for each in self._from_the_end if each in end}
         return end
 
@@ -170,8 +174,9 @@ class Stream:
         except UnknownTopic:
             return None
 
-    def _judge(self, start: Offsets, seen: _Seen) -> None:
-        """Whether what was not read yet is still there."""
+    def _judge(self, start: Offsets, seen: _Seen) -> list[TopicPartition]:
+        """Whether what was not read yet is still there; the partitions of topics that were made again."""
+        made_anew = []
         for each, at in start.items():
             known = self._topic_ids.get(each.topic, NO_UUID)
             if each not in seen.latest:
@@ -180,31 +185,38 @@ class Stream:
                 self._lose(
                     f"topic {each.topic} was deleted and made again; {each} was read up to offset {at}"
                 )
-                self._made_anew[each] = at
-                self._firsts.pop(each, None)
+                made_anew.append(each)
             elif seen.latest[each] < at:
                 self._lose(f"{each} ends at offset {seen.latest[each]}, and was read up to {at} before")
         self._topic_ids |= seen.topic_ids
+        return made_anew
+
+    async def _back(
+        self, start: Offsets, seen: _Seen, made_anew: Sequence[TopicPartition]
+    ) -> dict[TopicPartition, int]:
+        """`start`, but at the first offset of what was made anew, and without what is gone."""
+        firsts = await list_offsets(self._admin, self._options, dict.fromkeys(made_anew, EARLIEST))
+        return {each: firsts.get(each, at) for each, at in start.items() if each in seen.latest}
 
     async def _begin_of(self, start: Offsets, ends: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """Where a batch begins that ends with these partitions: new ones at their first offset."""
-        begin = {
-            each: start[each] for each in ends if each in start and self._made_anew.get(each) != start[each]
-        }
+        begin = {each: start[each] for each in ends if each in start}
         new = [each for each in ends if each not in begin]
         unknown = [each for each in new if each not in self._firsts]
         if unknown:
             firsts = await list_offsets(self._admin, self._options, dict.fromkeys(unknown, EARLIEST))
             for each, first in firsts.items():
-                if first > 0 and each not in start:
+                if first > 0:
                     self._lose(f"{each} is new, and begins at offset {first}: what was before is gone")
             self._firsts |= firsts
-        return begin | {each: self._firsts[each] for each in new}
+        # of those that are not new any more nothing is kept: one that is gone may come again
+        self._firsts = {each: self._firsts[each] for each in new}
+        return begin | self._firsts
 
     async def ranges(self, start: Offsets, end: Offsets) -> list[OffsetRange]:
         """What the tasks of a batch read."""
         begin = await self._begin_of(start, end)
-        if start == self._initial:
+        if self._may_be_first and start == self._initial:
             begin |= {each: end[each] for each in self._from_the_end if each in end}
         found = []
         for each in sorted(end):
