@@ -56,6 +56,13 @@ class ClientConfig(NamedTuple):
     metadata_max_age_ms: int = 300_000
     allow_auto_topic_creation: bool = True
 
+    def bounded(self, limit_ms: int) -> ClientConfig:
+        """The same, where no connection and no request takes longer than that."""
+        return self._replace(
+            request_timeout_ms=min(self.request_timeout_ms, limit_ms),
+            connect_timeout_ms=min(self.connect_timeout_ms, limit_ms),
+        )
+
 
 def parse_bootstrap(text: str) -> list[Address]:
     """Addresses written as `host:port,host:port`; IPv6 addresses stand in brackets."""
@@ -129,6 +136,11 @@ class Cluster:
         self.refresh_soon()
         await waiter
 
+    @property
+    def where(self) -> str:
+        """Who is asked, for messages: the brokers as far as known, otherwise the bootstrap addresses."""
+        return ", ".join(map(str, self.metadata.brokers.values() or self._bootstrap))
+
     async def topic(self, name: str, timeout_s: float) -> Topic:
         """A topic that can be used, waiting for it if need be: UnknownTopic, TimedOut ... where it cannot."""
         known = self.metadata.topics.get(name)
@@ -149,7 +161,7 @@ class Cluster:
             left = deadline - self.clock.monotonic()
             self._tracked[name] = None  # again and again: another who waited may have given up
             try:
-                await within(self.clock, left, self.refresh(), f"asking for metadata of {name}")
+                await within(self.clock, left, self.refresh(), f"asking {self.where} for metadata of {name}")
             except TimedOut as error:
                 failure = failure or error
             except BrokerNotReachable as error:

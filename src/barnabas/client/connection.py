@@ -28,6 +28,8 @@ logger = logging.getLogger("barnabas.client")
 
 SOFTWARE_NAME = "barnabas"
 MAX_RESPONSE_BYTES = 0x7FFFFFFF
+# ... of the first one, which tells versions: what claims more is no Kafka
+MAX_VERSIONS_BYTES = 1024 * 1024
 
 M = TypeVar("M", bound=Message)
 
@@ -54,7 +56,7 @@ class BrokerConnection:
         self._clock = clock
         self._timeout_s = timeout_s
         self._channel = RequestChannel(client_id)
-        self._reader = FrameReader(scratch, MAX_RESPONSE_BYTES)
+        self._reader = FrameReader(scratch, MAX_VERSIONS_BYTES)
         self._open: dict[int, _Open] = {}
         self._unwritten: list[Part] = []
         self._told: list[asyncio.Future[None]] = []  # whoever waits for these parts to be taken
@@ -131,6 +133,7 @@ class BrokerConnection:
             version = retry_version(response, asked)
         if response.error_code:
             raise broker_error(wire_error_of(response.error_code), f"{self.peer} does not tell its versions")
+        self._reader.max_frame_bytes = MAX_RESPONSE_BYTES
         self.versions = Versions.of(response)
         self.features = {each.name: each.max_version_level for each in response.finalized_features}
 

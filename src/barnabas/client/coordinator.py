@@ -106,12 +106,14 @@ class Coordinator:
         clock = self._cluster.clock
         deadline = clock.monotonic() + timeout_s
         failures = 0
+        failure: BarnabasError | None = None
         while True:
             backoff = self._cluster.backoff
             try:
                 return await within(clock, deadline - clock.monotonic(), once(), what)
             except (BrokerNotReachable, ConnectionLost, TimedOut) as error:
-                failure: BarnabasError = error
+                if failure is None or clock.monotonic() < deadline:  # the end of time explains nothing
+                    failure = error
                 self._node_id = None
             except BrokerError as error:
                 if not error.error.retriable:
@@ -125,9 +127,8 @@ class Coordinator:
             wait_s = backoff.seconds(failures)
             if clock.monotonic() + wait_s >= deadline:
                 refusal = failure.error if isinstance(failure, BrokerError) else None
-                raise TimedOut(
-                    f"{what} was not answered well within {timeout_s:g} s ({failure})", refusal
-                ) from failure
+                asked = f"{what} was not answered well within {timeout_s:g} s by {self._cluster.where}"
+                raise TimedOut(f"{asked} ({failure})", refusal) from failure
             await clock.sleep(wait_s)
 
 

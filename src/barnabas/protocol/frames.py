@@ -29,11 +29,11 @@ class BadFrame(BarnabasError):
 class FrameReader:
     """One direction of one connection. `scratch` may be shared by readers that take turns."""
 
-    __slots__ = ("_broken", "_filled", "_frame", "_head", "_max_frame_bytes", "_scratch", "_size")
+    __slots__ = ("_broken", "_filled", "_frame", "_head", "_scratch", "_size", "max_frame_bytes")
 
     def __init__(self, scratch: memoryview, max_frame_bytes: int) -> None:
         self._scratch = scratch
-        self._max_frame_bytes = max_frame_bytes
+        self.max_frame_bytes = max_frame_bytes  # may change from frame to frame
         self._head = b""  # the beginning of a length
         self._frame: memoryview | None = None  # the frame that is not yet whole, of `_size` bytes in the end
         self._size = 0
@@ -88,7 +88,7 @@ class FrameReader:
         start = 0
         while count - start >= LENGTH_BYTES:
             (size,) = _LENGTH.unpack_from(data, start)
-            if not 0 < size <= self._max_frame_bytes:
+            if not 0 < size <= self.max_frame_bytes:
                 self._broken = BadFrame(self._explain(size, bytes(data[start : start + 8])))
                 return frames
             start += LENGTH_BYTES
@@ -106,6 +106,10 @@ class FrameReader:
             return "a TLS handshake on a listener without TLS; use a plain-text client, or another listener"
         if first[:4] in (b"GET ", b"POST", b"HEAD", b"PUT ", b"OPTI"):
             return "an HTTP request on a listener that speaks Kafka's protocol"
-        if size > self._max_frame_bytes:
-            return f"a request of {size} bytes, more than the {self._max_frame_bytes} that are allowed"
+        if first[:2] == b"\x15\x03":
+            return "an alert of TLS: that port wants TLS, and this is plain text; use another port"
+        if first[:4] == b"HTTP":
+            return "an HTTP response: what listens there is no Kafka; use another port"
+        if size > self.max_frame_bytes:
+            return f"a frame of {size} bytes, more than the {self.max_frame_bytes} that are allowed"
         return f"a frame of {size} bytes"

@@ -58,7 +58,7 @@ class Committer:
 
     def __init__(self, options: WriteOptions, app: str, step: Step = not_told) -> None:
         self._options, self._app, self._step = options, app, step
-        self._admin = Admin(*seams(), options.bootstrap, options.producer.client)
+        self._admin = Admin(*seams(), options.bootstrap, options.admin_client)
         self._log = MarkerLog(self._admin, options.bootstrap, options.marker_topic, app)
         self._producer = Producer(*seams(), options.bootstrap, options.producer._replace(linger_ms=0))
 

@@ -142,7 +142,7 @@ class TaskWrite:
         async with aclosing(batches):
             if not (self._is_first and job.is_marked):
                 return await self._write(batches, None)
-            async with Admin(*seams(), options.bootstrap, options.producer.client) as admin:
+            async with Admin(*seams(), options.bootstrap, options.admin_client) as admin:
                 await ensure_topic(admin, options.marker_topic)
                 async with MarkerLog(admin, options.bootstrap, options.marker_topic, job.app) as log:
                     verdict = judge(await log.read(), job, self._task)

@@ -11,6 +11,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from barnabas.client.cluster import ClientConfig
 from barnabas.client.consumer import ConsumerConfig, Reset
 from barnabas.client.metadata import TopicPartition
 from barnabas.client.offsets import EARLIEST, LATEST
@@ -101,6 +102,11 @@ class ReadOptions(NamedTuple):
     offset_retry_ms: int = 1000
     push_filters: bool = False
     stream: StreamOptions = StreamOptions()
+
+    @property
+    def planning_client(self) -> ClientConfig:
+        """The client that plans: nothing it asks takes longer than kafka.default.api.timeout.ms."""
+        return self.consumer.client.bounded(self.consumer.default_timeout_ms)
 
 
 def parse_options(given: Mapping[str, str], *, is_stream: bool = False) -> ReadOptions:

@@ -22,7 +22,7 @@ from barnabas.spark.ranges import OffsetRange, cut
 
 async def plan_batch(options: ReadOptions, wanted: Wanted = ANY) -> list[OffsetRange]:
     """The same as `plan`, with an admin for the time being."""
-    async with Admin(*seams(), options.bootstrap, options.consumer.client) as admin:
+    async with Admin(*seams(), options.bootstrap, options.planning_client) as admin:
         return await plan(admin, options, wanted)
 
 

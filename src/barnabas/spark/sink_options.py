@@ -72,6 +72,11 @@ class WriteOptions(NamedTuple):
     version: int | None
     producer: ProducerConfig
 
+    @property
+    def admin_client(self) -> ClientConfig:
+        """The client that looks after transactions: nothing it asks takes longer than kafka.max.block.ms."""
+        return self.producer.client.bounded(self.producer.max_block_ms)
+
 
 def parse_write_options(given: Mapping[str, str], *, is_stream: bool) -> WriteOptions:
     """The options of `df.write` or `df.writeStream`; OptionError where they will not do."""

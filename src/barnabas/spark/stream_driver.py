@@ -18,7 +18,7 @@ class StreamDriver:
         network, clock, random = seams()
         group_id = options.stream.group_id
         self._background = Background("barnabas-stream")
-        self._admin = Admin(network, clock, random, options.bootstrap, options.consumer.client)
+        self._admin = Admin(network, clock, random, options.bootstrap, options.planning_client)
         self._mirror = None if group_id is None else Mirror(self._admin, clock, group_id)
         self.stream = Stream(self._admin, clock, options)
 
