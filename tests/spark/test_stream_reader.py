@@ -119,6 +119,28 @@ def test_a_query_goes_on_from_its_checkpoint(
     assert json.loads(written) == {"stream-goes-on": {"0": 4, "1": 2}}  # as Spark's own connector has it
 
 
+def test_a_running_query_from_the_end(spark: SparkSession, shared_broker: Broker, tmp_path: Path) -> None:
+    """Nothing of what was there, everything that comes: the default of a stream."""
+    topic = Topic(shared_broker, "stream-from-the-end")
+    topic.send(3)
+    options = {"kafka.bootstrap.servers": shared_broker.bootstrap, "subscribe": topic.name}
+    frame = spark.readStream.format("barnabas").options(**options).load()
+    rows: list[int] = []
+
+    def take(batch: DataFrame, number: int) -> None:
+        rows.extend(row.offset for row in batch.collect())
+
+    query = frame.writeStream.foreachBatch(take).option("checkpointLocation", str(tmp_path)).start()
+    try:
+        wait_until((tmp_path / "commits" / "0").exists, "it knows where it began", TIMEOUT_S)
+        for number in (3, 4):
+            topic.send(1, first=number)
+            wait_until(lambda: rows[-1:] == [number], "it came", TIMEOUT_S)  # noqa: B023
+    finally:
+        query.stop()
+    assert rows == [3, 4]
+
+
 def test_records_that_are_deleted_before_they_are_read(
     spark: SparkSession, shared_broker: Broker, tmp_path: Path
 ) -> None:
