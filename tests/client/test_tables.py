@@ -177,6 +177,31 @@ def test_topics_may_be_a_dictionary_and_one_named_is_that_of_all() -> None:
     assert list(written(batch, 1, "named")) == [("named", None)]
 
 
+def test_a_dictionary_may_hold_a_topic_twice() -> None:
+    topics = pa.DictionaryArray.from_arrays([0, 1, 0], ["a", "a"])
+    batch = pa.record_batch({"value": [b"0", b"1", b"2"], "topic": topics})
+    assert [row[1] for row in written(batch, 1)["a", None]] == [b"0", b"1", b"2"]
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=str)
+def test_bytes_and_text_in_any_shape_for_several_topics(kind: Any) -> None:
+    plain = pa.array(["ab", None, "cd"])
+    column = plain.dictionary_encode() if pa.types.is_dictionary(kind) else plain.cast(kind)
+    batch = pa.record_batch({"value": column, "topic": ["x", "y", "x"]})
+    found = {place: [row[1] for row in rows] for place, rows in written(batch, 1).items()}
+    assert found == {("x", None): [b"ab", b"cd"], ("y", None): [None]}
+
+
+@pytest.mark.parametrize("text", [pa.string(), pa.string_view()], ids=str)
+@pytest.mark.parametrize("topics", [["x", "x"], ["x", "y"]])
+def test_headers_go_by_the_names_of_their_fields(text: Any, topics: list[str]) -> None:
+    kind = pa.list_(pa.struct([("value", pa.binary()), ("key", text)]))
+    headers = pa.array([[{"key": "k", "value": b"v"}], None], kind)
+    batch = pa.record_batch({"value": [b"0", b"1"], "topic": pa.array(topics, text), "headers": headers})
+    rows = [row for rows in written(batch, 1).values() for row in rows]
+    assert [row[3] for row in rows] == [(("k", b"v"),), ()]
+
+
 @pytest.mark.parametrize(
     ("columns", "message"),
     [
@@ -188,6 +213,8 @@ def test_topics_may_be_a_dictionary_and_one_named_is_that_of_all() -> None:
         ({"value": [b"v"], "headers": ["h"]}, "'headers' must hold lists of structs"),
         ({"value": [b"v"], "headers": [[{"key": None, "value": b""}]]}, "1 headers have no key"),
         ({"value": [b"v"], "headers": [[{"key": 1, "value": b""}]]}, "'headers.key' must hold bytes"),
+        ({"value": [b"v"], "headers": [[{"name": "k", "value": b""}]]}, "structs of key and value"),
+        ({"value": [b"v"], "timestamp": pa.array([1 << 63], pa.uint64())}, "'timestamp': Integer value"),
         ({"value": [b"v"], "partition": ["one"]}, "'partition' must hold whole numbers"),
         ({"value": [b"v"], "partition": [1 << 40]}, "'partition': Integer value"),
         ({"value": [b"v"], "topic": [None]}, "1 rows have no topic"),
@@ -198,6 +225,11 @@ def test_a_table_that_does_not_fit(columns: dict[str, Any], message: str) -> Non
     table = pa.table(columns)
     with pytest.raises(BadTable, match=message):
         written(table, 1, None if "topic" in columns else "t")
+
+
+def test_a_column_that_is_there_twice() -> None:
+    with pytest.raises(BadTable, match="more than one column 'value'"):
+        written(pa.table([[b"v"], [b"w"]], names=["value", "value"]), 1, "t")
 
 
 def test_a_topic_must_be_named() -> None:

@@ -96,6 +96,8 @@ def row_batches(
 def _check(schema: pa.Schema, topic: str | None) -> None:
     if unknown := [name for name in schema.names if name not in COLUMNS]:
         raise BadTable(f"no record has a {unknown[0]!r}: the columns may be {', '.join(COLUMNS)}")
+    if twice := [name for name in COLUMNS if schema.names.count(name) > 1]:
+        raise BadTable(f"there is more than one column {twice[0]!r}")
     if "value" not in schema.names:
         raise BadTable(f"there is no column 'value' among {', '.join(schema.names) or 'none at all'}")
     if topic is None and "topic" not in schema.names:
@@ -135,9 +137,7 @@ def _together(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
 
 
 def _topics(piece: pa.RecordBatch) -> Iterator[tuple[str, pa.RecordBatch]]:
-    column = piece.column("topic")
-    if not pa.types.is_dictionary(column.type):
-        column = column.dictionary_encode()
+    column = _dictionary(piece.column("topic"))
     if column.null_count:
         raise BadTable(f"{column.null_count} rows have no topic (null); name one for all, or fill the column")
     indices, names = column.indices.cast(pa.int32()), column.dictionary.to_pylist()
@@ -146,12 +146,41 @@ def _topics(piece: pa.RecordBatch) -> Iterator[tuple[str, pa.RecordBatch]]:
     order, ends = kernel.group_rows(_memory(indices), len(indices), len(names))
     numbers = pa.Array.from_buffers(pa.int32(), len(indices), [None, pa.py_buffer(order)])
     starts = memoryview(ends).cast("i")
+    rest = piece if len(names) == 1 else _takeable(piece)
     for group, name in enumerate(names):
         count = starts[group + 1] - starts[group]
         if count == len(indices):
-            yield name, piece
+            yield name, rest
         elif count:
-            yield name, piece.take(numbers.slice(starts[group], count))
+            yield name, rest.take(numbers.slice(starts[group], count))
+
+
+def _dictionary(column: pa.Array) -> pa.DictionaryArray:
+    """The same with every value just once in the dictionary, and nulls not at all."""
+    if pa.types.is_dictionary(column.type):
+        values = column.dictionary.to_pylist()
+        if len(set(values)) == len(values) and None not in values:
+            return column
+        column = column.dictionary_decode()
+    return column.dictionary_encode()
+
+
+def _takeable(piece: pa.RecordBatch) -> pa.RecordBatch:
+    """The columns beside the topic, and no views: of those Arrow takes no rows."""
+    rest = piece.drop_columns(["topic"])
+    fields = [field.with_type(_without_views(field.type)) for field in rest.schema]
+    return rest if fields == list(rest.schema) else rest.cast(pa.schema(fields))
+
+
+def _without_views(kind: pa.DataType) -> pa.DataType:
+    types = pa.types
+    if types.is_string_view(kind) or types.is_binary_view(kind):
+        return pa.binary()
+    if types.is_list(kind) or types.is_large_list(kind):
+        return pa.list_(kind.value_field.with_type(_without_views(kind.value_type)))
+    if types.is_struct(kind):
+        return pa.struct([field.with_type(_without_views(field.type)) for field in kind])
+    return kind
 
 
 def _rows(piece: pa.RecordBatch, topic: str, now_ms: int) -> TopicRows:

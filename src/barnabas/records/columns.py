@@ -168,7 +168,10 @@ def _timestamps(array: pa.Array | None, rows: int, now_ms: int) -> Memory:
     if types.is_timestamp(kind):
         array = array.cast(pa.timestamp("ms", kind.tz), safe=False).view(pa.int64())
     elif types.is_integer(kind) or types.is_null(kind):
-        array = array.cast(pa.int64())
+        try:
+            array = array.cast(pa.int64())
+        except pa.ArrowInvalid as error:
+            raise BadColumn(f"column 'timestamp': {error}") from None
     else:
         raise BadColumn(f"column 'timestamp' must hold timestamps, or milliseconds, not {kind}")
     if array.null_count:
@@ -190,7 +193,8 @@ def _header_column(array: pa.Array) -> HeaderColumn | None:
         headers, memory = array.flatten(), _ends_from_zero(array)
     else:
         headers, memory = array.values, array.buffers()[1]
-    names, values = headers.flatten()
+    fields = dict(zip((field.name for field in headers.type), headers.flatten(), strict=True))
+    names, values = fields["key"], fields["value"]
     if names.null_count:
         raise BadColumn(f"column 'headers': {names.null_count} headers have no key (null)")
     return HeaderColumn(memory, _binary_column(names, "headers.key"), _binary_column(values, "headers.value"))
@@ -200,7 +204,8 @@ def _check_headers(kind: pa.DataType) -> None:
     import pyarrow as pa
 
     is_list = pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
-    if not is_list or not pa.types.is_struct(kind.value_type) or kind.value_type.num_fields != 2:
+    is_struct = is_list and pa.types.is_struct(kind.value_type)
+    if not is_struct or sorted(field.name for field in kind.value_type) != ["key", "value"]:
         raise BadColumn(f"column 'headers' must hold lists of structs of key and value, not {kind}")
 
 
