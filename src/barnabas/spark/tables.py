@@ -6,9 +6,9 @@ chose them itself) is an error that names it, unless `order` says what counts, a
 "offset"). Records without a key belong to no table and are left out, as in Kafka Streams.
 
 All of it is one aggregation in the JVM. On a stream the latest record of every key is Spark's state, deleted
-keys included: output mode `update` gives the keys that changed, `complete` the whole table (no sink in Python
-takes either; foreachBatch does). Where the table is kept outside of Spark (delta_merger), or only the changes
-of each batch are wanted, use these on the batch inside foreachBatch: that takes no state at all.
+keys included: output mode `update` gives the keys that changed (to foreachBatch: no sink in Python takes it),
+`complete` the whole table. Where the table is kept outside of Spark (delta_merger), or only the changes of
+each batch are wanted, use these on the batch inside foreachBatch: that takes no state at all.
 """
 
 from __future__ import annotations
