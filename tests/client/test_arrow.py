@@ -109,6 +109,15 @@ def test_what_is_held_at_a_time_is_bounded(monkeypatch: pytest.MonkeyPatch) -> N
     assert sizes == [3, 3, 3, 1]
 
 
+def test_many_rows_are_handed_over_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    data = [build_batch(simple_records(10), base_offset=10 * number) for number in range(3)]
+    whole = rows_of(record_batches(fetched(*data)))
+    monkeypatch.setattr(arrow, "MAX_ROWS", 16)
+    parts = list(record_batches(fetched(*data)))
+    assert [part.num_rows for part in parts] == [16, 14]
+    assert rows_of(parts) == whole
+
+
 @pytest.mark.parametrize("codec", list(Codec))
 def test_a_range_of_a_topic(bootstrap: str, codec: Codec) -> None:
     async def work(clients: Clients) -> None:

@@ -36,6 +36,7 @@ from barnabas.records.reader import records_section
 
 COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "timestamp_type", "headers")
 HELD_BYTES = 32 * 1024 * 1024
+MAX_ROWS = 1 << 17  # of a record batch: what all rows have in common, the topic's name too, is written out
 READ_TIMEOUT_MS = 60_000
 PATIENCE_MS = 60_000
 # as Kafka numbers them
@@ -126,11 +127,14 @@ def record_batches(
             "timestamp_type": pa.scalar(timestamp_type, pa.int32()),
         }
         for decoded in _decode(fetched.data, start, end, fetched.first_offset, end_offset):
-            arrays = [
-                _repeated(constants[name], decoded.rows) if name in constants else decoded.array(name)
-                for name in columns
-            ]
-            yield pa.RecordBatch.from_arrays(arrays, list(columns))
+            own = {name: decoded.array(name) for name in columns if name not in constants}
+            for first in range(0, decoded.rows, MAX_ROWS):
+                rows = min(MAX_ROWS, decoded.rows - first)
+                arrays = [
+                    own[name].slice(first, rows) if name in own else _repeated(constants[name], rows)
+                    for name in columns
+                ]
+                yield pa.RecordBatch.from_arrays(arrays, list(columns))
 
 
 def _decode(data: Buffer, position: int, end: int, first_offset: int, end_offset: int) -> Iterator[Columns]:
@@ -152,7 +156,7 @@ def _decode(data: Buffer, position: int, end: int, first_offset: int, end_offset
 
 
 def _repeated(value: pa.Scalar, rows: int) -> pa.Array:
-    return _long(value, 1 << rows.bit_length()).slice(0, rows)
+    return _long(value, 1 << (rows - 1).bit_length()).slice(0, rows)
 
 
 @lru_cache(maxsize=8)
