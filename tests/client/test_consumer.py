@@ -153,6 +153,26 @@ def test_the_latest_is_where_a_new_reader_begins() -> None:
     consuming(work, ConsumerConfig(), batches=3)
 
 
+def test_to_seek_where_one_stands_keeps_what_is_on_its_way() -> None:
+    """One who looks up now and then, while a large answer takes its time, gets it nevertheless."""
+
+    async def slow(broker: FakeBroker, request: Any, version: int) -> Message | None:
+        if isinstance(request, FetchRequest):
+            await asyncio.sleep(8)
+        return None
+
+    async def work(cluster: FakeCluster, consumer: Consumer) -> None:
+        cluster.rules.append(slow)
+        consumer.assign([("t", 0)])
+        came = []
+        for _ in range(2):
+            consumer.seek(("t", 0), 3)
+            came.append([record.offset for record in await consumer.poll(timeout_ms=5000)])
+        assert came == [[], list(range(3, 10))]
+
+    consuming(work, batches=1)
+
+
 def test_seeking() -> None:
     async def work(cluster: FakeCluster, consumer: Consumer) -> None:
         consumer.assign([("t", 0)])

@@ -127,8 +127,10 @@ class Consumer:
             self.cluster.track(topic)
 
     def seek(self, partition: Partition, offset: int) -> None:
-        """Read a partition from that offset on."""
-        self._state(partition).go_to(offset)
+        """Read a partition from that offset on. Where it stands there already, what is on its way is kept."""
+        state = self._state(partition)
+        if state.position != offset:
+            state.go_to(offset)
 
     def seek_to_beginning(self, *partitions: Partition) -> None:
         """Read from the first record there is; all partitions if none are named."""
