@@ -393,15 +393,43 @@ def test_a_topic_that_is_deleted_in_mid_batch(
     start = strict.initialOffset()
     parts = strict.partitions(start, {"vanishes": {"0": 3}})
     ask(broker, lambda admin: admin.delete_topics(["vanishes"]))
-    with pytest.raises(DataLost, match="topic vanishes is gone, and offsets 0 to 3 of its partition 0"):
+    with pytest.raises(DataLost, match="topic vanishes is gone, and offsets 0 to 3 of partition 0"):
         list(strict.read(parts[0]))
     assert list(lenient.read(parts[0])) == []
     assert "topic vanishes is gone" in caplog.text
 
 
-def test_a_range_that_does_not_come(broker: Broker, stream: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("start", "said"),
+    [(0, "silent-0 ends at offset 3, and offsets 3 to 5"), (4, "silent-0 no longer has all .* 4 to 5")],
+)
+def test_a_range_that_the_log_does_not_have(
+    broker: Broker,
+    stream: Open,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    start: int,
+    said: str,
+) -> None:
     monkeypatch.setattr("barnabas.spark.reading.LOOK_MS", 20)
-    create(broker, "silent", 3)
-    reader = stream("silent", **{"kafkaConsumer.pollTimeoutMs": "100"})
-    with pytest.raises(TimedOut, match=r"silent-0 came within 100 ms .* at offset 3, .* ends at 5"):
-        list(reader.read(RangePartition(OffsetRange("silent", 0, 0, 5))))
+    if not start:
+        create(broker, "silent", 3)
+    options = {"kafkaConsumer.pollTimeoutMs": "100", "columns": "offset"}
+    part = RangePartition(OffsetRange("silent", 0, start, 5))
+    with pytest.raises(DataLost, match=said):
+        list(stream("silent", **options).read(part))
+    left = [batch.to_pydict() for batch in stream("silent", failOnDataLoss="false", **options).read(part)]
+    assert left == ([] if start else [{"offset": [0, 1, 2]}])
+    assert "ends before offset 4" in caplog.text or "ends at offset 3" in caplog.text
+
+
+def test_a_range_that_does_not_come(stream: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("barnabas.spark.reading.LOOK_MS", 20)
+    with Broker() as other:
+        create(other, "waiting", 3)
+        options = {"kafkaConsumer.pollTimeoutMs": "100", "kafka.default.api.timeout.ms": "500"}
+        reader = stream("waiting", **{"kafka.bootstrap.servers": other.bootstrap}, **options)
+        batches = iter(reader.read(RangePartition(OffsetRange("waiting", 0, 0, 5))))
+        assert next(batches).num_rows == 3
+    with pytest.raises(TimedOut, match=r"nothing of waiting-0 came within 100 ms .* at offset 3, .* at 5"):
+        next(batches)

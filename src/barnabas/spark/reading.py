@@ -18,6 +18,7 @@ from barnabas.client.arrow import read_range
 from barnabas.client.consumer import Consumer
 from barnabas.client.errors import OffsetOutOfRange, TimedOut
 from barnabas.client.metadata import TopicPartition
+from barnabas.core.errors import BarnabasError
 from barnabas.spark.driving import in_steps, seams
 from barnabas.spark.lost import DataLost
 from barnabas.spark.options import ReadOptions
@@ -65,27 +66,46 @@ async def _read(options: ReadOptions, offsets: OffsetRange) -> AsyncGenerator[pa
                     "retention.bytes), or set failOnDataLoss to false to go on with what there is"
                 ) from error
             except TimedOut:
-                if _is_gone(consumer, topic):
-                    _lose_all(options, offsets)
+                if (why := await _why_lost(consumer, place, start)) is not None:
+                    _lose(options, offsets, why)
                     return
                 position = await consumer.position(place)
                 silent_ms = 0 if position > start else silent_ms + wait_ms
-                if silent_ms >= options.poll_timeout_ms:
-                    raise TimedOut(
-                        f"nothing of {place} came within {silent_ms} ms (kafkaConsumer.pollTimeoutMs) at "
-                        f"offset {position}, and the range ends at {end}; is its leader up?"
-                    ) from None
                 start = position
+                if silent_ms >= options.poll_timeout_ms:
+                    await _give_up(consumer, options, offsets, position)
+                    return
 
 
-def _is_gone(consumer: Consumer, topic: str) -> bool:
-    known = consumer.cluster.metadata.topics.get(topic)
-    return known is not None and known.error is not None and known.error.name == _NO_TOPIC
+async def _why_lost(consumer: Consumer, place: TopicPartition, start: int) -> str | None:
+    """Why nothing will come, if it is certain."""
+    known = consumer.cluster.metadata.topics.get(place.topic)
+    if known is not None and known.error is not None and known.error.name == _NO_TOPIC:
+        return f"topic {place.topic} is gone"
+    if await consumer.position(place) < start:  # a reset went back: there is nothing at the start or after it
+        return f"{place} ends before offset {start}"
+    return None
 
 
-def _lose_all(options: ReadOptions, offsets: OffsetRange) -> None:
+async def _give_up(consumer: Consumer, options: ReadOptions, offsets: OffsetRange, position: int) -> None:
+    """Nothing came for too long: there is none, or nobody who could tell."""
+    place = TopicPartition(offsets.topic, offsets.partition)
+    try:
+        last = (await consumer.end_offsets(place))[place]
+    except BarnabasError:
+        last = offsets.end
+    if last < offsets.end:
+        _lose(options, offsets._replace(start=position), f"{place} ends at offset {last}")
+        return
+    raise TimedOut(
+        f"nothing of {place} came within {options.poll_timeout_ms} ms (kafkaConsumer.pollTimeoutMs) at "
+        f"offset {position}, and the range ends at {offsets.end}; is its leader up?"
+    )
+
+
+def _lose(options: ReadOptions, offsets: OffsetRange, why: str) -> None:
     topic, number, start, end = offsets
-    what = f"topic {topic} is gone, and offsets {start} to {end} of its partition {number} were not read yet"
+    what = f"{why}, and offsets {start} to {end} of partition {number} of {topic} were not read yet"
     if options.fail_on_data_loss:
         raise DataLost(f"{what}; set failOnDataLoss to false to go on without them")
     logger.warning("%s; the read goes on without them", what)

@@ -21,10 +21,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from barnabas.client.admin import Admin, TopicDescription
-from barnabas.client.errors import ClientError, NoSuchPartition, UnknownTopic
+from barnabas.client.errors import NoSuchPartition, UnknownTopic
 from barnabas.client.metadata import TopicPartition
 from barnabas.client.offsets import EARLIEST, LATEST
 from barnabas.core.clock import Clock
+from barnabas.core.errors import BarnabasError
 from barnabas.protocol.schema import NO_UUID
 from barnabas.spark.admission import Pacing, admit
 from barnabas.spark.lost import DataLost
@@ -133,7 +134,7 @@ class Stream:
         for attempt in range(1, attempts + 1):
             try:
                 seen = await self._see()
-            except ClientError as error:
+            except BarnabasError as error:
                 if attempt == attempts:
                     raise
                 logger.warning("offsets cannot be looked up (%d of %d): %s", attempt, attempts, error)
