@@ -42,6 +42,10 @@ TIME_MS = 1_704_067_200_000
         ([In(("partition",), (0, 1)), In(("partition",), (1, 2))], 100, 200),
         ([In(("partition",), (0, 1)), In(("partition",), (2, 3))], 100, 100),
         ([EqualNullSafe(("partition",), 2)], 100, 100),
+        ([GreaterThanOrEqual(("partition",), 1), LessThanOrEqual(("partition",), 1)], 100, 200),
+        ([GreaterThan(("partition",), 0), LessThan(("partition",), 2)], 100, 200),
+        ([GreaterThan(("partition",), 1)], 100, 100),
+        ([LessThan(("partition",), 1)], 100, 100),
         ([GreaterThan(("offset",), 149)], 150, 200),
         ([GreaterThanOrEqual(("offset",), 150), LessThan(("offset",), 160)], 150, 160),
         ([LessThanOrEqual(("offset",), 160)], 100, 161),
@@ -52,6 +56,7 @@ TIME_MS = 1_704_067_200_000
         ([In(("offset",), (5, 999)), IsNotNull(("offset",))], 200, 200),
         # what is not understood prunes nothing
         ([EqualTo(("partition",), None), EqualTo(("partition",), 1.5), EqualTo(("topic",), 3)], 100, 200),
+        ([LessThan(("partition",), 0.5), GreaterThan(("topic",), "b"), LessThan(("value",), b"")], 100, 200),
         ([Not(EqualTo(("topic",), "a")), StringStartsWith(("topic",), "b")], 100, 200),
         ([EqualTo(("headers", "key"), "x"), EqualTo(("value",), b"")], 100, 200),
         (
@@ -78,7 +83,8 @@ def test_offsets(filters: list[Filter], start: int, end: int) -> None:
         ([GreaterThanOrEqual(("timestamp",), TIME + timedelta(microseconds=1))], TIME_MS + 1),
         ([GreaterThan(("timestamp",), TIME + timedelta(microseconds=1))], TIME_MS + 1),
         ([GreaterThanOrEqual(("timestamp",), TIME.astimezone(timezone(timedelta(hours=5))))], TIME_MS),
-        ([GreaterThan(("timestamp",), datetime(1960, 1, 1, tzinfo=UTC))], 0),
+        ([GreaterThan(("timestamp",), datetime(1960, 1, 1, tzinfo=UTC))], None),
+        ([GreaterThanOrEqual(("timestamp",), datetime(1970, 1, 1, tzinfo=UTC))], 0),
         ([LessThan(("timestamp",), TIME), LessThanOrEqual(("timestamp",), TIME)], None),
         (
             [GreaterThan(("timestamp",), TIME), GreaterThan(("timestamp",), TIME - timedelta(days=1))],

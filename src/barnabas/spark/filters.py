@@ -28,6 +28,7 @@ from barnabas.spark.ranges import OffsetRange
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MS = timedelta(milliseconds=1)
+_NUMBERS = ("offset", "partition")  # columns that have a first and an end
 
 
 class Wanted(NamedTuple):
@@ -35,6 +36,8 @@ class Wanted(NamedTuple):
 
     topics: frozenset[str] | None = None
     partitions: frozenset[int] | None = None
+    first_partition: int = 0
+    end_partition: int = MAX_INT64
     offsets: frozenset[int] | None = None
     first_offset: int = 0
     end_offset: int = MAX_INT64
@@ -46,12 +49,17 @@ class Wanted(NamedTuple):
         if self.offsets is not None:
             inside = [each for each in self.offsets if offsets.start <= each < offsets.end]
             first, end = max(first, min(inside, default=end)), min(end, max(inside, default=-1) + 1)
-        if (self.topics is not None and offsets.topic not in self.topics) or (
-            self.partitions is not None and offsets.partition not in self.partitions
-        ):
+        if not self._wants(offsets.topic, offsets.partition):
             end = offsets.start
         start = max(offsets.start, first)
         return offsets._replace(start=start, end=max(start, min(offsets.end, end)))
+
+    def _wants(self, topic: str, partition: int) -> bool:
+        return (
+            (self.topics is None or topic in self.topics)
+            and (self.partitions is None or partition in self.partitions)
+            and self.first_partition <= partition < self.end_partition
+        )
 
     def since(self, offsets: OffsetRange, found: Mapping[TopicPartition, int]) -> OffsetRange:
         """What is left of it from the first record on that is young enough; -1 where none is."""
@@ -76,10 +84,10 @@ def wanted_by(filters: Iterable[Filter]) -> Wanted:
                 wanted = _from(wanted, name, value)
             case GreaterThan((name,), value):
                 wanted = _from(wanted, name, value, above=True)
-            case LessThan(("offset",), int(value)):
-                wanted = wanted._replace(end_offset=min(wanted.end_offset, value))
-            case LessThanOrEqual(("offset",), int(value)):
-                wanted = wanted._replace(end_offset=min(wanted.end_offset, value + 1))
+            case LessThan((name,), value):
+                wanted = _below(wanted, name, value)
+            case LessThanOrEqual((name,), value):
+                wanted = _below(wanted, name, value, at=True)
     return wanted
 
 
@@ -91,19 +99,32 @@ def _one_of(wanted: Wanted, name: str, values: tuple[Any, ...]) -> Wanted:
     if field is None or not all(type(value) is kind for value in values):
         return wanted
     before = getattr(wanted, field)
-    left: dict[str, Any] = {field: frozenset(values) if before is None else before & set(values)}
-    return wanted._replace(**left)
+    return _with(wanted, field, frozenset(values) if before is None else before & set(values))
 
 
 def _from(wanted: Wanted, name: str, value: Any, *, above: bool = False) -> Wanted:
-    if name == "offset" and type(value) is int:
-        return wanted._replace(first_offset=max(wanted.first_offset, value + above))
+    if name in _NUMBERS and type(value) is int:
+        first = f"first_{name}"
+        return _with(wanted, first, max(getattr(wanted, first), value + above))
     if name == "timestamp" and _is_time(value):
         # records have whole milliseconds: those at the time or after it
         whole, rest = divmod(value - _EPOCH, _MS)
-        since_ms = max(0, whole + (1 if rest or above else 0))
-        return wanted._replace(since_ms=max(wanted.since_ms or 0, since_ms))
+        since_ms = whole + (1 if rest or above else 0)
+        if since_ms >= 0:  # a record without a time has -1: no look-up finds it
+            return wanted._replace(since_ms=max(wanted.since_ms or 0, since_ms))
     return wanted
+
+
+def _below(wanted: Wanted, name: str, value: Any, *, at: bool = False) -> Wanted:
+    if name not in _NUMBERS or type(value) is not int:
+        return wanted
+    end = f"end_{name}"
+    return _with(wanted, end, min(getattr(wanted, end), value + at))
+
+
+def _with(wanted: Wanted, field: str, value: Any) -> Wanted:
+    changed: dict[str, Any] = {field: value}
+    return wanted._replace(**changed)
 
 
 def _is_time(value: Any) -> bool:
