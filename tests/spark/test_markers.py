@@ -7,10 +7,13 @@ import asyncio
 import pytest
 
 from barnabas.client.admin import Admin
+from barnabas.core.random import SeededRandom
 from barnabas.log.partition import PartitionLog
 from barnabas.records.builder import build_batch
 from barnabas.records.control import ControlType, build_end_transaction
 from barnabas.records.record import Record
+from barnabas.sim.loop import LoopClock, run
+from barnabas.spark import markers
 from barnabas.spark.driving import seams
 from barnabas.spark.markers import (
     Decision,
@@ -26,6 +29,7 @@ from barnabas.spark.markers import (
     transactional_id,
 )
 from barnabas.testing import Broker
+from tests.client.fake_broker import FakeCluster
 from tests.support.raw_client import wait_until
 
 DECISION = Decision(3, 2, (Entry(0, 70, 1, 2, 10, 100), Entry(1, 71, 0, 2, 11, 110)))
@@ -184,3 +188,27 @@ def test_markers_outlive_compaction(shared_broker: Broker) -> None:
     log = shared_broker.run(roll())
     wait_until(lambda: log.cleaned_offset == 24, "it is compacted")
     assert asyncio.run(read()).committed == before.committed
+
+
+def test_a_log_whose_tail_is_compacted_away_is_read_to_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = FakeCluster()
+    monkeypatch.setattr(
+        markers, "seams", lambda: (cluster.network.host("reader"), LoopClock(), SeededRandom(1))
+    )
+
+    async def main() -> None:
+        cluster.add_topic("m", 1)
+        partition = cluster.partition("m")
+        for batch in (Log().mark("a", 0, 4, 70), Log().end(70)):
+            partition.append(bytes(batch.data))
+        partition.emptied_to = 9
+        await cluster.start()
+        async with (
+            Admin(cluster.network.host("admin"), LoopClock(), SeededRandom(2), cluster.bootstrap) as admin,
+            MarkerLog(admin, cluster.bootstrap, "m", "a") as log,
+        ):
+            for _ in range(2):
+                found = await asyncio.wait_for(log.read(), 100)
+                assert found.committed == {0: TaskMarker(4, 40, 100)}
+
+    run(main())

@@ -217,6 +217,8 @@ class MarkerLog:
             for fetched in answers:
                 self._markers.take(fetched.data, self._position)
                 self._position = max(self._position, fetched.next_offset)
+                if not fetched.data and fetched.high_watermark >= end:  # the tail is compacted away
+                    self._position = max(self._position, end)
         return self._markers
 
     async def _offset(self, at: int) -> int:
