@@ -33,7 +33,7 @@ _CLIENT_FIELDS = {
     "kafka.retry.backoff.ms": "retry_backoff_ms",
     "kafka.socket.connection.setup.timeout.ms": "connect_timeout_ms",
 }
-_TEXTS = ("kafka.client.id", "kafka.client.rack", GROUP_ID)
+_TEXTS = ("kafka.client.id", GROUP_ID)
 _WORDS = {
     "kafka.isolation.level": ("read_uncommitted", "read_committed"),
     "kafka.security.protocol": ("plaintext",),
@@ -44,6 +44,7 @@ _WITHOUT_EFFECT = (
     "kafka.auto.commit.interval.ms",
     "kafka.check.crcs",
     "kafka.client.dns.lookup",
+    "kafka.client.rack",  # records are read from leaders: one who is told of a rack may point elsewhere only
     "kafka.connections.max.idle.ms",
     "kafka.exclude.internal.topics",
     "kafka.group.instance.id",
@@ -92,6 +93,5 @@ def consumer_config(kafka: Mapping[str, str], reset: Reset) -> ConsumerConfig:
     return ConsumerConfig(
         reset=reset,
         read_committed=is_committed,
-        rack_id=get.text("kafka.client.rack") or "",
         client=client._replace(**client_numbers),
     )._replace(**numbers)
