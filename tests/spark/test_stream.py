@@ -93,6 +93,12 @@ def ranges(reader: StreamReader, start: Written, end: Written) -> list[tuple[str
     return [tuple(each.offsets) for each in reader.partitions(start, end)]  # type: ignore[misc]
 
 
+@pytest.fixture(scope="module")
+def begins(broker: Broker) -> str:
+    create(broker, "begins", 10, 20)
+    return "begins"
+
+
 @pytest.mark.parametrize(
     ("options", "expected"),
     [
@@ -109,11 +115,9 @@ def ranges(reader: StreamReader, start: Written, end: Written) -> list[tuple[str
     ],
 )
 def test_where_a_stream_begins(
-    broker: Broker, stream: Open, options: dict[str, str], expected: dict[str, int]
+    begins: str, stream: Open, options: dict[str, str], expected: dict[str, int]
 ) -> None:
-    if not options:
-        create(broker, "begins", 10, 20)
-    assert stream("begins", **options).initialOffset() == {"begins": expected}
+    assert stream(begins, **options).initialOffset() == {begins: expected}
 
 
 @pytest.mark.parametrize(
@@ -127,10 +131,11 @@ def test_where_a_stream_begins(
     ],
 )
 def test_where_it_cannot_begin(
-    broker: Broker, stream: Open, options: dict[str, str], error: type[Exception], said: str
+    begins: str, stream: Open, options: dict[str, str], error: type[Exception], said: str
 ) -> None:
+    others = {name: text for name, text in options.items() if name != "subscribe"}
     with pytest.raises(error, match=said):
-        stream(options.pop("subscribe", "begins"), **options).initialOffset()
+        stream(options.get("subscribe", begins), **others).initialOffset()
 
 
 def test_batches_follow_each_other(broker: Broker, stream: Open) -> None:
@@ -401,7 +406,7 @@ def test_a_topic_that_is_deleted_in_mid_batch(
 
 @pytest.mark.parametrize(
     ("start", "said"),
-    [(0, "silent-0 ends at offset 3, and offsets 3 to 5"), (4, "silent-0 no longer has all .* 4 to 5")],
+    [(0, "silent-0-0 ends at offset 3, and offsets 3 to 5"), (4, "silent-4-0 no longer has all .* 4 to 5")],
 )
 def test_a_range_that_the_log_does_not_have(
     broker: Broker,
@@ -412,13 +417,13 @@ def test_a_range_that_the_log_does_not_have(
     said: str,
 ) -> None:
     monkeypatch.setattr("barnabas.spark.reading.LOOK_MS", 20)
-    if not start:
-        create(broker, "silent", 3)
-    options = {"kafkaConsumer.pollTimeoutMs": "100", "columns": "offset"}
-    part = RangePartition(OffsetRange("silent", 0, start, 5))
+    topic = f"silent-{start}"
+    create(broker, topic, 3)
+    options = {"kafkaConsumer.pollTimeoutMs": "1500", "columns": "offset"}
+    part = RangePartition(OffsetRange(topic, 0, start, 5))
     with pytest.raises(DataLost, match=said):
-        list(stream("silent", **options).read(part))
-    left = [batch.to_pydict() for batch in stream("silent", failOnDataLoss="false", **options).read(part)]
+        list(stream(topic, **options).read(part))
+    left = [batch.to_pydict() for batch in stream(topic, failOnDataLoss="false", **options).read(part)]
     assert left == ([] if start else [{"offset": [0, 1, 2]}])
     assert "ends before offset 4" in caplog.text or "ends at offset 3" in caplog.text
 
@@ -427,9 +432,9 @@ def test_a_range_that_does_not_come(stream: Open, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr("barnabas.spark.reading.LOOK_MS", 20)
     with Broker() as other:
         create(other, "waiting", 3)
-        options = {"kafkaConsumer.pollTimeoutMs": "100", "kafka.default.api.timeout.ms": "500"}
+        options = {"kafkaConsumer.pollTimeoutMs": "1500", "kafka.default.api.timeout.ms": "500"}
         reader = stream("waiting", **{"kafka.bootstrap.servers": other.bootstrap}, **options)
         batches = iter(reader.read(RangePartition(OffsetRange("waiting", 0, 0, 5))))
         assert next(batches).num_rows == 3
-    with pytest.raises(TimedOut, match=r"nothing of waiting-0 came within 100 ms .* at offset 3, .* at 5"):
+    with pytest.raises(TimedOut, match=r"nothing of waiting-0 came within 1500 ms .* at offset 3, .* at 5"):
         next(batches)
