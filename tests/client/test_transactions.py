@@ -582,6 +582,31 @@ def test_a_question_whose_answer_is_lost_is_asked_again(
 
 
 @both
+def test_an_end_that_comes_late_does_not_end_the_next_transaction(version: int) -> None:
+    async def work(cluster: FakeCluster, producer: Producer) -> None:
+        late: list[Any] = []
+
+        def lose(asked: Any) -> Message | None:
+            late.append(asked)
+            raise Drop
+
+        cluster.rules.append(once(EndTxnRequest, lose))
+        async with producer.transaction():
+            await producer.send("t", b"one")
+        producer.begin_transaction()
+        await producer.send("t", b"two")
+        await producer.flush()
+        (broker,) = cluster.brokers.values()
+        answer = broker.on_end_txn(late[0], 5 if version == NEW else 4)
+        assert answer.error_code == code("PRODUCER_FENCED")
+        await producer.abort_transaction()
+        async with producer.transaction():
+            await producer.send("t", b"three")
+
+    assert transacting(work, version).partition("t").committed() == [b"one", b"three"]
+
+
+@both
 def test_a_coordinator_that_moves_is_found_again(version: int) -> None:
     async def work(cluster: FakeCluster, producer: Producer) -> None:
         for node_id in (2, 3, 1):

@@ -46,6 +46,7 @@ class Coordinator:
     def __init__(self, cluster: Cluster, kind: CoordinatorType, key: str) -> None:
         self._cluster, self._kind, self._key = cluster, kind, key
         self.last_features: dict[str, int] = {}  # what the cluster had finalised when it was last asked
+        self.unanswered = 0  # requests that may still be done, though others were asked in their place
         self._node_id: int | None = None
         self._concurrent = Backoff(*_CONCURRENT_MS, cluster.random)
 
@@ -115,6 +116,7 @@ class Coordinator:
                 if failure is None or clock.monotonic() < deadline:  # the end of time explains nothing
                     failure = error
                 self._node_id = None
+                self.unanswered += not isinstance(error, BrokerNotReachable)
             except BrokerError as error:
                 if not error.error.retriable:
                     raise

@@ -166,11 +166,13 @@ class Transactional:
         )
         what = f"cannot {'commit' if is_commit else 'abort'} the transaction of {state.transactional_id!r}"
         at_most = EVERY_VERSION if state.is_implicit else LAST_EXPLICIT_END
+        unanswered = self._coordinator.unanswered
         try:
             answer = await self._coordinator.ask(
                 request, EndTxnResponse, _code(what), self._timeout_s, at_most=at_most
             )
         except TimedOut:
+            state.may_end_late()
             raise  # may have been done: to be asked again
         except TransactionEnded as error:
             if is_commit:
@@ -188,6 +190,8 @@ class Transactional:
             if state.phase is Phase.FAILED:
                 state.check("commit")
             raise
+        if self._coordinator.unanswered > unanswered:
+            state.may_end_late()
         return ProducerIdentity(answer.producer_id, answer.producer_epoch) if state.is_implicit else identity
 
     async def _next_identity(self, identity: ProducerIdentity) -> ProducerIdentity:

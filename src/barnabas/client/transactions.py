@@ -222,6 +222,10 @@ class Transaction:
         if self.phase in (Phase.OPEN, Phase.COMMITTING):
             self.phase, self.failure = Phase.FAILED, error
 
+    def may_end_late(self) -> None:
+        """Its end was asked for more than once: what is late must not end the next one."""
+        self._needs_epoch = True
+
     def died(self, error: BaseException) -> None:
         if self.phase is not Phase.DEAD:
             self.phase, self.failure = Phase.DEAD, error
