@@ -136,7 +136,7 @@ class Producer:
         if size_limit + HEADER_BYTES > self.config.max_request_bytes:
             raise RecordTooLarge(
                 f"a record of about {size_limit} bytes is more than max_request_bytes="
-                f"{self.config.max_request_bytes} allow; raise that and the topic's max.message.bytes"
+                f"{self.config.max_request_bytes} allow; raise that (max.request.size) and the topic's max.message.bytes"
             )
         accumulator = self._accumulator
         if self._room_turn.locked() or not accumulator.has_room(size_limit):
