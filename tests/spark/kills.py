@@ -25,6 +25,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import logging
 import os
 import shutil
 import subprocess
@@ -33,7 +34,7 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from random import Random
@@ -103,7 +104,7 @@ class Query:
         self._environment = {
             **os.environ,
             MARK: str(directory),
-            "PYTHONPATH": str(ROOT),
+            "PYTHONPATH": f"{ROOT}:{ROOT / 'src'}",  # as it is there, whatever is installed
             "SPARK_LOCAL_IP": "127.0.0.1",
             **({} if home is None else {"SPARK_HOME": home}),
         }
@@ -317,11 +318,11 @@ class Killer:
         self._serve, self._query, self._moments, self._random = serve, query, moments, random
         self._log = log
 
-    def run(self, count: int, only: tuple[str, ...] = ()) -> None:
-        names = only or tuple(WEIGHTS)
-        weights = [WEIGHTS[name] for name in names]
-        while self.kills.total() < count:
-            (kind,) = self._random.choices(names, weights)
+    def run(self, count: int, kinds: Iterable[str]) -> None:
+        """So many; a kind of which there is none at the time is left out."""
+        for kind in kinds:
+            if self.kills.total() >= count:
+                return
             moment = self._moments.choose(kind, self._random)
             self._query.ensure()
             if killed := self._kill_at(moment, kind):
@@ -336,6 +337,7 @@ class Killer:
             with suppress(ProcessLookupError), self._victim(kind) as victim:
                 self._moments.wait(moment, self._random)
                 return int(victim.kill())
+            self._moments.wait("within", self._random)  # for one to be born
             return 0
         self._moments.wait(moment, self._random)
         if kind == "driver":
@@ -368,13 +370,13 @@ class Killer:
 def run(
     seed: int,
     kills: int,
+    kinds: Iterable[str],
     directory: Path,
     *,
     sink: str = "topic",
-    executors: float = 0.3,
-    only: tuple[str, ...] = (),
+    executors: float = 0.0,
 ) -> Outcome:
-    """So many kills; AssertionError, with what is wrong, where the output is not the input."""
+    """So many kills of these kinds; AssertionError, with what is wrong, where the output is not the input."""
     random, began = Random(seed), time.monotonic()
     checkpoint = Checkpoint(directory / "checkpoint")
     with _served(directory) as (serve, bootstrap):
@@ -385,7 +387,7 @@ def run(
         killer = Killer(serve, query, moments, random, directory / "kills.jsonl")
         try:
             feeder = Feeder(bootstrap, checkpoint)
-            killer.run(kills, only)
+            killer.run(kills, kinds)
             feeder.finish()
             moments.wait_for_all(feeder.fed)
             left_open, lag = moments.open_transactions(), _lag(bootstrap)
@@ -401,6 +403,13 @@ def run(
     failures = Counter(map(_name, _failures(directory)))
     batches, seconds = checkpoint.committed() + 1, time.monotonic() - began
     return Outcome(killer.kills, killer.moments, query.lives, batches, len(fed), aborted, failures, seconds)
+
+
+def random_kinds(random: Random, only: Sequence[str] = tuple(WEIGHTS)) -> Iterator[str]:
+    """One after another, for ever."""
+    weights = [WEIGHTS[name] for name in only]
+    while True:
+        yield from random.choices(only, weights)
 
 
 @contextmanager
@@ -483,8 +492,9 @@ def _unexpected(directory: Path) -> list[str]:
 def _name(error: str) -> str:
     """A failure in a few words: the last line of what is said of it that names an error."""
     said = error.partition("=== Streaming Query ===")[0].partition("terminated with exception:")[2]
+    said = said.replace("SQLSTATE: XXKST", "").strip()
     lines = [line.strip() for line in said.splitlines() if "Error" in line or "Exception" in line]
-    return (lines[-1] if lines else said.strip())[:100]
+    return (lines[-1] if lines else said or "a connection to a process that is gone")[:80]
 
 
 def main() -> None:
@@ -493,23 +503,15 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--sink", choices=SINKS, default="topic")
     parser.add_argument("--executors", type=float, default=0.3, help="how often there are some, of 1")
-    parser.add_argument(
-        "--only", type=lambda names: names.split(","), default=[], help="kinds, as task,broker"
-    )
+    parser.add_argument("--only", default=",".join(WEIGHTS), help="kinds, as task,broker")
     parser.add_argument("--keep", action="store_true", help="keep the directory")
     options = parser.parse_args()
+    logging.getLogger("barnabas").addHandler(logging.NullHandler())  # that a broker is away is no news
     home = Path(tempfile.mkdtemp(prefix="barnabas-kills-"))
     print(f"in {home}", flush=True)
-    print(
-        run(
-            options.seed,
-            options.kills,
-            home,
-            sink=options.sink,
-            executors=options.executors,
-            only=tuple(options.only),
-        )
-    )
+    kinds = random_kinds(Random(options.seed), options.only.split(","))
+    settings = {"sink": options.sink, "executors": options.executors}
+    print(run(options.seed, options.kills, kinds, home, **settings))
     if not options.keep:  # as after a failure
         shutil.rmtree(home)
 
