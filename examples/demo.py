@@ -285,7 +285,6 @@ async def play(directory: Path, shop: Shop, screen: Screen) -> bool:
         run.steps.append(
             Step("everything read back, and compared", time.perf_counter() - began, findings.records)
         )
-        screen.turn_page("demo-result")
         return report(screen, shop, findings, run.steps)
     except DemoFailed as error:
         screen.say("demo", f"[bold red]{escape(str(error))}[/]")

@@ -16,8 +16,9 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 from rich.table import Table
 from rich.terminal_theme import DIMMED_MONOKAI
 
-PICTURE_WIDTH = 104
+PICTURE_WIDTH = 88
 NAME_WIDTH = 9
+INDENT = 7 + NAME_WIDTH
 FONTS = "ui-monospace, Menlo, Consolas, DejaVu Sans Mono, monospace"
 
 
@@ -27,24 +28,25 @@ class Screen:
     def __init__(self) -> None:
         self.console = Console(highlight=False)
         self._bars = Progress(
-            TextColumn("{task.description}"), BarColumn(40), MofNCompleteColumn(), console=self.console
+            TextColumn("{task.description}"), BarColumn(32), MofNCompleteColumn(), console=self.console
         )
         self._began = time.perf_counter()
         self._tasks: dict[str, TaskID] = {}
-        self._album: list[tuple[str, Console]] = []
-        self.turn_page("demo")
+        self._album: dict[str, Console] = {}
+        self.turn_to("demo")
 
-    def turn_page(self, name: str) -> None:
+    def turn_to(self, page: str) -> None:
         """What is shown from now on belongs to the picture of that name."""
-        console = Console(
-            record=True,
-            file=io.StringIO(),
-            width=PICTURE_WIDTH,
-            force_terminal=True,
-            color_system="truecolor",
-            highlight=False,
-        )
-        self._album.append((name, console))
+        if page not in self._album:
+            self._album[page] = Console(
+                record=True,
+                file=io.StringIO(),
+                width=PICTURE_WIDTH,
+                force_terminal=True,
+                color_system="truecolor",
+                highlight=False,
+            )
+        self._page = self._album[page]
 
     def say(self, who: str, what: str) -> None:
         """A line of the story, with how many seconds into it."""
@@ -52,18 +54,19 @@ class Screen:
         self._show(f"[dim]{seconds:5.1f}[/]  [bold]{who:<{NAME_WIDTH}}[/]{what}")
 
     def show(self, table: Table) -> None:
+        self._show("")
         self._show(table)
 
     def _show(self, what: RenderableType) -> None:
         self.console.print(what, soft_wrap=isinstance(what, str))
-        self._album[-1][1].print(what)
+        self._page.print(what)
 
     # ---- bars --------------------------------------------------------------------------------------------
 
     def start_bars(self, totals: Mapping[str, int]) -> None:
         """Bars by name, each with where it ends."""
         for name, total in totals.items():
-            self._tasks[name] = self._bars.add_task(f"[bold]{name:<16}[/]", total=total)
+            self._tasks[name] = self._bars.add_task(f"{' ' * INDENT}{name:<16}", total=total)
         if self.console.is_terminal:
             self._bars.start()
 
@@ -72,7 +75,7 @@ class Screen:
 
     def keep_bars(self) -> None:
         """The bars as they are now become part of the picture."""
-        self._album[-1][1].print(self._bars.get_renderable())
+        self._page.print(self._bars.get_renderable())
 
     def stop_bars(self) -> None:
         self._bars.stop()
@@ -83,7 +86,7 @@ class Screen:
     def draw(self, directory: Path, title: str) -> None:
         """One file a page."""
         directory.mkdir(parents=True, exist_ok=True)
-        for name, console in self._album:
+        for name, console in self._album.items():
             drawn = console.export_svg(title=title, theme=DIMMED_MONOKAI, unique_id=name)
             drawn = re.sub(r"@font-face \{.*?\}\s*", "", drawn, flags=re.DOTALL)
             drawn = drawn.replace("Fira Code, monospace", FONTS)

@@ -85,7 +85,7 @@ def test_the_demo_loses_nothing_and_repeats_nothing(tmp_path: Path) -> None:
     assert result.stdout.count(" exact") == 4
     assert "nothing lost, nothing twice, nothing left to read" in result.stdout
     assert (data / "broker" / ".kafka_cleanshutdown").exists()
-    for name in ("demo", "demo-result"):
+    for name in ("demo", "demo-tables"):
         picture = (tmp_path / f"{name}.svg").read_text()
         assert str(tmp_path) not in picture
         assert re.findall(r"https?://(?!www\.w3\.org|www\.textualize\.io)", picture) == []
