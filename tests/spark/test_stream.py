@@ -180,6 +180,20 @@ def test_the_start_of_a_first_batch_is_not_lost_in_a_crash(broker: Broker, strea
     assert ranges(again, end, following) == [("crash", 0, 5, 11)]
 
 
+def test_a_partition_that_comes_before_the_first_batch_is_not_lost_in_a_crash(
+    broker: Broker, stream: Open
+) -> None:
+    create(broker, "early", 1)
+    options = {"subscribePattern": "early.*", "startingOffsets": "latest"}
+    reader = stream("", **options)
+    start = reader.initialOffset()
+    create(broker, "early-too", 4)
+    end = reader.latestOffset(start, ALL)
+    again = stream("", **options)
+    assert ranges(again, again.initialOffset(), end) == []
+    assert ranges(again, end, again.latestOffset(end, ALL)) == [("early-too", 0, 0, 4)]
+
+
 def test_a_stream_from_the_end_reads_what_comes(broker: Broker, stream: Open) -> None:
     create(broker, "coming", 5, 5)
     reader = stream("coming", startingOffsets='{"coming": {"0": -1, "1": 3}}')

@@ -8,7 +8,8 @@
                                 go back, a batch without records does: the checkpoint then has the new start
     the first batch             Spark keeps its end, but not its start: after a crash `initial` is asked for
                                 again. Where that is `latest` it would be another one, and records would be
-                                skipped. So such a partition has nothing in the first batch, whatever came
+                                skipped. So such a partition has nothing in the first batch, whatever came,
+                                and one that came between the two is left for the second
 
 A call costs two round trips: metadata, and the latest offsets from all leaders at once.
 """
@@ -30,7 +31,7 @@ from barnabas.protocol.schema import NO_UUID
 from barnabas.spark.admission import Pacing, admit
 from barnabas.spark.lost import DataLost
 from barnabas.spark.offsets import Offsets
-from barnabas.spark.options import ReadOptions
+from barnabas.spark.options import Bound, ReadOptions
 from barnabas.spark.planning import (
     bound_of,
     ends_of,
@@ -45,6 +46,7 @@ from barnabas.spark.ranges import OffsetRange, cut
 
 logger = logging.getLogger("barnabas.spark")
 
+_EARLIEST = Bound(EARLIEST)
 _ADVICE = "set failOnDataLoss to false to go on with what there is, or begin anew with another checkpoint"
 
 
@@ -117,9 +119,15 @@ class Stream:
         if may_wait and self._pacing.is_too_early(begin, latest, self._clock.monotonic()):
             return dict(start)
         end = admit(begin, latest, limit)
-        if is_first:
-            end |= {each: start[each] for each in self._from_the_end if each in end}
-        return end
+        return self._end_of_first(start, end) if is_first else end
+
+    def _end_of_first(self, start: Offsets, end: Offsets) -> dict[TopicPartition, int]:
+        """What the first batch may end at, so that it is the same batch after a crash."""
+        if self._options.start == _EARLIEST:  # new partitions are begun there, too
+            return dict(end)
+        return {
+            each: start[each] if each in self._from_the_end else end[each] for each in start if each in end
+        }
 
     def _bounded(self, latest: dict[TopicPartition, int]) -> dict[TopicPartition, int]:
         if not self._is_bounded:
