@@ -26,7 +26,13 @@ def test_it_runs(name: str) -> None:
         assert row.ratio is None or row.ratio > 0
 
 
-@pytest.mark.parametrize("name", bench.SIDE_BY_SIDE)
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(each, marks=(pytest.mark.spark, pytest.mark.java) if each == "spark" else ())
+        for each in bench.SIDE_BY_SIDE
+    ],
+)
 def test_it_runs_against_barnabas(name: str) -> None:
     for pair in measured(name, BARNABAS):
         assert isinstance(pair, Pair)
