@@ -334,6 +334,39 @@ def test_versions_of_a_batch_job(sink: Sink) -> None:
     asyncio.run(work())
 
 
+@pytest.mark.parametrize("tasks", [1, 4])
+@pytest.mark.parametrize("killed", ["decided", "ended 0"])
+@pytest.mark.parametrize("is_failing", [False, True])
+def test_a_decided_version_is_completed_by_the_next(
+    sink: Sink, tasks: int, killed: str, is_failing: bool
+) -> None:
+    """A job that died in its commits need not be done again for its rows to be all there."""
+
+    async def write(version: int, tasks: int, step: Callable[[str], None] = lambda _: None) -> None:
+        sink.restart()
+        job = Job(sink.options, sink.app, version, is_stream=False)
+        split = batch_of(version, tasks)
+        await sink.commit(
+            job, [await sink.task(job, number, rows) for number, rows in enumerate(split)], step
+        )
+
+    async def fail(version: int) -> None:
+        job = Job(sink.options, sink.app, version, is_stream=False)
+        report = await sink.task(job, 0, batch_of(version)[0])
+        async with Committer(sink.options, sink.app) as committer:
+            await committer.abort(job, [report])
+
+    async def work() -> None:
+        with pytest.raises(Killed):
+            await write(1, 3, kill_when(killed))
+        if is_failing:
+            await fail(2)
+        await write(2, tasks)
+        assert await sink.rows() == flat(batch_of(1), batch_of(2))
+
+    asyncio.run(work())
+
+
 def test_fewer_tasks_leave_nothing_open(sink: Sink) -> None:
     async def work() -> None:
         for step in ("written", "prepared"):

@@ -88,7 +88,8 @@ def test_what_is_committed_counts() -> None:
     assert markers.committed == {1: TaskMarker(1, 10, 100)}
     assert markers.newest_batch == 1
     assert markers.has_committed(1, 1)
-    assert not markers.has_committed(1, 0)
+    assert markers.has_committed(1, 0)
+    assert not markers.has_committed(1, 2)
     assert not markers.has_committed(0, 1)
     markers.take(Log().end(72).data, 0)
     assert markers.has_committed(2, 1)
@@ -117,6 +118,15 @@ def test_a_decision() -> None:
     assert found(Log().decide("a", decision_value(DECISION)).decide("a", None)).decision is None
     # in a transaction it would not be known whether it holds
     assert found(Log().decide("a", decision_value(DECISION), transactional=True)).decision is None
+
+
+def test_what_is_decided_and_not_done() -> None:
+    log = Log().decide("a", decision_value(DECISION)).mark("a", 0, 2, 70).end(70).mark("a", 1, 3, 71)
+    markers = found(log)
+    assert markers.undone(markers.decision) == list(DECISION.entries)
+    markers.take(Log().end(71).mark("a", 0, 4, 70).end(70).data, 0)
+    assert markers.undone(markers.decision) == []  # 0 has left it behind
+    assert markers.undone(None) == []
 
 
 def test_what_was_read_before_and_what_is_cut_short() -> None:

@@ -29,7 +29,6 @@ from barnabas.spark.markers import (
     Decision,
     Entry,
     MarkerLog,
-    Markers,
     decision_key,
     decision_value,
     task_of,
@@ -97,10 +96,12 @@ class Committer:
     async def abort(self, job: Job, reports: Iterable[Report]) -> None:
         """Abort what tasks have prepared, but what is decided, and what those that died have left open; what
         cannot be done now is left to the next run, or to the transactions' timeout."""
-        decision: Decision | None = None
+        decision, undone = None, list[Entry]()
         try:
             if job.is_marked:
-                decision = (await self._log.read()).decided(job.batch)
+                markers = await self._log.read()
+                decision = job.binding(markers)
+                undone = markers.undone(decision)
         except BarnabasError as error:
             logger.warning("batch %d of %s is left as it is: %s", job.batch, job.app, error)
             return
@@ -110,7 +111,7 @@ class Committer:
             logger.warning("batch %d of %s is decided, and left to be committed", job.batch, job.app)
         await self._end((each for each in ours if each not in decided), commit=False)
         try:
-            await self._fence_others({entry.task for entry in decision.entries} if decision else set())
+            await self._fence_others({entry.task for entry in undone})
         except BarnabasError as error:
             logger.warning("what tasks of %s left open stays so: %s", job.app, error)
 
@@ -122,10 +123,11 @@ class Committer:
         """What of the prepared is to be committed, in the light of the markers, and under which decision."""
         finished: set[int] = set()
         markers = await self._log.read()
-        if (decision := markers.decided(job.batch)) is not None:
-            finished = await self._finish(markers, decision, ours)
-        if any(each.is_first for each in reports):
+        if undone := markers.undone(job.binding(markers)):
+            finished = await self._finish(undone, ours)
+        if is_first := any(each.is_first for each in reports):
             await self._fence_others(ours)
+        if is_first or undone:
             markers = await self._log.read()
         newest = markers.newest_batch
         if newest < job.batch:
@@ -136,25 +138,16 @@ class Committer:
         if decision is None:  # an earlier run has committed all of it
             await self._end(ours.values(), commit=False)
             return {}, None
-        missing = [
-            entry
-            for entry in decision.entries
-            if entry.task not in finished and not markers.has_committed(entry.task, job.batch)
-        ]
+        missing = [entry for entry in markers.undone(decision) if entry.task not in finished]
         self._check_same_split(job, reports, ours, decision, missing)
         again = {entry.task: ours[entry.task] for entry in missing}
         await self._end((each for task, each in ours.items() if task not in again), commit=False)
         return again, decision
 
-    async def _finish(self, markers: Markers, decision: Decision, ours: Prepared) -> set[int]:
+    async def _finish(self, undone: Iterable[Entry], ours: Container[int]) -> set[int]:
         """Commit what was decided and is still open; whose task has written again was found aborted."""
-        finished: set[int] = set()
-        for entry in decision.entries:
-            if entry.task in ours or markers.has_committed(entry.task, decision.batch):
-                continue
-            if await finish(self._admin, self._app, entry):
-                finished.add(entry.task)
-        return finished
+        others = [entry for entry in undone if entry.task not in ours]
+        return {entry.task for entry in others if await finish(self._admin, self._app, entry)}
 
     def _check_same_split(
         self, job: Job, reports: Sequence[Report], ours: Prepared, decision: Decision, missing: list[Entry]

@@ -33,6 +33,7 @@ from barnabas.spark.checks import check_transaction_timeout
 from barnabas.spark.driving import seams
 from barnabas.spark.markers import (
     PARTITION,
+    Decision,
     Entry,
     MarkerLog,
     Markers,
@@ -67,6 +68,11 @@ class Job(NamedTuple):
     batch: int
     is_marked: bool = True  # otherwise nobody will ever write it again, and there is nothing to remember
     is_stream: bool = True
+
+    def binding(self, markers: Markers) -> Decision | None:
+        """The decision that has to be carried out before anything else: on this batch, or on a job's last
+        write, which nobody may have done again. A query's last batch is never left behind like that."""
+        return markers.decided(self.batch) if self.is_stream else markers.decision
 
     def further(self, newest: int) -> AlreadyFurther:
         """What to say where later batches are written already."""
@@ -145,13 +151,19 @@ class TaskWrite:
             async with Admin(*seams(), options.bootstrap, options.admin_client) as admin:
                 await ensure_topic(admin, options.marker_topic)
                 async with MarkerLog(admin, options.bootstrap, options.marker_topic, job.app) as log:
-                    verdict = judge(await log.read(), job, self._task)
-                    self._step("read")
-                    if isinstance(verdict, Entry) and await finish(admin, job.app, verdict):
-                        verdict = Verdict.DONE
-                    if verdict is Verdict.DONE:
+                    if await self._is_done(admin, await log.read()):
                         return await self._pass_over(batches)
                     return await self._write(batches, log)
+
+    async def _is_done(self, admin: Admin, markers: Markers) -> bool:
+        """Whether nothing is left to be written; what this task still had to commit has been tried."""
+        job = self._job
+        verdict = judge(markers, job, self._task)
+        self._step("read")
+        undone = markers.undone(job.binding(markers))
+        mine = next((entry for entry in undone if entry.task == self._task), None)
+        is_committed = mine is not None and await finish(admin, job.app, mine)
+        return verdict is Verdict.DONE or (verdict is mine and is_committed)
 
     async def _write(self, batches: AsyncGenerator[pa.RecordBatch, None], log: MarkerLog | None) -> Report:
         first = await anext(batches, None)

@@ -125,12 +125,19 @@ class Markers:
         return max([*batches, -1 if self.decision is None else self.decision.batch])
 
     def has_committed(self, task: int, batch: int) -> bool:
+        """Whether a task has committed that batch, or a later one."""
         marker = self.committed.get(task)
-        return marker is not None and marker.batch == batch
+        return marker is not None and marker.batch >= batch
 
     def decided(self, batch: int) -> Decision | None:
         """The decision on that batch."""
         return self.decision if self.decision is not None and self.decision.batch == batch else None
+
+    def undone(self, decision: Decision | None) -> list[Entry]:
+        """What was decided, and has not been seen to be committed."""
+        if decision is None:
+            return []
+        return [each for each in decision.entries if not self.has_committed(each.task, decision.batch)]
 
     def take(self, data: Buffer, first_offset: int) -> None:
         """The batches of a fetch, from that offset on."""
