@@ -136,7 +136,8 @@ class Producer:
         if size_limit + HEADER_BYTES > self.config.max_request_bytes:
             raise RecordTooLarge(
                 f"a record of about {size_limit} bytes is more than max_request_bytes="
-                f"{self.config.max_request_bytes} allow; raise that (max.request.size) and the topic's max.message.bytes"
+                f"{self.config.max_request_bytes} allow; raise that (max.request.size), and the topic's "
+                "max.message.bytes"
             )
         accumulator = self._accumulator
         if self._room_turn.locked() or not accumulator.has_room(size_limit):
@@ -157,14 +158,27 @@ class Producer:
         """Take the rows of an Arrow table; awaited, the future tells how many were written, or why not.
 
         Columns and their meaning: see tables. `topic`, if given, is that of all rows. Waits as `send` does
-        while metadata or memory is missing. An error leaves some of the rows written.
+        while metadata or memory is missing. An error leaves some of the rows written; a transaction can only
+        be aborted then.
         """
-        from barnabas.client.tables import row_batches, rows_by_topic  # pyarrow, only where it is used
-
         self._check_may_send()
         receipt = Receipt(asyncio.get_running_loop().create_future())
-        if self._transactions is not None:  # the end of the transaction tells those who do not ask
-            receipt.told.add_done_callback(lambda told: told.cancelled() or told.exception())
+        if self._transactions is None:
+            await self._send_rows(table, topic, receipt)
+            return receipt.told
+        # the end of the transaction tells those who do not ask
+        receipt.told.add_done_callback(lambda told: told.cancelled() or told.exception())
+        try:
+            await self._send_rows(table, topic, receipt)
+        except BaseException as error:
+            if not receipt.is_unused:
+                self._transactions.torn(error)
+            raise
+        return receipt.told
+
+    async def _send_rows(self, table: pa.Table | pa.RecordBatch, topic: str | None, receipt: Receipt) -> None:
+        from barnabas.client.tables import row_batches, rows_by_topic  # pyarrow, only where it is used
+
         for rows in rows_by_topic(table, topic, self._clock.wall_ms()):
             known = await self.cluster.topic(rows.topic, self.config.max_block_ms / 1000)
             limits, unsent_bytes = self._row_limits(rows.topic), 0
@@ -177,7 +191,6 @@ class Producer:
                     await asyncio.sleep(0)  # the sender's turn
             await asyncio.sleep(0)
         receipt.close()
-        return receipt.told
 
     async def flush(self) -> None:
         """Send everything at once, and return when it is acknowledged or has failed."""

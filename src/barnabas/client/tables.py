@@ -83,7 +83,8 @@ def row_batches(
         if len(data) > limits.max_request_bytes:  # it holds one row then
             raise RecordTooLarge(
                 f"a row for {rows.topic} takes {len(data)} bytes, more than max_request_bytes="
-                f"{limits.max_request_bytes} allow; raise that (max.request.size) and the topic's max.message.bytes"
+                f"{limits.max_request_bytes} allow; raise that (max.request.size), and the topic's "
+                "max.message.bytes"
             )
         yield RowBatch(partition, compress_batch(data, limits.codec), row - start)
         if row < stop:
