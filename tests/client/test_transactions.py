@@ -18,11 +18,13 @@ from hypothesis import strategies as st
 from barnabas.client.admin import Admin
 from barnabas.client.cluster import ClientConfig
 from barnabas.client.errors import (
+    BadTable,
     BrokerError,
     ClientClosed,
     NotAuthorized,
     OutsideTransaction,
     ProducerFenced,
+    RecordTooLarge,
     TimedOut,
     TransactionAborted,
     TransactionEnded,
@@ -221,6 +223,26 @@ def test_tables_belong_to_transactions_as_records_do(version: int) -> None:
 
     committed = transacting(work, version).partition("t").committed()
     assert committed == [b"0.0", b"0.1", b"0.2", b"and a record", b"2.0", b"2.1", b"2.2", b"and a record"]
+
+
+@both
+def test_a_table_that_is_sent_in_part_spoils_the_transaction(version: int) -> None:
+    async def work(cluster: FakeCluster, producer: Producer) -> None:
+        producer.begin_transaction()
+        with pytest.raises(BadTable):  # before any of it was taken
+            await producer.send_table(pa.table({"value": [1]}), "t")
+        await producer.send("t", b"fine")
+        await producer.commit_transaction()
+        table = pa.table({"value": [b"small", bytes(2000)]})
+        producer.begin_transaction()
+        with pytest.raises(RecordTooLarge):
+            await producer.send_table(table, "t")
+        with pytest.raises(TransactionAborted, match="in part only: a row for t takes 2"):
+            await producer.commit_transaction()
+        await producer.abort_transaction()
+
+    config = CONFIG._replace(max_request_bytes=1000, batch_bytes=100)
+    assert transacting(work, version, config=config).partition("t").committed() == [b"fine"]
 
 
 @both

@@ -65,6 +65,11 @@ class Receipt:
         self._open_rows = self._written_rows = 0
         self._is_closed = False
 
+    @property
+    def is_unused(self) -> bool:
+        """Whether no rows have come."""
+        return self.error is None and not self._open_rows and not self._written_rows
+
     def expect(self, rows: int) -> None:
         self._open_rows += rows
 

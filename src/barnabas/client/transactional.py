@@ -244,6 +244,12 @@ class Transactional:
             batch.forget_waiters()
             self._failed(batch.failure, Step.PRODUCE, was_sent=batch.attempts > 0)
 
+    def torn(self, why: BaseException) -> None:
+        """Of a table that was sent, some rows are not part of the transaction."""
+        error = TransactionAborted(f"a table was sent in part only: {why or type(why).__name__}")
+        error.__cause__ = why
+        self._failed(error, Step.PRODUCE, was_sent=False)
+
     async def _add_wanted(self) -> None:
         try:
             while self._wanted and self.state.phase is Phase.OPEN:
