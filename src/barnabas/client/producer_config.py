@@ -25,9 +25,7 @@ class ProducerConfig(NamedTuple):
     buffer_bytes: int = 32 * 1024 * 1024  # records that are not yet acknowledged
     max_block_ms: int = 60_000  # how long `send` may wait for metadata or memory
     delivery_timeout_ms: int = 120_000  # from `send` to acknowledgement, retries included
-    transactional_id: str | None = (
-        None  # who this is in the cluster's eyes, for transactions; see transactions
-    )
+    transactional_id: str | None = None  # who this is to the cluster; with one, all is sent in transactions
     transaction_timeout_ms: int = 60_000  # after which the coordinator aborts what is still open
     client: ClientConfig = ClientConfig()
 
