@@ -319,22 +319,26 @@ def test_a_complete_result_is_written_every_time(
 def test_named_writes_of_foreach_batch(
     spark: SparkSession, shared_broker: Broker, write: Write, pipe: Pipe, tmp_path: Path
 ) -> None:
-    """A batch that was written before the query failed is written by nobody again."""
+    """What was written before the query failed is written by nobody again, to whichever topic."""
     from pyspark.errors import StreamingQueryException
 
     is_failing = True
+    other = create(shared_broker, f"{pipe.target}-other")
 
     def write_batch(frame: DataFrame, batch: int) -> None:
-        write(frame, topic=pipe.target, txnAppId=f"each-{pipe.target}", txnVersion=batch)
+        name = {"txnAppId": f"each-{pipe.target}", "txnVersion": batch}
+        write(frame, topic=pipe.target, **name)
         if is_failing and batch == 1:
-            raise OSError("after the write")
+            raise OSError("after the first write")
+        write(frame, topic=other, **name)
 
     def run() -> None:
         run_stream(pipe.read().writeStream.foreachBatch(write_batch), tmp_path / "each")
 
     send(spark, write, pipe.source, 0, 90)
-    with pytest.raises(StreamingQueryException, match="after the write"):
+    with pytest.raises(StreamingQueryException, match="after the first write"):
         run()
     is_failing = False
     run()
     assert values(shared_broker, pipe.target) == numbers(0, 90)
+    assert values(shared_broker, other) == numbers(0, 90)

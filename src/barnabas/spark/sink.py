@@ -69,7 +69,8 @@ class BatchWriter(DataSourceArrowWriter):
     def __init__(self, options: WriteOptions, columns: Sequence[Column]) -> None:
         self._options, self._columns = options, columns
         is_named = options.app is not None
-        app = options.app if options.app is not None else SystemRandom().uuid().hex
+        # as Delta has it for tables: one name may write to several topics, each time the same version
+        app = f"{options.app}@{options.topic or '*'}" if is_named else SystemRandom().uuid().hex
         self._job = Job(options, app, options.version or 0, is_marked=is_named, is_stream=False)
 
     def write(self, iterator: Rows) -> Message:
