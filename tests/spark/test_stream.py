@@ -24,7 +24,7 @@ from barnabas.spark.lost import DataLost
 from barnabas.spark.option_values import OptionError
 from barnabas.spark.options import parse_options
 from barnabas.spark.ranges import OffsetRange
-from barnabas.spark.reading import RangePartition
+from barnabas.spark.reading import BadTime, RangePartition
 from barnabas.spark.stream_reader import StreamReader
 from barnabas.testing import Broker
 from tests.support.raw_client import wait_until
@@ -416,6 +416,21 @@ def test_a_topic_that_is_deleted_in_mid_batch(
         list(strict.read(parts[0]))
     assert list(lenient.read(parts[0])) == []
     assert "topic vanishes is gone" in caplog.text
+
+
+def test_a_time_that_spark_cannot_hold(broker: Broker, stream: Open) -> None:
+    configs = {"message.timestamp.after.max.ms": str(2**63 - 1)}
+    ask(broker, lambda admin: admin.create_topics([NewTopic("far", 1, 1, configs)]))
+
+    async def sent() -> None:
+        async with Producer(*seams(), broker.bootstrap) as producer:
+            await (await producer.send("far", b"", timestamp_ms=TIME_MS * 1_000_000))  # nanoseconds
+
+    asyncio.run(sent())
+    part = RangePartition(OffsetRange("far", 0, 0, 1))
+    with pytest.raises(BadTime, match=r"far-0 has a record whose time .*1700000000000000000.* `columns`"):
+        list(stream("far").read(part))
+    assert [batch.num_rows for batch in stream("far", columns="value").read(part)] == [1]
 
 
 @pytest.mark.parametrize(

@@ -31,6 +31,10 @@ LOOK_MS = 5000  # after so long a silence: is the topic still there?
 _NO_TOPIC = "UNKNOWN_TOPIC_OR_PARTITION"
 
 
+class BadTime(ValueError):
+    """A record has a time that a timestamp of Spark's cannot be."""
+
+
 class RangePartition(InputPartition):
     """What one task reads."""
 
@@ -57,7 +61,7 @@ async def _read(options: ReadOptions, offsets: OffsetRange) -> AsyncGenerator[pa
             try:
                 async with aclosing(batches):
                     async for batch in batches:
-                        yield to_rows(batch, options.columns)
+                        yield _rows(batch, options, place)
                 return
             except OffsetOutOfRange as error:
                 raise DataLost(
@@ -75,6 +79,16 @@ async def _read(options: ReadOptions, offsets: OffsetRange) -> AsyncGenerator[pa
                 if silent_ms >= options.poll_timeout_ms:
                     await _give_up(consumer, options, offsets, position)
                     return
+
+
+def _rows(batch: pa.RecordBatch, options: ReadOptions, place: TopicPartition) -> pa.RecordBatch:
+    try:
+        return to_rows(batch, options.columns)
+    except pa.ArrowInvalid as error:
+        raise BadTime(
+            f"{place} has a record whose time Spark cannot hold ({error}): was it in nanoseconds? "
+            "Name the columns without `timestamp` in the option `columns` to read it nevertheless"
+        ) from error
 
 
 async def _why_lost(consumer: Consumer, place: TopicPartition, start: int) -> str | None:
