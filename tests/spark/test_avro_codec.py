@@ -283,6 +283,8 @@ def test_schemas_that_spark_cannot_hold_are_refused() -> None:
         avro_type('{"type": "recrod"}')
     with pytest.raises(AvroSchemaError, match="up to 38 digits"):
         avro_type({"type": "bytes", "logicalType": "decimal", "precision": 40})
+    with pytest.raises(AvroSchemaError, match=r"'orders.avsc' is not JSON .* a file is read first"):
+        canonical("orders.avsc")
 
 
 def test_what_cannot_be_encoded_fails_or_is_marked() -> None:
@@ -319,6 +321,8 @@ def test_in_spark_and_back(spark: SparkSession) -> None:
     assert flat[2].error.startswith("not Avro of post.Letter")
     again = df.transform(encode_avro, LETTER, schema_id=3).orderBy("n").collect()
     assert [row.value and bytes(row.value) for row in again] == [b"\0\0\0\0\3" + value, None, b"poison"]
+    twice = df.transform(decode_avro, LETTER, framed=True).orderBy("n").collect()
+    assert [row.error and row.error[:12] for row in twice] == ["no registry ", None, "not Avro of "]
 
 
 @spark_marked

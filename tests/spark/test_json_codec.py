@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from barnabas.spark import decode_json, encode_json, good
+from barnabas.spark.framing import unframe
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -47,6 +48,9 @@ BAD = [
     (b'{"id": 1}]', 'not JSON: {"id": 1}]'),
     (b'{"id": 1}, {"id": 2}', 'not JSON: {"id": 1}, {"id": 2}'),
     (b'{"id": 1}, "name": "b"', 'not JSON: {"id": 1}, "name": "b"'),
+    (b'{"id": 1}], "more": [2', 'not JSON: {"id": 1}], "more": [2'),
+    (b'{"id": 1}], "data": [{"id": 2}', 'not JSON: {"id": 1}], "data": [{"id": 2}'),
+    (b'{"id": 1}], [{"id": 2}', 'not JSON: {"id": 1}], [{"id": 2}'),
     (b"{'id': 1}", "not JSON: {'id': 1}"),
     (b'{"id": 01}', 'not JSON: {"id": 01}'),
     (b'{"id": 1, "ratio": NaN}', 'not JSON: {"id": 1, "ratio": NaN}'),
@@ -180,6 +184,23 @@ def test_the_registrys_frame_is_taken_off(spark: SparkSession) -> None:
     plain = frame_of(spark, [framed]).transform(decode_json, "id bigint", framed=False).first()
     assert plain is not None
     assert plain.error.startswith("not JSON")
+
+
+def test_any_five_bytes_may_be_a_frame(spark: SparkSession) -> None:
+    values = [b"\0\xff\xff\xff\xfe" + b'{"id": 1}', b"\0\x80\0\0\0", b"\0\x7f\xff\xff\xff"]
+    rows = frame_of(spark, [*values]).transform(decode_json, "id bigint").orderBy("n").collect()
+    assert [row.schema_id for row in rows] == [unframe(value).schema_id for value in values]
+    assert [row.error for row in rows] == [None, "not JSON: ", "not JSON: "]
+
+
+def test_the_first_error_stays_when_key_and_value_are_decoded(spark: SparkSession) -> None:
+    records = [(1, b"poison", b'{"id": 1}'), (2, b'{"id": 2}', b"{}"), (3, b'{"id": 3}', b'{"id": 4}')]
+    keyed = spark.createDataFrame(records, "n int, key binary, value binary")
+    keyed = keyed.transform(decode_json, "id bigint", "key").withColumnRenamed("data", "of_key")
+    both = keyed.transform(decode_json, "id bigint NOT NULL").orderBy("n").collect()
+    assert [row.error for row in both] == ["not JSON: poison", "field id is missing", None]
+    assert [row.data and row.data.id for row in both] == [1, None, 4]
+    assert keyed.transform(decode_json, "id bigint").transform(good).count() == 2
 
 
 def test_what_is_encoded_is_decoded_to_the_same(spark: SparkSession) -> None:

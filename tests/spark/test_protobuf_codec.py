@@ -385,6 +385,9 @@ def test_a_message_is_found_by_class_bytes_or_path(tmp_path: Path) -> None:
         ProtobufSchemaError, match=r"no message post.Leter; there are post.Place, post.Letter"
     ):
         message_spec((POST, "post.Leter"))
+    nothing: Any = "post.Letter"
+    with pytest.raises(ProtobufSchemaError, match=r"a class, or \(descriptor set, name\), and not 'post.Let"):
+        message_spec(nothing)
     with pytest.raises(ProtobufSchemaError, match="not a descriptor set"):
         message_spec((b"\xff", "post.Letter"))
     file = letter_file()

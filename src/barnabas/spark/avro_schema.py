@@ -78,8 +78,9 @@ _WIDENED = {frozenset({"int", "long"}): "long", frozenset({"float", "double"}): 
 
 def avro_type(schema: Schema) -> AvroType:
     """Read a schema: JSON, or the objects that JSON gives. AvroSchemaError where it is none."""
+    text = canonical(schema)
     try:
-        parsed = fastavro.parse_schema(json.loads(schema) if isinstance(schema, str) else _copy(schema))
+        parsed = fastavro.parse_schema(json.loads(text))
     except (ValueError, KeyError, TypeError, AttributeError, fastavro.schema.SchemaParseException) as error:
         raise AvroSchemaError(f"not an Avro schema: {error!r}") from error
     reading = _Reading()
@@ -97,17 +98,19 @@ def avro_type(schema: Schema) -> AvroType:
 
 def canonical(schema: Schema) -> str:
     """A schema as a text that can be sent to tasks and compared."""
-    return json.dumps(json.loads(schema) if isinstance(schema, str) else schema, sort_keys=True)
+    try:
+        return json.dumps(json.loads(schema) if isinstance(schema, str) else schema, sort_keys=True)
+    except (ValueError, TypeError) as error:
+        raise AvroSchemaError(
+            f"not an Avro schema: {str(schema)[:60]!r} is not JSON ({error}); a file is read first, as "
+            "Path(...).read_text()"
+        ) from error
 
 
 def _name(parsed: Any) -> str:
     if isinstance(parsed, dict):
         return str(parsed.get("name", parsed["type"]))
     return "a union" if isinstance(parsed, list) else str(parsed)
-
-
-def _copy(schema: Any) -> Any:
-    return json.loads(json.dumps(schema))
 
 
 class _Reading:

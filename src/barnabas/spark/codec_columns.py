@@ -1,7 +1,8 @@
 """The columns that every codec shares: what decoding adds, what encoding takes away.
 
 Decoding adds `data`, `error` and `schema_id`; encoding replaces what it encodes by `value`, and leaves rows
-that are marked bad as they came, so that dead letters hold the bytes that were received.
+that are marked bad as they came, so that dead letters hold the bytes that were received. A row that is marked
+bad stays so, with its first error: whoever decodes key and value, one after the other, loses neither's.
 
 Decoding is dear, and Spark copies what a column is made of into every filter above it, and would decode
 again there. It does not do so with what is not deterministic, so that is what it is told, although it is not
@@ -38,6 +39,7 @@ def add_decoded(df: DataFrame, column: str, decode: ArrowFunction, data: DataTyp
     )
     with_result = df.withColumn(_RESULT, _arrow_column(decode, result, F.col(column).cast("binary")))
     added = {name: F.col(f"{_RESULT}.{name}") for name in ("data", "error", "schema_id")}
+    added["error"] = first_error(df, added["error"])
     return with_result.withColumns(added).drop(_RESULT)
 
 
@@ -53,9 +55,7 @@ def put_encoded(
         return put_value(df, column, _arrow_column(encode, BinaryType(), data))
     result = StructType([StructField("value", BinaryType()), StructField("error", StringType())])
     with_result = df.withColumn(_RESULT, _arrow_column(encode, result, data))
-    marked = with_result.withColumn(
-        "error", F.coalesce(*[name for name in ("error",) if name in df.columns], F.col(f"{_RESULT}.error"))
-    )
+    marked = with_result.withColumn("error", first_error(df, F.col(f"{_RESULT}.error")))
     return put_value(marked, column, F.col(f"{_RESULT}.value")).drop(_RESULT)
 
 
@@ -77,6 +77,11 @@ def put_value(df: DataFrame, column: str | Sequence[str], value: Column) -> Data
         value = F.when(F.col("error").isNull(), value).otherwise(F.col("value"))
     made_of = [name for name in names(column) if name != "value"]
     return df.withColumn("value", value).drop(*made_of)
+
+
+def first_error(df: DataFrame, error: Column) -> Column:
+    """What a row was marked with before, if it was; otherwise this."""
+    return F.coalesce(F.col("error"), error) if "error" in df.columns else error
 
 
 def once(column: Column) -> Column:

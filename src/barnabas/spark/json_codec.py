@@ -2,9 +2,10 @@
 
 `from_json` alone is lenient: it stops reading after the first object, takes bytes that are not UTF-8 and
 single quotes, and lets required fields be missing. So a value is parsed inside a wrapper of our own,
-`{"data": [<value>], "end": true}`, in Spark's permissive mode:
+`{"data": [[<value>], []], "end": true}`, in Spark's permissive mode:
 
-- the text is JSON to its last byte, and one value, where `end` was reached and `data` has one element;
+- the text is JSON to its last byte, and one value, where `end` was reached, `data` has two elements and the
+  first of them has one (the second is for texts that close a bracket which is not theirs, and open another);
 - it is an object where that element is not null;
 - every field had its type exactly where Spark noted no corrupt record;
 - required fields (not nullable in the schema, at any depth) are looked for afterwards.
@@ -21,11 +22,12 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import ArrayType, BooleanType, DataType, MapType, StringType, StructField, StructType
 
-from barnabas.spark.codec_columns import once, packed, put_value
+from barnabas.spark.codec_columns import first_error, once, packed, put_value
 from barnabas.spark.framing import FRAME_BYTES, Framed, frame
 
 _PARSED = "__barnabas_json"
 _TEXT = "__barnabas_json_text"
+_ERROR = "__barnabas_json_error"
 _SHOWN_CHARACTERS = 60
 _OPTIONS = {
     "mode": "PERMISSIVE",
@@ -46,23 +48,27 @@ def decode_json(
     fields = _fields(schema)
     wrapper = StructType(
         [
-            StructField("data", ArrayType(fields)),
+            StructField("data", ArrayType(ArrayType(fields))),
             StructField("end", BooleanType()),
             StructField("corrupt", StringType()),
         ]
     )
     value = F.col(column).cast("binary")
     text, schema_id = _unframed(value, framed)
-    wrapped = F.concat(F.lit('{"data":['), text, F.lit('],"end":true}'))
+    wrapped = F.concat(F.lit('{"data":[['), text, F.lit('],[]],"end":true}'))
     parsed = once(F.from_json(wrapped, wrapper, _OPTIONS))
     error = _error(fields, F.col(column), _is_framed(value) if framed is True else None)
     return (
         df.withColumns({_PARSED: parsed, _TEXT: once(text)})
+        .withColumn(_ERROR, once(error))
         .withColumns(
-            {"data": F.get(F.col(f"{_PARSED}.data"), F.lit(0)), "error": once(error), "schema_id": schema_id}
+            {
+                "data": F.when(F.col(_ERROR).isNull(), _first(_first(F.col(f"{_PARSED}.data")))),
+                "error": first_error(df, F.col(_ERROR)),
+                "schema_id": schema_id,
+            }
         )
-        .withColumn("data", F.when(F.col("error").isNull(), F.col("data")))
-        .drop(_PARSED, _TEXT)
+        .drop(_PARSED, _TEXT, _ERROR)
     )
 
 
@@ -98,17 +104,19 @@ def _unframed(value: Column, framed: Framed) -> tuple[Column, Column]:
     if framed is False:
         return value.cast("string"), F.lit(None).cast("int")
     body = F.substring(value, FRAME_BYTES + 1, 2**31 - 1)
-    number = F.conv(F.hex(F.substring(value, 2, 4)), 16, 10).cast("bigint").cast("int")
+    number = F.conv(F.hex(F.substring(value, 2, 4)), 16, 10).cast("bigint")
+    signed = F.when(number < 2**31, number).otherwise(number - 2**32).cast("int")
     return (
         F.when(_is_framed(value), body).otherwise(value).cast("string"),
-        F.when(_is_framed(value), number),
+        F.when(_is_framed(value), signed),
     )
 
 
 def _error(fields: StructType, value: Column, must_be_framed: Column | None) -> Column:
     """Why a row is bad; the branches below the first are looked at for bad rows alone."""
-    values, end = F.col(f"{_PARSED}.data"), F.col(f"{_PARSED}.end")
-    data = F.get(values, F.lit(0))
+    both, end = F.col(f"{_PARSED}.data"), F.col(f"{_PARSED}.end")
+    values = _first(both)
+    data = _first(values)
     text = F.col(_TEXT)
     chain = F.when(value.isNull(), None)
     if must_be_framed is not None:
@@ -117,7 +125,8 @@ def _error(fields: StructType, value: Column, must_be_framed: Column | None) -> 
     is_corrupt = F.col(f"{_PARSED}.corrupt").isNotNull()
     # what is corrupt is read once more: Spark may go on after a syntax error, and even reach the end
     as_array = F.try_parse_json(F.concat(F.lit("["), text, F.lit("]")))
-    is_no_json = end.isNull() | (F.size(values) != 1) | (is_corrupt & as_array.isNull())
+    is_one = (F.size(both) == 2) & (F.size(values) == 1)
+    is_no_json = end.isNull() | ~is_one | (is_corrupt & as_array.isNull())
     chain = chain.when(is_no_json, F.concat(F.lit("not JSON: "), _shown(text)))
     chain = chain.when(
         is_corrupt,
@@ -127,6 +136,10 @@ def _error(fields: StructType, value: Column, must_be_framed: Column | None) -> 
     for is_missing, path in _missing(fields, data, ""):
         chain = chain.when(is_missing, f"field {path} is missing")
     return chain.cast("string")
+
+
+def _first(values: Column) -> Column:
+    return F.get(values, F.lit(0))
 
 
 def _not_an_object(text: Column) -> Column:

@@ -51,6 +51,8 @@ class MessageSpec(NamedTuple):
 
 def message_spec(source: MessageSource) -> MessageSpec:
     """The message type as bytes; ProtobufSchemaError where there is no such message."""
+    if not isinstance(source, tuple) and not hasattr(source, "DESCRIPTOR"):
+        raise ProtobufSchemaError(f"a message is a class, or (descriptor set, name), and not {source!r}")
     if isinstance(source, tuple):
         where, name = source
         spec = MessageSpec(where if isinstance(where, bytes) else Path(where).read_bytes(), name)
