@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -61,6 +62,10 @@ def test_what_makes_no_sense_is_said(spark: SparkSession, tmp_path: Path) -> Non
         join_within(stream, stream, "id", "1 minute", how="left")
     with pytest.raises(ValueError, match="the table is a stream"):
         enrich(orders, stream, "id")
+    outer: Any = "outer"
+    for join in (partial(join_within, within="1 minute"), enrich):
+        with pytest.raises(ValueError, match="how is inner or left, not 'outer'"):
+            join(orders, orders, "id", how=outer)
 
 
 @pytest.mark.parametrize("how", ["inner", "left"])

@@ -55,6 +55,17 @@ def test_a_key_in_two_partitions_needs_an_order(spark: SparkSession) -> None:
     assert found.value == "after"
 
 
+def test_a_key_in_two_topics_needs_an_order(spark: SparkSession) -> None:
+    df = rows(spark, ("a", "first", 0, 900, 10), ("a", "second", 0, 5, 20))
+    topics = df.selectExpr("*", "if(value = 'first', 'orders', 'returns') topic")
+    with pytest.raises(Exception, match="the key a is in the partitions orders-0 and returns-0: which is"):
+        ktable(topics).collect()
+    (found,) = ktable(topics, order=("timestamp", "partition", "offset")).collect()
+    assert found.value == "second"
+    (found,) = ktable(topics.where("topic = 'orders'")).collect()
+    assert found.value == "first"
+
+
 def test_keys_of_several_columns_and_a_value_of_another_name(spark: SparkSession) -> None:
     df = rows(spark, ("a", "x", 0, 1, 1), ("a", "y", 0, 2, 1), ("a", "x", 0, 3, 2)).selectExpr(
         "key", "value AS half", "if(timestamp = 1, 'there', null) data", "partition", "offset"

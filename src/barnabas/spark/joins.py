@@ -34,6 +34,7 @@ def join_within(
     time to go on on both sides (the watermark is that of the slower one).
     """
     keys = names(on)
+    _check_how(how, "join_within")
     require(left, [*keys, left_time], "join_within, left")
     require(right, [*keys, right_time], "join_within, right")
     if watermark is None and how != "inner" and (left.isStreaming or right.isStreaming):
@@ -69,6 +70,7 @@ def enrich(
     where it is to read: all batches of a stream see the same table. Where they must not, use enriching.
     """
     keys = names(on)
+    _check_how(how, "enrich")
     require(stream, keys, "enrich, stream")
     require(table, keys, "enrich, table")
     if table.isStreaming:
@@ -94,6 +96,11 @@ def enriching(
         write(enrich(batch, table(batch.sparkSession), on, how=how, suffix=suffix), batch_id)
 
     return enriched
+
+
+def _check_how(how: str, who: str) -> None:
+    if how not in ("inner", "left"):
+        raise ValueError(f"{who}: how is inner or left, not {how!r}")
 
 
 def _interval(text: str) -> Column:

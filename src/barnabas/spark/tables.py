@@ -2,8 +2,9 @@
 
 Latest is the highest offset, whatever the timestamps say. That is an order only within a partition, where
 Kafka keeps all records of a key; a key found in two of them (the topic was given partitions, or a producer
-chose them itself) is an error that names it, unless `order` says what counts, as ("timestamp", "partition",
-"offset"). Records without a key belong to no table and are left out, as in Kafka Streams.
+chose them itself), or in two topics, is an error that names it, unless `order` says what counts, as
+("timestamp", "partition", "offset"). Records without a key belong to no table and are left out, as in Kafka
+Streams.
 
 All of it is one aggregation in the JVM. On a stream the latest record of every key is Spark's state, deleted
 keys included: output mode `update` gives the keys that changed (to foreachBatch: no sink in Python takes it),
@@ -58,8 +59,10 @@ def ktable_changes(
     latest = f.max_by(f.struct(*df.columns), f.struct(*order)).alias("latest")
     grouped = df.where(has_keys).groupBy(*keys)
     if order[0] == "partition":
-        found = grouped.agg(latest, f.min("partition").alias("first"), f.max("partition").alias("last"))
-        row = f.when(f.col("first") == f.col("last"), f.col("latest")).otherwise(_refusal(keys))
+        where = [name for name in ("topic", "partition") if name in df.columns]
+        place = f.struct(*where)
+        found = grouped.agg(latest, f.min(place).alias("first"), f.max(place).alias("last"))
+        row = f.when(f.col("first") == f.col("last"), f.col("latest")).otherwise(_refusal(keys, where))
     else:
         found = grouped.agg(latest)
         row = f.col("latest")
@@ -67,16 +70,18 @@ def ktable_changes(
     return found.select(row.alias("latest")).select("latest.*").withColumn(OP, op)
 
 
-def _refusal(keys: Sequence[str]) -> Column:
-    shown = f.concat_ws(", ", *(f.col(f"latest.{each}").cast("string") for each in keys))
+def _refusal(keys: Sequence[str], where: Sequence[str]) -> Column:
+    def shown(struct: str, fields: Sequence[str], between: str) -> Column:
+        return f.concat_ws(between, *(f.col(f"{struct}.{each}").cast("string") for each in fields))
+
     return f.raise_error(
         f.concat(
             f.lit("ktable: the key "),
-            shown,
+            shown("latest", keys, ", "),
             f.lit(" is in the partitions "),
-            f.col("first").cast("string"),
+            shown("first", where, "-"),
             f.lit(" and "),
-            f.col("last").cast("string"),
+            shown("last", where, "-"),
             f.lit(': which is later? Say it, as order=("timestamp", "partition", "offset")'),
         )
     )
