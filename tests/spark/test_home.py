@@ -30,6 +30,11 @@ def test_a_home_that_the_user_chose_is_left_alone(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+def test_where_nothing_can_be_kept_spark_starts_as_ever(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    assert quick_home({"XDG_CACHE_HOME": str(tmp_path / "file")}) is None
+
+
 def test_tasks_run_on_the_pyspark_that_is_installed(spark: SparkSession) -> None:
     context = spark.sparkContext
     (file,) = context.parallelize([0], 1).map(lambda _: str(__import__("pyspark").__file__)).collect()

@@ -3,7 +3,8 @@
 Spark puts `$SPARK_HOME/python/lib/pyspark.zip` first on the path of every Python process that it starts, and
 it starts some a stream and some a commit, beside those of the tasks. Python keeps no compiled modules of a
 zip, so each of them compiles PySpark anew (0.9 s of CPU time rather than 0.2, measured). The same modules are
-installed beside that zip. So Spark is given a home without it: links to the rest, in the user's cache.
+installed beside that zip. So Spark is given a home without it: links to the rest, in the user's cache. Where
+nothing can be kept there, Spark starts as it does without.
 """
 
 from __future__ import annotations
@@ -24,10 +25,13 @@ def quick_home(environment: Mapping[str, str] = os.environ) -> str | None:
     real = Path(pyspark.__file__).parent
     if "SPARK_HOME" in environment or not (real / "python" / "lib" / "pyspark.zip").exists():
         return None
-    cache = Path(environment.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    home = cache / "barnabas" / f"spark-{hashlib.sha256(str(real).encode()).hexdigest()[:12]}"
-    home.mkdir(parents=True, exist_ok=True)
-    for name in _LINKED:
-        with suppress(FileExistsError):  # others may be making it, too
-            (home / name).symlink_to(real / name)
+    try:
+        cache = Path(environment.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+        home = cache / "barnabas" / f"spark-{hashlib.sha256(str(real).encode()).hexdigest()[:12]}"
+        home.mkdir(parents=True, exist_ok=True)
+        for name in _LINKED:
+            with suppress(FileExistsError):  # others may be making it, too
+                (home / name).symlink_to(real / name)
+    except (OSError, RuntimeError):  # a place to which nothing is written; a user without a home
+        return None
     return str(home)
