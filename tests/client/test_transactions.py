@@ -240,8 +240,17 @@ def test_a_table_that_is_sent_in_part_spoils_the_transaction(version: int) -> No
         with pytest.raises(TransactionAborted, match="in part only: a row for t takes 2"):
             await producer.commit_transaction()
         await producer.abort_transaction()
+        cluster.rules.append(once(ProduceRequest, drop(first=False), times=1000))
+        producer.begin_transaction()
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(1):
+                await producer.send_table(pa.table({"value": [bytes(200)] * 50}), "t")
+        cluster.rules.clear()
+        with pytest.raises(TransactionAborted, match="in part only: CancelledError"):
+            await producer.commit_transaction()
+        await producer.abort_transaction()
 
-    config = CONFIG._replace(max_request_bytes=1000, batch_bytes=100)
+    config = CONFIG._replace(max_request_bytes=1000, batch_bytes=100, buffer_bytes=2000)
     assert transacting(work, version, config=config).partition("t").committed() == [b"fine"]
 
 

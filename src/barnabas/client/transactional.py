@@ -246,7 +246,7 @@ class Transactional:
 
     def torn(self, why: BaseException) -> None:
         """Of a table that was sent, some rows are not part of the transaction."""
-        error = TransactionAborted(f"a table was sent in part only: {why or type(why).__name__}")
+        error = TransactionAborted(f"a table was sent in part only: {str(why) or type(why).__name__}")
         error.__cause__ = why
         self._failed(error, Step.PRODUCE, was_sent=False)
 
