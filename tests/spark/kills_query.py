@@ -11,6 +11,7 @@ fails is followed by the next one in the same process, as long as the JVM lives;
 from __future__ import annotations
 
 import json
+import os
 import sys
 from contextlib import suppress
 from pathlib import Path
@@ -37,6 +38,11 @@ SETTINGS = {
     "spark.stage.maxConsecutiveAttempts": "8",
     "spark.sql.adaptive.enabled": "false",
 }
+
+
+def last_run(pid: int) -> str:
+    """The file that tells a driver not to start the query again."""
+    return f"last-run-of-{pid}"
 
 
 def copies(spark: SparkSession, bootstrap: str, tasks: int) -> DataFrame:
@@ -86,7 +92,7 @@ def main(master: str, bootstrap: str, home: str, sink: str, tasks: str) -> None:
         "spark.executor.extraJavaOptions": quick,
     }
     spark = local_session("kills", log_file=directory / "spark.log", settings=settings)
-    while True:
+    while not (directory / last_run(os.getpid())).exists():
         with suppress(StreamingQueryException):
             run(written(copies(spark, bootstrap, int(tasks)), bootstrap, directory, sink), directory)
 

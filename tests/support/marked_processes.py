@@ -57,8 +57,12 @@ class Victim:
 
     def kill(self) -> bool:
         """SIGKILL; whether it was still there."""
+        return self.signal(signal.SIGKILL)
+
+    def signal(self, number: signal.Signals) -> bool:
+        """Whether it was still there to get it."""
         try:
-            signal.pidfd_send_signal(self._held, signal.SIGKILL)
+            signal.pidfd_send_signal(self._held, number)
         except ProcessLookupError:
             return False
         return True
