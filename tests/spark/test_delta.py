@@ -13,6 +13,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
+from barnabas.core.random import SystemRandom
 from barnabas.spark import delta_merger, delta_writer, ktable_changes, merge_delta, write_delta
 from tests.support.spark_streams import Files, run
 
@@ -84,6 +85,13 @@ def test_values_of_every_type_come_back(spark: SparkSession, tmp_path: Path) -> 
     assert (file["min.number"], file["max.number"], file["null_count.nothing"]) == (7, 7, 1)
 
 
+def test_a_time_that_no_calendar_of_pythons_has_is_kept(spark: SparkSession, tmp_path: Path) -> None:
+    far = spark.sql("SELECT timestamp_micros(1700000000000000 * 1000) AS at, 1 AS n")
+    assert write_delta(far, tmp_path, "job", 1)
+    numbers = DeltaTable(tmp_path).to_pyarrow_table().column("at").cast(pa.int64()).to_pylist()
+    assert numbers == [1700000000000000 * 1000]
+
+
 def test_a_partitioned_table(spark: SparkSession, tmp_path: Path) -> None:
     rows = spark.range(100).selectExpr("id", "if(id % 3 = 0, null, concat('k ', id % 3)) kind", "id % 2 half")
     write_delta(rows.repartition(2), tmp_path, "job", 1, partition_by=("kind", "half"))
@@ -151,7 +159,7 @@ def test_of_two_drivers_with_one_version_one_writes(
 
 
 def test_a_merge_replaces_adds_and_takes_away(spark: SparkSession, tmp_path: Path) -> None:
-    def changes(*rows: tuple[bytes, int | None, str]) -> DataFrame:
+    def changes(*rows: tuple[bytes, int | None, str | None]) -> DataFrame:
         return spark.createDataFrame(list(rows), "key binary, Number int, op string")
 
     assert merge_delta(changes((b"a", 1, "upsert"), (b"b", 2, "upsert")), tmp_path, "key", "job", 1)
@@ -164,7 +172,21 @@ def test_a_merge_replaces_adds_and_takes_away(spark: SparkSession, tmp_path: Pat
         merge_delta(changes((b"e", 1, "upsert"), (b"e", 2, "upsert")), tmp_path, "key", "job", 3)
     with pytest.raises(ValueError, match="key is null in some rows"):
         merge_delta(spark.sql("SELECT cast(null AS binary) key, 1 Number"), tmp_path, "key", "job", 3)
+    with pytest.raises(ValueError, match="op is 'DELETE', None in some rows; it is 'upsert' or 'delete'"):
+        merge_delta(changes((b"b", 1, "DELETE"), (b"e", 2, None)), tmp_path, "key", "job", 3)
     assert rows_of(tmp_path) == [(b"b", 20), (b"c", 3)]
+
+
+def test_a_merge_that_fails_takes_what_it_has_staged_along(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(SystemRandom, "uuid", lambda _: "this-one")
+    in_the_way = tmp_path / "_barnabas" / "this-one.json"
+    in_the_way.mkdir(parents=True)  # where Spark's commit, when all tasks are through, is to put their list
+    with pytest.raises(Exception, match=r"this-one\.json"):
+        merge_delta(spark.range(100).repartition(2), tmp_path, "id", "job", 1)
+    assert list((tmp_path / "_barnabas").iterdir()) == [in_the_way]
+    assert rows_of(tmp_path) == []
 
 
 @pytest.fixture

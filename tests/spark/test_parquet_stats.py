@@ -40,6 +40,20 @@ def test_times_are_rounded_outwards(tmp_path: Path) -> None:
     assert found["maxValues"] == {"at": "2026-03-01T12:00:00.006Z", "local": "2026-03-01T12:00:00.006"}
 
 
+@pytest.mark.parametrize(
+    "kind", [pa.timestamp("us", "UTC"), pa.timestamp("us"), pa.date32()], ids=["instant", "local", "day"]
+)
+def test_times_beyond_pythons_have_no_bound(tmp_path: Path, kind: pa.DataType) -> None:
+    number = pa.int32() if kind == pa.date32() else pa.int64()
+    last = 2**31 - 1 if kind == pa.date32() else 2**62
+    found = stats_of(tmp_path, {"at": pa.array([0, last], number).cast(kind)})
+    assert [*found["minValues"]] == ["at"]
+    assert found["maxValues"] == {}
+    found = stats_of(tmp_path, {"at": pa.array([-last, 0], number).cast(kind)})
+    assert found["minValues"] == {}
+    assert [*found["maxValues"]] == ["at"]
+
+
 def test_long_text_has_no_upper_bound(tmp_path: Path) -> None:
     found = stats_of(tmp_path, {"text": ["a" * 40, "b" * 40]})
     assert (found["minValues"], found["maxValues"]) == ({"text": "a" * 32}, {})

@@ -26,7 +26,7 @@ from barnabas.spark.columns import names, require
 from barnabas.spark.delta_schema import DeltaRefused, check_partitions, check_table, schema_of
 from barnabas.spark.parquet_files import WrittenFile, write_files
 from barnabas.spark.table_storage import Storage, storage_of
-from barnabas.spark.tables import DELETE, OP
+from barnabas.spark.tables import DELETE, OP, UPSERT
 
 if TYPE_CHECKING:
     from deltalake import CommitProperties, DeltaTable
@@ -71,8 +71,8 @@ def merge_delta(
 ) -> bool:
     """Replace or add the rows by key, unless this version of the application was written before: then False.
 
-    A column `op` says of a row that it is a delete (ktable_changes makes it); it does not go into the table.
-    A key may come once, and cannot be null.
+    A column `op` says what a row is, `upsert` or `delete` (ktable_changes makes it); it does not go into the
+    table. A key may come once, and cannot be null.
     """
     by = names(keys)
     require(df, by, "merge_delta")
@@ -221,6 +221,8 @@ def _merge(
 
     staged = dataset.dataset([each.path for each in files], filesystem=storage.open(), format="parquet")
     _check_keys(staged, keys)
+    if OP in staged.schema.names:
+        _check_ops(staged)
     columns = [field.name for field in table.schema().fields]
     same = " AND ".join(f"t.{_quoted(key)} = s.{_quoted(key)}" for key in keys)
     values = {_quoted(name): f"s.{_quoted(name)}" for name in columns}
@@ -248,6 +250,14 @@ def _check_keys(staged: Any, keys: list[str]) -> None:
             f"merge_delta: a key ({', '.join(keys)}) comes more than once; reduce the rows to one a key "
             "first, as ktable_changes does"
         )
+
+
+def _check_ops(staged: Any) -> None:
+    """Anything else would be neither written nor refused, or a delete taken for a row."""
+    other = {*staged.to_table(columns=[OP]).column(OP).unique().to_pylist()} - {UPSERT, DELETE}
+    if other:
+        named = ", ".join(sorted(map(repr, other)))
+        raise DeltaRefused(f"merge_delta: {OP} is {named} in some rows; it is {UPSERT!r} or {DELETE!r}")
 
 
 def _quoted(name: str) -> str:

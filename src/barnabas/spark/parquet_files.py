@@ -1,9 +1,11 @@
 """A DataFrame to Parquet files beside a Delta table, written by the tasks: nothing goes through the driver.
 
 Files have names that nobody else uses, and mean nothing until the log of the table names them: what a failed
-or repeated attempt leaves behind is never read, and goes with the next vacuum. Their list comes back by a
-manifest, which Spark's commit of the job writes once all tasks are through. All files lie flat in one
-directory: the values that a Delta table is partitioned by are in its log, not in paths.
+or repeated attempt leaves behind is never read, and goes with the next vacuum. Vacuum passes over those that
+are staged: a job that fails takes its own along (only the death of a driver leaves them in `_barnabas`, where
+whatever is older than a job may be deleted). The list of files comes back by a manifest, which Spark's commit
+of the job writes once all tasks are through. All files lie flat in one directory: the values that a Delta
+table is partitioned by are in its log, not in paths.
 
 This is a Python data source and not mapInArrow, because that one wants pandas.
 """
@@ -15,6 +17,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa  # type: ignore[import-untyped]
+from pyarrow import fs as arrow_fs
 from pyarrow import parquet
 from pyspark.sql.datasource import DataSource, DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.pandas.types import to_arrow_schema
@@ -64,12 +67,24 @@ def write_files(
     order = Order(storage, prefix, partition_by, f"{_OWN}/{unique}.json")
     storage.open().create_dir(_OWN)
     df.sparkSession.dataSource.register(ParquetFiles)
-    df.write.format(_FORMAT).mode("append").option(_ORDER, json.dumps(order)).save()
     files = storage.open()
+    try:
+        df.write.format(_FORMAT).mode("append").option(_ORDER, json.dumps(order)).save()
+    except Exception:
+        if is_staged:
+            _remove(files, prefix)
+        raise
     with files.open_input_file(order.manifest) as source:
         found = json.loads(source.read())
     files.delete_file(order.manifest)
     return [WrittenFile(*each) for each in found]
+
+
+def _remove(files: Any, prefix: str) -> None:
+    """Whatever a job has staged so far."""
+    for found in files.get_file_info(arrow_fs.FileSelector(_OWN)):
+        if found.path.startswith(prefix):
+            files.delete_file(found.path)
 
 
 class ParquetFiles(DataSource):

@@ -2,12 +2,14 @@
 
 Bounds only let readers pass over files, so a wide one is good and a missing one is, too, but a narrow one
 loses rows: times are kept to the millisecond, rounded outwards, long text has no upper bound, and floating
-numbers have none at all, because NaN is in no order.
+numbers have none at all, because NaN is in no order. Spark's times go further than Python's: one of the year
+60000 (microseconds taken for milliseconds) has no bound, rather than no place in the table.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import date, datetime, timedelta
 from typing import Any
 
@@ -40,8 +42,10 @@ def file_stats(metadata: Any) -> dict[str, Any]:
         bounded = [each for each in found if each.has_min_max]
         if len(bounded) + sum(_is_all_null(each) for each in found if not each.has_min_max) < len(found):
             continue
-        _put(low, column.name, [each.min for each in bounded], min, _lower)
-        _put(high, column.name, [each.max for each in bounded], max, _upper)
+        with suppress(OverflowError):
+            _put(low, column.name, [each.min for each in bounded], min, _lower)
+        with suppress(OverflowError):
+            _put(high, column.name, [each.max for each in bounded], max, _upper)
     return {"numRecords": metadata.num_rows, "minValues": low, "maxValues": high, "nullCount": nulls}
 
 
@@ -68,10 +72,7 @@ def _lower(value: Any) -> Any:
 
 def _upper(value: Any) -> Any:
     if isinstance(value, datetime):
-        try:
-            return _millis(value + timedelta(microseconds=-value.microsecond % 1000))
-        except OverflowError:
-            return None
+        return _millis(value + timedelta(microseconds=-value.microsecond % 1000))
     return (value if len(value) <= TEXT_CHARS else None) if isinstance(value, str) else _exact(value)
 
 
