@@ -148,11 +148,13 @@ class Play:
 
     def _start_again(self) -> None:
         """What whoever looks after a pipeline does if it ends by itself; and say so."""
-        said = (self.shop_directory / "pipeline.log").read_text(errors="replace")[-2000:]
+        said = (self.shop_directory / "pipeline.log").read_text(errors="replace").splitlines()
+        reason = next((line for line in reversed(said) if line and not line[0].isspace()), "nothing")
         if self._restarts == 0:
-            raise DemoFailed(f"the pipeline ended by itself once too often, and said:\n{said}")
+            log = "\n".join(said[-40:])
+            raise DemoFailed(f"the pipeline ended by itself once too often, and said:\n{log}")
         self._restarts -= 1
-        self.screen.say("pipeline", f"[bold red]ended by itself:[/] {escape(said.partition(chr(10))[0])}")
+        self.screen.say("pipeline", f"[bold red]ended by itself:[/] {escape(reason)}")
         self._start_pipeline()
 
     def _say_killed(self, whom: str) -> None:

@@ -105,12 +105,12 @@ def main() -> int:
     queries = start(spark, options.bootstrap, options.dir)
     while all(query.isActive for query in queries) and not stopping.wait(0.5):
         pass
-    failures = [failure for query in queries if (failure := query.exception())]
+    failures = [str(failure) for query in queries if (failure := query.exception())]
     for query in queries:
         query.stop()
     spark.stop()
-    for failure in failures:
-        print(failure, file=sys.stderr)
+    for words in failures:
+        print(words, words.partition("\n")[0], sep="\n", file=sys.stderr)  # the short of it comes last
     return 1 if failures else 0
 
 

@@ -76,9 +76,7 @@ def letters_by_reason(shop: Shop, findings: Findings) -> Table:
 
 
 def lags(found: Sequence[Lag]) -> Table:
-    table = table_of(
-        "Lag of the pipeline, as every tool for Kafka sees it", "group", "topic", "#read", "#of", "#lag"
-    )
+    table = table_of("Lag, as every tool for Kafka sees it", "group", "topic", "#read", "#of", "#lag")
     for each in found:
         table.add_row(each.group, each.topic, f"{each.read:,}", f"{each.end:,}", f"{each.end - each.read:,}")
     return table

@@ -37,7 +37,9 @@ class Screen:
 
     def turn_to(self, page: str) -> None:
         """What is shown from now on belongs to the picture of that name."""
-        if page not in self._album:
+        if page in self._album:
+            self._album[page].print()
+        else:
             self._album[page] = Console(
                 record=True,
                 file=io.StringIO(),
@@ -54,7 +56,6 @@ class Screen:
         self._show(f"[dim]{seconds:5.1f}[/]  [bold]{who:<{NAME_WIDTH}}[/]{what}")
 
     def show(self, table: Table) -> None:
-        self._show("")
         self._show(table)
 
     def _show(self, what: RenderableType) -> None:
