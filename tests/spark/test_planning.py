@@ -89,8 +89,14 @@ WHOLE = [("plans", 0, 0, 10), ("plans", 1, 0, 20)]
         ),
     ],
 )
-def test_plans(filled: Broker, options: dict[str, str], ranges: list[tuple[str, int, int, int]]) -> None:
+def test_plans(
+    filled: Broker,
+    caplog: pytest.LogCaptureFixture,
+    options: dict[str, str],
+    ranges: list[tuple[str, int, int, int]],
+) -> None:
     assert planned(filled, **options) == ranges
+    assert ("plans-0 has offsets 0 to 10, and" in caplog.text) == ("failOnDataLoss" in options)
 
 
 @pytest.mark.parametrize(

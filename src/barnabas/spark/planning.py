@@ -5,6 +5,7 @@ begin and end. What is `latest` is decided here, once: all tasks of a read see t
 from __future__ import annotations
 
 import asyncio
+import logging
 import re
 from collections.abc import Mapping, Sequence
 
@@ -18,6 +19,8 @@ from barnabas.spark.offsets import Offsets
 from barnabas.spark.option_values import OptionError
 from barnabas.spark.options import Bound, ReadOptions, Topics
 from barnabas.spark.ranges import OffsetRange, cut
+
+logger = logging.getLogger("barnabas.spark")
 
 
 async def plan_batch(options: ReadOptions, wanted: Wanted = ANY) -> list[OffsetRange]:
@@ -146,13 +149,13 @@ def _range(
     partition: TopicPartition, start: int, end: int, first: int, last: int, fail_on_data_loss: bool
 ) -> OffsetRange:
     """The range, if it is there; otherwise as much of it as there is, or an error."""
-    if not fail_on_data_loss:
+    lost = f"{partition} has offsets {first} to {last}, and {start} to {end} were asked for"
+    is_there = first <= start <= last and first <= end <= last
+    if not is_there and not fail_on_data_loss:
+        logger.warning("%s; what is there is read", lost)
         start, end = min(max(start, first), last), max(min(end, last), first)
     if start > end:
         raise OptionError(f"{partition} would be read from {start} to {end}: it ends before it begins")
-    if not (first <= start and end <= last):
-        raise DataLost(
-            f"{partition} has offsets {first} to {last}, and {start} to {end} were asked for; "
-            f"set failOnDataLoss to false to read what is there"
-        )
+    if not is_there and fail_on_data_loss:
+        raise DataLost(f"{lost}; set failOnDataLoss to false to read what is there")
     return OffsetRange(*partition, start, end)
