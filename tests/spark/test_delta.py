@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
-from deltalake import DeltaTable
+from deltalake import DeltaTable, Field, Schema
 
 from barnabas.core.random import SystemRandom
 from barnabas.spark import delta_merger, delta_writer, ktable_changes, merge_delta, write_delta
@@ -127,6 +127,17 @@ def test_other_columns_are_refused_before_anything_is_written(spark: SparkSessio
         write_delta(spark.range(5).selectExpr("id", "'a' name"), tmp_path, "job", 2)
     assert sorted(tmp_path.rglob("*")) == before
     assert write_delta(spark.range(5).selectExpr("id name", "id"), tmp_path, "job", 2)  # in another order
+
+
+@pytest.mark.parametrize("rule", ["delta.invariants", "delta.generationExpression"])
+def test_a_table_whose_values_have_to_be_checked_is_refused(
+    spark: SparkSession, tmp_path: Path, rule: str
+) -> None:
+    expression = json.dumps({"expression": {"expression": "id > 5"}}) if rule.endswith("variants") else "6"
+    DeltaTable.create(tmp_path, Schema([Field("id", "long", metadata={rule: expression})]))
+    with pytest.raises(ValueError, match=f"{rule}: rows would have to be checked"):
+        write_delta(spark.range(3), tmp_path, "job", 1)
+    assert rows_of(tmp_path) == []
 
 
 def test_a_type_that_delta_does_not_know(spark: SparkSession, tmp_path: Path) -> None:

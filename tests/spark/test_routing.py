@@ -98,6 +98,8 @@ def test_a_rule_may_be_columns_and_stand_alone(spark: SparkSession) -> None:
     df = spark.createDataFrame([(1,), (None,), (-1,)], "id int")
     rows = reject(df, F.col("id") < 0, F.concat(F.lit("id is "), "id")).collect()
     assert [row.error for row in rows] == [None, None, "id is -1"]
+    nameless = reject(df, F.col("id").isNull(), F.concat(F.lit("id is "), "id")).collect()
+    assert [row.error for row in nameless] == [None, "rejected", None]
 
 
 def test_both_in_one_write(decoded: DataFrame) -> None:

@@ -86,7 +86,12 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
+    try:
+        module = import_module(f"{__name__}.{_MODULES[name]}")
+    except ModuleNotFoundError as error:
+        error.add_note(f"{name} needs more than is installed: pip install 'barnabas[spark,delta]'")
+        raise
+    return getattr(module, name)
 
 
 def __dir__() -> list[str]:

@@ -22,6 +22,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from deltalake import CommitProperties, DeltaTable, Transaction
+from deltalake.exceptions import CommitFailedError
+from deltalake.transaction import AddAction
+from pyarrow import dataset  # type: ignore[import-untyped]
+
 from barnabas.spark.columns import names, require
 from barnabas.spark.delta_schema import DeltaRefused, check_partitions, check_table, schema_of
 from barnabas.spark.parquet_files import WrittenFile, write_files
@@ -29,7 +34,6 @@ from barnabas.spark.table_storage import Storage, storage_of
 from barnabas.spark.tables import DELETE, OP, UPSERT
 
 if TYPE_CHECKING:
-    from deltalake import CommitProperties, DeltaTable
     from pyspark.sql import DataFrame
 
 BatchWriter = Callable[["DataFrame", int], None]
@@ -146,8 +150,6 @@ def _open(
     df: DataFrame, path: str | Path, by: tuple[str, ...], options: Mapping[str, str] | None
 ) -> tuple[DeltaTable, Storage]:
     """The table, made where there is none."""
-    from deltalake import DeltaTable
-
     storage = storage_of(path, options)
     uri = storage.uri
     if not DeltaTable.is_deltatable(uri, dict(storage.options)):
@@ -167,8 +169,6 @@ def _is_done(table: DeltaTable, app_id: str, version: int) -> bool:
 
 
 def _properties(app_id: str, version: int) -> CommitProperties:
-    from deltalake import CommitProperties, Transaction
-
     return CommitProperties(app_transactions=[Transaction(app_id, version)])
 
 
@@ -181,8 +181,6 @@ class _Outcome:
 @contextmanager
 def _losing_to_nobody(table: DeltaTable, app_id: str, version: int) -> Iterator[_Outcome]:
     """A commit that fails because another driver has written the same version has nothing left to do."""
-    from deltalake.exceptions import CommitFailedError
-
     outcome = _Outcome()
     try:
         yield outcome
@@ -196,8 +194,6 @@ def _losing_to_nobody(table: DeltaTable, app_id: str, version: int) -> Iterator[
 def _append(
     table: DeltaTable, files: list[WrittenFile], by: tuple[str, ...], properties: CommitProperties
 ) -> None:
-    from deltalake.transaction import AddAction
-
     table.create_write_transaction(
         [
             AddAction(each.path, each.size_bytes, each.partition_values, each.modified_ms, True, each.stats)
@@ -217,8 +213,6 @@ def _merge(
     keys: list[str],
     properties: CommitProperties,
 ) -> None:
-    from pyarrow import dataset  # type: ignore[import-untyped]
-
     staged = dataset.dataset([each.path for each in files], filesystem=storage.open(), format="parquet")
     _check_keys(staged, keys)
     if OP in staged.schema.names:

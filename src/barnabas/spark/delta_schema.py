@@ -45,6 +45,8 @@ _LEAVES = (
 )
 _MAPPING = "delta.columnMapping.mode"
 _CONSTRAINT = "delta.constraints."
+# what a column may bear, beside its type, that says which values it takes
+_RULES = ("delta.invariants", "delta.generationExpression", "delta.identity.")
 
 
 class DeltaRefused(ValueError):
@@ -95,6 +97,7 @@ def check_table(table: DeltaTable, schema: StructType, by: tuple[str, ...]) -> N
     if configuration.get(_MAPPING, "none") != "none":
         raise DeltaRefused(f"{table.table_uri}: {_MAPPING} is set; write it with a writer that knows of it")
     rules = [name for name in configuration if name.startswith(_CONSTRAINT)]
+    rules += [name for name in _RULES if f'"{name}' in table.schema().to_json()]
     if rules:
         raise DeltaRefused(f"{table.table_uri}: {', '.join(rules)}: rows would have to be checked")
     if tuple(metadata.partition_columns) != by:

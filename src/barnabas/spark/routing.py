@@ -33,10 +33,11 @@ def good(df: DataFrame) -> DataFrame:
 def reject(df: DataFrame, condition: Column | str, reason: Column | str) -> DataFrame:
     """Mark the rows for which the condition holds as bad; what was bad before keeps its first error.
 
-    `reason` is a text, or a column of texts. A condition that is null does not hold.
+    `reason` is a text, or a column of texts; where that is null the row is bad all the same. A condition that
+    is null does not hold.
     """
     held = F.expr(condition) if isinstance(condition, str) else condition
-    text = F.lit(reason) if isinstance(reason, str) else reason
+    text = F.lit(reason) if isinstance(reason, str) else F.coalesce(reason, F.lit("rejected"))
     before = F.col("error") if "error" in df.columns else F.lit(None).cast("string")
     return df.withColumn("error", F.when(before.isNull() & held, text).otherwise(before))
 
