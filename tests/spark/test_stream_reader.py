@@ -141,6 +141,31 @@ def test_a_running_query_from_the_end(spark: SparkSession, shared_broker: Broker
     assert rows == [3, 4]
 
 
+def test_a_topic_that_is_made_again_while_a_query_runs(
+    spark: SparkSession, shared_broker: Broker, tmp_path: Path
+) -> None:
+    """Whether the query sees that it is gone, or only that it is another one: all of the new one comes."""
+    topic = Topic(shared_broker, "stream-anew")
+    topic.send(3)
+    options = {"subscribe": topic.name, "failOnDataLoss": "false", "fetchOffset.retryIntervalMs": "10"}
+    frame = Streaming(spark, shared_broker.bootstrap, tmp_path, **options).frame
+    rows: list[str] = []
+
+    def take(batch: DataFrame, number: int) -> None:
+        rows.extend(sorted(row[0] for row in batch.selectExpr("string(value)").collect()))
+
+    query = frame.writeStream.foreachBatch(take).option("checkpointLocation", str(tmp_path)).start()
+    try:
+        wait_until(lambda: rows == ["0", "1", "2"], "the first one is read", TIMEOUT_S)
+        topic.admin(lambda admin: admin.delete_topics([topic.name]))
+        Topic(shared_broker, topic.name).send(4, first=10)
+        wait_until(lambda: rows[-1] == "13" or not query.isActive, "the second one, too", TIMEOUT_S)
+    finally:
+        query.stop()
+    assert query.exception() is None
+    assert rows[3:] == ["10", "11", "12", "13"]
+
+
 def test_records_that_are_deleted_before_they_are_read(
     spark: SparkSession, shared_broker: Broker, tmp_path: Path
 ) -> None:
