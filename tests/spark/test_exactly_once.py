@@ -23,7 +23,7 @@ from barnabas.spark.checks import SettingError
 from barnabas.spark.commits import Committer, SplitChanged, TransactionLost
 from barnabas.spark.driving import seams
 from barnabas.spark.exactly_once import AlreadyFurther, Job, Report, TaskWrite
-from barnabas.spark.markers import BadMarkerTopic, transactional_id
+from barnabas.spark.markers import BadMarkerTopic, Decision, transactional_id
 from barnabas.spark.sink_options import WriteOptions, parse_write_options
 from tests.support.targets import Target
 
@@ -246,6 +246,68 @@ def test_a_driver_that_wakes_up_late_commits_nothing(sink: Sink) -> None:
         with pytest.raises(AlreadyFurther, match=r"batch 0 of query .* and its batch 1 is written already"):
             await sink.commit(job, sleeping)
         assert await sink.rows() == flat(batch_of(0), batch_of(1))
+
+    asyncio.run(work())
+
+
+@pytest.mark.parametrize("tasks", [2, 3])
+def test_a_driver_that_wakes_up_when_it_was_about_to_decide(sink: Sink, tasks: int) -> None:
+    """Another has written the batch with fewer tasks meanwhile: the decision comes too late to bind."""
+
+    class Sleeping(Committer):
+        async def _decide(self, decision: Decision) -> None:
+            sink.restart()
+            await sink.write(0, batch_of(0, 2))
+            await super()._decide(decision)
+
+    async def work() -> None:
+        job = Job(sink.options, sink.app, 0)
+        reports = [await sink.task(job, number, rows) for number, rows in enumerate(batch_of(0, 3))]
+        async with Sleeping(sink.options, sink.app) as sleeping:
+            with pytest.raises(TransactionLost, match="Nothing of the batch"):
+                await sleeping.commit(job, reports)
+            await sleeping.abort(job, reports)
+        sink.restart()
+        await sink.write(0, batch_of(0, tasks))
+        await sink.write(1, batch_of(1, tasks))
+        assert await sink.rows() == flat(batch_of(0), batch_of(1))
+
+    asyncio.run(work())
+
+
+def test_a_driver_that_wakes_up_when_others_have_begun(sink: Sink) -> None:
+    """Their tasks have taken over what it decides on; it has to leave it to them."""
+
+    async def work() -> None:
+        job, others = Job(sink.options, sink.app, 0), list[Report]()
+
+        class Sleeping(Committer):
+            async def _decide(self, decision: Decision) -> None:
+                sink.restart()
+                others.extend([await sink.task(job, n, rows) for n, rows in enumerate(batch_of(0, 2))])
+                await super()._decide(decision)
+
+        reports = [await sink.task(job, number, rows) for number, rows in enumerate(batch_of(0, 3))]
+        async with Sleeping(sink.options, sink.app) as sleeping:
+            with pytest.raises(TransactionLost, match="task 0"):
+                await sleeping.commit(job, reports)
+        await sink.commit(job, others)
+        assert await sink.rows() == flat(batch_of(0))
+
+    asyncio.run(work())
+
+
+def test_all_that_was_decided_timed_out(sink: Sink, bootstrap: str) -> None:
+    """Then nothing of it is there, and it can be written by any number of tasks."""
+
+    async def work() -> None:
+        with pytest.raises(Killed):
+            await sink.write(3, batch_of(3), kill_when("decided"))
+        for task in (0, 1):
+            await fence(bootstrap, sink.app, task)
+        sink.restart()
+        await sink.write(3, batch_of(3, tasks=3))
+        assert await sink.rows() == flat(batch_of(3))
 
     asyncio.run(work())
 

@@ -32,7 +32,7 @@ from barnabas.testing import Broker
 from tests.client.fake_broker import FakeCluster
 from tests.support.raw_client import wait_until
 
-DECISION = Decision(3, 2, (Entry(0, 70, 1, 2, 10, 100), Entry(1, 71, 0, 2, 11, 110)))
+DECISION = Decision(3, 2, (Entry(0, 70, 0, 2, 10, 100), Entry(1, 71, 0, 2, 11, 110)))
 
 
 class Log:
@@ -108,23 +108,47 @@ def test_nothing_of_others() -> None:
     assert found(log, "a-1").newest_batch == 5
 
 
+def prepared() -> Log:
+    """Both transactions of the decision, open."""
+    return Log().mark("a", 0, 3, 70).mark("a", 1, 3, 71)
+
+
 def test_a_decision() -> None:
-    markers = found(Log().decide("a", decision_value(DECISION)))
+    log = prepared().decide("a", decision_value(DECISION))
+    markers = found(log)
     assert markers.decided(3) == DECISION
     assert markers.decided(2) is None
     assert markers.newest_batch == 3
-    markers.take(Log().decide("a", decision_value(DECISION._replace(batch=4))).data, 0)
+    later = DECISION._replace(batch=4)
+    markers.take(Log().end(70).end(71).mark("a", 0, 4, 70).mark("a", 1, 4, 71).data, 0)
+    markers.take(Log().decide("a", decision_value(later)).decide("a", decision_value(DECISION)).data, 0)
     assert markers.decided(3) is None
-    assert found(Log().decide("a", decision_value(DECISION)).decide("a", None)).decision is None
+    assert markers.decided(4) == later
+    assert found(prepared().decide("a", decision_value(DECISION)).decide("a", None)).decision is None
     # in a transaction it would not be known whether it holds
-    assert found(Log().decide("a", decision_value(DECISION), transactional=True)).decision is None
+    assert found(prepared().decide("a", decision_value(DECISION), transactional=True)).decision is None
+
+
+def test_a_decision_binds_while_all_is_open_or_once_some_is_committed() -> None:
+    markers = found(prepared().end(70, ControlType.ABORT).decide("a", decision_value(DECISION)))
+    assert (markers.decision, markers.newest_batch) == (None, -1)  # it came too late
+    markers.take(Log().end(71).data, 0)
+    assert markers.decided(3) == DECISION
+    assert markers.undone(DECISION) == [DECISION.entries[0]]
+
+
+def test_a_decision_that_came_late_does_not_undo_another() -> None:
+    slept = Decision(3, 3, tuple(entry._replace(producer_id=entry.producer_id + 10) for entry in DECISION[2]))
+    log = prepared().decide("a", decision_value(DECISION)).end(70).decide("a", decision_value(slept))
+    markers = found(log)
+    assert markers.decided(3) == DECISION
+    assert markers.undone(markers.decision) == [DECISION.entries[1]]
 
 
 def test_what_is_decided_and_not_done() -> None:
-    log = Log().decide("a", decision_value(DECISION)).mark("a", 0, 2, 70).end(70).mark("a", 1, 3, 71)
-    markers = found(log)
+    markers = found(prepared().decide("a", decision_value(DECISION)))
     assert markers.undone(markers.decision) == list(DECISION.entries)
-    markers.take(Log().end(71).mark("a", 0, 4, 70).end(70).data, 0)
+    markers.take(Log().end(71).end(70, ControlType.ABORT).mark("a", 0, 4, 70).end(70).data, 0)
     assert markers.undone(markers.decision) == []  # 0 has left it behind
     assert markers.undone(None) == []
 

@@ -3,12 +3,13 @@
     read the markers      has anybody written this batch meanwhile? Then there is little or nothing to do
     fence (first batch)   the application's other open transactions, left by earlier runs: they would
                           hold readers of committed records back, or be committed by one who wakes late
-    look                  whether all transactions are still open; if not, nothing is committed
     decide                with more than one transaction: the decision is written, and acknowledged
+    look                  whether all transactions are still open; if not, nothing is committed, and the
+                          decision binds nobody: a driver that slept until it was replaced finds out here
     end                   each transaction
 
-Up to the decision a failure aborts the batch, after it nothing does: what is left is committed by the next
-run. A single transaction needs no decision: its end is one.
+Up to the decision a failure aborts the batch, after it nothing does but a transaction that is gone: what is
+left is committed by the next run. A single transaction needs no decision: its end is one.
 """
 
 from __future__ import annotations
@@ -84,13 +85,13 @@ class Committer:
             self._step("compared")
         if not ours:
             return
-        if len(ours) > 1:
-            await self._look(ours)
         entries = {each.task: each for each in (decision.entries if decision else ())}
         entries |= {task: each.entry() for task, each in ours.items()}
         if job.is_marked and len(entries) > 1:
             await self._decide(Decision(job.batch, len(reports), tuple(entries.values())))
             self._step("decided")
+        if len(ours) > 1:
+            await self._look(ours)
         await self._end(ours.values(), commit=True)
 
     async def abort(self, job: Job, reports: Iterable[Report]) -> None:
@@ -125,9 +126,8 @@ class Committer:
         markers = await self._log.read()
         if undone := markers.undone(job.binding(markers)):
             finished = await self._finish(undone, ours)
-        if is_first := any(each.is_first for each in reports):
-            await self._fence_others(ours)
-        if is_first or undone:
+        if undone or any(each.is_first for each in reports):
+            await self._fence_others(ours)  # which waits until what is being committed is in the log
             markers = await self._log.read()
         newest = markers.newest_batch
         if newest < job.batch:

@@ -6,7 +6,9 @@ Two kinds of records, JSON under a key, in partition 0 of a topic that is compac
                           is there if and only if they are
     spark-{app}-decision  {"batch", "tasks", "prepared"}: written by the driver when the transactions of all
                           tasks of a batch are prepared. From then on the batch is to be committed, by
-                          whoever comes next: it says which transactions those are
+                          whoever comes next: it says which transactions those are. It binds as long as all
+                          of them are open, or once one is committed: otherwise it came too late, from a
+                          driver that another one had replaced, or nobody came back in time
 
 A reader of committed records would have to wait for the open transactions of every other query in the topic.
 So the log is read to its end, and what is committed is told by the control records in it: a producer's
@@ -109,29 +111,65 @@ def _json(value: Any) -> bytes:
     return json.dumps(value, separators=(",", ":")).encode()
 
 
+class _Mark(NamedTuple):
+    """A marker, and the transaction that it is in."""
+
+    task: int
+    marker: TaskMarker
+    producer_id: int
+    epoch: int
+
+    def is_of(self, entry: Entry) -> bool:
+        return (self.task, self.producer_id, self.epoch) == (entry.task, entry.producer_id, entry.epoch)
+
+
 class Markers:
     """What the log says of one application, read batch by batch. Pure."""
 
     def __init__(self, app: str) -> None:
         self.app = app
-        self.decision: Decision | None = None
-        self.committed: dict[int, TaskMarker] = {}
-        self._pending: dict[int, list[tuple[int, int, TaskMarker]]] = {}  # producer -> offset, task, marker
+        self._decisions: list[Decision] = []  # on the newest batch there is one on; usually one
+        self._committed: dict[int, _Mark] = {}  # by task
+        self._pending: dict[int, list[_Mark]] = {}  # by producer
+
+    @property
+    def committed(self) -> dict[int, TaskMarker]:
+        """What each task has committed last."""
+        return {task: mark.marker for task, mark in self._committed.items()}
+
+    @property
+    def decision(self) -> Decision | None:
+        """The last one that binds."""
+        return next(filter(self._binds, reversed(self._decisions)), None)
+
+    def _binds(self, decision: Decision) -> bool:
+        """Whether what was decided is to be done: nothing of it would be, where some cannot any more."""
+        states = [(self._is_committed(each), self._is_open(each)) for each in decision.entries]
+        return any(committed for committed, _ in states) or all(is_open for _, is_open in states)
+
+    def _is_committed(self, entry: Entry) -> bool:
+        mark = self._committed.get(entry.task)
+        return mark is not None and mark.is_of(entry)
+
+    def _is_open(self, entry: Entry) -> bool:
+        return any(mark.is_of(entry) for mark in self._pending.get(entry.producer_id, ()))
 
     @property
     def newest_batch(self) -> int:
         """The last batch of which anything is committed or decided; -1 if there is none."""
-        batches = [each.batch for each in self.committed.values()]
-        return max([*batches, -1 if self.decision is None else self.decision.batch])
+        decision = self.decision
+        batches = [mark.marker.batch for mark in self._committed.values()]
+        return max([*batches, -1 if decision is None else decision.batch])
 
     def has_committed(self, task: int, batch: int) -> bool:
         """Whether a task has committed that batch, or a later one."""
-        marker = self.committed.get(task)
-        return marker is not None and marker.batch >= batch
+        mark = self._committed.get(task)
+        return mark is not None and mark.marker.batch >= batch
 
     def decided(self, batch: int) -> Decision | None:
         """The decision on that batch."""
-        return self.decision if self.decision is not None and self.decision.batch == batch else None
+        decision = self.decision
+        return decision if decision is not None and decision.batch == batch else None
 
     def undone(self, decision: Decision | None) -> list[Entry]:
         """What was decided, and has not been seen to be committed."""
@@ -158,17 +196,25 @@ class Markers:
             return
         for record in read_batch(data, start, header):
             if record.key == decision_key(self.app) and not header.is_transactional:
-                self.decision = _decision(record.value)
+                self._decide(_decision(record.value))
             elif header.is_transactional and record.key is not None and record.value is not None:
                 task = task_of(self.app, record.key.decode(errors="replace"))
                 if task is not None:
-                    pending = self._pending.setdefault(header.producer_id, [])
-                    pending.append((record.offset, task, _marker(record.value)))
+                    mark = _Mark(task, _marker(record.value), header.producer_id, header.producer_epoch)
+                    self._pending.setdefault(header.producer_id, []).append(mark)
+
+    def _decide(self, decision: Decision | None) -> None:
+        if decision is None:
+            self._decisions.clear()
+        elif not self._decisions or decision.batch > self._decisions[0].batch:
+            self._decisions = [decision]
+        elif decision.batch == self._decisions[0].batch:
+            self._decisions.append(decision)
 
     def _end(self, producer_id: int, is_commit: bool) -> None:
-        for _, task, marker in self._pending.pop(producer_id, ()):
+        for mark in self._pending.pop(producer_id, ()):
             if is_commit:
-                self.committed[task] = marker
+                self._committed[mark.task] = mark
 
 
 def _marker(value: bytes) -> TaskMarker:
