@@ -213,6 +213,20 @@ def test_what_is_encoded_is_decoded_to_the_same(spark: SparkSession) -> None:
     assert rows[-1].value is None
 
 
+def test_times_keep_their_microseconds(spark: SparkSession) -> None:
+    clock = "2026-03-01 12:30:00.123456"
+    times = spark.sql(f"SELECT timestamp'{clock}' AS at, timestamp_ntz'{clock}' AS local")
+    encoded = times.transform(encode_json, ["at", "local"])
+    row = encoded.first()
+    assert row is not None
+    assert json.loads(row.value) == {
+        "at": "2026-03-01T12:30:00.123456Z",
+        "local": "2026-03-01T12:30:00.123456",
+    }
+    decoded = encoded.transform(decode_json, "at timestamp, local timestamp_ntz").select("data.*")
+    assert decoded.collect() == times.collect()
+
+
 def test_bad_rows_keep_the_value_they_came_with(spark: SparkSession) -> None:
     decoded = frame_of(spark, [b' {"id": 1}', b"poison"]).transform(decode_json, "id bigint")
     rows = decoded.transform(encode_json).orderBy("n").collect()

@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql import functions as f
 from pyspark.sql.types import ArrayType, BooleanType, DataType, MapType, StringType, StructField, StructType
 
 from barnabas.spark.codec_columns import first_error, once, packed, put_value
@@ -34,6 +34,11 @@ _OPTIONS = {
     "columnNameOfCorruptRecord": "corrupt",
     "allowSingleQuotes": "false",
     "allowNonNumericNumbers": "false",
+}
+# Spark would cut times off to the millisecond, without a word
+_WRITTEN = {
+    "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss[.SSSSSS][XXX]",
+    "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss[.SSSSSS]",
 }
 
 
@@ -53,18 +58,18 @@ def decode_json(
             StructField("corrupt", StringType()),
         ]
     )
-    value = F.col(column).cast("binary")
+    value = f.col(column).cast("binary")
     text, schema_id = _unframed(value, framed)
-    wrapped = F.concat(F.lit('{"data":[['), text, F.lit('],[]],"end":true}'))
-    parsed = once(F.from_json(wrapped, wrapper, _OPTIONS))
-    error = _error(fields, F.col(column), _is_framed(value) if framed is True else None)
+    wrapped = f.concat(f.lit('{"data":[['), text, f.lit('],[]],"end":true}'))
+    parsed = once(f.from_json(wrapped, wrapper, _OPTIONS))
+    error = _error(fields, f.col(column), _is_framed(value) if framed is True else None)
     return (
         df.withColumns({_PARSED: parsed, _TEXT: once(text)})
         .withColumn(_ERROR, once(error))
         .withColumns(
             {
-                "data": F.when(F.col(_ERROR).isNull(), _first(_first(F.col(f"{_PARSED}.data")))),
-                "error": first_error(df, F.col(_ERROR)),
+                "data": f.when(f.col(_ERROR).isNull(), _first(_first(f.col(f"{_PARSED}.data")))),
+                "error": first_error(df, f.col(_ERROR)),
                 "schema_id": schema_id,
             }
         )
@@ -77,13 +82,13 @@ def encode_json(
 ) -> DataFrame:
     """Replace a struct column (or several columns, packed into one) by `value`: its JSON.
 
-    Fields that are null are left out. A null struct is a tombstone: a null value. Rows marked bad (`error`)
-    keep the value they came with.
+    Fields that are null are left out; times have all their microseconds. A null struct is a tombstone: a null
+    value. Rows marked bad (`error`) keep the value they came with.
     """
     data = packed(df, column)
-    text = F.to_json(data).cast("binary")
-    value = text if schema_id is None else F.concat(F.lit(frame(schema_id)), text)
-    return put_value(df, column, F.when(data.isNotNull(), value))
+    text = f.to_json(data, _WRITTEN).cast("binary")
+    value = text if schema_id is None else f.concat(f.lit(frame(schema_id)), text)
+    return put_value(df, column, f.when(data.isNotNull(), value))
 
 
 def _fields(schema: StructType | str) -> StructType:
@@ -96,41 +101,41 @@ def _fields(schema: StructType | str) -> StructType:
 
 
 def _is_framed(value: Column) -> Column:
-    return (F.substring(value, 1, 1) == F.lit(b"\0")) & (F.length(value) >= FRAME_BYTES)
+    return (f.substring(value, 1, 1) == f.lit(b"\0")) & (f.length(value) >= FRAME_BYTES)
 
 
 def _unframed(value: Column, framed: Framed) -> tuple[Column, Column]:
     """The text and the schema id; JSON cannot begin with a zero byte, so a frame is known by it."""
     if framed is False:
-        return value.cast("string"), F.lit(None).cast("int")
-    body = F.substring(value, FRAME_BYTES + 1, 2**31 - 1)
-    number = F.conv(F.hex(F.substring(value, 2, 4)), 16, 10).cast("bigint")
-    signed = F.when(number < 2**31, number).otherwise(number - 2**32).cast("int")
+        return value.cast("string"), f.lit(None).cast("int")
+    body = f.substring(value, FRAME_BYTES + 1, 2**31 - 1)
+    number = f.conv(f.hex(f.substring(value, 2, 4)), 16, 10).cast("bigint")
+    signed = f.when(number < 2**31, number).otherwise(number - 2**32).cast("int")
     return (
-        F.when(_is_framed(value), body).otherwise(value).cast("string"),
-        F.when(_is_framed(value), signed),
+        f.when(_is_framed(value), body).otherwise(value).cast("string"),
+        f.when(_is_framed(value), signed),
     )
 
 
 def _error(fields: StructType, value: Column, must_be_framed: Column | None) -> Column:
     """Why a row is bad; the branches below the first are looked at for bad rows alone."""
-    both, end = F.col(f"{_PARSED}.data"), F.col(f"{_PARSED}.end")
+    both, end = f.col(f"{_PARSED}.data"), f.col(f"{_PARSED}.end")
     values = _first(both)
     data = _first(values)
-    text = F.col(_TEXT)
-    chain = F.when(value.isNull(), None)
+    text = f.col(_TEXT)
+    chain = f.when(value.isNull(), None)
     if must_be_framed is not None:
         chain = chain.when(~must_be_framed, "no registry frame before the JSON")
-    chain = chain.when(~F.is_valid_utf8(text), "not UTF-8")
-    is_corrupt = F.col(f"{_PARSED}.corrupt").isNotNull()
+    chain = chain.when(~f.is_valid_utf8(text), "not UTF-8")
+    is_corrupt = f.col(f"{_PARSED}.corrupt").isNotNull()
     # what is corrupt is read once more: Spark may go on after a syntax error, and even reach the end
-    as_array = F.try_parse_json(F.concat(F.lit("["), text, F.lit("]")))
-    is_one = (F.size(both) == 2) & (F.size(values) == 1)
+    as_array = f.try_parse_json(f.concat(f.lit("["), text, f.lit("]")))
+    is_one = (f.size(both) == 2) & (f.size(values) == 1)
     is_no_json = end.isNull() | ~is_one | (is_corrupt & as_array.isNull())
-    chain = chain.when(is_no_json, F.concat(F.lit("not JSON: "), _shown(text)))
+    chain = chain.when(is_no_json, f.concat(f.lit("not JSON: "), _shown(text)))
     chain = chain.when(
         is_corrupt,
-        F.coalesce(F.when(data.isNull(), _not_an_object(text)), _wrong_type(fields, data, text)),
+        f.coalesce(f.when(data.isNull(), _not_an_object(text)), _wrong_type(fields, data, text)),
     )
     chain = chain.when(data.isNull(), _not_an_object(text))
     for is_missing, path in _missing(fields, data, ""):
@@ -139,29 +144,29 @@ def _error(fields: StructType, value: Column, must_be_framed: Column | None) -> 
 
 
 def _first(values: Column) -> Column:
-    return F.get(values, F.lit(0))
+    return f.get(values, f.lit(0))
 
 
 def _not_an_object(text: Column) -> Column:
-    return F.concat(F.lit("not a JSON object: "), _shown(text))
+    return f.concat(f.lit("not a JSON object: "), _shown(text))
 
 
 def _shown(text: Column) -> Column:
-    return F.substring(text, 1, _SHOWN_CHARACTERS)
+    return f.substring(text, 1, _SHOWN_CHARACTERS)
 
 
 def _wrong_type(fields: StructType, data: Column, text: Column) -> Column:
     """The first field that has a value in the text and none in what Spark made of it."""
     found = [
-        F.when(
-            parsed.isNull() & F.get_json_object(text, path).isNotNull(),
-            F.concat(
-                F.lit(f"field {name} is not {kind.simpleString()}: "), _shown(F.get_json_object(text, path))
+        f.when(
+            parsed.isNull() & f.get_json_object(text, path).isNotNull(),
+            f.concat(
+                f.lit(f"field {name} is not {kind.simpleString()}: "), _shown(f.get_json_object(text, path))
             ),
         )
         for name, path, parsed, kind in _leaves(fields, data, "", "$")
     ]
-    return F.coalesce(*found, F.lit("a value inside an array or a map is not of its type"))
+    return f.coalesce(*found, f.lit("a value inside an array or a map is not of its type"))
 
 
 def _leaves(
@@ -187,16 +192,16 @@ def _missing(kind: DataType, data: Column, path: str) -> Iterator[tuple[Column, 
     elif isinstance(kind, ArrayType):
         yield from _missing_within(kind.elementType, kind.containsNull, data, f"{path}[]")
     elif isinstance(kind, MapType):
-        yield from _missing_within(kind.valueType, kind.valueContainsNull, F.map_values(data), f"{path}[]")
+        yield from _missing_within(kind.valueType, kind.valueContainsNull, f.map_values(data), f"{path}[]")
 
 
 def _missing_within(
     kind: DataType, may_be_null: bool, elements: Column, path: str
 ) -> Iterator[tuple[Column, str]]:
     if not may_be_null:
-        yield F.exists(elements, lambda each: each.isNull()), path
-    for index, (_, below) in enumerate(_missing(kind, F.lit(None).cast(kind), path)):
-        yield F.exists(elements, _nth_condition(kind, path, index)), below
+        yield f.exists(elements, lambda each: each.isNull()), path
+    for index, (_, below) in enumerate(_missing(kind, f.lit(None).cast(kind), path)):
+        yield f.exists(elements, _nth_condition(kind, path, index)), below
 
 
 def _nth_condition(kind: DataType, path: str, index: int) -> Callable[[Column], Column]:
