@@ -93,12 +93,12 @@ def test_a_rule_of_ones_own(decoded: DataFrame) -> None:
 
 
 def test_a_rule_may_be_columns_and_stand_alone(spark: SparkSession) -> None:
-    from pyspark.sql import functions as F  # noqa: N812
+    from pyspark.sql import functions as f
 
     df = spark.createDataFrame([(1,), (None,), (-1,)], "id int")
-    rows = reject(df, F.col("id") < 0, F.concat(F.lit("id is "), "id")).collect()
+    rows = reject(df, f.col("id") < 0, f.concat(f.lit("id is "), "id")).collect()
     assert [row.error for row in rows] == [None, None, "id is -1"]
-    nameless = reject(df, F.col("id").isNull(), F.concat(F.lit("id is "), "id")).collect()
+    nameless = reject(df, f.col("id").isNull(), f.concat(f.lit("id is "), "id")).collect()
     assert [row.error for row in nameless] == [None, "rejected", None]
 
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import pyarrow as pa  # type: ignore[import-untyped]
 from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql import functions as f
 from pyspark.sql.pandas.functions import arrow_udf
 from pyspark.sql.types import BinaryType, DataType, IntegerType, StringType, StructField, StructType
 
@@ -37,8 +37,8 @@ def add_decoded(df: DataFrame, column: str, decode: ArrowFunction, data: DataTyp
             StructField("schema_id", IntegerType()),
         ]
     )
-    with_result = df.withColumn(_RESULT, _arrow_column(decode, result, F.col(column).cast("binary")))
-    added = {name: F.col(f"{_RESULT}.{name}") for name in ("data", "error", "schema_id")}
+    with_result = df.withColumn(_RESULT, _arrow_column(decode, result, f.col(column).cast("binary")))
+    added = {name: f.col(f"{_RESULT}.{name}") for name in ("data", "error", "schema_id")}
     added["error"] = first_error(df, added["error"])
     return with_result.withColumns(added).drop(_RESULT)
 
@@ -55,14 +55,14 @@ def put_encoded(
         return put_value(df, column, _arrow_column(encode, BinaryType(), data))
     result = StructType([StructField("value", BinaryType()), StructField("error", StringType())])
     with_result = df.withColumn(_RESULT, _arrow_column(encode, result, data))
-    marked = with_result.withColumn("error", first_error(df, F.col(f"{_RESULT}.error")))
-    return put_value(marked, column, F.col(f"{_RESULT}.value")).drop(_RESULT)
+    marked = with_result.withColumn("error", first_error(df, f.col(f"{_RESULT}.error")))
+    return put_value(marked, column, f.col(f"{_RESULT}.value")).drop(_RESULT)
 
 
 def packed(df: DataFrame, column: str | Sequence[str]) -> Column:
     """The struct to encode: the column named, or the columns named as the fields of one."""
     require(df, names(column), "encode")
-    return F.col(column) if isinstance(column, str) else F.struct(*column)
+    return f.col(column) if isinstance(column, str) else f.struct(*column)
 
 
 def type_of(df: DataFrame, column: str | Sequence[str]) -> DataType:
@@ -74,19 +74,19 @@ def type_of(df: DataFrame, column: str | Sequence[str]) -> DataType:
 def put_value(df: DataFrame, column: str | Sequence[str], value: Column) -> DataFrame:
     """`value` in place of the columns that it was made of; a row that is marked bad keeps its own."""
     if "error" in df.columns and "value" in df.columns:
-        value = F.when(F.col("error").isNull(), value).otherwise(F.col("value"))
+        value = f.when(f.col("error").isNull(), value).otherwise(f.col("value"))
     made_of = [name for name in names(column) if name != "value"]
     return df.withColumn("value", value).drop(*made_of)
 
 
 def first_error(df: DataFrame, error: Column) -> Column:
     """What a row was marked with before, if it was; otherwise this."""
-    return F.coalesce(F.col("error"), error) if "error" in df.columns else error
+    return f.coalesce(f.col("error"), error) if "error" in df.columns else error
 
 
 def once(column: Column) -> Column:
     """The same column, which Spark then works out in one place only."""
-    return F.when(F.spark_partition_id() >= 0, column)
+    return f.when(f.spark_partition_id() >= 0, column)
 
 
 def _arrow_column(function: ArrowFunction, result: DataType, argument: Column) -> Column:

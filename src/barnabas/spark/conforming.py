@@ -7,7 +7,7 @@ the schema lacks would be lost without a word, one that must be there and is not
 from __future__ import annotations
 
 from pyspark.sql import Column
-from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql import functions as f
 from pyspark.sql import types as T  # noqa: N812
 
 
@@ -32,10 +32,10 @@ def conform(column: Column, have: T.DataType, want: T.DataType, path: str = "dat
         return _struct(column, have, want, path)
     if isinstance(have, T.ArrayType) and isinstance(want, T.ArrayType):
         inner, wanted = have.elementType, want.elementType
-        return F.transform(column, lambda each: conform(each, inner, wanted, f"{path}[]"))
+        return f.transform(column, lambda each: conform(each, inner, wanted, f"{path}[]"))
     if isinstance(have, T.MapType) and isinstance(want, T.MapType) and _same(have.keyType, want.keyType):
         inner, wanted = have.valueType, want.valueType
-        return F.transform_values(column, lambda _, each: conform(each, inner, wanted, f"{path}[]"))
+        return f.transform_values(column, lambda _, each: conform(each, inner, wanted, f"{path}[]"))
     if not _widens(have, want):
         raise SchemaMismatch(
             f"{path} is {have.simpleString()}, and the schema asks for {want.simpleString()}"
@@ -59,11 +59,11 @@ def _struct(column: Column, have: T.StructType, want: T.StructType, path: str) -
             inner = column.getField(field.name)
             made = conform(inner, have[field.name].dataType, field.dataType, f"{path}.{field.name}")
         elif field.nullable:
-            made = F.lit(None).cast(field.dataType)
+            made = f.lit(None).cast(field.dataType)
         else:
             raise SchemaMismatch(f"{path}: the schema requires a field {field.name}, and there is none")
         fields.append(made.alias(field.name))
-    return F.when(column.isNotNull(), F.struct(*fields))
+    return f.when(column.isNotNull(), f.struct(*fields))
 
 
 def _widens(have: T.DataType, want: T.DataType) -> bool:

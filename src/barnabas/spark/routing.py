@@ -11,7 +11,7 @@ DataFrames for those that do more, at the price of reading the source twice. All
 from __future__ import annotations
 
 from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql import functions as f
 
 SUFFIX = ".dlq"
 # what a dead letter tells of where it stood, beside its error
@@ -27,7 +27,7 @@ class RoutingError(ValueError):
 def good(df: DataFrame) -> DataFrame:
     """The rows without an error, and without that column."""
     _require(df, "error")
-    return df.filter(F.col("error").isNull()).drop("error")
+    return df.filter(f.col("error").isNull()).drop("error")
 
 
 def reject(df: DataFrame, condition: Column | str, reason: Column | str) -> DataFrame:
@@ -36,10 +36,10 @@ def reject(df: DataFrame, condition: Column | str, reason: Column | str) -> Data
     `reason` is a text, or a column of texts; where that is null the row is bad all the same. A condition that
     is null does not hold.
     """
-    held = F.expr(condition) if isinstance(condition, str) else condition
-    text = F.lit(reason) if isinstance(reason, str) else F.coalesce(reason, F.lit("rejected"))
-    before = F.col("error") if "error" in df.columns else F.lit(None).cast("string")
-    return df.withColumn("error", F.when(before.isNull() & held, text).otherwise(before))
+    held = f.expr(condition) if isinstance(condition, str) else condition
+    text = f.lit(reason) if isinstance(reason, str) else f.coalesce(reason, f.lit("rejected"))
+    before = f.col("error") if "error" in df.columns else f.lit(None).cast("string")
+    return df.withColumn("error", f.when(before.isNull() & held, text).otherwise(before))
 
 
 def dead_letters(df: DataFrame, suffix: str = SUFFIX) -> DataFrame:
@@ -49,10 +49,10 @@ def dead_letters(df: DataFrame, suffix: str = SUFFIX) -> DataFrame:
     offset there is no such header.
     """
     _require(df, "error", "topic", "value")
-    return df.filter(F.col("error").isNotNull()).select(
-        F.concat("topic", F.lit(suffix)).alias("topic"),
+    return df.filter(f.col("error").isNotNull()).select(
+        f.concat("topic", f.lit(suffix)).alias("topic"),
         _column(df, "key", "binary"),
-        F.col("value").cast("binary").alias("value"),
+        f.col("value").cast("binary").alias("value"),
         _marked_headers(df).alias("headers"),
     )
 
@@ -66,12 +66,12 @@ def with_dead_letters(
     once for each; `routed` reads it once.
     """
     _require(out, "value")
-    records = out if topic is None else out.withColumn("topic", F.lit(topic))
+    records = out if topic is None else out.withColumn("topic", f.lit(topic))
     _require(records, "topic")
     kept = [
-        F.col("topic").cast("string").alias("topic"),
+        f.col("topic").cast("string").alias("topic"),
         _column(records, "key", "binary"),
-        F.col("value").cast("binary").alias("value"),
+        f.col("value").cast("binary").alias("value"),
         _column(records, "headers", _HEADERS),
     ]
     return records.select(kept).unionByName(dead_letters(decoded, suffix))
@@ -84,13 +84,13 @@ def routed(df: DataFrame, topic: str | Column, suffix: str = SUFFIX) -> DataFram
     row as it came). The topic of good rows is a name, or a column of names.
     """
     _require(df, "error", "topic", "value")
-    target = F.lit(topic) if isinstance(topic, str) else topic
-    is_good = F.col("error").isNull()
+    target = f.lit(topic) if isinstance(topic, str) else topic
+    is_good = f.col("error").isNull()
     return df.select(
-        F.when(is_good, target).otherwise(F.concat("topic", F.lit(suffix))).alias("topic"),
+        f.when(is_good, target).otherwise(f.concat("topic", f.lit(suffix))).alias("topic"),
         _column(df, "key", "binary"),
-        F.col("value").cast("binary").alias("value"),
-        F.when(is_good, _column(df, "headers", _HEADERS)).otherwise(_marked_headers(df)).alias("headers"),
+        f.col("value").cast("binary").alias("value"),
+        f.when(is_good, _column(df, "headers", _HEADERS)).otherwise(_marked_headers(df)).alias("headers"),
     )
 
 
@@ -105,19 +105,19 @@ def _require(df: DataFrame, *names: str) -> None:
 
 def _column(df: DataFrame, name: str, kind: str) -> Column:
     """A column of the record's, null where the DataFrame has none."""
-    return (F.col(name) if name in df.columns else F.lit(None)).cast(kind).alias(name)
+    return (f.col(name) if name in df.columns else f.lit(None)).cast(kind).alias(name)
 
 
 def _marked_headers(df: DataFrame) -> Column:
     """The headers it had, then what is wrong and where it stood, as texts; time in ms since 1970."""
-    marks = [_header("error", F.col("error"))]
+    marks = [_header("error", f.col("error"))]
     for name in _WHERE:
         if name in df.columns:
-            column = F.unix_millis(name) if name == "timestamp" else F.col(name)
+            column = f.unix_millis(name) if name == "timestamp" else f.col(name)
             marks.append(_header(name, column.cast("string")))
-    had = F.coalesce(_column(df, "headers", _HEADERS), F.array().cast(_HEADERS))
-    return F.concat(had, F.array(*marks).cast(_HEADERS))
+    had = f.coalesce(_column(df, "headers", _HEADERS), f.array().cast(_HEADERS))
+    return f.concat(had, f.array(*marks).cast(_HEADERS))
 
 
 def _header(key: str, value: Column) -> Column:
-    return F.struct(F.lit(key).alias("key"), value.cast("binary").alias("value"))
+    return f.struct(f.lit(key).alias("key"), value.cast("binary").alias("value"))
