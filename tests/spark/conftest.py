@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -27,10 +28,16 @@ def shared_broker() -> Iterator[Broker]:
 
 
 @pytest.fixture(scope="session")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+def spark_log_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What Spark and its Python processes have to say."""
+    return tmp_path_factory.mktemp("spark") / "spark.log"
+
+
+@pytest.fixture(scope="session")
+def spark(spark_log_file: Path) -> Iterator[SparkSession]:
     """A session on two cores."""
     from barnabas.spark.session import local_session
 
-    session = local_session("tests", cores=2, log_file=tmp_path_factory.mktemp("spark") / "spark.log")
+    session = local_session("tests", cores=2, log_file=spark_log_file)
     yield session
     session.stop()

@@ -85,6 +85,11 @@ class Topics:
         """The values of these, sorted; null comes first."""
         return sorted((each.value for each in self.records(topic)), key=lambda value: value or b"")
 
+    def end(self, topic: str) -> int:
+        """Where partition 0 ends, committed or not."""
+        found = self.admin(lambda admin: admin.list_offsets({(topic, 0): LATEST}))
+        return next(iter(found.values())).offset
+
     # ---- by Spark ----------------------------------------------------------------------------------------
 
     def read(self, topic: str | None, **options: Any) -> DataFrame:
