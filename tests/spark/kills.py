@@ -28,6 +28,7 @@ import argparse
 import json
 import logging
 import shutil
+import signal
 import tempfile
 import time
 from collections import Counter
@@ -196,6 +197,7 @@ def main() -> None:
     parser.add_argument("--keep", action="store_true", help="keep the directory")
     options = parser.parse_args()
     logging.getLogger("barnabas").addHandler(logging.NullHandler())  # that a broker is away is no news
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # leave nobody behind
     home = Path(tempfile.mkdtemp(prefix="barnabas-kills-"))
     print(f"in {home}", flush=True)
     kinds = random_kinds(Random(options.seed), options.only.split(","))
