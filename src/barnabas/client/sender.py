@@ -157,7 +157,8 @@ class Sender:
         limit_ms = self._config.delivery_timeout_ms
         return TimedOut(
             f"{batch.record_count} records for {batch.partition} were not acknowledged within {limit_ms} ms "
-            f"({tried}); they may have been written or not. Check the brokers, or raise delivery_timeout_ms",
+            f"({tried}); they may have been written or not. Check the brokers ({self._cluster.where}), or "
+            "raise delivery_timeout_ms",
             batch.refusal,
         )
 
