@@ -7,7 +7,7 @@ committed records. With `--target=kafka` it is Apache Kafka that keeps the trans
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Container, Iterable, Mapping, Sequence
 from contextlib import suppress
 from itertools import count
 
@@ -23,7 +23,7 @@ from barnabas.spark.checks import SettingError
 from barnabas.spark.commits import Committer, SplitChanged, TransactionLost
 from barnabas.spark.driving import seams
 from barnabas.spark.exactly_once import AlreadyFurther, Job, Report, TaskWrite
-from barnabas.spark.markers import BadMarkerTopic, Decision, transactional_id
+from barnabas.spark.markers import BadMarkerTopic, Decision, Entry, transactional_id
 from barnabas.spark.sink_options import WriteOptions, parse_write_options
 from tests.support.targets import Target
 
@@ -424,6 +424,37 @@ def test_a_decided_version_is_completed_by_the_next(
         if is_failing:
             await fail(2)
         await write(2, tasks)
+        assert await sink.rows() == flat(batch_of(1), batch_of(2))
+
+    asyncio.run(work())
+
+
+def test_what_was_finished_of_one_decision_is_not_of_another(sink: Sink) -> None:
+    """While a job completes its last write, another run of it comes half-way with this one."""
+    job = Job(sink.options, sink.app, 2, is_stream=False)
+
+    async def tasks(job: Job, split: Split) -> list[Report]:
+        sink.restart()
+        return [await sink.task(job, number, rows) for number, rows in enumerate(split)]
+
+    class Slow(Committer):
+        async def _finish(self, undone: Iterable[Entry], ours: Container[int]) -> set[Entry]:
+            finished = await super()._finish(undone, ours)
+            assert {entry.task for entry in finished} == {1, 2}
+            with pytest.raises(Killed):
+                await sink.commit(job, await tasks(job, batch_of(2)), kill_when("ended 0"))
+            return finished
+
+    async def work() -> None:
+        earlier = job._replace(batch=1)
+        with pytest.raises(Killed):
+            await sink.commit(earlier, await tasks(earlier, batch_of(1, 3)), kill_when("decided"))
+        reports = await tasks(job, batch_of(2, 1))
+        async with Slow(sink.options, sink.app) as slow:
+            with pytest.raises(SplitChanged, match="1 of its 2 tasks"):
+                await slow.commit(job, reports)
+            await slow.abort(job, reports)
+        await sink.commit(job, await tasks(job, batch_of(2)))
         assert await sink.rows() == flat(batch_of(1), batch_of(2))
 
     asyncio.run(work())

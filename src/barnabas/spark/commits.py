@@ -122,7 +122,7 @@ class Committer:
         self, job: Job, reports: Sequence[Report], ours: Prepared
     ) -> tuple[Prepared, Decision | None]:
         """What of the prepared is to be committed, in the light of the markers, and under which decision."""
-        finished: set[int] = set()
+        finished: set[Entry] = set()
         markers = await self._log.read()
         if undone := markers.undone(job.binding(markers)):
             finished = await self._finish(undone, ours)
@@ -138,16 +138,16 @@ class Committer:
         if decision is None:  # an earlier run has committed all of it
             await self._end(ours.values(), commit=False)
             return {}, None
-        missing = [entry for entry in markers.undone(decision) if entry.task not in finished]
+        missing = [entry for entry in markers.undone(decision) if entry not in finished]
         self._check_same_split(job, reports, ours, decision, missing)
         again = {entry.task: ours[entry.task] for entry in missing}
         await self._end((each for task, each in ours.items() if task not in again), commit=False)
         return again, decision
 
-    async def _finish(self, undone: Iterable[Entry], ours: Container[int]) -> set[int]:
+    async def _finish(self, undone: Iterable[Entry], ours: Container[int]) -> set[Entry]:
         """Commit what was decided and is still open; whose task has written again was found aborted."""
         others = [entry for entry in undone if entry.task not in ours]
-        return {entry.task for entry in others if await finish(self._admin, self._app, entry)}
+        return {entry for entry in others if await finish(self._admin, self._app, entry)}
 
     def _check_same_split(
         self, job: Job, reports: Sequence[Report], ours: Prepared, decision: Decision, missing: list[Entry]
@@ -165,10 +165,10 @@ class Committer:
             raise SplitChanged(
                 f"batch {job.batch} of {job.app} is partly committed, and the transactions of {len(missing)} "
                 f"of its {decision.tasks} tasks were aborted before they could be: the query was away for "
-                f"longer than kafka.transaction.timeout.ms. To write just those again the rows must come as "
-                f"they did, but {'; '.join(differing[:3])}. Run with the settings of that time (shuffle "
-                f"partitions, minPartitions, adaptive execution), or run this one batch with "
-                f"deliveryGuarantee=at-least-once, which writes all of its rows again"
+                f"longer than kafka.transaction.timeout.ms, or another run of it took over meanwhile. To "
+                f"write just those again the rows must come as they did, but {'; '.join(differing[:3])}. Run "
+                f"with the settings of that time (shuffle partitions, minPartitions, adaptive execution), or "
+                f"run this one batch with deliveryGuarantee=at-least-once, which writes all of its rows again"
             )
 
     async def _fence_others(self, ours: Container[int]) -> None:
