@@ -11,12 +11,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from barnabas.client.admin import Admin, NewTopic
-from barnabas.client.consumer import Consumer, ConsumerConfig, Reset
 from barnabas.client.fetched import ConsumerRecord
-from barnabas.client.offsets import LATEST
 from barnabas.spark.driving import seams
 from barnabas.testing import Broker
 from tests.support.spark_streams import run as run_stream
+from tests.support.spark_topics import committed_records
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -56,26 +55,7 @@ def write(shared_broker: Broker) -> Write:
 
 
 def read(broker: Broker, topic: str) -> list[ConsumerRecord]:
-    """What a reader of committed records finds, by partition and offset; nothing may be left open."""
-
-    async def work() -> list[ConsumerRecord]:
-        places = [(topic, partition) for partition in range(PARTITIONS)]
-        async with Admin(*seams(), broker.bootstrap) as admin, asyncio.timeout(10):
-            while True:  # markers may come after the answer to a commit
-                stable = await admin.list_offsets(dict.fromkeys(places, LATEST), read_committed=True)
-                if stable == await admin.list_offsets(dict.fromkeys(places, LATEST)):
-                    break
-                await asyncio.sleep(0.01)
-        config = ConsumerConfig(reset=Reset.EARLIEST, read_committed=True)
-        found: list[ConsumerRecord] = []
-        async with Consumer(*seams(), broker.bootstrap, config) as consumer:
-            consumer.assign(places)
-            for place, end in stable.items():
-                while await consumer.position(place) < end.offset:
-                    found += await consumer.poll(timeout_ms=100)
-        return sorted(found, key=lambda record: (record.partition, record.offset))
-
-    return asyncio.run(work())
+    return committed_records(broker.bootstrap, topic)
 
 
 def values(broker: Broker, topic: str) -> list[str]:

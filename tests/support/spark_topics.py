@@ -25,6 +25,30 @@ T = TypeVar("T")
 STABLE_S = 20
 
 
+def committed_records(bootstrap: str, topic: str) -> list[ConsumerRecord]:
+    """What a reader of committed records finds, by partition and offset; nothing may be left open."""
+
+    async def work() -> list[ConsumerRecord]:
+        async with Admin(*seams(), bootstrap) as admin, asyncio.timeout(STABLE_S):
+            described = (await admin.describe_topics([topic]))[topic]
+            places = [(topic, each.partition) for each in described.partitions]
+            while True:  # markers may come after the answer to a commit
+                stable = await admin.list_offsets(dict.fromkeys(places, LATEST), read_committed=True)
+                if stable == await admin.list_offsets(dict.fromkeys(places, LATEST)):
+                    break
+                await asyncio.sleep(0.01)
+        config = ConsumerConfig(reset=Reset.EARLIEST, read_committed=True)
+        found: list[ConsumerRecord] = []
+        async with Consumer(*seams(), bootstrap, config) as consumer:
+            consumer.assign(places)
+            for place, end in stable.items():
+                while await consumer.position(place) < end.offset:
+                    found += await consumer.poll(timeout_ms=100)
+        return sorted(found, key=lambda record: (record.partition, record.offset))
+
+    return asyncio.run(work())
+
+
 class Topics:
     """The topics of the broker at that address."""
 
@@ -59,27 +83,7 @@ class Topics:
         asyncio.run(work())
 
     def records(self, topic: str) -> list[ConsumerRecord]:
-        """What a reader of committed records finds, by partition and offset; nothing may be left open."""
-
-        async def work() -> list[ConsumerRecord]:
-            async with Admin(*seams(), self.bootstrap) as admin, asyncio.timeout(STABLE_S):
-                described = (await admin.describe_topics([topic]))[topic]
-                places = [(topic, each.partition) for each in described.partitions]
-                while True:  # markers may come after the answer to a commit
-                    stable = await admin.list_offsets(dict.fromkeys(places, LATEST), read_committed=True)
-                    if stable == await admin.list_offsets(dict.fromkeys(places, LATEST)):
-                        break
-                    await asyncio.sleep(0.01)
-            config = ConsumerConfig(reset=Reset.EARLIEST, read_committed=True)
-            found: list[ConsumerRecord] = []
-            async with Consumer(*seams(), self.bootstrap, config) as consumer:
-                consumer.assign(places)
-                for place, end in stable.items():
-                    while await consumer.position(place) < end.offset:
-                        found += await consumer.poll(timeout_ms=100)
-            return sorted(found, key=lambda record: (record.partition, record.offset))
-
-        return asyncio.run(work())
+        return committed_records(self.bootstrap, topic)
 
     def values(self, topic: str) -> list[bytes | None]:
         """The values of these, sorted; null comes first."""
