@@ -29,7 +29,7 @@ class Gate:
         self._reached, self._opened = directory / "reached", directory / "opened"
 
     def in_front_of(self, frame: DataFrame) -> DataFrame:
-        """The same rows; one task stops after the second Arrow batch of its values, until the gate is open."""
+        """The same rows; one task stops after the second Arrow batch of its values, until the gate opens."""
         from pyspark.sql.pandas.functions import arrow_udf
 
         reached, opened, timeout_s = str(self._reached), str(self._opened), TIMEOUT_S
