@@ -312,6 +312,27 @@ def test_all_that_was_decided_timed_out(sink: Sink, bootstrap: str) -> None:
     asyncio.run(work())
 
 
+def test_a_decision_that_ends_between_the_look_of_a_task_and_the_commit(sink: Sink, bootstrap: str) -> None:
+    """A task that relied on it has left its rows out: the batch is not complete."""
+
+    async def work() -> None:
+        job = Job(sink.options, sink.app, 3)
+        with pytest.raises(Killed):
+            await sink.write(3, batch_of(3), kill_when("decided"))
+        sink.restart()
+        last = await sink.task(job, 2, batch_of(3, tasks=3)[2])  # which the decision does not name
+        for task in (0, 1):
+            await fence(bootstrap, sink.app, task)
+        reports = [await sink.task(job, n, rows) for n, rows in enumerate(batch_of(3, tasks=3)[:2])]
+        with pytest.raises(TransactionLost, match="was decided when task 2 looked"):
+            await sink.commit(job, [*reports, last])
+        assert await sink.rows() == []
+        await sink.write(3, batch_of(3, tasks=3))
+        assert await sink.rows() == flat(batch_of(3))
+
+    asyncio.run(work())
+
+
 def test_a_run_that_goes_on_beside_another_writes_nothing_twice(sink: Sink) -> None:
     """Its workers do not look at the markers any more, but whoever commits does."""
 

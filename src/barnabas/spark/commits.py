@@ -131,6 +131,7 @@ class Committer:
             markers = await self._log.read()
         newest = markers.newest_batch
         if newest < job.batch:
+            _check_complete(job, reports)
             return ours, None
         if newest > job.batch and job.is_stream:
             raise job.further(newest)
@@ -224,6 +225,18 @@ class Committer:
         for each in done:
             if isinstance(each, BaseException):
                 raise each
+
+
+def _check_complete(job: Job, reports: Iterable[Report]) -> None:
+    """TransactionLost where tasks have left out what was decided when they looked, and binds no longer."""
+    passed_over = [each.task for each in reports if each.is_passed_over]
+    if passed_over:
+        raise TransactionLost(
+            f"batch {job.batch} of {job.app} was decided when task {passed_over[0]} looked, and its "
+            f"transactions were aborted before they could be committed: they took longer than "
+            f"kafka.transaction.timeout.ms, or another run of the query has taken over. Nothing of the batch "
+            f"is committed; start again"
+        )
 
 
 def _size(report: Report | Entry | None) -> str:

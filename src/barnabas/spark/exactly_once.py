@@ -94,6 +94,7 @@ class Report(NamedTuple):
     rows: int = 0
     bytes_: int = 0
     prepared: PreparedTransaction | None = None
+    is_passed_over: bool = False  # it found the batch written or decided, and left its rows out
 
     def entry(self) -> Entry:
         prepared = self.prepared
@@ -209,7 +210,7 @@ class TaskWrite:
         """Take the rows nevertheless: Spark's worker could not be used again otherwise."""
         async for _ in batches:
             pass
-        return self._nothing()
+        return self._nothing()._replace(is_passed_over=True)
 
     def _nothing(self) -> Report:
         return Report(self._job.app, self._job.batch, self._task, self._is_first)
