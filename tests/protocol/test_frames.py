@@ -145,6 +145,8 @@ def test_the_largest_frame_is_allowed() -> None:
         (b"GET / HTTP/1.1\r\n", "HTTP request"),
         (b"POST /topics HTTP/1.1\r\n", "HTTP request"),
         (b"OPTIONS * HTTP/1.1\r\n", "HTTP request"),
+        (b"\x15\x03\x03\x00\x02\x02\x46", "that port wants TLS"),
+        (b"HTTP/1.1 400 Bad Request\r\n", "an HTTP response"),
     ],
 )
 def test_other_protocols_are_named(said: bytes, explained: str) -> None:
