@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -28,11 +29,19 @@ def open_transactions(topics: Topics) -> list[str]:
     return [each.transactional_id for each in found if each.state not in ("CompleteCommit", "CompleteAbort")]
 
 
-def is_alive(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().split()[2] != "Z"
-    except FileNotFoundError:
-        return False
+def clients_of(port: int) -> set[int]:
+    """The other processes that are connected to that port of this machine."""
+    connections = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
+    inodes = {fields[9] for fields in connections if int(fields[2].split(":")[1], 16) == port}
+    found = set()
+    for link in Path("/proc").glob("[0-9]*/fd/*"):
+        try:
+            target = os.readlink(link)
+        except OSError:  # it is closed meanwhile
+            continue
+        if target.removeprefix("socket:[").rstrip("]") in inodes:
+            found.add(int(link.parts[2]))
+    return found - {os.getpid()}
 
 
 def test_stop_in_mid_batch(
@@ -42,15 +51,18 @@ def test_stop_in_mid_batch(
     source, target = topics.create("stopped-in"), topics.create("stopped-out")
     sent = [b"%-500d" % n for n in range(ROWS)]  # enough to leave the buffers between processes
     topics.send(source, sent)
+    before = clients_of(shared_broker.port)
     log_start = spark_log_file.stat().st_size
     checkpoint = tmp_path / "checkpoint"
     frame = gate.in_front_of(topics.stream(source, mirrorOffsets="false").select("value"))
     query = topics.sink(frame, target).option("checkpointLocation", str(checkpoint)).start()
     gate.wait()
     wait_until(lambda: open_transactions(topics) != [], "rows are in a transaction")
+    assert clients_of(shared_broker.port) - before
     query.stop()
+    gate.open()  # whoever waits there is not told of the stop
     assert query.exception() is None
-    wait_until(lambda: not is_alive(gate.pid), "its worker has ended")
+    wait_until(lambda: clients_of(shared_broker.port) <= before, "its workers have ended, or let go")
     topics.pipe(source, target, checkpoint)
     assert topics.values(target) == sorted(sent)
     wait_until(lambda: open_transactions(topics) == [], "no transaction is open")

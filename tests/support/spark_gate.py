@@ -43,11 +43,9 @@ class Gate:
                 if number == 0 or os.path.exists(opened):
                     continue  # what comes next takes the first batch when it asks for the second
                 try:
-                    with open(f"{reached}-", "x") as file:
-                        file.write(str(os.getpid()))
+                    open(reached, "x").close()
                 except FileExistsError:  # another task stops already
                     continue
-                os.link(f"{reached}-", reached)
                 deadline = time.monotonic() + timeout_s
                 while not os.path.exists(opened):
                     assert time.monotonic() < deadline, "nobody opens the gate"
@@ -62,11 +60,6 @@ class Gate:
         """Return when a task stands there."""
         wait_until(lambda: self._reached.exists() or is_hopeless(), "the gate is reached", TIMEOUT_S)
         assert self._reached.exists(), "the job ended before it came to the gate"
-
-    @property
-    def pid(self) -> int:
-        """The process that stands there."""
-        return int(self._reached.read_text())
 
     def open(self) -> None:
         self._opened.touch()
