@@ -110,12 +110,20 @@ func main() {
 		return told(altered[0].Err), err
 	})
 	step("configs", func() (any, error) {
-		described, err := admin.DescribeTopicConfigs(ctx, "go-b")
-		found := table{}
-		for _, each := range described[0].Configs {
-			found[each.Key] = []any{text(each.Value), each.Source.String(), each.Sensitive}
+		for { // Apache Kafka's brokers hear of a change a little later
+			described, err := admin.DescribeTopicConfigs(ctx, "go-b")
+			if err != nil {
+				return nil, err
+			}
+			found, isHeardOf := table{}, false
+			for _, each := range described[0].Configs {
+				found[each.Key] = []any{text(each.Value), each.Source.String(), each.Sensitive}
+				isHeardOf = isHeardOf || (each.Key == "cleanup.policy" && each.Value != nil && *each.Value == "compact,delete")
+			}
+			if isHeardOf {
+				return found, nil
+			}
 		}
-		return found, err
 	})
 	step("configs of none", func() (any, error) {
 		described, err := admin.DescribeTopicConfigs(ctx, "go-none")
