@@ -77,16 +77,16 @@ def spark_process(root: Path, cores: int) -> Iterator[Jobs]:
         process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True, env=variables
         )
-    try:
-        jobs = Jobs(process, log_file)
-        jobs.line()
-        yield jobs
-        assert process.stdin is not None
-        process.stdin.close()
-        process.wait(60)
-    finally:
-        process.kill()
-        process.wait()
+    with process:
+        try:
+            jobs = Jobs(process, log_file)
+            jobs.line()
+            yield jobs
+            assert process.stdin is not None
+            process.stdin.close()
+            process.wait(60)
+        finally:
+            process.kill()
 
 
 def run(options: Options) -> list[Pair]:

@@ -13,7 +13,8 @@ import pytest
 
 from barnabas.broker.connections import Connections, Limits, Session
 from barnabas.broker.requests import Door
-from barnabas.core.network import WRITE_LIMIT_BYTES, Address
+from barnabas.core.memory_network import MemoryNetwork
+from barnabas.core.network import WRITE_LIMIT_BYTES, Address, Connection
 from barnabas.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from barnabas.protocol.messages.create_topics import (
     CreatableTopic,
@@ -521,6 +522,21 @@ def test_stopping_does_not_wait_for_long_polls(make_broker: MakeBroker) -> None:
         assert time.monotonic() - started < 2
         assert client.receive()  # with nothing in it, but it is an answer
         assert client.is_closed()
+
+
+def test_stopping_lets_go_of_one_who_has_only_just_come(broker: Broker) -> None:
+    async def come_and_stop() -> int:
+        connections, network = connections_of(broker), MemoryNetwork()
+        accepted: asyncio.Future[Connection] = asyncio.get_running_loop().create_future()
+        listener = await network.host("there").listen("there", 1, accepted.set_result)
+        coming = await network.host("here").connect("there", 1)
+        connections.accept(await accepted, Door("PLAINTEXT"))
+        await connections.close()
+        listener.close()
+        assert await coming.read(1) == b""
+        return len(connections)
+
+    assert broker.run(come_and_stop()) == 0
 
 
 def test_clients_that_say_nothing_are_let_go(make_broker: MakeBroker) -> None:

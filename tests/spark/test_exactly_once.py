@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Container, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from itertools import count
 
@@ -17,12 +18,13 @@ import pytest
 from barnabas.client.admin import Admin, NewTopic
 from barnabas.client.arrow import read_range
 from barnabas.client.consumer import Consumer, ConsumerConfig
+from barnabas.client.errors import ProducerFenced, TransactionAborted
 from barnabas.client.offsets import LATEST
 from barnabas.spark import commits
 from barnabas.spark.checks import SettingError
 from barnabas.spark.commits import Committer, SplitChanged, TransactionLost
 from barnabas.spark.driving import seams
-from barnabas.spark.exactly_once import AlreadyFurther, Job, Report, TaskWrite
+from barnabas.spark.exactly_once import AlreadyFurther, Job, Report, TaskWrite, WriteGivenUp
 from barnabas.spark.markers import BadMarkerTopic, Decision, Entry, transactional_id
 from barnabas.spark.sink_options import WriteOptions, parse_write_options
 from tests.support.targets import Target
@@ -76,6 +78,10 @@ class Sink:
 
     def restart(self) -> None:
         self._seen = -1
+
+    def write_of(self, version: int) -> Job:
+        """A batch write, instead of a stream's batch."""
+        return Job(self.options, self.app, version, write=f"write-{next(_numbers)}")
 
     async def write(self, batch: int, split: Split, step: Callable[[str], None] = lambda _: None) -> None:
         """A batch as Spark has it written; restarted where the process is killed."""
@@ -405,7 +411,7 @@ def test_versions_of_a_batch_job(sink: Sink) -> None:
     """A version that was written, or an older one, is not written again."""
 
     async def write(version: int, row: str) -> None:
-        job = Job(sink.options, sink.app, version, is_stream=False)
+        job = sink.write_of(version)
         await sink.commit(job, [await sink.task(job, 0, [row])])
         sink.restart()
 
@@ -427,14 +433,14 @@ def test_a_decided_version_is_completed_by_the_next(
 
     async def write(version: int, tasks: int, step: Callable[[str], None] = lambda _: None) -> None:
         sink.restart()
-        job = Job(sink.options, sink.app, version, is_stream=False)
+        job = sink.write_of(version)
         split = batch_of(version, tasks)
         await sink.commit(
             job, [await sink.task(job, number, rows) for number, rows in enumerate(split)], step
         )
 
     async def fail(version: int) -> None:
-        job = Job(sink.options, sink.app, version, is_stream=False)
+        job = sink.write_of(version)
         report = await sink.task(job, 0, batch_of(version)[0])
         async with Committer(sink.options, sink.app) as committer:
             await committer.abort(job, [report])
@@ -450,9 +456,40 @@ def test_a_decided_version_is_completed_by_the_next(
     asyncio.run(work())
 
 
+@pytest.mark.parametrize("is_marked", [True, False])
+@pytest.mark.parametrize("late", ["read", "initialised", "written", "prepared", "ended"])
+def test_a_write_that_is_given_up_leaves_nothing_open(sink: Sink, is_marked: bool, late: str) -> None:
+    """However late a task is when Spark has the driver abort: it does not wait for those still at work."""
+    job = sink.write_of(1)._replace(is_marked=is_marked)
+
+    async def give_up() -> None:
+        async with Committer(sink.options, sink.app) as committer:
+            await committer.abort(job, [])
+
+    def step(found: str) -> None:
+        if found == late:  # a step is not awaited: another thread gives up meanwhile
+            with ThreadPoolExecutor(1) as thread:
+                thread.submit(asyncio.run, give_up()).result()
+
+    async def work() -> None:
+        if late == "read" and not is_marked:
+            step(late)  # which nobody reads then
+        with suppress(WriteGivenUp, ProducerFenced, TransactionAborted):
+            await TaskWrite(job, 0, True, step).run(tables(["late"]))
+        if late == "ended":
+            step(late)
+        assert await sink.rows() == []
+        sink.restart()
+        again = sink.write_of(1)
+        await sink.commit(again, [await sink.task(again, 0, ["again"])])
+        assert await sink.rows() == ["again"]
+
+    asyncio.run(work())
+
+
 def test_what_was_finished_of_one_decision_is_not_of_another(sink: Sink) -> None:
     """While a job completes its last write, another run of it comes half-way with this one."""
-    job = Job(sink.options, sink.app, 2, is_stream=False)
+    job = sink.write_of(2)
 
     async def tasks(job: Job, split: Split) -> list[Report]:
         sink.restart()
@@ -475,7 +512,8 @@ def test_what_was_finished_of_one_decision_is_not_of_another(sink: Sink) -> None
             with pytest.raises(SplitChanged, match="1 of its 2 tasks"):
                 await slow.commit(job, reports)
             await slow.abort(job, reports)
-        await sink.commit(job, await tasks(job, batch_of(2)))
+        again = sink.write_of(2)
+        await sink.commit(again, await tasks(again, batch_of(2)))
         assert await sink.rows() == flat(batch_of(1), batch_of(2))
 
     asyncio.run(work())

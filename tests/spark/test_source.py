@@ -173,10 +173,10 @@ def test_the_time_of_appending(shared_broker: Broker, read: Read) -> None:
 def test_sql_finds_it_by_name(spark: SparkSession, shared_broker: Broker) -> None:
     fill(shared_broker, "by-name", plain(100))
     spark.sql(
-        f"""CREATE TEMPORARY VIEW letters USING barnabas
+        f"""CREATE OR REPLACE TEMPORARY VIEW by_name USING barnabas
         OPTIONS (kafka.bootstrap.servers '{shared_broker.bootstrap}', subscribe 'by-name')"""
     )
-    counted = spark.sql("SELECT string(key), count(*) AS n FROM letters GROUP BY key ORDER BY key").collect()
+    counted = spark.sql("SELECT string(key), count(*) AS n FROM by_name GROUP BY key ORDER BY key").collect()
     assert [tuple(row) for row in counted] == [(str(n), 10) for n in range(10)]
 
 

@@ -297,6 +297,9 @@ class Connections:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        for session in list(self._sessions):  # a task that is cancelled before its first step never takes it
+            session.connection.close()
+            self._forget(session)
 
 
 def _look_at(task: asyncio.Task[None]) -> None:

@@ -32,6 +32,7 @@ from barnabas.spark.markers import (
     MarkerLog,
     decision_key,
     decision_value,
+    given_up_id,
     task_of,
 )
 from barnabas.spark.sink_options import WriteOptions
@@ -42,6 +43,7 @@ Prepared = dict[int, Report]  # by task
 
 _OPEN = "Ongoing"
 _UNDER_WAY = (_OPEN, "PrepareCommit", "PrepareAbort", "PrepareEpochFence")
+_STARTING = "Empty"
 _AT_ONCE = 32  # transactions that are ended at the same time
 
 
@@ -99,6 +101,8 @@ class Committer:
         cannot be done now is left to the next run, or to the transactions' timeout."""
         decision, undone = None, list[Entry]()
         try:
+            if job.write is not None:  # before the others are looked for
+                await self._admin.fence_producers([given_up_id(job.app, job.write)])
             if job.is_marked:
                 markers = await self._log.read()
                 decision = job.binding(markers)
@@ -112,7 +116,8 @@ class Committer:
             logger.warning("batch %d of %s is decided, and left to be committed", job.batch, job.app)
         await self._end((each for each in ours if each not in decided), commit=False)
         try:
-            await self._fence_others({entry.task for entry in undone})
+            states = _UNDER_WAY if job.is_stream else (*_UNDER_WAY, _STARTING)
+            await self._fence_others({entry.task for entry in undone}, states)
         except BarnabasError as error:
             logger.warning("what tasks of %s left open stays so: %s", job.app, error)
 
@@ -172,8 +177,8 @@ class Committer:
                 f"run this one batch with deliveryGuarantee=at-least-once, which writes all of its rows again"
             )
 
-    async def _fence_others(self, ours: Container[int]) -> None:
-        listed = await self._admin.list_transactions(states=_UNDER_WAY)
+    async def _fence_others(self, ours: Container[int], states: Iterable[str] = _UNDER_WAY) -> None:
+        listed = await self._admin.list_transactions(states=states)
         others = [
             each.transactional_id
             for each in listed

@@ -14,6 +14,11 @@ another run of the same batch finds in the marker topic how far it had come:
 Taking a transactional id over fences whoever had it and ends what was open, so a marker that is read after
 that can be believed: nobody else will ever commit under it. Only the first batch of a run can be one that was
 begun before; the tasks of later ones spare themselves the reading.
+
+Where a task fails Spark gives the write up at once, and others may only be starting: what they leave open
+would hold readers of committed records back until it times out. A query's next run sees to it. After a batch
+write nobody comes again: so the driver leaves a sign (an id of its own) before it fences the ids that it
+finds, and a task looks for the sign once its id is there. One of the two sees the other.
 """
 
 from __future__ import annotations
@@ -39,6 +44,7 @@ from barnabas.spark.markers import (
     Markers,
     TaskMarker,
     ensure_topic,
+    given_up_id,
     marker_value,
     transactional_id,
 )
@@ -60,6 +66,10 @@ class AlreadyFurther(BarnabasError):
     """More has been written than the one who writes now knows of."""
 
 
+class WriteGivenUp(BarnabasError):
+    """Spark has given the write up, since another of its tasks failed: that one says why."""
+
+
 class Job(NamedTuple):
     """A batch of an application's, to be written once."""
 
@@ -67,7 +77,11 @@ class Job(NamedTuple):
     app: str
     batch: int
     is_marked: bool = True  # otherwise nobody will ever write it again, and there is nothing to remember
-    is_stream: bool = True
+    write: str | None = None  # names this try of a batch write; a stream's tries are its runs
+
+    @property
+    def is_stream(self) -> bool:
+        return self.write is None
 
     def binding(self, markers: Markers) -> Decision | None:
         """The decision that has to be carried out before anything else: on this batch, or on a job's last
@@ -178,6 +192,7 @@ class TaskWrite:
             self._step("initialised")
             if log is not None and judge(await log.read(), job, self._task) is Verdict.DONE:
                 return await self._pass_over(batches)
+            await self._check_not_given_up()
             producer.begin_transaction()
             try:
                 return await self._send(producer, first, batches)
@@ -185,6 +200,15 @@ class TaskWrite:
                 with suppress(BarnabasError):  # its timeout will
                     await producer.abort_transaction()
                 raise
+
+    async def _check_not_given_up(self) -> None:
+        job, options = self._job, self._job.options
+        if job.write is None:
+            return
+        async with Admin(*seams(), options.bootstrap, options.admin_client) as admin:
+            with suppress(UnknownTransactionalId):
+                await admin.describe_transactions([given_up_id(job.app, job.write)])
+                raise WriteGivenUp(f"task {self._task} writes nothing: another task of this write has failed")
 
     async def _send(
         self, producer: Producer, first: pa.RecordBatch, batches: AsyncGenerator[pa.RecordBatch, None]

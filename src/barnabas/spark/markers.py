@@ -95,6 +95,11 @@ def task_of(app: str, name: str) -> int | None:
     return int(tail) if head == f"spark-{app}" and tail.isascii() and tail.isdecimal() else None
 
 
+def given_up_id(app: str, write: str) -> str:
+    """The transactional id that exists once a write has been given up."""
+    return f"spark-{app}-given-up-{write}"
+
+
 def decision_key(app: str) -> bytes:
     return f"spark-{app}-decision".encode()
 

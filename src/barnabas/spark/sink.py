@@ -70,8 +70,9 @@ class BatchWriter(DataSourceArrowWriter):
         self._options, self._columns = options, columns
         is_named = options.app is not None
         # as Delta has it for tables: one name may write to several topics, each time the same version
-        app = f"{options.app}@{options.topic or '*'}" if is_named else SystemRandom().uuid().hex
-        self._job = Job(options, app, options.version or 0, is_marked=is_named, is_stream=False)
+        write = SystemRandom().uuid().hex
+        app = f"{options.app}@{options.topic or '*'}" if is_named else write
+        self._job = Job(options, app, options.version or 0, is_marked=is_named, write=write)
 
     def write(self, iterator: Rows) -> Message:
         """A task's rows."""
