@@ -151,7 +151,9 @@ class Play:
         said = (self.shop_directory / "pipeline.log").read_text(errors="replace").splitlines()
         reason = next((line for line in reversed(said) if line and not line[0].isspace()), "nothing")
         if self._restarts == 0:
-            log = "\n".join(said[-40:])
+            spark_said = (self.shop_directory / "spark.log").read_text(errors="replace").splitlines()
+            causes = dict.fromkeys(line for line in spark_said if line.startswith("Caused by: "))
+            log = "\n".join([*said[-40:], *causes])
             raise DemoFailed(f"the pipeline ended by itself once too often, and said:\n{log}")
         self._restarts -= 1
         self.screen.say("pipeline", f"[bold red]ended by itself:[/] {escape(reason)}")

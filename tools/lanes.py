@@ -15,7 +15,7 @@ import tempfile
 
 def run(marks: str) -> int:
     """The exit code of the lane that failed, or 0."""
-    pytest = [sys.executable, "-m", "pytest", "-m"]
+    pytest = [sys.executable, "-m", "pytest", "--durations=25", "-m"]
     with tempfile.TemporaryFile() as printed:
         second = subprocess.Popen(
             [*pytest, marks], stdout=printed, stderr=subprocess.STDOUT, preexec_fn=_stand_back
