@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from barnabas.spark.progress import Lag, lag
     from barnabas.spark.protobuf_codec import decode_protobuf, encode_protobuf
     from barnabas.spark.routing import dead_letters, good, reject, routed, with_dead_letters
+    from barnabas.spark.several_streams import prepare_streams
     from barnabas.spark.tables import ktable, ktable_changes
     from barnabas.spark.windows import sessions, sliding, tumbling
 
@@ -43,6 +44,7 @@ _MODULES = {
     "ktable_changes": "tables",
     "lag": "progress",
     "merge_delta": "delta",
+    "prepare_streams": "several_streams",
     "reject": "routing",
     "routed": "routing",
     "sessions": "windows",
@@ -73,6 +75,7 @@ __all__ = [
     "ktable_changes",
     "lag",
     "merge_delta",
+    "prepare_streams",
     "reject",
     "routed",
     "sessions",

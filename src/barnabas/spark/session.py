@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -21,6 +22,7 @@ from pyspark.sql import SparkSession
 
 from barnabas.spark.home import quick_home
 from barnabas.spark.java import find_java
+from barnabas.spark.several_streams import prepare_streams
 
 _SETTINGS = {
     "spark.driver.bindAddress": "127.0.0.1",
@@ -48,19 +50,33 @@ def local_session(
     home = find_java().home
     if home is not None:
         os.environ["JAVA_HOME"] = home
-    quick = quick_home()
-    if quick is not None:
-        os.environ["SPARK_HOME"] = quick
     # tasks need this Python, where Barnabas is installed, not the first one on the PATH
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     conf = SparkConf(loadDefaults=False).setAppName(name).setMaster(f"local[{cores or '*'}]")
     conf.setAll([*_SETTINGS.items(), *(settings or {}).items()])
-    if log_file is None:
-        context = SparkContext.getOrCreate(conf)
-    else:
-        with log_file.open("ab") as log:
-            context = SparkContext(conf=conf, gateway=_launch(conf, log, log_file))
-    return SparkSession(context)
+    with _at_home():
+        if log_file is None:
+            context = SparkContext.getOrCreate(conf)
+        else:
+            with log_file.open("ab") as log:
+                context = SparkContext(conf=conf, gateway=_launch(conf, log, log_file))
+    spark = SparkSession(context)
+    prepare_streams(spark)
+    return spark
+
+
+@contextmanager
+def _at_home() -> Iterator[None]:
+    """While the JVM is started: a process that this one starts later may have another Spark."""
+    quick = quick_home()
+    if quick is None:
+        yield
+        return
+    os.environ["SPARK_HOME"] = quick
+    try:
+        yield
+    finally:
+        del os.environ["SPARK_HOME"]
 
 
 def _launch(conf: SparkConf, log: BinaryIO, log_file: Path) -> Any:
