@@ -229,6 +229,17 @@ def test_a_batch_that_spark_repeats_is_there_once(files: Files, tmp_path: Path) 
     assert rows_of(tmp_path / "table") == sorted(((n,) for n in range(30)), key=repr)
 
 
+def test_a_batch_that_is_repeated_keeps_its_state(files: Files, tmp_path: Path) -> None:
+    for _ in range(3):
+        files.put([{"n": n % 2} for n in range(10)])
+    counted = files.stream("n long").groupBy("n").count().writeStream.outputMode("update")
+    write = failing_once(delta_writer(tmp_path / "table"), at=1)
+    with pytest.raises(Exception, match="died after"):
+        run(counted.foreachBatch(write), tmp_path / "checkpoint")
+    run(counted.foreachBatch(write), tmp_path / "checkpoint")
+    assert rows_of(tmp_path / "table") == [(n, count) for n in (0, 1) for count in (10, 15, 5)]
+
+
 def test_a_changelog_becomes_a_table(files: Files, tmp_path: Path) -> None:
     files.put([record("a", "1", 0), record("b", "1", 1), record("a", "2", 2)])
     files.put([record("a", None, 3), record("c", "1", 4)])
