@@ -51,7 +51,7 @@ layers: $(READY)  ## the layer contract (import-linter)
 
 unit: $(SPARK)  ## the tests; ARGS="-k name" for some of them
 	$(java)
-	$(call step,tests,$(if $(ARGS),$(PYTEST) $(ARGS),$(PY) -m tools.lanes "java or node or go or spark"))
+	$(call step,tests,$(if $(ARGS),$(PYTEST) $(ARGS),$(PY) -m tools.lanes "java or node or go" spark))
 
 pure: $(READY)  ## the quick tests of records and log once more, on the pure-Python kernel
 	$(call step,tests on the pure kernel,BARNABAS_KERNEL=pure $(PYTEST) -m "not slow and not java" tests/records tests/log)

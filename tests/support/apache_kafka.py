@@ -15,10 +15,7 @@ from __future__ import annotations
 import argparse
 import base64
 import contextlib
-import fcntl
 import functools
-import hashlib
-import os
 import re
 import secrets
 import shutil
@@ -33,6 +30,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 
+from tests.support.fetched import jars_of
+
 VERSION = "4.3.0"
 HERE = Path(__file__).resolve().parent
 START_DEADLINE_S = 60.0
@@ -43,7 +42,7 @@ LEAN_JVM = ("-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:
 
 
 class KafkaFailed(Exception):
-    """Apache Kafka, one of its tools, or the fetching of its jars did not do what was asked."""
+    """Apache Kafka, or one of its tools, did not do what was asked."""
 
 
 @functools.cache
@@ -63,26 +62,8 @@ def missing() -> str | None:
 
 
 def libs() -> Path:
-    """The folder of jars; fetched when it is not there yet, or when pom.xml has changed since."""
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "barnabas"
-    folder = cache / f"apache-kafka-{VERSION}"
-    complete = folder / ".complete"
-    wanted = hashlib.sha256((HERE / "pom.xml").read_bytes()).hexdigest()
-    folder.mkdir(parents=True, exist_ok=True)
-    with (cache / f"apache-kafka-{VERSION}.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not complete.exists() or complete.read_text() != wanted:
-            _fetch(folder)
-            complete.write_text(wanted)
-    return folder
-
-
-def _fetch(folder: Path) -> None:
-    command = ["mvn", "-q", "-B", "-f", str(HERE / "pom.xml"), "dependency:copy-dependencies"]
-    command += [f"-DoutputDirectory={folder}", "-DincludeScope=runtime"]
-    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
-    if done.returncode != 0:
-        raise KafkaFailed(f"Maven could not fetch Apache Kafka {VERSION}:\n{done.stdout}")
+    """The folder of jars."""
+    return jars_of(f"apache-kafka-{VERSION}", HERE / "pom.xml")
 
 
 def java(*arguments: str | Path, jvm: Sequence[str] = LEAN_JVM) -> list[str]:

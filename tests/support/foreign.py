@@ -5,17 +5,17 @@ Their packages are fetched once into the user's cache, by the lock files beside 
 
 from __future__ import annotations
 
-import fcntl
 import functools
 import hashlib
 import json
-import os
 import re
 import shutil
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+from tests.support.fetched import made_once
 
 INTEROP = Path(__file__).resolve().parent.parent / "interop"
 NODE, GO = INTEROP / "node", INTEROP / "go"
@@ -77,20 +77,13 @@ def _made(kind: str, source: Path, make: Callable[[Path], None]) -> Path:
     """A copy of the programs, with what they need, made anew when they have changed."""
     files = sorted(path for path in source.iterdir() if path.is_file())
     wanted = hashlib.sha256(b"".join(path.read_bytes() for path in files)).hexdigest()
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "barnabas"
-    folder = cache / f"interop-{kind}"
-    cache.mkdir(parents=True, exist_ok=True)
-    with (cache / f"interop-{kind}.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        complete = folder / ".complete"
-        if not complete.exists() or complete.read_text() != wanted:
-            shutil.rmtree(folder, ignore_errors=True)
-            folder.mkdir()
-            for path in files:
-                shutil.copy(path, folder)
-            make(folder)
-            complete.write_text(wanted)
-    return folder
+
+    def copy_and_make(folder: Path) -> None:
+        for path in files:
+            shutil.copy(path, folder)
+        make(folder)
+
+    return made_once(f"interop-{kind}", wanted, copy_and_make)
 
 
 def _lines(command: list[str]) -> list[dict[str, Any]]:

@@ -6,16 +6,15 @@ The newest comes with Apache Kafka itself (apache_kafka.py); older ones, and Kaf
 
 from __future__ import annotations
 
-import fcntl
 import functools
 import hashlib
-import os
 import shutil
 import subprocess
 import tempfile
 from pathlib import Path
 
 from tests.support.apache_kafka import LEAN_JVM, VERSION, KafkaFailed, libs
+from tests.support.fetched import cache, jars_of
 
 HERE = Path(__file__).resolve().parent
 VERSIONS = (VERSION, "3.9.1")
@@ -33,34 +32,14 @@ def streams_jars() -> Path:
 
 def _fetched(artifact: str, version: str) -> Path:
     pom = HERE / "clients-pom.xml"
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "barnabas"
-    folder = cache / f"{artifact}-{version}"
-    complete = folder / ".complete"
-    wanted = hashlib.sha256(pom.read_bytes()).hexdigest()
-    folder.mkdir(parents=True, exist_ok=True)
-    with (cache / f"{artifact}-{version}.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not complete.exists() or complete.read_text() != wanted:
-            _fetch(pom, artifact, version, folder)
-            complete.write_text(wanted)
-    return folder
-
-
-def _fetch(pom: Path, artifact: str, version: str, folder: Path) -> None:
-    command = ["mvn", "-q", "-B", "-f", str(pom), f"-Dclients.version={version}"]
-    command += [f"-Dclients.artifact={artifact}"]
-    command += ["dependency:copy-dependencies", f"-DoutputDirectory={folder}", "-DincludeScope=runtime"]
-    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
-    if done.returncode != 0:
-        raise KafkaFailed(f"Maven could not fetch {artifact} {version}:\n{done.stdout}")
+    return jars_of(f"{artifact}-{version}", pom, clients_version=version, clients_artifact=artifact)
 
 
 @functools.cache
 def compiled(source: Path, against: Path) -> Path:
     """A folder with the classes of a single source file, compiled once for these jars."""
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "barnabas"
     text = hashlib.sha256(source.read_bytes() + against.name.encode()).hexdigest()[:16]
-    folder = cache / "java-classes" / f"{source.stem}-{text}"
+    folder = cache() / "java-classes" / f"{source.stem}-{text}"
     if not folder.exists():
         folder.parent.mkdir(parents=True, exist_ok=True)
         made = Path(tempfile.mkdtemp(dir=folder.parent))

@@ -12,25 +12,17 @@ Central by `connector-pom.xml`. Both are fetched once. Needs Java 17 or later an
 
 from __future__ import annotations
 
-import fcntl
-import hashlib
 import json
 import os
-import shutil
-import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
+
+from tests.support.fetched import jars_of, made_once, run
 
 HERE = Path(__file__).resolve().parent
 VERSION = "4.2.0"
 SETTINGS = "BARNABAS_TESTS_SPARK_SETTINGS"
-FETCH_DEADLINE_S = 900.0
-
-
-class ConnectorFailed(Exception):
-    """The connector, or the PySpark for it, could not be fetched."""
 
 
 class Connector(NamedTuple):
@@ -52,15 +44,8 @@ def official_connector(spark_version: str | None = VERSION) -> Connector:
 
 
 def jars() -> list[Path]:
-    """The connector's jars, fetched when they are not there yet."""
-    pom = HERE / "connector-pom.xml"
-    wanted = hashlib.sha256(pom.read_bytes()).hexdigest()
-
-    def fetch(folder: Path) -> None:
-        command = ["mvn", "-q", "-B", "-f", str(pom), "dependency:copy-dependencies"]
-        _run([*command, f"-DoutputDirectory={folder}", "-DincludeScope=runtime"])
-
-    return sorted(_made(f"spark-kafka-{VERSION}", wanted, fetch).glob("*.jar"))
+    """The connector's jars."""
+    return sorted(jars_of(f"spark-kafka-{VERSION}", HERE / "connector-pom.xml").glob("*.jar"))
 
 
 def pyspark(version: str) -> Path:
@@ -68,34 +53,6 @@ def pyspark(version: str) -> Path:
 
     def fetch(folder: Path) -> None:
         pip = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-        _run([*pip, "--target", str(folder), f"pyspark=={version}"])
+        run([*pip, "--target", str(folder), f"pyspark=={version}"])
 
-    return _made(f"pyspark-{version}", version, fetch)
-
-
-def _made(name: str, wanted: str, make: Callable[[Path], None]) -> Path:
-    """A folder of the cache, made anew where it is not the one that is wanted."""
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "barnabas"
-    folder, complete = cache / name, cache / name / ".complete"
-    cache.mkdir(parents=True, exist_ok=True)
-    with (cache / f"{name}.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not complete.exists() or complete.read_text() != wanted:
-            shutil.rmtree(folder, ignore_errors=True)
-            folder.mkdir()
-            make(folder)
-            complete.write_text(wanted)
-    return folder
-
-
-def _run(command: list[str]) -> None:
-    done = subprocess.run(
-        command,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        timeout=FETCH_DEADLINE_S,
-        check=False,
-    )
-    if done.returncode != 0:
-        raise ConnectorFailed(f"{' '.join(command)} ended with {done.returncode}:\n{done.stdout}")
+    return made_once(f"pyspark-{version}", version, fetch)
