@@ -457,7 +457,7 @@ def test_a_decided_version_is_completed_by_the_next(
 
 
 @pytest.mark.parametrize("is_marked", [True, False])
-@pytest.mark.parametrize("late", ["read", "initialised", "written", "prepared", "ended"])
+@pytest.mark.parametrize("late", ["read", "initialised", "begun", "written", "prepared", "ended"])
 def test_a_write_that_is_given_up_leaves_nothing_open(sink: Sink, is_marked: bool, late: str) -> None:
     """However late a task is when Spark has the driver abort: it does not wait for those still at work."""
     job = sink.write_of(1)._replace(is_marked=is_marked)
@@ -483,6 +483,39 @@ def test_a_write_that_is_given_up_leaves_nothing_open(sink: Sink, is_marked: boo
         again = sink.write_of(1)
         await sink.commit(again, [await sink.task(again, 0, ["again"])])
         assert await sink.rows() == ["again"]
+
+    asyncio.run(work())
+
+
+def test_a_task_that_comes_late_does_not_disturb_the_next_write(sink: Sink) -> None:
+    async def work() -> None:
+        given_up, again = sink.write_of(1), sink.write_of(1)
+        async with Committer(sink.options, sink.app) as committer:
+            await committer.abort(given_up, [])
+        report = await sink.task(again, 0, ["again"])
+        with pytest.raises(WriteGivenUp):
+            await sink.task(given_up, 0, ["late"])
+        await sink.commit(again, [report])
+        assert await sink.rows() == ["again"]
+
+    asyncio.run(work())
+
+
+def test_a_write_that_is_given_up_after_one_that_was_cut_in_half(sink: Sink) -> None:
+    """A task has the id of one whose transaction was decided, and aborted before it could be committed."""
+
+    async def work() -> None:
+        half, given_up = sink.write_of(1), sink.write_of(2)
+        reports = [await sink.task(half, number, rows) for number, rows in enumerate(batch_of(1))]
+        async with Committer(sink.options, sink.app, kill_when("ended 0")) as committer:
+            with pytest.raises(Killed):
+                await committer.commit(half, reports)
+        async with Admin(*seams(), sink.options.bootstrap) as admin:
+            await admin.fence_producers([transactional_id(sink.app, 1)])
+        await sink.task(given_up, 1, ["late"])
+        async with Committer(sink.options, sink.app) as committer:
+            await committer.abort(given_up, [])
+        assert await sink.rows() == sorted(batch_of(1)[0])
 
     asyncio.run(work())
 

@@ -30,7 +30,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 
-from tests.support.fetched import jars_of
+from tests.support.fetched import FetchFailed, jars_of
 
 VERSION = "4.3.0"
 HERE = Path(__file__).resolve().parent
@@ -288,7 +288,7 @@ def main(argv: Sequence[str]) -> None:
         sys.exit(f"cannot run Apache Kafka here: {lacking}")
     try:
         arguments.run(arguments)
-    except KafkaFailed as error:
+    except (FetchFailed, KafkaFailed) as error:
         sys.exit(str(error))
 
 

@@ -106,7 +106,8 @@ class Committer:
             if job.is_marked:
                 markers = await self._log.read()
                 decision = job.binding(markers)
-                undone = markers.undone(decision)
+                # an id whose transaction was aborted may be another task's by now
+                undone = [each for each in markers.undone(decision) if markers.is_open(each)]
         except BarnabasError as error:
             logger.warning("batch %d of %s is left as it is: %s", job.batch, job.app, error)
             return

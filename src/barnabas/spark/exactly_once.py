@@ -185,6 +185,8 @@ class TaskWrite:
         if first is None:
             return self._nothing()
         job = self._job
+        if job.is_marked:  # the next write may have the id already, and would lose it
+            await self._check_not_given_up()
         config = job.options.producer._replace(transactional_id=transactional_id(job.app, self._task))
         async with Producer(*seams(), job.options.bootstrap, config) as producer:
             async with check_transaction_timeout(config.transaction_timeout_ms):
@@ -193,6 +195,7 @@ class TaskWrite:
             if log is not None and judge(await log.read(), job, self._task) is Verdict.DONE:
                 return await self._pass_over(batches)
             await self._check_not_given_up()
+            self._step("begun")
             producer.begin_transaction()
             try:
                 return await self._send(producer, first, batches)

@@ -149,14 +149,15 @@ class Markers:
 
     def _binds(self, decision: Decision) -> bool:
         """Whether what was decided is to be done: nothing of it would be, where some cannot any more."""
-        states = [(self._is_committed(each), self._is_open(each)) for each in decision.entries]
+        states = [(self._is_committed(each), self.is_open(each)) for each in decision.entries]
         return any(committed for committed, _ in states) or all(is_open for _, is_open in states)
 
     def _is_committed(self, entry: Entry) -> bool:
         mark = self._committed.get(entry.task)
         return mark is not None and mark.is_of(entry)
 
-    def _is_open(self, entry: Entry) -> bool:
+    def is_open(self, entry: Entry) -> bool:
+        """Whether that transaction has not been ended, as far as the log goes."""
         return any(mark.is_of(entry) for mark in self._pending.get(entry.producer_id, ()))
 
     @property
