@@ -39,3 +39,10 @@ def test_tasks_run_on_the_pyspark_that_is_installed(spark: SparkSession) -> None
     context = spark.sparkContext
     (file,) = context.parallelize([0], 1).map(lambda _: str(__import__("pyspark").__file__)).collect()
     assert Path(file).is_file()
+
+
+def test_the_home_is_the_jvms_alone(spark: SparkSession) -> None:
+    """Left in the environment it would be that of every process started from here, whatever its Spark."""
+    jvm = spark.sparkContext._jvm
+    assert jvm is not None
+    assert quick_home() == jvm.java.lang.System.getenv("SPARK_HOME")

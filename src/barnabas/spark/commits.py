@@ -100,9 +100,8 @@ class Committer:
         """Abort what tasks have prepared, but what is decided, and what those that died have left open; what
         cannot be done now is left to the next run, or to the transactions' timeout."""
         decision, undone = None, list[Entry]()
+        await self._leave_a_sign(job)  # before the others are looked for
         try:
-            if job.write is not None:  # before the others are looked for
-                await self._admin.fence_producers([given_up_id(job.app, job.write)])
             if job.is_marked:
                 markers = await self._log.read()
                 decision = job.binding(markers)
@@ -121,6 +120,14 @@ class Committer:
             await self._fence_others({entry.task for entry in undone}, states)
         except BarnabasError as error:
             logger.warning("what tasks of %s left open stays so: %s", job.app, error)
+
+    async def _leave_a_sign(self, job: Job) -> None:
+        """For tasks that are late; without it they leave a transaction to its timeout, and that is all."""
+        if job.write is not None:
+            try:
+                await self._admin.fence_producers([given_up_id(job.app, job.write)])
+            except BarnabasError as error:
+                logger.warning("tasks of %s are not told that it is given up: %s", job.app, error)
 
     # ---- what others have done ---------------------------------------------------------------------------
 

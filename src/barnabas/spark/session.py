@@ -11,12 +11,13 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark import SparkConf, SparkContext
-from pyspark.errors import PySparkRuntimeError
+from pyspark.errors import PySparkException, PySparkRuntimeError
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
@@ -61,7 +62,10 @@ def local_session(
             with log_file.open("ab") as log:
                 context = SparkContext(conf=conf, gateway=_launch(conf, log, log_file))
     spark = SparkSession(context)
-    prepare_streams(spark)
+    with suppress(
+        PySparkException, Py4JError
+    ):  # Python elsewhere, without Barnabas; a Spark that has it otherwise
+        prepare_streams(spark)
     return spark
 
 
