@@ -72,7 +72,8 @@ def run_on_cluster(broker: Broker, topic: str, directory: Path) -> None:
             check=False,
         )
         assert driver.returncode == 0, log_file.read_text(errors="replace")[-6000:]
-        assert len(cluster.executor_logs()) == 2
+        # on each worker; one that was lost on a busy machine has a successor
+        assert {log.parts[-4] for log in cluster.executor_logs()} == {"worker-0", "worker-1"}
 
 
 def test_one_process_and_a_cluster_give_the_same(
