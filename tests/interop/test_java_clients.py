@@ -36,4 +36,4 @@ def test_kafkas_own_producer_perf_test(broker: Broker, acks: str) -> None:
     found = re.findall(r"(\d+) records sent, ([\d.]+) records/sec", said)  # one more where it takes its time
     assert found, said
     assert int(found[-1][0]) == count
-    assert float(found[-1][1]) > 0
+    assert float(found[-1][1]) > 1000

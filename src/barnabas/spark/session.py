@@ -62,9 +62,8 @@ def local_session(
             with log_file.open("ab") as log:
                 context = SparkContext(conf=conf, gateway=_launch(conf, log, log_file))
     spark = SparkSession(context)
-    with suppress(
-        PySparkException, Py4JError
-    ):  # Python elsewhere, without Barnabas; a Spark that has it otherwise
+    # not in a Python without Barnabas, which cannot use it anyway, nor in a Spark that has changed inside
+    with suppress(PySparkException, Py4JError):
         prepare_streams(spark)
     return spark
 
