@@ -128,8 +128,8 @@ _ALTERED = {
 def asked_for() -> set[str]:
     """The settings that the program asks for by name, other than to check them."""
     source = ROOT / "src" / "barnabas"
-    files = [path for path in source.rglob("*.py") if path.parent.name != "settings"]
     settings = source / "core" / "settings"
+    files = [path for path in source.rglob("*.py") if path.parent != settings]
     files += [settings / "listeners.py", settings / "broker_settings.py"]
     return {name for path in files for name in _names_asked(ast.parse(path.read_text()))}
 

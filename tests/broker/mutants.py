@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from random import Random
 from typing import NamedTuple
 
+from barnabas.broker.connections.requests import _class_of
 from barnabas.broker.handlers import SERVED
-from barnabas.broker.requests import _class_of
 from barnabas.protocol.messages import alter_configs, incremental_alter_configs
 from barnabas.protocol.messages.api_versions import ApiVersionsRequest
 from barnabas.protocol.messages.create_topics import (

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from barnabas.broker import upkeep
-from barnabas.broker.current_settings import CurrentSettings
+from barnabas.broker.directories import upkeep
 from barnabas.broker.handlers import fetch
-from barnabas.broker.replica import Replica
+from barnabas.broker.replicas.replica import Replica
+from barnabas.broker.settings.current_settings import CurrentSettings
 from barnabas.log import trimming
 from barnabas.log.compaction.cleaning import CleanerIo, clean
 from barnabas.log.compaction.survey import survey

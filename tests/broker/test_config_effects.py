@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from barnabas.broker.current_settings import CurrentSettings
+from barnabas.broker.settings.current_settings import CurrentSettings
 from barnabas.controller.decisions import Decision
 from barnabas.core.settings.security import UnsupportedSetting
 from barnabas.core.settings.sources import resolve

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from barnabas.broker.connections import Connections, Limits, Session
-from barnabas.broker.requests import Door
+from barnabas.broker.connections.connections import Connections, Limits, Session
+from barnabas.broker.connections.requests import Door
 from barnabas.core.memory_network import MemoryNetwork
 from barnabas.core.network import WRITE_LIMIT_BYTES, Address, Connection
 from barnabas.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
@@ -776,7 +776,7 @@ def test_an_unexpected_error_is_logged_and_ends_one_connection(
     async def fail(*_: object) -> None:
         raise ZeroDivisionError("a mistake in the program")
 
-    from barnabas.broker import requests
+    from barnabas.broker.connections import requests
 
     route = requests._routes[(3, METADATA)]
     monkeypatch.setitem(requests._routes, (3, METADATA), route._replace(handle=fail))

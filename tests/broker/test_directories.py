@@ -14,7 +14,7 @@ from uuid import UUID
 import pytest
 
 from barnabas.broker import node
-from barnabas.broker.formatting import DirectoryRefused
+from barnabas.broker.storage.formatting import DirectoryRefused
 from barnabas.controller.bootstrap import bootstrap_records
 from barnabas.core.disk import DiskFailed
 from barnabas.core.errors import WIRE_ERRORS

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from barnabas.broker.fetch_sessions import (
+from barnabas.broker.replicas.fetch_sessions import (
     FetchContext,
     FetchSessionIdNotFound,
     FetchSessions,

@@ -9,7 +9,7 @@ from uuid import UUID
 
 import pytest
 
-from barnabas.broker.formatting import (
+from barnabas.broker.storage.formatting import (
     METADATA_DIRECTORY,
     DirectoryRefused,
     check_directory,

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import pytest
 
-from barnabas.broker.replica import Replica
+from barnabas.broker.replicas.replica import Replica
 from barnabas.log.producers import TRUSTED
 from barnabas.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
 from barnabas.protocol.messages.list_offsets import (

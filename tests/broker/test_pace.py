@@ -7,7 +7,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from barnabas.broker.pace import UNLIMITED, Pace
+from barnabas.broker.connections.pace import UNLIMITED, Pace
 from barnabas.protocol.messages.metadata import MetadataResponse
 from barnabas.testing import Broker
 from tests.support.configs import BROKER, DELETE, DONE, SET, alter

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from barnabas.broker.connections.requests import PARTITIONS_A_TURN, Door, RequestContext
 from barnabas.broker.handlers import fetch as fetch_handler
 from barnabas.broker.handlers import produce as produce_handler
-from barnabas.broker.requests import PARTITIONS_A_TURN, Door, RequestContext
 from barnabas.core.disk import Disk
 from barnabas.log import checkpoints, names
 from barnabas.protocol.messages import alter_client_quotas as quotas

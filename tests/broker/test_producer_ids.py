@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from barnabas.broker.producer_ids import ProducerIds
+from barnabas.broker.cluster.producer_ids import ProducerIds
 from barnabas.core.errors import StorageError
 
 

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from barnabas.broker.handlers import produce
-from barnabas.broker.purgatory import LongPoll, Marks
-from barnabas.broker.replicas import UnknownTopicOrPartition
+from barnabas.broker.replicas.purgatory import LongPoll, Marks
+from barnabas.broker.replicas.replicas import UnknownTopicOrPartition
 from barnabas.protocol.messages.fetch import FetchResponse
 from barnabas.protocol.messages.metadata import MetadataResponse
 from barnabas.protocol.messages.produce import PartitionProduceResponse, ProduceResponse

@@ -12,9 +12,9 @@ from uuid import UUID
 
 import pytest
 
-from barnabas.broker.formatting import METADATA_DIRECTORY, DirectoryRefused, make_voter
-from barnabas.broker.quorum import METADATA_LOG, MetadataLogFailed, MetadataQuorum, QuorumClosed
-from barnabas.broker.quorum_files import QUORUM_STATE_PATH
+from barnabas.broker.quorum.files import QUORUM_STATE_PATH
+from barnabas.broker.quorum.quorum import METADATA_LOG, MetadataLogFailed, MetadataQuorum, QuorumClosed
+from barnabas.broker.storage.formatting import METADATA_DIRECTORY, DirectoryRefused, make_voter
 from barnabas.controller.decisions import Decision
 from barnabas.core.clock import ManualClock
 from barnabas.core.disk import DiskFailed, DiskFull

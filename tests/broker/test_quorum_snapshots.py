@@ -13,10 +13,10 @@ from typing import NamedTuple
 
 import pytest
 
-from barnabas.broker.formatting import METADATA_DIRECTORY, DirectoryRefused
-from barnabas.broker.quorum import METADATA_LOG, MetadataLogFailed, MetadataQuorum
-from barnabas.broker.quorum_files import MetadataGap
-from barnabas.broker.quorum_snapshots import CHECK_SECONDS, SnapshotPolicy
+from barnabas.broker.quorum.files import MetadataGap
+from barnabas.broker.quorum.quorum import METADATA_LOG, MetadataLogFailed, MetadataQuorum
+from barnabas.broker.quorum.snapshots import CHECK_SECONDS, SnapshotPolicy
+from barnabas.broker.storage.formatting import METADATA_DIRECTORY, DirectoryRefused
 from barnabas.controller.decisions import Decision
 from barnabas.core.clock import ManualClock
 from barnabas.core.disk import DiskFull

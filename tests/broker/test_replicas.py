@@ -10,11 +10,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from barnabas.broker.changes import follow
-from barnabas.broker.current_settings import CurrentSettings, TopicSettings
-from barnabas.broker.purgatory import LongPoll
-from barnabas.broker.replica import FencedLeaderEpoch, NotEnoughReplicas, Replica, UnknownLeaderEpoch
-from barnabas.broker.replicas import NotLeaderOrFollower, Replicas, UnknownTopicId, UnknownTopicOrPartition
+from barnabas.broker.replicas.changes import follow
+from barnabas.broker.replicas.purgatory import LongPoll
+from barnabas.broker.replicas.replica import FencedLeaderEpoch, NotEnoughReplicas, Replica, UnknownLeaderEpoch
+from barnabas.broker.replicas.replicas import (
+    NotLeaderOrFollower,
+    Replicas,
+    UnknownTopicId,
+    UnknownTopicOrPartition,
+)
+from barnabas.broker.settings.current_settings import CurrentSettings, TopicSettings
 from barnabas.core.errors import BarnabasError
 from barnabas.core.memory_disk import MemoryDisk
 from barnabas.core.settings.sources import resolve

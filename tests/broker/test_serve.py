@@ -369,4 +369,5 @@ def test_what_is_loaded_at_the_first_ack(tmp_path: Path) -> None:
     found = [name for name in NOT_NEEDED if any(m == name or m.startswith(name + ".") for m in loaded)]
     assert not found
     own = [name for name in loaded if name.startswith("barnabas.")]
-    assert len(own) < 150, own
+    folders = {name.rpartition(".")[0] for name in own}  # a docstring each, 0.2 ms
+    assert len(set(own) - folders) < 138, own

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from barnabas.broker.formatting import METADATA_DIRECTORY
-from barnabas.broker.unenforced import UnenforcedSecurity, refuse_unenforced
+from barnabas.broker.settings.unenforced import UnenforcedSecurity, refuse_unenforced
+from barnabas.broker.storage.formatting import METADATA_DIRECTORY
 from barnabas.log.names import CLEAN_SHUTDOWN
 from barnabas.metadata.image import ClusterImage
 from barnabas.metadata.records import (

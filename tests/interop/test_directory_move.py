@@ -19,7 +19,7 @@ from confluent_kafka.admin import (
     UserScramCredentialUpsertion,
 )
 
-from barnabas.broker.formatting import METADATA_DIRECTORY
+from barnabas.broker.storage.formatting import METADATA_DIRECTORY
 from barnabas.protocol.messages.alter_client_quotas import (
     AlterClientQuotasRequest,
     AlterClientQuotasResponse,

@@ -13,14 +13,14 @@ from uuid import UUID
 
 import pytest
 
-from barnabas.broker.formatting import (
+from barnabas.broker.quorum.quorum import MetadataQuorum
+from barnabas.broker.storage.formatting import (
     METADATA_DIRECTORY,
     SERVER_PROPERTIES,
     check_directory,
     format_directory,
     server_properties,
 )
-from barnabas.broker.quorum import MetadataQuorum
 from barnabas.controller import brokers, topics
 from barnabas.controller.bootstrap import SUPPORTED_FEATURES, bootstrap_records
 from barnabas.core.clock import SystemClock

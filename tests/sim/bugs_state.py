@@ -7,11 +7,11 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Any, TypeVar
 
-from barnabas.broker.connections import Connections, Session
+from barnabas.broker.connections.connections import Connections, Session
+from barnabas.broker.connections.requests import answer
 from barnabas.broker.handlers import fetch
-from barnabas.broker.purgatory import Marks
-from barnabas.broker.replica import Replica
-from barnabas.broker.requests import answer
+from barnabas.broker.replicas.purgatory import Marks
+from barnabas.broker.replicas.replica import Replica
 from barnabas.core.disk import Disk
 from barnabas.core.errors import BarnabasError, StorageError
 from barnabas.log import directory, names, producer, reading, recovery, snapshots

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from barnabas.broker.quorum_snapshots import SnapshotPolicy, Snapshots
+from barnabas.broker.quorum.snapshots import SnapshotPolicy, Snapshots
 from barnabas.cli.sim import replay_command
 from barnabas.raft.snapshot import SnapshotId
 from barnabas.sim.scenario import LOG

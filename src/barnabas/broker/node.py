@@ -19,24 +19,24 @@ from math import inf
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from barnabas.broker.changes import follow
-from barnabas.broker.connections import Connections, limits_of
-from barnabas.broker.controller_channel import ControllerChannel
-from barnabas.broker.current_settings import CurrentSettings
-from barnabas.broker.fetch_sessions import FetchSessions
-from barnabas.broker.formatting import DirectoryRefused, format_directory, server_properties
+from barnabas.broker.cluster.controller_channel import ControllerChannel
+from barnabas.broker.cluster.membership import Membership
+from barnabas.broker.cluster.producer_ids import ProducerIds
+from barnabas.broker.connections.connections import Connections, limits_of
+from barnabas.broker.connections.requests import Door
+from barnabas.broker.directories.placement import Placement
+from barnabas.broker.directories.upkeep import Upkeep
 from barnabas.broker.handlers import SERVED_BY_CONTROLLER
-from barnabas.broker.membership import Membership
-from barnabas.broker.placement import Placement
-from barnabas.broker.producer_ids import ProducerIds
-from barnabas.broker.quorum import METADATA_LOG, MetadataQuorum
-from barnabas.broker.quorum_snapshots import SnapshotPolicy
-from barnabas.broker.replicas import Replicas
-from barnabas.broker.requests import Door
+from barnabas.broker.quorum.quorum import METADATA_LOG, MetadataQuorum
+from barnabas.broker.quorum.snapshots import SnapshotPolicy
+from barnabas.broker.replicas.changes import follow
+from barnabas.broker.replicas.fetch_sessions import FetchSessions
+from barnabas.broker.replicas.replicas import Replicas
 from barnabas.broker.services import Services
-from barnabas.broker.storage import Layout, open_storage, read_layout
-from barnabas.broker.unenforced import ALLOW, UnenforcedSecurity, refuse_unenforced
-from barnabas.broker.upkeep import Upkeep
+from barnabas.broker.settings.current_settings import CurrentSettings
+from barnabas.broker.settings.unenforced import ALLOW, UnenforcedSecurity, refuse_unenforced
+from barnabas.broker.storage.formatting import DirectoryRefused, format_directory, server_properties
+from barnabas.broker.storage.storage import Layout, open_storage, read_layout
 from barnabas.controller.bootstrap import bootstrap_records
 from barnabas.core.clock import Clock
 from barnabas.core.disk import Disk
@@ -272,7 +272,7 @@ class Node:
             stop=self.fail,
         )
         if not isinstance(self._logs, LogDirectory):
-            from barnabas.broker.moves import BYTES_PER_SECOND, Moves
+            from barnabas.broker.directories.moves import BYTES_PER_SECOND, Moves
 
             self.services.moves = Moves(
                 self._logs,

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from barnabas.broker.controller_channel import ControllerChannel
-from barnabas.broker.current_settings import CurrentSettings
-from barnabas.broker.fetch_sessions import FetchSessions
-from barnabas.broker.producer_ids import ProducerIds
-from barnabas.broker.quorum import MetadataQuorum
-from barnabas.broker.replicas import Replicas
-from barnabas.broker.storage import Storage
+from barnabas.broker.cluster.controller_channel import ControllerChannel
+from barnabas.broker.cluster.producer_ids import ProducerIds
+from barnabas.broker.quorum.quorum import MetadataQuorum
+from barnabas.broker.replicas.fetch_sessions import FetchSessions
+from barnabas.broker.replicas.replicas import Replicas
+from barnabas.broker.settings.current_settings import CurrentSettings
+from barnabas.broker.storage.storage import Storage
 from barnabas.controller.bootstrap import SUPPORTED_FEATURES
 from barnabas.core.clock import Clock
 from barnabas.core.random import Random
@@ -21,8 +21,8 @@ from barnabas.metadata.names import CONSUMER_OFFSETS, TRANSACTION_STATE
 
 if TYPE_CHECKING:
     from barnabas.broker.coordinators.coordinator import Coordinator
+    from barnabas.broker.directories.moves import Moves
     from barnabas.broker.metrics.requests import RequestTraffic
-    from barnabas.broker.moves import Moves
     from barnabas.controller.configs import ConfigRules
     from barnabas.groups.shard import GroupShard
     from barnabas.transactions.shard import TransactionShard

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from barnabas.coordination.effects import Caller
 
 if TYPE_CHECKING:
-    from barnabas.broker.requests import RequestContext
+    from barnabas.broker.connections.requests import RequestContext
 
 
 def caller_of(context: RequestContext) -> Caller:

@@ -23,8 +23,8 @@ from barnabas.broker.coordinators.host import (
     S,
 )
 from barnabas.broker.coordinators.loading import load
-from barnabas.broker.replica import Replica
-from barnabas.broker.replicas import Replicas
+from barnabas.broker.replicas.replica import Replica
+from barnabas.broker.replicas.replicas import Replicas
 from barnabas.coordination.effects import Effects, Markers, Now
 from barnabas.coordination.records import Kinds
 from barnabas.core.clock import Clock

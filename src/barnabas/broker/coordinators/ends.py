@@ -11,14 +11,14 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.broker.coordinators.host import CoordinatorNotAvailable, NotCoordinator
-from barnabas.broker.replicas import NotLeaderOrFollower, UnknownTopicOrPartition
+from barnabas.broker.replicas.replicas import NotLeaderOrFollower, UnknownTopicOrPartition
 from barnabas.coordination.effects import Producer, TopicPartition
 from barnabas.core.errors import BarnabasError, InvariantViolation
 from barnabas.metadata.names import CONSUMER_OFFSETS
 from barnabas.records.control import ControlType, build_end_transaction
 
 if TYPE_CHECKING:
-    from barnabas.broker.replica import Replica
+    from barnabas.broker.replicas.replica import Replica
     from barnabas.broker.services import Services
 
 

@@ -18,7 +18,7 @@ from collections.abc import Callable
 from typing import Any, Generic, Protocol, TypeVar
 
 from barnabas.broker.coordinators.journal import Journal, encode_write
-from barnabas.broker.replica import Replica
+from barnabas.broker.replicas.replica import Replica
 from barnabas.coordination.effects import NOTHING, Effects, Markers, Now, Producer, Reply
 from barnabas.coordination.records import KeyedRecord
 from barnabas.core.clock import Clock

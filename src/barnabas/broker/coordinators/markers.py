@@ -17,10 +17,10 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
+from barnabas.broker.connections.requests import PARTITIONS_A_TURN
 from barnabas.broker.coordinators.ends import End, write_ends
 from barnabas.broker.coordinators.host import Host
-from barnabas.broker.replicas import UnknownTopicOrPartition
-from barnabas.broker.requests import PARTITIONS_A_TURN
+from barnabas.broker.replicas.replicas import UnknownTopicOrPartition
 from barnabas.coordination.effects import Markers, TopicPartition
 from barnabas.core.errors import (
     BarnabasError,

@@ -10,14 +10,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from barnabas.broker.coordinators.verification import Claim, Operation, Unverified, Verdict, verify
-from barnabas.broker.replica import NotEnoughReplicas
+from barnabas.broker.replicas.replica import NotEnoughReplicas
 from barnabas.coordination.effects import Producer, TopicPartition
 from barnabas.core.errors import BarnabasError, InvariantViolation, wire_error
 from barnabas.metadata.names import is_internal
 from barnabas.records.batch import HEADER_BYTES, NO_PRODUCER_ID, BatchHeader
 
 if TYPE_CHECKING:
-    from barnabas.broker.requests import RequestContext
+    from barnabas.broker.connections.requests import RequestContext
     from barnabas.broker.services import Services
     from barnabas.metadata.parts import TopicImage
     from barnabas.protocol.messages.produce import ProduceRequest

@@ -29,7 +29,7 @@ from barnabas.protocol.messages.add_partitions_to_txn import (
 )
 
 if TYPE_CHECKING:
-    from barnabas.broker.replica import Replica
+    from barnabas.broker.replicas.replica import Replica
     from barnabas.broker.services import Services
     from barnabas.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnResult
 

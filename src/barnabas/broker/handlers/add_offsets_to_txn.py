@@ -17,7 +17,7 @@ from barnabas.protocol.messages.add_partitions_to_txn import (
 )
 
 if TYPE_CHECKING:
-    from barnabas.broker.requests import RequestContext
+    from barnabas.broker.connections.requests import RequestContext
     from barnabas.broker.services import Services
 
 

@@ -20,7 +20,7 @@ from barnabas.transactions.answers import partitions_of, partitions_result
 from barnabas.transactions.transaction import BUMPS_EPOCHS
 
 if TYPE_CHECKING:
-    from barnabas.broker.requests import RequestContext
+    from barnabas.broker.connections.requests import RequestContext
     from barnabas.broker.services import Services
     from barnabas.coordination.effects import TopicPartition
 

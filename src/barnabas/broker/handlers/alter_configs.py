@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas.broker.config_requests import alter
+from barnabas.broker.settings.config_requests import alter
 from barnabas.controller.configs import SET, Alteration, Change
 from barnabas.protocol.messages.alter_configs import (
     AlterConfigsRequest,
@@ -17,7 +17,7 @@ from barnabas.protocol.messages.alter_configs import (
 )
 
 if TYPE_CHECKING:
-    from barnabas.broker.requests import RequestContext
+    from barnabas.broker.connections.requests import RequestContext
     from barnabas.broker.services import Services
 
 

@@ -14,7 +14,7 @@ from barnabas.protocol.messages.alter_partition_reassignments import (
 )
 
 if TYPE_CHECKING:
-    from barnabas.broker.requests import RequestContext
+    from barnabas.broker.connections.requests import RequestContext
     from barnabas.broker.services import Services
 
 

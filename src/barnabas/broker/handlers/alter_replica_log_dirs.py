@@ -19,7 +19,7 @@ from barnabas.protocol.messages.alter_replica_log_dirs import (
 )
 
 if TYPE_CHECKING:
-    from barnabas.broker.requests import RequestContext
+    from barnabas.broker.connections.requests import RequestContext
     from barnabas.broker.services import Services
 
 # `-<partition>.<id>-future` behind the name of a topic

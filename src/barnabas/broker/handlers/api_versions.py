@@ -10,8 +10,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from barnabas.broker.connections.requests import RequestContext
 from barnabas.broker.handlers import Served
-from barnabas.broker.requests import RequestContext
 from barnabas.core.errors import wire_error
 from barnabas.protocol.messages.api_versions import (
     ApiVersion,

@@ -17,7 +17,7 @@ from barnabas.protocol.messages.create_topics import (
 from barnabas.protocol.schema import NO_UUID
 
 if TYPE_CHECKING:
-    from barnabas.broker.requests import RequestContext
+    from barnabas.broker.connections.requests import RequestContext
     from barnabas.broker.services import Services
 
 

@@ -22,7 +22,7 @@ from barnabas.protocol.messages.delete_records import (
 from barnabas.protocol.schema import NO_UUID
 
 if TYPE_CHECKING:
-    from barnabas.broker.requests import RequestContext
+    from barnabas.broker.connections.requests import RequestContext
     from barnabas.broker.services import Services
 
 _NOTHING_LEFT = -1

@@ -18,7 +18,7 @@ from barnabas.protocol.messages.delete_topics import (
 from barnabas.protocol.schema import NO_UUID
 
 if TYPE_CHECKING:
-    from barnabas.broker.requests import RequestContext
+    from barnabas.broker.connections.requests import RequestContext
     from barnabas.broker.services import Services
 
 _FIRST_WITH_DISABLED = 3

@@ -11,7 +11,7 @@ from barnabas.protocol.messages.describe_client_quotas import (
 )
 
 if TYPE_CHECKING:
-    from barnabas.broker.requests import RequestContext
+    from barnabas.broker.connections.requests import RequestContext
     from barnabas.broker.services import Services
 
 

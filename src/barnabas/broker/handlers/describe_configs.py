@@ -15,8 +15,8 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from barnabas.broker.config_requests import BROKER_LOGGER_RESOURCE
-from barnabas.broker.loggers import levels
+from barnabas.broker.settings.config_requests import BROKER_LOGGER_RESOURCE
+from barnabas.broker.settings.loggers import levels
 from barnabas.controller.configs import CLIENT_METRICS_RESOURCE, GROUP_RESOURCE
 from barnabas.controller.decisions import Refused
 from barnabas.controller.names import check_name
@@ -40,7 +40,7 @@ from barnabas.protocol.messages.describe_configs import (
 )
 
 if TYPE_CHECKING:
-    from barnabas.broker.requests import RequestContext
+    from barnabas.broker.connections.requests import RequestContext
     from barnabas.broker.services import Services
 
 

@@ -19,7 +19,7 @@ from barnabas.protocol.messages.describe_groups import (
 )
 
 if TYPE_CHECKING:
-    from barnabas.broker.requests import RequestContext
+    from barnabas.broker.connections.requests import RequestContext
     from barnabas.broker.services import Services
 
 # read, delete, describe, describe configs, alter configs: bits by Kafka's numbers of operations

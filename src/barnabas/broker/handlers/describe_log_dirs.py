@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from barnabas.broker.storage import is_cordoned
+from barnabas.broker.storage.storage import is_cordoned
 from barnabas.core.errors import StorageError, wire_error
 from barnabas.log.checkpoints import TopicPartition
 from barnabas.log.directory import LogDirectory
@@ -25,7 +25,7 @@ from barnabas.protocol.messages.describe_log_dirs import (
 )
 
 if TYPE_CHECKING:
-    from barnabas.broker.requests import RequestContext
+    from barnabas.broker.connections.requests import RequestContext
     from barnabas.broker.services import Services
 
 _STORAGE_ERROR = wire_error("KAFKA_STORAGE_ERROR").code

@@ -16,7 +16,7 @@ from barnabas.protocol.messages.describe_producers import (
 )
 
 if TYPE_CHECKING:
-    from barnabas.broker.requests import RequestContext
+    from barnabas.broker.connections.requests import RequestContext
     from barnabas.broker.services import Services
     from barnabas.metadata.parts import TopicImage
 

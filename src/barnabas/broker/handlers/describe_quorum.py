@@ -21,7 +21,7 @@ from barnabas.protocol.messages.describe_quorum import (
 )
 
 if TYPE_CHECKING:
-    from barnabas.broker.requests import RequestContext
+    from barnabas.broker.connections.requests import RequestContext
     from barnabas.broker.services import Services
 
 

@@ -24,7 +24,7 @@ from barnabas.protocol.messages.describe_topic_partitions import (
 from barnabas.protocol.schema import NO_UUID
 
 if TYPE_CHECKING:
-    from barnabas.broker.requests import RequestContext
+    from barnabas.broker.connections.requests import RequestContext
     from barnabas.broker.services import Services
     from barnabas.metadata.parts import PartitionImage, TopicImage
 

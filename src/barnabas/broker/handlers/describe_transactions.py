@@ -13,7 +13,7 @@ from barnabas.protocol.messages.describe_transactions import (
 from barnabas.transactions.listing import failed
 
 if TYPE_CHECKING:
-    from barnabas.broker.requests import RequestContext
+    from barnabas.broker.connections.requests import RequestContext
     from barnabas.broker.services import Services
 
 

@@ -19,7 +19,7 @@ from barnabas.protocol.messages.describe_user_scram_credentials import (
 )
 
 if TYPE_CHECKING:
-    from barnabas.broker.requests import RequestContext
+    from barnabas.broker.connections.requests import RequestContext
     from barnabas.broker.services import Services
 
 

@@ -15,7 +15,7 @@ from barnabas.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
 from barnabas.transactions.answers import end_answer
 
 if TYPE_CHECKING:
-    from barnabas.broker.requests import RequestContext
+    from barnabas.broker.connections.requests import RequestContext
     from barnabas.broker.services import Services
 
 

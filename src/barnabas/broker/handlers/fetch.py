@@ -13,10 +13,10 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, NamedTuple
 
-from barnabas.broker.leader_hints import point_to_leaders
-from barnabas.broker.purgatory import LongPoll
-from barnabas.broker.replicas import NotLeaderOrFollower
-from barnabas.broker.requests import PARTITIONS_A_TURN, RequestContext
+from barnabas.broker.cluster.leader_hints import point_to_leaders
+from barnabas.broker.connections.requests import PARTITIONS_A_TURN, RequestContext
+from barnabas.broker.replicas.purgatory import LongPoll
+from barnabas.broker.replicas.replicas import NotLeaderOrFollower
 from barnabas.core.disk import FileRange
 from barnabas.core.errors import BarnabasError, InvariantViolation, OffsetOutOfRange
 from barnabas.log.partition import Bound
@@ -31,8 +31,8 @@ from barnabas.protocol.messages.fetch import (
 )
 
 if TYPE_CHECKING:
-    from barnabas.broker.fetch_sessions import Want
-    from barnabas.broker.replica import Replica
+    from barnabas.broker.replicas.fetch_sessions import Want
+    from barnabas.broker.replicas.replica import Replica
     from barnabas.broker.services import Services
     from barnabas.broker.traffic import TopicTraffic
 

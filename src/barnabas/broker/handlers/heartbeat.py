@@ -12,7 +12,7 @@ from barnabas.core.errors import BarnabasError, InvariantViolation, wire_error
 from barnabas.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 
 if TYPE_CHECKING:
-    from barnabas.broker.requests import RequestContext
+    from barnabas.broker.connections.requests import RequestContext
     from barnabas.broker.services import Services
 
 _LOADING = wire_error("COORDINATOR_LOAD_IN_PROGRESS")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas.broker.config_requests import alter
+from barnabas.broker.settings.config_requests import alter
 from barnabas.controller.configs import Alteration, Change
 from barnabas.protocol.messages.incremental_alter_configs import (
     AlterConfigsResourceResponse,
@@ -16,7 +16,7 @@ from barnabas.protocol.messages.incremental_alter_configs import (
 )
 
 if TYPE_CHECKING:
-    from barnabas.broker.requests import RequestContext
+    from barnabas.broker.connections.requests import RequestContext
     from barnabas.broker.services import Services
 
 

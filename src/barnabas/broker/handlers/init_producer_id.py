@@ -16,7 +16,7 @@ from barnabas.protocol.messages.init_producer_id import InitProducerIdRequest, I
 from barnabas.records.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 
 if TYPE_CHECKING:
-    from barnabas.broker.requests import RequestContext
+    from barnabas.broker.connections.requests import RequestContext
     from barnabas.broker.services import Services
 
 logger = logging.getLogger("barnabas.producer_ids")

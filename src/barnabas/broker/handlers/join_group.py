@@ -15,7 +15,7 @@ from barnabas.groups.classic_rebalance import refused_join
 from barnabas.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
 
 if TYPE_CHECKING:
-    from barnabas.broker.requests import RequestContext
+    from barnabas.broker.connections.requests import RequestContext
     from barnabas.broker.services import Services
 
 _FIRST_WITHOUT_PROTOCOL = 7

@@ -9,7 +9,7 @@ from barnabas.core.errors import BarnabasError, InvariantViolation
 from barnabas.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
 
 if TYPE_CHECKING:
-    from barnabas.broker.requests import RequestContext
+    from barnabas.broker.connections.requests import RequestContext
     from barnabas.broker.services import Services
 
 _FIRST_WITH_SEVERAL = 3

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from barnabas.broker.config_requests import BROKER_LOGGER_RESOURCE
+from barnabas.broker.settings.config_requests import BROKER_LOGGER_RESOURCE
 from barnabas.controller.configs import CLIENT_METRICS_RESOURCE, GROUP_RESOURCE
 from barnabas.core.errors import wire_error
 from barnabas.metadata.image import BROKER_RESOURCE, TOPIC_RESOURCE, ClusterImage
@@ -21,7 +21,7 @@ from barnabas.protocol.messages.list_config_resources import (
 )
 
 if TYPE_CHECKING:
-    from barnabas.broker.requests import RequestContext
+    from barnabas.broker.connections.requests import RequestContext
     from barnabas.broker.services import Services
 
 _TYPES = (

@@ -39,8 +39,8 @@ from barnabas.protocol.schema import NO_UUID
 from barnabas.records.batch import NO_TIMESTAMP
 
 if TYPE_CHECKING:
-    from barnabas.broker.replica import Replica
-    from barnabas.broker.requests import RequestContext
+    from barnabas.broker.connections.requests import RequestContext
+    from barnabas.broker.replicas.replica import Replica
     from barnabas.broker.services import Services
 
 _FIRST_VERSIONS = {

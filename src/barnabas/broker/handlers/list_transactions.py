@@ -19,7 +19,7 @@ from barnabas.protocol.messages.list_transactions import (
 from barnabas.transactions.listing import InvalidPattern, filter_of
 
 if TYPE_CHECKING:
-    from barnabas.broker.requests import RequestContext
+    from barnabas.broker.connections.requests import RequestContext
     from barnabas.broker.services import Services
 
 

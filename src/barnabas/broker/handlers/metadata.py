@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from barnabas.broker.requests import RequestContext
+from barnabas.broker.connections.requests import RequestContext
 from barnabas.controller.decisions import Refused
 from barnabas.controller.names import check_name
 from barnabas.core.errors import BarnabasError, InvariantViolation, wire_error

@@ -22,7 +22,7 @@ from barnabas.protocol.messages.offset_commit import (
 )
 
 if TYPE_CHECKING:
-    from barnabas.broker.requests import RequestContext
+    from barnabas.broker.connections.requests import RequestContext
     from barnabas.broker.services import Services
     from barnabas.metadata.image import ClusterImage
 

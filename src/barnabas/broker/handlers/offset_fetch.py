@@ -36,7 +36,7 @@ from barnabas.protocol.messages.offset_fetch import (
 )
 
 if TYPE_CHECKING:
-    from barnabas.broker.requests import RequestContext
+    from barnabas.broker.connections.requests import RequestContext
     from barnabas.broker.services import Services
     from barnabas.groups.shard import GroupShard
     from barnabas.metadata.image import ClusterImage

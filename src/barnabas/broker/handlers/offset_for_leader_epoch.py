@@ -21,7 +21,7 @@ from barnabas.protocol.messages.offset_for_leader_epoch import (
 from barnabas.protocol.schema import NO_UUID
 
 if TYPE_CHECKING:
-    from barnabas.broker.requests import RequestContext
+    from barnabas.broker.connections.requests import RequestContext
     from barnabas.broker.services import Services
 
 

@@ -14,8 +14,8 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
-from barnabas.broker.leader_hints import point_to_leaders
-from barnabas.broker.requests import PARTITIONS_A_TURN, RequestContext
+from barnabas.broker.cluster.leader_hints import point_to_leaders
+from barnabas.broker.connections.requests import PARTITIONS_A_TURN, RequestContext
 from barnabas.core.errors import (
     BarnabasError,
     InvalidRecord,

@@ -14,7 +14,7 @@ from barnabas.core.errors import BarnabasError, InvariantViolation, RecordListTo
 from barnabas.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
 if TYPE_CHECKING:
-    from barnabas.broker.requests import RequestContext
+    from barnabas.broker.connections.requests import RequestContext
     from barnabas.broker.services import Services
 
 _FIRST_WITH_PROTOCOL = 5

@@ -25,7 +25,7 @@ from barnabas.protocol.messages.txn_offset_commit import (
 )
 
 if TYPE_CHECKING:
-    from barnabas.broker.requests import RequestContext
+    from barnabas.broker.connections.requests import RequestContext
     from barnabas.broker.services import Services
     from barnabas.groups.shard import GroupShard
     from barnabas.metadata.image import ClusterImage

@@ -22,7 +22,7 @@ from barnabas.protocol.messages.write_txn_markers import (
 )
 
 if TYPE_CHECKING:
-    from barnabas.broker.requests import RequestContext
+    from barnabas.broker.connections.requests import RequestContext
     from barnabas.broker.services import Services
 
 _INVALID_REQUEST = wire_error("INVALID_REQUEST").code

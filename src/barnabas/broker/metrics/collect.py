@@ -12,13 +12,13 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from barnabas import __version__
-from barnabas.broker.connections import Connections
-from barnabas.broker.current_settings import TopicSettings
+from barnabas.broker.connections.connections import Connections
 from barnabas.broker.metrics.coordinators import add_groups, add_transactions
 from barnabas.broker.metrics.loop_watch import LoopWatch
 from barnabas.broker.metrics.requests import ApiTraffic, RequestTraffic
 from barnabas.broker.metrics.table import FAMILIES
 from barnabas.broker.services import Services
+from barnabas.broker.settings.current_settings import TopicSettings
 from barnabas.broker.traffic import TopicTraffic
 from barnabas.core.errors import WIRE_ERRORS, BarnabasError
 from barnabas.core.metrics import Page

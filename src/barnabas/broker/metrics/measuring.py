@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from barnabas.broker.connections import Connections
-from barnabas.broker.current_settings import TopicSettings
+from barnabas.broker.connections.connections import Connections
 from barnabas.broker.metrics.collect import Parts, collect
 from barnabas.broker.metrics.endpoint import MetricsEndpoint
 from barnabas.broker.metrics.loop_watch import LoopWatch
 from barnabas.broker.metrics.requests import RequestTraffic
 from barnabas.broker.services import Services
+from barnabas.broker.settings.current_settings import TopicSettings
 from barnabas.core.metrics import Page
 from barnabas.log.directory import LogDirectory
 

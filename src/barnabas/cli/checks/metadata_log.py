@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from barnabas.broker.unenforced import ALLOW, UnenforcedSecurity, refuse_unenforced
+from barnabas.broker.settings.unenforced import ALLOW, UnenforcedSecurity, refuse_unenforced
 from barnabas.cli.checks.findings import Finding, ok, problem, warning
 from barnabas.cli.dump.batches import FoundBatch, walk
 from barnabas.cli.dump.segments import segment_files

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from barnabas.broker.quorum import MetadataQuorum
+from barnabas.broker.quorum.quorum import MetadataQuorum
 from barnabas.controller import brokers, producer_ids, topics
 from barnabas.controller.topics import TopicPolicy
 from barnabas.core.random import Random

@@ -13,8 +13,8 @@ from collections.abc import Callable
 from functools import partial
 from uuid import UUID
 
-from barnabas.broker.membership import Membership
-from barnabas.broker.replicas import Replicas
+from barnabas.broker.cluster.membership import Membership
+from barnabas.broker.replicas.replicas import Replicas
 from barnabas.core.clock import Clock
 from barnabas.core.errors import BarnabasError, InvariantViolation, StorageError
 from barnabas.log.checkpoints import TopicPartition

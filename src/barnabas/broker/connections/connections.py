@@ -15,8 +15,8 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, NamedTuple
 
-from barnabas.broker.pace import UNLIMITED, Pace
-from barnabas.broker.requests import Door, NotServed, answer
+from barnabas.broker.connections.pace import UNLIMITED, Pace
+from barnabas.broker.connections.requests import Door, NotServed, answer
 from barnabas.broker.traffic import ListenerTraffic
 from barnabas.core.errors import BarnabasError, InvariantViolation
 from barnabas.core.network import Address, Connection, ConnectionLost

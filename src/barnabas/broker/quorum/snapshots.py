@@ -18,7 +18,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from itertools import islice
 from typing import NamedTuple
 
-from barnabas.broker.formatting import METADATA_DIRECTORY
+from barnabas.broker.storage.formatting import METADATA_DIRECTORY
 from barnabas.core.clock import Clock
 from barnabas.core.disk import Disk, File
 from barnabas.core.errors import StorageError

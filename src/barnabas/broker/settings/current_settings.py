@@ -114,7 +114,7 @@ class CurrentSettings:
 
     def config_rules(self) -> ConfigRules:
         """What can be set for topics, brokers, groups and subscriptions to clients' metrics."""
-        from barnabas.broker.config_rules import config_rules  # nobody may ever alter anything
+        from barnabas.broker.settings.config_rules import config_rules  # nobody may ever alter anything
 
         return config_rules(self.broker, self._static)
 

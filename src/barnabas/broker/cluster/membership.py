@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from uuid import UUID
 
-from barnabas.broker.controller_channel import ControllerChannel
+from barnabas.broker.cluster.controller_channel import ControllerChannel
 from barnabas.controller.bootstrap import SUPPORTED_FEATURES
 from barnabas.core.errors import WIRE_ERRORS, BarnabasError, wire_error
 from barnabas.core.settings.listeners import PROTOCOLS, Listener

@@ -19,7 +19,9 @@ from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, TypeVar
 from uuid import UUID
 
-from barnabas.broker.formatting import (
+from barnabas.broker.quorum.files import QUORUM_STATE_PATH, Found, find_quorum, records
+from barnabas.broker.quorum.snapshots import Moment, SnapshotPolicy, Snapshots
+from barnabas.broker.storage.formatting import (
     KRAFT_VERSION,
     METADATA_DIRECTORY,
     METADATA_TOPIC,
@@ -27,8 +29,6 @@ from barnabas.broker.formatting import (
     DirectoryRefused,
     make_voter,
 )
-from barnabas.broker.quorum_files import QUORUM_STATE_PATH, Found, find_quorum, records
-from barnabas.broker.quorum_snapshots import Moment, SnapshotPolicy, Snapshots
 from barnabas.controller.bootstrap import activation_records
 from barnabas.controller.decisions import Decision
 from barnabas.core.clock import Clock

@@ -6,7 +6,7 @@ own. It moves only here, and whoever waits for it is woken then.
 
 from __future__ import annotations
 
-from barnabas.broker.purgatory import Marks
+from barnabas.broker.replicas.purgatory import Marks
 from barnabas.broker.traffic import TopicTraffic
 from barnabas.core.errors import BarnabasError, wire_error
 from barnabas.log.partition import Appended, PartitionLog

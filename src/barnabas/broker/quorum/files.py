@@ -11,7 +11,7 @@ import logging
 from collections.abc import AsyncIterator
 from typing import NamedTuple
 
-from barnabas.broker.formatting import METADATA_DIRECTORY
+from barnabas.broker.storage.formatting import METADATA_DIRECTORY
 from barnabas.core.disk import Disk
 from barnabas.core.errors import StorageError
 from barnabas.log import reading, trimming

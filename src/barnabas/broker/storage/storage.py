@@ -18,7 +18,7 @@ from itertools import permutations
 from typing import TYPE_CHECKING, NamedTuple
 from uuid import UUID
 
-from barnabas.broker.formatting import (
+from barnabas.broker.storage.formatting import (
     METADATA_DIRECTORY,
     DirectoryRefused,
     check_directory,

@@ -9,7 +9,7 @@ from barnabas.core.errors import wire_error
 from barnabas.protocol.messages.leaders import LeaderIdAndEpoch, NodeEndpoint
 
 if TYPE_CHECKING:
-    from barnabas.broker.requests import RequestContext
+    from barnabas.broker.connections.requests import RequestContext
     from barnabas.broker.services import Services
 
 _WRONG_LEADER = (wire_error("NOT_LEADER_OR_FOLLOWER").code, wire_error("FENCED_LEADER_EPOCH").code)

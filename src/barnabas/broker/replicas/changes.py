@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from barnabas.broker.current_settings import CurrentSettings
-from barnabas.broker.quorum import MetadataQuorum
-from barnabas.broker.replicas import Replicas
+from barnabas.broker.quorum.quorum import MetadataQuorum
+from barnabas.broker.replicas.replicas import Replicas
+from barnabas.broker.settings.current_settings import CurrentSettings
 from barnabas.metadata.image import BROKER_RESOURCE, TOPIC_RESOURCE
 from barnabas.metadata.records import (
     ConfigRecord,

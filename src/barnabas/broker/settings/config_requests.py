@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from barnabas.broker.loggers import alter_levels
+from barnabas.broker.settings.loggers import alter_levels
 from barnabas.controller.configs import (
     APPEND,
     CLIENT_METRICS_RESOURCE,

@@ -16,10 +16,10 @@ import logging
 from collections.abc import Sequence
 from uuid import UUID
 
-from barnabas.broker.membership import Membership
-from barnabas.broker.quorum import MetadataQuorum
-from barnabas.broker.replicas import Replicas
-from barnabas.broker.storage import Storage
+from barnabas.broker.cluster.membership import Membership
+from barnabas.broker.quorum.quorum import MetadataQuorum
+from barnabas.broker.replicas.replicas import Replicas
+from barnabas.broker.storage.storage import Storage
 from barnabas.core.errors import BarnabasError, InvariantViolation, StorageError
 from barnabas.log.directory import LogDirectory
 from barnabas.metadata.directories import directory_of

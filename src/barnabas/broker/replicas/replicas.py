@@ -15,8 +15,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 from uuid import UUID
 
-from barnabas.broker.current_settings import TopicSettings
-from barnabas.broker.replica import Replica
+from barnabas.broker.replicas.replica import Replica
+from barnabas.broker.settings.current_settings import TopicSettings
 from barnabas.broker.traffic import TopicTraffic
 from barnabas.core.errors import BarnabasError, InconsistentTopicId, StorageError, wire_error
 from barnabas.log.directory import LogDirectory

@@ -14,11 +14,11 @@ from functools import partial
 from typing import Any
 from uuid import UUID
 
-from barnabas.broker.current_settings import CurrentSettings
-from barnabas.broker.membership import Membership, RegistrationRefused
-from barnabas.broker.quorum import QuorumClosed
-from barnabas.broker.replicas import Replicas
-from barnabas.broker.storage import Storage
+from barnabas.broker.cluster.membership import Membership, RegistrationRefused
+from barnabas.broker.quorum.quorum import QuorumClosed
+from barnabas.broker.replicas.replicas import Replicas
+from barnabas.broker.settings.current_settings import CurrentSettings
+from barnabas.broker.storage.storage import Storage
 from barnabas.core.clock import Clock
 from barnabas.core.disk import DiskFailed, DiskFull, FileMissing, TooManyOpenFiles
 from barnabas.core.errors import StorageError

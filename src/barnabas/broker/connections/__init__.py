@@ -1,0 +1,1 @@
+"""Sockets and requests: connections are accepted, frames become requests, responses leave in order."""

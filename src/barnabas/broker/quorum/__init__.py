@@ -1,0 +1,1 @@
+"""The metadata quorum as this node runs it: its log and snapshots on disk, commands, and the image."""
