@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
+from confluent_kafka import KafkaError, Producer
 
 from tests.support.clients import CLIENTS, Client, Message, create_topic, values
 
@@ -81,3 +84,24 @@ def test_keyless_records_are_refused_where_the_log_is_compacted(bootstrap: str, 
             writer.produce(bootstrap, topic, [Message(b"no key")])
         writer.produce(bootstrap, topic, [Message(b"a key", b"key")])
     assert CLIENTS[0].offsets(bootstrap, topic)[:2] == (0, len(CLIENTS))
+
+
+def test_librdkafka_tells_of_each_record_whether_it_was_bad(bootstrap: str, topic: str) -> None:
+    """Of a refused batch, the bad records have one error and the sound ones another."""
+    create_topic(bootstrap, topic, cleanup_policy="compact")
+    told: dict[bytes, int] = {}
+
+    def delivered(error: KafkaError | None, message: Any) -> None:
+        assert error is not None
+        told[message.value()] = error.code()
+
+    # the batch is sent when it is full, not before
+    producer = Producer(
+        {"bootstrap.servers": bootstrap, "linger.ms": 60_000, "batch.num.messages": 6, "retries": 0}
+    )
+    for number in range(6):
+        key = None if number in (1, 4, 5) else b"key"
+        producer.produce(topic, b"%d" % number, key, partition=0, on_delivery=delivered)
+    assert producer.flush(30) == 0
+    bad, sound = KafkaError.INVALID_RECORD, KafkaError._INVALID_DIFFERENT_RECORD
+    assert told == {b"%d" % number: bad if number in (1, 4, 5) else sound for number in range(6)}

@@ -28,11 +28,11 @@ EDGES = st.sampled_from([0, 1, 60, 61, 62, 63, 127, 128, 16 << 10])
 
 
 def outcome(function: Callable[..., Any], *arguments: Any) -> Any:
-    """What it returns, or the class and words of what it raises."""
+    """What it returns, or the class and words of what it raises, and the records that it names."""
     try:
         return plain(function(*arguments))
     except (BarnabasError, ValueError, BufferError) as error:
-        return type(error), str(error)
+        return type(error), str(error), list(getattr(error, "record_faults", ()))
 
 
 def plain(value: Any) -> Any:
@@ -119,6 +119,35 @@ def test_any_bytes_as_records(section: bytes, count: int) -> None:
     ]
     assert results[0] == results[1]
     assert plain(ours.finish()) == plain(twin.finish())
+
+
+@given(RECORD_LISTS, st.booleans(), INT64, INT64, st.binary(max_size=2))
+def test_every_record_that_breaks_a_rule_is_named(
+    records: list[Record], require_keys: bool, earliest: int, latest: int, trailing: bytes
+) -> None:
+    batch = bytes(build_batch(records))
+    header = BatchHeader.parse(batch)
+    found = same("check_records", batch + trailing, HEADER_BYTES, len(batch) + len(trailing), header,
+                 require_keys, earliest, latest)  # fmt: skip
+    bad = [
+        index
+        for index, record in enumerate(records)
+        if (require_keys and record.key is None)
+        or (record.timestamp != -1 and not earliest <= record.timestamp <= latest)
+    ]
+    if bad and not trailing:
+        assert [one.record_index for one in found[2]] == bad
+
+
+@pytest.mark.parametrize("broken_at", [9_999, 10_000, 10_001])
+def test_naming_ends_at_a_number_of_records(broken_at: int) -> None:
+    """A fault of the format is met only where the records before it can all be named."""
+    whole = bytes(build_batch([Record(i, 5, None, None) for i in range(10_002)]))
+    header = BatchHeader.parse(whole)
+    cut = bytes(build_batch([Record(i, 5, None, None) for i in range(broken_at)]))
+    kind, _, named = same("check_records", cut, HEADER_BYTES, len(cut), header, True, 0, 9)
+    assert kind.__name__ == "InvalidRecord"
+    assert len(named) == (1 if broken_at < 10_000 else 10_000)
 
 
 def test_damaged_batches() -> None:

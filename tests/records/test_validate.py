@@ -166,6 +166,29 @@ def test_keys_where_the_topic_requires_them(codec: Codec) -> None:
 
 
 @pytest.mark.parametrize("codec", Codec)
+def test_every_bad_record_is_named(codec: Codec) -> None:
+    policy = RecordPolicy(require_keys=True, earliest_ms=10, latest_ms=20)
+    no_key = "Compacted topic cannot accept message without key in topic partition t-7"
+    late = "Timestamp 21 of message with offset 3 is out of range. The timestamp should be within [10, 20]"
+    keyless = [Record(i, 15, None if i % 2 else b"k", b"v") for i in range(5)]
+    with pytest.raises(InvalidRecord, match="record 1 ") as caught:
+        validate_batch(build_batch(keyless, codec=codec), policy)
+    assert [(one.record_index, one.told("t-7")) for one in caught.value.record_faults] == [
+        (1, no_key),
+        (3, no_key),
+    ]
+    both = [Record(0, 21, None, b"v"), Record(1, 15, b"k", b"v"), Record(2, 15, None, b"v"),
+            Record(3, 21, b"k", b"v")]  # fmt: skip
+    with pytest.raises(InvalidTimestamp, match="record 3 ") as other:
+        validate_batch(build_batch(both, codec=codec), policy)
+    assert [(one.record_index, one.told("t-7")) for one in other.value.record_faults] == [
+        (0, no_key),
+        (2, no_key),
+        (3, late),
+    ]
+
+
+@pytest.mark.parametrize("codec", Codec)
 @pytest.mark.parametrize("wrong", [NOW_MS - 1001, NOW_MS + 1001])
 def test_timestamps_within_bounds(codec: Codec, wrong: int) -> None:
     policy = RecordPolicy(earliest_ms=NOW_MS - 1000, latest_ms=NOW_MS + 1000)

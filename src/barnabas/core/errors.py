@@ -7,6 +7,7 @@ violations mean that the program itself is wrong: the node must stop rather than
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import ClassVar, NamedTuple
 
 
@@ -166,15 +167,26 @@ def wire_error(name: str) -> WireError:
 
 
 TOLD_CHARACTERS = 1000
+THE_PARTITION = "{partition}"  # stands in the text of a record's fault where the partition's name belongs
+
+
+class RecordFault(NamedTuple):
+    """What is wrong with the record at `record_index` in its batch."""
+
+    record_index: int
+    text: str
+
+    def told(self, partition: str) -> str:
+        """The text for clients, with the name of the partition (`topic-0`)."""
+        return self.text.replace(THE_PARTITION, partition)
 
 
 class BarnabasError(Exception):
     """The root of everything Barnabas raises on purpose; `wire` is what a client is told."""
 
     wire: ClassVar[WireError] = wire_error("UNKNOWN_SERVER_ERROR")
-    # where one record of a batch is at fault: which, and what is wrong with it
-    record_index: int | None = None
-    record_fault: str = ""
+    # the records of a batch that are at fault, in their order; empty where the batch itself is
+    record_faults: Sequence[RecordFault] = ()
 
     @property
     def told(self) -> str:

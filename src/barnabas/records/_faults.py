@@ -9,10 +9,12 @@ from __future__ import annotations
 from typing import Final
 
 from barnabas.core.errors import (
+    THE_PARTITION,
     BarnabasError,
     CorruptMessage,
     InvalidRecord,
     InvalidTimestamp,
+    RecordFault,
     RecordListTooLarge,
     UnsupportedCompression,
 )
@@ -68,6 +70,9 @@ _FAULTS: dict[int, tuple[type[BarnabasError], str]] = {
 }
 
 
+# So many records of a batch are named at most: the largest batch could hold millions of bad ones.
+NAMED_RECORDS: Final = 10_000
+
 # what a fault of a record is raised as
 RECORD_ERRORS = (InvalidRecord, InvalidTimestamp, RecordListTooLarge)
 
@@ -87,5 +92,26 @@ def record_error(fault: int, index: int) -> BarnabasError:
     """The exception for a fault of the record at `index` in its batch."""
     kind, text = _FAULTS[fault]
     error = kind(f"record {index} of the batch: {text}")
-    error.record_index, error.record_fault = index, text
+    error.record_faults = (RecordFault(index, f"{text} in topic partition {THE_PARTITION}"),)
+    return error
+
+
+def rules_error(broken: list[tuple[int, int, int]], earliest_ms: int, latest_ms: int) -> BarnabasError:
+    """The exception for sound records that break rules of their topic: (fault, index, timestamp) of each.
+
+    It names all of them. As in Kafka, a bad timestamp decides the class even behind other faults.
+    """
+    decisive = next((one for one in broken if one[0] == BAD_TIMESTAMP), broken[0])
+    error = record_error(*decisive[:2])
+    no_key = f"{reason(NO_KEY)} in topic partition {THE_PARTITION}"
+    bounds = f"The timestamp should be within [{earliest_ms}, {latest_ms}]"
+    error.record_faults = [
+        RecordFault(
+            index,
+            no_key
+            if fault == NO_KEY
+            else f"Timestamp {timestamp} of message with offset {index} is out of range. {bounds}",
+        )
+        for fault, index, timestamp in broken
+    ]
     return error

@@ -312,10 +312,11 @@ def check_records(
     """One pass over the records at `buffer[start:end]`: (largest timestamp, offset delta of its record).
 
     (-1, -1) where no record has a timestamp. The bytes are those behind the header of an uncompressed batch,
-    or what decompressing them gave.
+    or what decompressing them gave. An error names all records that break a rule of the topic.
     """
     view = check_range(buffer, start, end)
     max_timestamp = latest_index = -1
+    broken: list[tuple[int, int, int]] = []
     index, at = 0, start
     try:
         for index in range(header.record_count):
@@ -323,11 +324,13 @@ def check_records(
             at = record.end
             if record.offset_delta != index:
                 raise Fault(_faults.BAD_OFFSET_DELTA)
-            if require_keys and record.key_size < 0:
-                raise Fault(_faults.NO_KEY)
             timestamp = to_int64(header.base_timestamp + record.timestamp_delta)
-            if timestamp != -1 and not earliest_ms <= timestamp <= latest_ms:
-                raise Fault(_faults.BAD_TIMESTAMP)
+            if require_keys and record.key_size < 0:
+                broken.append((_faults.NO_KEY, index, timestamp))
+            elif timestamp != -1 and not earliest_ms <= timestamp <= latest_ms:
+                broken.append((_faults.BAD_TIMESTAMP, index, timestamp))
+            if len(broken) == _faults.NAMED_RECORDS:
+                raise _faults.rules_error(broken, earliest_ms, latest_ms)
             if timestamp > max_timestamp:
                 max_timestamp, latest_index = timestamp, index
         if at != end:
@@ -335,6 +338,8 @@ def check_records(
             raise Fault(_faults.TRAILING_BYTES)
     except Fault as fault:
         raise _faults.record_error(fault.number, index) from None
+    if broken:
+        raise _faults.rules_error(broken, earliest_ms, latest_ms)
     return max_timestamp, latest_index
 
 

@@ -74,6 +74,16 @@ cdef inline int read_record(const uint8_t **cursor, const uint8_t *end, RecordVi
     return OK if at == stop else BAD_RECORD_END
 
 
+cdef inline int rule_fault(RecordView *record, int64_t timestamp, bint require_keys, int64_t earliest,
+                           int64_t latest) noexcept nogil:
+    """Which rule of its topic a sound record breaks."""
+    if require_keys and record.key_size < 0:
+        return NO_KEY
+    if timestamp != -1 and (timestamp < earliest or timestamp > latest):
+        return BAD_TIMESTAMP
+    return OK
+
+
 cdef int check_pass(const uint8_t *at, const uint8_t *end, int32_t count, int64_t base_timestamp,
                     bint require_keys, int64_t earliest, int64_t latest,
                     int64_t *max_timestamp, int32_t *index) noexcept nogil:
@@ -95,11 +105,10 @@ cdef int check_pass(const uint8_t *at, const uint8_t *end, int32_t count, int64_
                 return fault
             if record.offset_delta != i:
                 return BAD_OFFSET_DELTA
-        if require_keys and record.key_size < 0:
-            return NO_KEY
         timestamp = <int64_t>(<uint64_t>base_timestamp + <uint64_t>record.timestamp_delta)
-        if timestamp != -1 and (timestamp < earliest or timestamp > latest):
-            return BAD_TIMESTAMP
+        fault = rule_fault(&record, timestamp, require_keys, earliest, latest)
+        if fault != OK:
+            return fault
         if timestamp > max_timestamp[0]:
             max_timestamp[0] = timestamp
             latest_index = i
@@ -110,12 +119,43 @@ cdef int check_pass(const uint8_t *at, const uint8_t *end, int32_t count, int64_
     return OK
 
 
+cdef Py_ssize_t named_records = _faults.NAMED_RECORDS
+
+
+cdef object broken_rules(const uint8_t *at, const uint8_t *end, int32_t count, int64_t base_timestamp,
+                         bint require_keys, int64_t earliest, int64_t latest):
+    """The error for a batch of which a record breaks a rule: a second pass, which names all that do.
+
+    A fault of the format is reported instead of them, unless there are too many of them to be named.
+    """
+    cdef RecordView record
+    cdef int64_t timestamp
+    cdef list broken = []
+    cdef int fault
+    for i in range(count):
+        fault = read_record(&at, end, &record)
+        if fault == OK and record.offset_delta != i:
+            fault = BAD_OFFSET_DELTA
+        if fault != OK:
+            return _faults.record_error(fault, i)
+        timestamp = <int64_t>(<uint64_t>base_timestamp + <uint64_t>record.timestamp_delta)
+        fault = rule_fault(&record, timestamp, require_keys, earliest, latest)
+        if fault != OK:
+            broken.append((fault, i, timestamp))
+            if len(broken) == named_records:
+                break
+    else:
+        if at != end:
+            return _faults.record_error(TRAILING_BYTES, count)
+    return _faults.rules_error(broken, earliest, latest)
+
+
 def check_records(buffer, Py_ssize_t start, Py_ssize_t end, header, bint require_keys,
                   int64_t earliest_ms, int64_t latest_ms):
     """One pass over the records at `buffer[start:end]`: (largest timestamp, offset delta of its record).
 
     (-1, -1) where no record has a timestamp. The bytes are those behind the header of an uncompressed batch,
-    or what decompressing them gave.
+    or what decompressing them gave. An error names all records that break a rule of the topic.
     """
     cdef int32_t count = header.record_count
     cdef int64_t base_timestamp = header.base_timestamp
@@ -129,9 +169,16 @@ def check_records(buffer, Py_ssize_t start, Py_ssize_t end, header, bint require
     with nogil:
         fault = check_pass(at + start, at + end, count, base_timestamp, require_keys, earliest_ms, latest_ms,
                            &max_timestamp, &index)
-    PyBuffer_Release(&view)
-    if fault != OK:
-        raise _faults.record_error(fault, index)
+    error = None
+    try:
+        if fault == NO_KEY or fault == BAD_TIMESTAMP:
+            error = broken_rules(at + start, at + end, count, base_timestamp, require_keys, earliest_ms, latest_ms)
+        elif fault != OK:
+            error = _faults.record_error(fault, index)
+    finally:
+        PyBuffer_Release(&view)
+    if error is not None:
+        raise error
     return max_timestamp, index
 
 

@@ -19,6 +19,7 @@ from barnabas.broker.connections.requests import PARTITIONS_A_TURN, RequestConte
 from barnabas.core.errors import (
     BarnabasError,
     InvalidRecord,
+    InvalidTimestamp,
     InvariantViolation,
     UnsupportedCompression,
     wire_error,
@@ -49,6 +50,7 @@ _ZSTD_FROM = 7
 _TRANSACTIONAL = 0x10
 _ATTRIBUTES_LOW_BYTE = 22  # of a batch
 _CODEC_MASK, _ZSTD = 0x07, 4
+_RECORDS_IN_MESSAGE = 3
 
 
 class InvalidAcks(BarnabasError):
@@ -210,12 +212,28 @@ def _failed(topic: str, index: int, error: BarnabasError) -> PartitionProduceRes
     response = PartitionProduceResponse(
         index=index, error_code=error.wire.code, base_offset=-1, error_message=error.told
     )
-    if error.record_index is not None:
-        fault = f"{error.record_fault} in topic partition {topic}-{index}"
+    if error.record_faults:
+        named = f"{topic}-{index}"
         response.record_errors = [
-            BatchIndexAndErrorMessage(batch_index=error.record_index, batch_index_error_message=fault)
+            BatchIndexAndErrorMessage(batch_index=one.record_index, batch_index_error_message=one.told(named))
+            for one in error.record_faults
         ]
+        response.error_message = _rejected(error, response.record_errors)
     return response
+
+
+def _rejected(error: BarnabasError, records: list[BatchIndexAndErrorMessage]) -> str:
+    """Kafka's words for a batch of which some records are at fault."""
+    if isinstance(error, InvalidTimestamp):
+        return "One or more records have been rejected due to invalid timestamp"
+    first = ", ".join(
+        f"RecordError(batchIndex={one.batch_index}, message='{one.batch_index_error_message}')"
+        for one in records[:_RECORDS_IN_MESSAGE]
+    )
+    return (
+        f"One or more records have been rejected due to {len(records)} record errors in total, "
+        f"and only showing the first three errors at most: [{first}]"
+    )
 
 
 async def _wait_for(waits: list[_Wait], timeout_ms: int) -> None:
