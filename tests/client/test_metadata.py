@@ -10,11 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from barnabas.client.cluster import ClientConfig, Cluster, parse_bootstrap
-from barnabas.client.connection import BrokerConnection
 from barnabas.client.errors import UnknownTopic
-from barnabas.client.link import Link
 from barnabas.client.metadata import Leader, Metadata
-from barnabas.client.waiting import Backoff
 from barnabas.core.network import Address
 from barnabas.core.random import SeededRandom
 from barnabas.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
@@ -28,7 +25,6 @@ from barnabas.protocol.messages.metadata import (
 from barnabas.protocol.schema import NO_UUID, Message
 from barnabas.sim.loop import LoopClock, run
 from tests.client.fake_broker import PORT, FakeBroker, FakeCluster
-from tests.client.test_connection import opened
 
 
 def answer(topic_id: int, leaders: dict[int, tuple[int, int]], error_code: int = 0) -> MetadataResponse:
@@ -255,26 +251,5 @@ def test_a_broker_that_sends_us_back_to_the_bootstrap_list() -> None:
         assert len((await cluster.topic("t", 5)).leaders) == 1
         assert len(fake.brokers[1].connections) == 2
         await cluster.close()
-
-    run(main())
-
-
-def test_a_connection_that_is_made_while_its_link_is_closed_is_closed() -> None:
-    async def main() -> None:
-        fake = FakeCluster(1)
-        await fake.start()
-        made: list[BrokerConnection] = []
-
-        async def open_(address: Address) -> BrokerConnection:
-            return made[0]
-
-        made.append(await opened(fake))
-        backoff = Backoff(1, 1, SeededRandom(1))
-        link = Link(Address("b1", PORT), LoopClock(), backoff, open_, lambda is_lost: None)
-        link.ready()
-        asyncio.get_running_loop().call_soon(link.close)  # when the attempt has ended, before it is noticed
-        await asyncio.sleep(0.1)
-        assert link.made is None
-        assert made[0].lost is not None
 
     run(main())

@@ -14,7 +14,6 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple, TypeVar
 
 from barnabas import __version__
-from barnabas.client.connection import BrokerConnection, open_connection
 from barnabas.client.errors import (
     BrokerNotReachable,
     ClientClosed,
@@ -22,9 +21,7 @@ from barnabas.client.errors import (
     broker_error,
     wire_error_of,
 )
-from barnabas.client.link import Link
 from barnabas.client.metadata import Leader, Metadata, Topic
-from barnabas.client.waiting import Backoff, Wake, within
 from barnabas.core.clock import Clock
 from barnabas.core.errors import BarnabasError
 from barnabas.core.network import Address, ConnectionLost, Network
@@ -32,6 +29,9 @@ from barnabas.core.random import Random
 from barnabas.protocol.frames import SCRATCH_BYTES
 from barnabas.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from barnabas.protocol.schema import EVERY_VERSION, NO_UUID, Message
+from barnabas.transport.connection import BrokerConnection, open_connection
+from barnabas.transport.link import Link
+from barnabas.transport.waiting import Backoff, Wake, within
 
 logger = logging.getLogger("barnabas.client")
 

@@ -30,12 +30,12 @@ from barnabas.client.fetch_session import FetchLimits, FetchSession, Want
 from barnabas.client.fetched import ConsumerRecord, FetchedBatches
 from barnabas.client.metadata import TopicPartition
 from barnabas.client.offsets import EARLIEST, LATEST, FoundOffset, list_offsets
-from barnabas.client.waiting import Wake
 from barnabas.core.clock import Clock
 from barnabas.core.errors import BarnabasError
 from barnabas.core.network import Address, Network
 from barnabas.core.random import Random
 from barnabas.protocol.messages.fetch import FetchResponse
+from barnabas.transport.waiting import Wake
 
 if TYPE_CHECKING:
     import pyarrow as pa  # type: ignore[import-untyped]

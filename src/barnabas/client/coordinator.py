@@ -13,14 +13,14 @@ from typing import Any, TypeVar
 
 from barnabas import __version__
 from barnabas.client.cluster import Cluster
-from barnabas.client.connection import BrokerConnection
 from barnabas.client.errors import BrokerError, BrokerNotReachable, TimedOut, broker_error, wire_error_of
-from barnabas.client.waiting import Backoff, within
 from barnabas.core.errors import BarnabasError
 from barnabas.core.network import ConnectionLost
 from barnabas.protocol.channel import NotSpoken
 from barnabas.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from barnabas.protocol.schema import EVERY_VERSION, Message
+from barnabas.transport.connection import BrokerConnection
+from barnabas.transport.waiting import Backoff, within
 
 M = TypeVar("M", bound=Message)
 T = TypeVar("T")

@@ -6,27 +6,8 @@ An answer of the broker that is an error becomes a `BrokerError`, or the subclas
 
 from __future__ import annotations
 
-from barnabas.core.errors import WIRE_ERRORS, BarnabasError, WireError, wire_error
-
-
-class ClientError(BarnabasError):
-    """The root of all errors of the client."""
-
-
-class TimedOut(ClientError):
-    """Something took longer than it was allowed to; `refusal` is what a broker answered meanwhile, if any."""
-
-    wire = wire_error("REQUEST_TIMED_OUT")
-
-    def __init__(self, what: str, refusal: WireError | None = None) -> None:
-        super().__init__(what)
-        self.refusal = refusal
-
-
-class BrokerNotReachable(ClientError):
-    """No broker could be connected to."""
-
-    wire = wire_error("NETWORK_EXCEPTION")
+from barnabas.core.errors import WireError, wire_error
+from barnabas.transport.errors import BrokerError, BrokerNotReachable, ClientError, TimedOut, wire_error_of
 
 
 class ClientClosed(ClientError):
@@ -67,16 +48,6 @@ class TransactionAborted(ClientError):
     """The transaction cannot be committed any more: only aborted, or it already is. `__cause__` says why."""
 
     wire = wire_error("TRANSACTION_ABORTABLE")
-
-
-class BrokerError(ClientError):
-    """A broker answered with an error; `others` are those of the same request that came after it."""
-
-    def __init__(self, error: WireError, what: str, advice: str | None = None) -> None:
-        super().__init__(f"{what}; {advice}" if advice else what)
-        self.error = error
-        self.what = what  # the same without advice
-        self.others: tuple[BrokerError, ...] = ()
 
 
 class UnknownTopic(BrokerError):
@@ -158,14 +129,35 @@ _ADVICE = {
 }
 
 
-def wire_error_of(code: int) -> WireError:
-    """The error of that code; brokers that are newer than this table may have others."""
-    return WIRE_ERRORS.get(code) or WireError(code, f"ERROR_{code}", False)
-
-
 def broker_error(error: WireError, what: str, said: str | None = None) -> BrokerError:
     """The exception for a broker's answer: what failed, how, what it said, and what to do."""
     text = f"{what}: {error.name}"
     if said:
         text += f" ({said})"
     return _CLASSES.get(error.name, BrokerError)(error, text, _ADVICE.get(error.name))
+
+
+__all__ = [
+    "BadTable",
+    "BrokerError",
+    "BrokerNotReachable",
+    "ClientClosed",
+    "ClientError",
+    "GroupNotEmpty",
+    "NoOffset",
+    "NoSuchPartition",
+    "NotAuthorized",
+    "OffsetOutOfRange",
+    "OutsideTransaction",
+    "ProducerFenced",
+    "RecordTooLarge",
+    "TimedOut",
+    "TopicExists",
+    "TransactionAborted",
+    "TransactionEnded",
+    "UnknownGroup",
+    "UnknownTopic",
+    "UnknownTransactionalId",
+    "broker_error",
+    "wire_error_of",
+]

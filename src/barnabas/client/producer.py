@@ -42,13 +42,13 @@ from barnabas.client.sender import Sender
 from barnabas.client.sequences import ProducerIdentity
 from barnabas.client.transactional import Transactional
 from barnabas.client.transactions import Phase, PreparedTransaction
-from barnabas.client.waiting import Wake, within
 from barnabas.core.clock import Clock
 from barnabas.core.errors import BarnabasError
 from barnabas.core.network import Address, Network
 from barnabas.core.random import Random
 from barnabas.records.batch import HEADER_BYTES
 from barnabas.records.record import Headers
+from barnabas.transport.waiting import Wake, within
 
 if TYPE_CHECKING:
     import pyarrow as pa  # type: ignore[import-untyped]

@@ -15,18 +15,18 @@ from functools import partial
 from barnabas.client.accumulator import Accumulator
 from barnabas.client.batches import Batch
 from barnabas.client.cluster import Cluster
-from barnabas.client.connection import BrokerConnection
 from barnabas.client.errors import BrokerError, TimedOut, broker_error, wire_error_of
 from barnabas.client.metadata import TopicPartition
 from barnabas.client.produce_answers import judge_response, produce_request
 from barnabas.client.producer_config import ProducerConfig
 from barnabas.client.sequences import ProducerIdentity
 from barnabas.client.transactional import Transactional
-from barnabas.client.waiting import Wake
 from barnabas.core.errors import BarnabasError
 from barnabas.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from barnabas.protocol.messages.produce import ProduceResponse
 from barnabas.protocol.schema import EVERY_VERSION
+from barnabas.transport.connection import BrokerConnection
+from barnabas.transport.waiting import Wake
 
 logger = logging.getLogger("barnabas.client")
 

@@ -36,6 +36,7 @@ from barnabas.sim.workload import run_workload
 # how long the workload may take after the faults have ended, before it counts as hanging
 PATIENCE_S = 600.0
 MAX_HANGING = 20
+_CLIENT_LOGGERS = ("barnabas.client", "barnabas.transport")
 
 Workload = Callable[["World"], Awaitable[None]]
 Check = Callable[[History], list[Violation]]
@@ -171,7 +172,7 @@ class _LogToTrace(logging.Handler):
         error = record.exc_info[1] if record.exc_info else None
         if error is not None and not isinstance(error, BarnabasError):
             world.broken(f"{said}: {type(error).__name__}: {error} ({_origin(error)})")
-        elif record.levelno >= logging.ERROR and record.name == "barnabas.client":
+        elif record.levelno >= logging.ERROR and record.name in _CLIENT_LOGGERS:
             world.broken(f"a client says: {said}")
         elif record.levelno >= logging.ERROR and not world.machine.drive.has_failed:
             world.broken(f"{record.name} says, with a good disk: {said}")

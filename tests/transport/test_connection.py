@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from barnabas.client.connection import BrokerConnection, open_connection
 from barnabas.client.errors import TimedOut
 from barnabas.core.network import Address, CannotConnect, ConnectionLost
 from barnabas.protocol.channel import NotSpoken
 from barnabas.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from barnabas.protocol.schema import Message
 from barnabas.sim.loop import LoopClock, run
+from barnabas.transport.connection import BrokerConnection, open_connection
 from tests.client.fake_broker import PORT, Drop, FakeBroker, FakeCluster
 
 ASK = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1)

@@ -13,8 +13,6 @@ import logging
 from collections.abc import Callable
 from typing import Any, NamedTuple, TypeVar
 
-from barnabas.client.errors import TimedOut, broker_error, wire_error_of
-from barnabas.client.waiting import Alarm, within
 from barnabas.core.clock import Clock
 from barnabas.core.errors import BarnabasError
 from barnabas.core.network import Address, Connection, ConnectionLost, Network, Part
@@ -23,8 +21,10 @@ from barnabas.protocol.frames import BadFrame, FrameReader
 from barnabas.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from barnabas.protocol.schema import EVERY_VERSION, Message
 from barnabas.protocol.wire import MalformedMessage
+from barnabas.transport.errors import BrokerError, TimedOut, wire_error_of
+from barnabas.transport.waiting import Alarm, within
 
-logger = logging.getLogger("barnabas.client")
+logger = logging.getLogger("barnabas.transport")
 
 SOFTWARE_NAME = "barnabas"
 MAX_RESPONSE_BYTES = 0x7FFFFFFF
@@ -132,7 +132,8 @@ class BrokerConnection:
             response = await self.ask(request, ApiVersionsResponse, at_most=asked)
             version = retry_version(response, asked)
         if response.error_code:
-            raise broker_error(wire_error_of(response.error_code), f"{self.peer} does not tell its versions")
+            error = wire_error_of(response.error_code)
+            raise BrokerError(error, f"{self.peer} does not tell its versions: {error.name}")
         self._reader.max_frame_bytes = MAX_RESPONSE_BYTES
         self.versions = Versions.of(response)
         self.features = {each.name: each.max_version_level for each in response.finalized_features}

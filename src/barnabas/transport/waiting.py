@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
-from barnabas.client.errors import TimedOut
 from barnabas.core.clock import Clock
 from barnabas.core.random import Random
+from barnabas.transport.errors import TimedOut
 
 T = TypeVar("T")
 

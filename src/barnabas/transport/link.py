@@ -10,13 +10,13 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 
-from barnabas.client.connection import BrokerConnection
-from barnabas.client.waiting import Backoff
 from barnabas.core.clock import Clock
 from barnabas.core.errors import BarnabasError
 from barnabas.core.network import Address, ConnectionLost
+from barnabas.transport.connection import BrokerConnection
+from barnabas.transport.waiting import Backoff
 
-logger = logging.getLogger("barnabas.client")
+logger = logging.getLogger("barnabas.transport")
 
 Open = Callable[[Address], Awaitable[BrokerConnection]]
 

@@ -1,0 +1,1 @@
+"""Sending requests to another node: connections, versions, back-off. Client and broker share it."""

@@ -1,0 +1,43 @@
+"""What can go wrong when another node is sent a request, whatever the request is about.
+
+`client.errors` has these too, and those of single requests beside them.
+"""
+
+from __future__ import annotations
+
+from barnabas.core.errors import WIRE_ERRORS, BarnabasError, WireError, wire_error
+
+
+class ClientError(BarnabasError):
+    """The root of all errors of the side that sends requests."""
+
+
+class TimedOut(ClientError):
+    """Something took longer than it was allowed to; `refusal` is what a broker answered meanwhile, if any."""
+
+    wire = wire_error("REQUEST_TIMED_OUT")
+
+    def __init__(self, what: str, refusal: WireError | None = None) -> None:
+        super().__init__(what)
+        self.refusal = refusal
+
+
+class BrokerNotReachable(ClientError):
+    """No broker could be connected to."""
+
+    wire = wire_error("NETWORK_EXCEPTION")
+
+
+class BrokerError(ClientError):
+    """A broker answered with an error; `others` are those of the same request that came after it."""
+
+    def __init__(self, error: WireError, what: str, advice: str | None = None) -> None:
+        super().__init__(f"{what}; {advice}" if advice else what)
+        self.error = error
+        self.what = what  # the same without advice
+        self.others: tuple[BrokerError, ...] = ()
+
+
+def wire_error_of(code: int) -> WireError:
+    """The error of that code; brokers that are newer than this table may have others."""
+    return WIRE_ERRORS.get(code) or WireError(code, f"ERROR_{code}", False)
