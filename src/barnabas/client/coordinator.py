@@ -8,16 +8,15 @@ may be repeated is asked this way.
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Iterable
-from enum import IntEnum
 from typing import Any, TypeVar
 
 from barnabas import __version__
 from barnabas.client.cluster import Cluster
+from barnabas.client.coordinator_finder import CoordinatorFinder, CoordinatorType
 from barnabas.client.errors import BrokerError, BrokerNotReachable, TimedOut, broker_error, wire_error_of
 from barnabas.core.errors import BarnabasError
 from barnabas.core.network import ConnectionLost
 from barnabas.protocol.channel import NotSpoken
-from barnabas.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from barnabas.protocol.schema import EVERY_VERSION, Message
 from barnabas.transport.connection import BrokerConnection
 from barnabas.transport.waiting import Backoff, within
@@ -33,13 +32,6 @@ _CONCURRENT = "CONCURRENT_TRANSACTIONS"
 _CONCURRENT_MS = (20, 200)  # markers are written within milliseconds
 
 
-class CoordinatorType(IntEnum):
-    """What a coordinator is for."""
-
-    GROUP = 0
-    TRANSACTION = 1
-
-
 class Coordinator:
     """Who coordinates a name, and how it is asked."""
 
@@ -47,7 +39,7 @@ class Coordinator:
         self._cluster, self._kind, self._key = cluster, kind, key
         self.last_features: dict[str, int] = {}  # what the cluster had finalised when it was last asked
         self.unanswered = 0  # requests that may still be done, though others were asked in their place
-        self._node_id: int | None = None
+        self._finder = CoordinatorFinder(cluster.ask)
         self._concurrent = Backoff(*_CONCURRENT_MS, cluster.random)
 
     async def ask(
@@ -88,20 +80,10 @@ class Coordinator:
         return await self._until(once, timeout_s, f"ApiVersions for {self._key!r}")
 
     async def _connection(self) -> BrokerConnection:
-        if self._node_id is None:
-            self._node_id = await self._find()
-        return await self._cluster.connect(self._node_id)
+        return await self._cluster.connect(await self._finder.find(self._kind, self._key))
 
-    async def _find(self) -> int:
-        request = FindCoordinatorRequest(key=self._key, key_type=self._kind, coordinator_keys=[self._key])
-        response = await self._cluster.ask(request, FindCoordinatorResponse)
-        found = response.coordinators[0] if response.coordinators else response  # before version 4 just one
-        if found.error_code:
-            what = f"no coordinator of {self._key!r} is known"
-            raise broker_error(wire_error_of(found.error_code), what, found.error_message)
-        if found.node_id not in self._cluster.metadata.brokers:
-            await self._cluster.refresh()
-        return found.node_id
+    def _forget(self) -> None:
+        self._finder.forget(self._kind, [self._key])
 
     async def _until(self, once: Callable[[], Coroutine[Any, Any, T]], timeout_s: float, what: str) -> T:
         clock = self._cluster.clock
@@ -115,14 +97,14 @@ class Coordinator:
             except (BrokerNotReachable, ConnectionLost, TimedOut) as error:
                 if failure is None or clock.monotonic() < deadline:  # the end of time explains nothing
                     failure = error
-                self._node_id = None
+                self._forget()
                 self.unanswered += not isinstance(error, BrokerNotReachable)
             except BrokerError as error:
                 if not error.error.retriable:
                     raise
                 failure = error
                 if error.error.name in _MOVED:
-                    self._node_id = None
+                    self._forget()
                 elif error.error.name == _CONCURRENT:
                     backoff = self._concurrent
             failures += 1

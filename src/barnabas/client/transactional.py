@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 from barnabas.client.accumulator import Accumulator
 from barnabas.client.batches import Batch
 from barnabas.client.cluster import Cluster
-from barnabas.client.coordinator import Codes, Coordinator, CoordinatorType
+from barnabas.client.coordinator import Codes, Coordinator
+from barnabas.client.coordinator_finder import CoordinatorType
 from barnabas.client.errors import TimedOut, TransactionAborted, TransactionEnded
 from barnabas.client.metadata import TopicPartition
 from barnabas.client.producer_config import ProducerConfig

@@ -55,7 +55,7 @@ from barnabas.client.admin.transactions import (
     TransactionListing,
     Transactions,
 )
-from barnabas.client.coordinator import CoordinatorType
+from barnabas.client.coordinator_finder import CoordinatorType
 from barnabas.core.settings.definition import Kind as ConfigType
 
 

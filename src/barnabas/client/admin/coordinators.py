@@ -9,26 +9,19 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any, TypeVar
 
-from barnabas.client.admin.engine import Engine, error_of, raise_first
+from barnabas.client.admin.engine import Engine, raise_first
 from barnabas.client.cluster import ClientConfig
-from barnabas.client.coordinator import CoordinatorType
+from barnabas.client.coordinator_finder import CoordinatorFinder, CoordinatorType
 from barnabas.client.errors import BrokerError, BrokerNotReachable, TimedOut
 from barnabas.core.clock import Clock
 from barnabas.core.network import Address, ConnectionLost, Network
 from barnabas.core.random import Random
-from barnabas.protocol.messages.find_coordinator import (
-    Coordinator,
-    FindCoordinatorRequest,
-    FindCoordinatorResponse,
-)
-from barnabas.protocol.schema import Message
 
-M = TypeVar("M", bound=Message)
 T = TypeVar("T")
 
-_LAST_OF_ONE = 3  # the last version of FindCoordinator that is for one key
 _MOVED = frozenset(("NOT_COORDINATOR", "COORDINATOR_NOT_AVAILABLE"))
 _AGAIN = _MOVED | {"COORDINATOR_LOAD_IN_PROGRESS", "CONCURRENT_TRANSACTIONS", "UNSTABLE_OFFSET_COMMIT"}
 
@@ -45,7 +38,7 @@ class Coordinators(Engine):
         config: ClientConfig | None = None,
     ) -> None:
         super().__init__(network, clock, random, bootstrap, config)
-        self._coordinators: dict[tuple[CoordinatorType, str], int] = {}
+        self._finder = CoordinatorFinder(partial(self._ask, is_safe=True))
 
     async def find_coordinators(self, kind: CoordinatorType, keys: Iterable[str]) -> dict[str, int]:
         """The brokers that coordinate these groups, or transactional ids."""
@@ -104,60 +97,24 @@ class Coordinators(Engine):
         try:
             answers = await ask(node_id, keys)
         except (BrokerNotReachable, ConnectionLost, TimedOut):
-            self._forget(kind, keys)
+            self._finder.forget(kind, keys)
             raise
         for key, answer in answers.items():
             if isinstance(answer, BrokerError) and answer.error.name in _MOVED:
-                self._forget(kind, [key])
+                self._finder.forget(kind, [key])
         return answers
-
-    def _forget(self, kind: CoordinatorType, keys: Iterable[str]) -> None:
-        for key in keys:
-            self._coordinators.pop((kind, key), None)
 
     async def _by_coordinator(
         self, kind: CoordinatorType, keys: list[str], failures: dict[str, Any]
     ) -> dict[int, list[str]]:
         """The keys by their coordinators; those that have none go to the failures."""
-        unknown = [key for key in keys if (kind, key) not in self._coordinators]
-        if unknown:
-            for found in await self._find(kind, unknown):
-                error = error_of(
-                    found.error_code, f"no coordinator of {found.key!r} is known", found.error_message
-                )
-                if error is None:
-                    self._coordinators[kind, found.key] = found.node_id
-                else:
-                    failures[found.key] = error
         by_node: dict[int, list[str]] = {}
-        for key in keys:
-            if (kind, key) in self._coordinators:
-                by_node.setdefault(self._coordinators[kind, key], []).append(key)
+        for key, found in (await self._finder.find_all(kind, keys)).items():
+            if isinstance(found, BrokerError):
+                failures[key] = found
+            else:
+                by_node.setdefault(found, []).append(key)
         return by_node
-
-    async def _find(self, kind: CoordinatorType, keys: list[str]) -> list[Coordinator]:
-        request = FindCoordinatorRequest(key=keys[0], key_type=kind, coordinator_keys=keys)
-        response = await self._ask(request, FindCoordinatorResponse, is_safe=True)
-        if response.coordinators:
-            return list(response.coordinators)
-        # brokers before 3.0 answer for one at a time
-        found = [_single(keys[0], response)]
-        for key in keys[1:]:
-            request = FindCoordinatorRequest(key=key, key_type=kind)
-            response = await self._ask(request, FindCoordinatorResponse, is_safe=True, at_most=_LAST_OF_ONE)
-            found.append(_single(key, response))
-        return found
-
-
-def _single(key: str, response: FindCoordinatorResponse) -> Coordinator:
-    return Coordinator(
-        key=key,
-        node_id=response.node_id,
-        host=response.host,
-        port=response.port,
-        error_code=response.error_code,
-        error_message=response.error_message,
-    )
 
 
 def _may_be_asked_again(error: BaseException, *, is_safe: bool) -> bool:

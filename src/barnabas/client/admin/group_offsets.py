@@ -10,7 +10,7 @@ from typing import NamedTuple, TypeVar
 
 from barnabas.client.admin.coordinators import Coordinators, answers_of
 from barnabas.client.admin.engine import error_of, raise_first
-from barnabas.client.coordinator import CoordinatorType
+from barnabas.client.coordinator_finder import CoordinatorType
 from barnabas.client.errors import BrokerError
 from barnabas.client.metadata import TopicPartition
 from barnabas.protocol.messages.offset_commit import (

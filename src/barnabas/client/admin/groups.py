@@ -17,7 +17,7 @@ from barnabas.client.consumer_protocol import (
     decode_part,
     partitions_of,
 )
-from barnabas.client.coordinator import CoordinatorType
+from barnabas.client.coordinator_finder import CoordinatorType
 from barnabas.client.errors import BrokerError
 from barnabas.client.metadata import TopicPartition
 from barnabas.protocol.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from barnabas.client.admin.coordinators import Coordinators, answers_of
 from barnabas.client.admin.engine import error_of
 from barnabas.client.admin.records import ActiveProducer, Records
-from barnabas.client.coordinator import CoordinatorType
+from barnabas.client.coordinator_finder import CoordinatorType
 from barnabas.client.errors import (
     BrokerError,
     ProducerFenced,

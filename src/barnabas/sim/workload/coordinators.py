@@ -12,9 +12,9 @@ from types import TracebackType
 from typing import TypeVar
 
 from barnabas.client.cluster import Cluster
-from barnabas.client.errors import wire_error_of
+from barnabas.client.coordinator_finder import CoordinatorFinder, CoordinatorType
+from barnabas.client.errors import BrokerError, wire_error_of
 from barnabas.core.errors import BarnabasError
-from barnabas.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from barnabas.protocol.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
@@ -28,7 +28,7 @@ from barnabas.sim.workload.client import CLIENT, Client
 
 M = TypeVar("M", bound=Message)
 
-GROUP, TRANSACTION = 0, 1
+GROUP, TRANSACTION = CoordinatorType.GROUP, CoordinatorType.TRANSACTION
 BY_NAME = 9  # the last version of OffsetCommit and OffsetFetch that calls topics by their names
 UNSTABLE = "UNSTABLE_OFFSET_COMMIT"
 UNSTABLE_S, UNSTABLE_TRIES = 0.3, 60
@@ -92,7 +92,7 @@ class Asking:
     def __init__(self, client: Client) -> None:
         self._client = client
         self.cluster = Cluster(*client.seams, CLIENT)
-        self._nodes: dict[tuple[int, str], int] = {}
+        self._finder = CoordinatorFinder(self.cluster.ask)
 
     async def __aenter__(self) -> Asking:
         return self
@@ -104,7 +104,7 @@ class Asking:
 
     async def ask(
         self,
-        kind: int,
+        kind: CoordinatorType,
         key: str,
         request: Message,
         response: type[M],
@@ -114,21 +114,18 @@ class Asking:
     ) -> M:
         """Ask the coordinator of a group or a transactional id."""
         try:
-            if (kind, key) not in self._nodes:
-                self._nodes[kind, key] = await self._find(kind, key)
-            connection = await self.cluster.connect(self._nodes[kind, key])
+            connection = await self.cluster.connect(await self._find(kind, key))
             return await connection.ask(request, response, at_most=at_most, timeout_s=timeout_s)
         except BarnabasError:
-            self._nodes.pop((kind, key), None)
+            self._finder.forget(kind, [key])
             raise
 
-    async def _find(self, kind: int, key: str) -> int:
-        request = FindCoordinatorRequest(key=key, key_type=kind, coordinator_keys=[key])
-        found = (await self.cluster.ask(request, FindCoordinatorResponse)).coordinators[0]
-        error = name_of(found.error_code, f"looking for the coordinator of {key}")
-        if error:
-            raise Refused(f"no coordinator of {key}", error)
-        return found.node_id
+    async def _find(self, kind: CoordinatorType, key: str) -> int:
+        try:
+            return await self._finder.find(kind, key)
+        except BrokerError as error:
+            name = name_of(error.error.code, f"looking for the coordinator of {key}")
+            raise Refused(f"no coordinator of {key}", name) from error
 
     async def committed(
         self, group: str, places: Iterable[Place], *, is_stable: bool
