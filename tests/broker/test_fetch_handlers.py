@@ -18,6 +18,7 @@ from barnabas.protocol.messages.fetch import FetchPartition, FetchRequest, Fetch
 from barnabas.protocol.messages.produce import ProduceResponse
 from barnabas.records.reader import read_records
 from tests.support.raw_client import RawClient, fetch_request, produce_request, wait_until
+from tests.support.session_fetches import EXPECTED, deleted_and_created_again
 from tests.support.targets import Target
 
 FETCH, FETCH_BY_ID, PRODUCE = 12, 16, 9
@@ -145,3 +146,10 @@ def test_a_leader_is_named_once(new_target: Callable[[Mapping[str, str]], Target
     assert [one.error_code for one in topic.partitions] == [FENCED_EPOCH] * 3
     assert {one.current_leader.leader_id for one in topic.partitions} == {1}
     assert [endpoint.node_id for endpoint in answer.node_endpoints] == [1]
+
+
+# ---- sessions -------------------------------------------------------------------------------------------
+
+
+def test_session_remembers_the_names_of_its_topics(client: RawClient) -> None:
+    assert deleted_and_created_again(client, "remembered") == EXPECTED

@@ -302,6 +302,26 @@ def test_topics_by_id_have_no_name_and_unknown_ids_stay() -> None:
     assert sum(len(topic.partitions) for topic in context.respond(_idle(context)).responses) == 3
 
 
+def test_the_name_of_an_id_is_remembered_after_the_topic_is_gone() -> None:
+    sessions = _sessions()
+    names = {_topic_id("a"): "a"}
+
+    def begin(session_id: int, epoch: int, places: Iterable[Place] = ()) -> list[tuple[Place, str]]:
+        request = _request(session_id, epoch, places)
+        context = sessions.begin(request, IDS, lambda topic_id: names.get(topic_id, ""))
+        begun.append(context.respond(_idle(context)).session_id)
+        return [((want.topic, want.ask.partition), want.name_of_id) for want in context.wants]
+
+    begun: list[int] = []
+    assert begin(0, 0, THREE) == [(("a", 0), "a"), (("a", 1), "a"), (("b", 0), "")]
+    names = {_topic_id("b"): "b"}  # one is deleted, and the other becomes known
+    assert begin(begun[0], 1) == [(("a", 0), "a"), (("a", 1), "a"), (("b", 0), "b")]
+    names = {}
+    remembered = [(("a", 0), "a"), (("a", 1), "a"), (("b", 0), "b")]
+    assert begin(begun[0], 2, [("a", 1), ("a", 2)]) == [*remembered, (("a", 2), "")]
+    assert begin(begun[0], 3) == [*remembered, (("a", 2), "")]
+
+
 def test_the_same_number_of_another_topic_is_another_partition() -> None:
     sessions = _sessions()
     session_id = _open(sessions, [("a", 0), ("b", 0)])

@@ -17,6 +17,7 @@ from barnabas.testing import Broker
 from tests.interop.admin_steps import create
 from tests.support.apache_kafka import ApacheKafka
 from tests.support.raw_client import RawClient, produce_request
+from tests.support.session_fetches import EXPECTED, deleted_and_created_again
 
 pytestmark = pytest.mark.java
 
@@ -36,12 +37,10 @@ def sides(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sides]:
         yield theirs, ours
 
 
-def create_topic(client: RawClient, topic: str, **configs: str) -> bytes:
-    """The topic's id."""
+def create_topic(client: RawClient, topic: str, **configs: str) -> None:
     step = create(topic, 1, configs={name.replace("_", "."): value for name, value in configs.items()})
     (created,) = client.ask(step.request, step.version, step.response).topics  # type: ignore[attr-defined]
     assert created.error_code == 0, created
-    return bytes(created.topic_id)
 
 
 # ---- Produce: which records of a batch are bad ------------------------------------------------------------
@@ -83,3 +82,11 @@ def test_every_bad_record_of_a_batch_is_named(sides: Sides, topic: str, codec: C
         expected, got = (refused(client, topic, records, codec) for client in sides)
         assert got == expected, name
         assert len(got[3]) == {"all": 3, "some": 5, "one": 1, "times": 3, "both": 6}[name]
+
+
+# ---- Fetch: topics of a session that come and go ----------------------------------------------------------
+
+
+def test_session_of_a_topic_that_is_deleted_and_created_again(sides: Sides, topic: str) -> None:
+    expected, got = (deleted_and_created_again(client, topic) for client in sides)
+    assert got == expected == EXPECTED

@@ -272,7 +272,7 @@ class FencedLeaderEpoch(BarnabasError):
 
 
 class InconsistentTopicId(BarnabasError):
-    """A directory holds another topic's data than the one asked for."""
+    """A directory or a name belongs to another topic than the one asked for."""
 
     wire = wire_error("INCONSISTENT_TOPIC_ID")
 

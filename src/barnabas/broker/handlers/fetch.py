@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from barnabas.broker.cluster.leader_hints import point_to_leaders
 from barnabas.broker.connections.requests import PARTITIONS_A_TURN, RequestContext
 from barnabas.broker.replicas.purgatory import LongPoll
-from barnabas.broker.replicas.replicas import NotLeaderOrFollower
+from barnabas.broker.replicas.replicas import NotLeaderOrFollower, UnknownTopicId
 from barnabas.core.disk import FileRange
 from barnabas.core.errors import BarnabasError, InvariantViolation, OffsetOutOfRange
 from barnabas.log.partition import Bound
@@ -33,8 +33,10 @@ from barnabas.protocol.messages.fetch import (
 if TYPE_CHECKING:
     from barnabas.broker.replicas.fetch_sessions import Want
     from barnabas.broker.replicas.replica import Replica
+    from barnabas.broker.replicas.replicas import Replicas
     from barnabas.broker.services import Services
     from barnabas.broker.traffic import TopicTraffic
+    from barnabas.metadata.parts import TopicImage
 
 _TOPIC_IDS_FROM = 13
 _DEBUGGER = -2  # a tool that may see what is not committed
@@ -62,7 +64,7 @@ class _Read(NamedTuple):
 
 async def handle(request: FetchRequest, context: RequestContext, services: Services) -> FetchResponse:
     try:
-        session = services.sessions.begin(request, context.api_version)
+        session = services.sessions.begin(request, context.api_version, services.replicas.name_of)
     except BarnabasError as error:
         if services.traffic is not None:
             services.traffic.failed("Fetch", context.api_version, [error.wire.code])
@@ -161,7 +163,7 @@ async def _read_all(wants: list[Want], terms: _Terms, services: Services) -> _Re
         ask = want.ask
         replica = None
         try:
-            topic = services.replicas.topic(want.topic, want.topic_id, by_id=terms.by_id)
+            topic = _topic(want, services.replicas, by_id=terms.by_id)
             replica = services.replicas.opened(topic, ask.partition)
             if replica is None:
                 replica = await services.replicas.leader(topic, ask.partition)
@@ -187,6 +189,15 @@ async def _read_all(wants: list[Want], terms: _Terms, services: Services) -> _Re
             left -= size
             sent.append((replica.traffic, size))
     return _Read(results, replicas, sent, readable_bytes, is_final)
+
+
+def _topic(want: Want, replicas: Replicas, *, by_id: bool) -> TopicImage:
+    try:
+        return replicas.topic(want.topic, want.topic_id, by_id=by_id)
+    except UnknownTopicId:
+        if not want.name_of_id:
+            raise
+        raise replicas.gone(want.name_of_id, want.topic_id, want.ask.partition) from None
 
 
 def _have_moved(replicas: list[Replica], results: list[PartitionData]) -> bool:

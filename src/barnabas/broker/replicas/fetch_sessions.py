@@ -6,7 +6,9 @@ with everything the client wants, epoch -1 asks without one; both end the sessio
 
 Partitions are served in the order of the session, and one that had records goes to the end of it, so that
 none starves under the response's limit. A topic is known by its id (version 13 on) or by its name, throughout
-a session; an id that no topic has stays in the session, since the topic may be on its way here.
+a session; an id that no topic has stays in the session, since the topic may be on its way here. A session by
+ids remembers the names of its topics too. A topic that is deleted is then an unknown topic, and one that is
+created again has an inconsistent id; an unknown id is one that was never known.
 
 Sessions are kept in the order of their last use, up to a number of slots. When all are taken a session makes
 room if it was not used for two minutes, or else if it is worth less than the new one: followers are worth
@@ -16,7 +18,7 @@ for two minutes, followers also any consumer's. Whoever finds no room is served 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from barnabas.core.clock import Clock
@@ -43,6 +45,12 @@ _NOT_TOLD = -1
 
 # A topic's id or name, and the partition
 _Key = tuple[Uuid | str, int]
+# The name of the topic with an id; empty where there is none
+NameOf = Callable[[Uuid], str]
+
+
+def _no_name(_topic_id: Uuid) -> str:
+    return ""
 
 
 class FetchSessionIdNotFound(BarnabasError):
@@ -69,6 +77,8 @@ class Want(NamedTuple):
     topic: str
     topic_id: Uuid
     ask: FetchPartition
+    # the name of the topic that had this id when the partition was first asked for, if there was one
+    name_of_id: str = ""
 
 
 class FetchContext:
@@ -161,7 +171,16 @@ class _Known:
 class Session:
     """One client's partitions, in the order in which they are served."""
 
-    __slots__ = ("by_id", "created", "epoch", "id", "is_follower", "last_used", "partitions")
+    __slots__ = (
+        "_has_unknown_ids",
+        "by_id",
+        "created",
+        "epoch",
+        "id",
+        "is_follower",
+        "last_used",
+        "partitions",
+    )
 
     def __init__(self, session_id: int, now: float, *, by_id: bool, is_follower: bool) -> None:
         self.id = session_id
@@ -170,6 +189,7 @@ class Session:
         self.created = self.last_used = now
         self.epoch = next_epoch(INITIAL_EPOCH)
         self.partitions: dict[_Key, _Known] = {}
+        self._has_unknown_ids = False
 
     @property
     def worth(self) -> tuple[bool, int, int]:
@@ -181,18 +201,32 @@ class Session:
         known = self.partitions.get(key)
         if known is None:
             known = self.partitions[key] = _Known(want)
+        elif known.want.name_of_id:
+            known.want = want._replace(name_of_id=known.want.name_of_id)
         else:
             known.want = want
+        if self.by_id and not known.want.name_of_id:
+            self._has_unknown_ids = True
         return known
 
-    def update(self, request: FetchRequest) -> None:
+    def update(self, request: FetchRequest, name_of: NameOf) -> None:
         """What the client asks for differently, in addition, and no more."""
-        for topic in request.topics:
-            for ask in topic.partitions:
-                self.add(Want(topic.topic, topic.topic_id, ask))
+        if self._has_unknown_ids:
+            self._resolve(name_of)
+        for want in _wants(request, name_of if self.by_id else None):
+            self.add(want)
         for gone in request.forgotten_topics_data:
             for partition in gone.partitions:
                 self.partitions.pop(self._key(gone.topic, gone.topic_id, partition), None)
+
+    def _resolve(self, name_of: NameOf) -> None:
+        """Look again for topics whose ids were not known when they were asked for."""
+        self._has_unknown_ids = False
+        for known in self.partitions.values():
+            if not known.want.name_of_id:
+                known.want = known.want._replace(name_of_id=name_of(known.want.topic_id))
+                if not known.want.name_of_id:
+                    self._has_unknown_ids = True
 
     def move_to_end(self, known: _Known) -> None:
         want = known.want
@@ -222,22 +256,22 @@ class FetchSessions:
         """The partitions of all sessions together."""
         return sum(len(session.partitions) for session in self._sessions.values())
 
-    def begin(self, request: FetchRequest, version: int) -> FetchContext:
+    def begin(self, request: FetchRequest, version: int, name_of: NameOf = _no_name) -> FetchContext:
         """What a request asks for; an error of the session is raised, and answered without any partition."""
         epoch = request.session_epoch
         by_id = version >= FIRST_VERSION_WITH_IDS
         if epoch in (FINAL_EPOCH, INITIAL_EPOCH):
             self._sessions.pop(request.session_id, None)
-            wants = _wants(request)
+            wants = _wants(request, name_of if by_id else None)
             if epoch == FINAL_EPOCH:
                 return FetchContext(wants)
             return _FullContext(self, wants, by_id=by_id, is_follower=_is_follower(request))
         session = self._find(request.session_id, epoch, by_id=by_id)
-        session.update(request)
+        session.update(request, name_of)
         session.epoch = next_epoch(epoch)
         if not session.partitions:
             del self._sessions[session.id]
-            return FetchContext(_wants(request))
+            return FetchContext(_wants(request, None))
         self._touch(session)
         return _IncrementalContext(session)
 
@@ -297,8 +331,12 @@ def _may_go(session: Session, *, for_follower: bool) -> bool:
     return session.last_used - session.created > SAFE_SECONDS
 
 
-def _wants(request: FetchRequest) -> list[Want]:
-    return [Want(topic.topic, topic.topic_id, ask) for topic in request.topics for ask in topic.partitions]
+def _wants(request: FetchRequest, name_of: NameOf | None) -> list[Want]:
+    wants = []
+    for topic in request.topics:
+        name_of_id = "" if name_of is None else name_of(topic.topic_id)
+        wants += [Want(topic.topic, topic.topic_id, ask, name_of_id) for ask in topic.partitions]
+    return wants
 
 
 def _is_follower(request: FetchRequest) -> bool:

@@ -85,6 +85,18 @@ class Replicas:
             raise UnknownTopicId(f"no topic has the id {UUID(bytes=topic_id)}")
         raise UnknownTopicOrPartition(f"there is no topic {name!r}")
 
+    def name_of(self, topic_id: bytes) -> str:
+        """The name of the topic with this id; empty where there is none."""
+        found = self._image.topic_by_id(topic_id)
+        return "" if found is None else found.name
+
+    def gone(self, name: str, topic_id: bytes, partition: int) -> BarnabasError:
+        """The error for a partition of a topic of that name and id which was deleted since."""
+        now = self._image.topic(name)
+        if now is None or partition not in now.partitions:
+            return UnknownTopicOrPartition(f"there is no partition {name}-{partition} any more")
+        return InconsistentTopicId(f"{name} has the id {UUID(bytes=now.id)}, not {UUID(bytes=topic_id)}")
+
     def opened(self, topic: TopicImage, partition: int) -> Replica | None:
         """A replica that has been used before, at no cost."""
         return self._open.get((topic.id, partition))
