@@ -20,7 +20,7 @@ from barnabas.broker.replicas.replicas import (
     UnknownTopicOrPartition,
 )
 from barnabas.broker.settings.current_settings import CurrentSettings, TopicSettings
-from barnabas.core.errors import BarnabasError
+from barnabas.core.errors import BarnabasError, InvariantViolation
 from barnabas.core.memory_disk import MemoryDisk
 from barnabas.core.settings.sources import resolve
 from barnabas.log.config import LogConfig
@@ -42,7 +42,8 @@ class Site:
         self.cluster, self.directory, self.disk = cluster, directory, disk
         self.min_in_sync = 1
         self.config = LogConfig()
-        self.replicas = Replicas(NODE, cluster.image, directory, self._settings_of)
+        self.failures: list[BaseException] = []
+        self.replicas = Replicas(NODE, cluster.image, directory, self._settings_of, self.failures.append)
         self._heard: list[Callable[[list[Message]], None]] = []
         follow(self, self.replicas, CurrentSettings(NODE, cluster.image, resolve()))  # type: ignore[arg-type]
 
@@ -314,6 +315,22 @@ def test_a_topic_made_anew_begins_empty() -> None:
         assert first is second
         assert first.log.end_offset == 0
         assert first.log.topic_id == UUID(bytes=made.id)
+
+    on_a_site(work)
+
+
+def test_an_unexpected_error_of_a_removal_ends_the_node(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def work(site: Site) -> None:
+        await site.replicas.leader(site.create("t"), 0)
+        violation = InvariantViolation("for a test")
+
+        async def fail(*_: object, **__: object) -> None:
+            raise violation
+
+        monkeypatch.setattr(LogDirectory, "delete_partition", fail)
+        site.delete("t")
+        await site.replicas.close()
+        assert site.failures == [violation]
 
     on_a_site(work)
 

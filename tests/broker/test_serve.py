@@ -14,8 +14,11 @@ from pathlib import Path
 
 import pytest
 
+from barnabas.cli.dump.batches import FoundBatch, walk
+from barnabas.metadata.records import EndTransactionRecord, encode_record
 from barnabas.protocol.messages.metadata import MetadataResponse
 from barnabas.protocol.messages.produce import ProduceResponse
+from barnabas.raft.batches import data_batches
 from barnabas.records import kernel
 from tests.support.apache_kafka import free_ports
 from tests.support.raw_client import RawClient, metadata_request, produce_request, wait_until
@@ -191,6 +194,27 @@ def test_a_directory_of_another_node_is_refused(tmp_path: Path) -> None:
     done = serve("--dir", str(data), "--listen", "127.0.0.1:0", "--set", "node.id=2")
     assert done.returncode == 1
     assert re.search(r"\b1\b.*\b2\b|\b2\b.*\b1\b", done.stderr.splitlines()[-1])
+
+
+def test_metadata_that_contradicts_itself_is_refused(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    with ServeProcess(data) as process:
+        process.stop()
+    log = data / "__cluster_metadata-0" / "00000000000000000000.log"
+    *_, last = walk(log, bodies=False)
+    assert isinstance(last, FoundBatch)
+    impossible = data_batches(
+        [encode_record(EndTransactionRecord())],
+        0,
+        base_offset=last.header.last_offset + 1,
+        leader_epoch=last.header.leader_epoch,
+    )
+    with log.open("ab") as file:
+        file.writelines(impossible)
+    done = serve("--dir", str(data), "--listen", "127.0.0.1:0")
+    assert done.returncode == 1
+    assert "Traceback" not in done.stderr
+    assert done.stderr.splitlines()[-1] == "barnabas serve: a metadata transaction ends that never began"
 
 
 # ---- settings -------------------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from barnabas.cli.checks import cluster, directory, machine
 from barnabas.cli.checks.findings import Level
 from barnabas.cli.main import main
 from barnabas.core.settings.properties import format_properties
-from barnabas.metadata.records import AccessControlEntryRecord, encode_record
+from barnabas.metadata.records import AccessControlEntryRecord, EndTransactionRecord, encode_record
 from barnabas.raft.batches import data_batches
 from barnabas.testing import Broker
 from tests.cli.records import make_topic, write
@@ -155,6 +155,10 @@ def _newer(data: Path) -> None:
     _append_metadata(data, b"\x01\x63\x00")
 
 
+def _contradictory(data: Path) -> None:
+    _append_metadata(data, encode_record(EndTransactionRecord()))
+
+
 def _append_metadata(data: Path, value: bytes) -> None:
     log = data / "__cluster_metadata-0" / "00000000000000000000.log"
     with log.open("ab") as file:
@@ -183,6 +187,7 @@ def _append_metadata(data: Path, value: bytes) -> None:
         (_set_aside, "ok", ["1 deleted partition", "at the next start"]),
         (_acl, "problem", ["1 access rules (ACLs)", "barnabas.allow.unenforced.security=true"]),
         (_newer, "problem", ["the metadata cannot be read", "newer Kafka"]),
+        (_contradictory, "problem", ["the metadata cannot be read", "ends that never began"]),
     ],
     ids=lambda each: each.__name__.strip("_") if callable(each) else None,
 )

@@ -10,7 +10,7 @@ import pytest
 import uvloop
 
 from barnabas.core.clock import SystemClock
-from barnabas.core.disk import Disk, FileRange
+from barnabas.core.disk import Disk, FileRange, HandleClosed
 from barnabas.core.errors import WIRE_ERRORS
 from barnabas.core.memory_disk import MemoryDisk
 from barnabas.core.memory_network import MemoryNetwork
@@ -405,6 +405,38 @@ class TestFileRanges:
                 await writing
             assert file.pins == 0
             server.abort()
+
+        run(scenario)
+
+    def test_a_fault_of_the_program_reaches_readers_and_writers(self, run: Run, disk: Disk) -> None:
+        async def scenario(network: Network) -> None:
+            client, server = await pair(network)
+            file = await disk.open("a.log", create=True)
+            await file.append(BIG)
+            reading = asyncio.create_task(client.read(1))
+            writing = asyncio.create_task(client.write([FileRange(file, 0, len(BIG))]))
+            await turns()
+            disk.close()  # under a range that is being sent
+            with pytest.raises((HandleClosed, ConnectionLost)):
+                await read_exactly(server, len(BIG))
+            for task in (reading, writing):
+                with pytest.raises(HandleClosed):
+                    await task
+            await client.wait_closed()
+
+        run(scenario)
+
+    def test_parts_that_cannot_be_pinned_leave_none_pinned(self, run: Run, disk: Disk) -> None:
+        async def scenario(network: Network) -> None:
+            client, server = await pair(network)
+            open_file, closed = [await disk.open(name, create=True) for name in ("a.log", "b.log")]
+            for file in (open_file, closed):
+                await file.append(BIG)
+            closed.close()
+            with pytest.raises(HandleClosed):
+                await client.write([FileRange(open_file, 0, 5), FileRange(closed, 0, 5)])
+            assert (open_file.pins, client.unsent_bytes) == (0, 0)
+            await close(client, server)
 
         run(scenario)
 

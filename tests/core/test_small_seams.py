@@ -13,6 +13,8 @@ import pytest
 import uvloop
 
 from barnabas.core.clock import Clock, ManualClock, SystemClock
+from barnabas.core.disk import HandleClosed
+from barnabas.core.errors import BarnabasError, InvariantViolation
 from barnabas.core.random import Random, SeededRandom, SystemRandom
 from barnabas.core.workers import InlineWorkers, ThreadWorkers, Workers, WorkersClosed
 
@@ -138,6 +140,11 @@ class TestWorkers:
                 await workers.run(abs, -1)
 
         asyncio.run(scenario())
+
+    def test_violations_are_no_errors_that_callers_handle(self) -> None:
+        for kind in (InvariantViolation, HandleClosed, WorkersClosed):
+            assert issubclass(kind, InvariantViolation)
+            assert not issubclass(kind, BarnabasError)
 
     def test_threads_run_beside_the_loop_and_end_with_close(self) -> None:
         async def scenario() -> None:

@@ -165,7 +165,7 @@ class Node:
             self._quorum, self.cluster_id, self._random, settings.topic_policy, settings.config_rules
         )
         self._membership = Membership(self.node_id, controller)
-        self._replicas = Replicas(self.node_id, image, self._logs, settings.of_topic)
+        self._replicas = Replicas(self.node_id, image, self._logs, settings.of_topic, self.fail)
         follow(self._quorum, self._replicas, settings)
         self._upkeep = Upkeep(
             storage,
@@ -177,7 +177,7 @@ class Node:
             run=self._run,
             fail=self.fail,
         )
-        self._placement = Placement(self._quorum, storage, self._replicas, self._membership)
+        self._placement = Placement(self._quorum, storage, self._replicas, self._membership, self.fail)
         await storage.settle(image, self.node_id)
         await self._replicas.set_strays_aside()
         await self._join(listeners)

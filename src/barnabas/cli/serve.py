@@ -23,7 +23,7 @@ from barnabas.broker.node import Node
 from barnabas.cli.log_format import set_up_logging
 from barnabas.core.clock import SystemClock
 from barnabas.core.descriptors import raise_open_file_limit
-from barnabas.core.errors import BarnabasError
+from barnabas.core.errors import BarnabasError, InvariantViolation
 from barnabas.core.event_loop import new_event_loop
 from barnabas.core.os_disk import OsDisk
 from barnabas.core.os_network import OsNetwork
@@ -54,7 +54,7 @@ def main(arguments: Sequence[str]) -> int:
         log_format = settings.string("barnabas.log.format")
         set_up_logging(log_format, options.log_level, os.environ)
         return _run(settings)
-    except BarnabasError as error:
+    except (BarnabasError, InvariantViolation) as error:
         if log_format == "json":
             set_up_logging(log_format, options.log_level, os.environ)
             logger.critical("%s", error)

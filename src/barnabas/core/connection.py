@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import Protocol
 
+from barnabas.core.errors import InvariantViolation
 from barnabas.core.network import Address, ConnectionLost, Part
 from barnabas.core.outbox import Outbox, Sink
 
@@ -43,7 +44,7 @@ class StreamConnection:
     def __init__(self, stream: Stream) -> None:
         self._stream = stream
         self._outbox = Outbox(stream, self._lose)
-        self._lost: ConnectionLost | None = None
+        self._lost: ConnectionLost | InvariantViolation | None = None
         self._closed = asyncio.Event()
 
     @property
@@ -111,10 +112,10 @@ class StreamConnection:
         assert self._lost is not None
         self._finish(self._lost, reset=False)
 
-    def _lose(self, error: ConnectionLost) -> None:
+    def _lose(self, error: ConnectionLost | InvariantViolation) -> None:
         self._finish(error, reset=True)
 
-    def _finish(self, error: ConnectionLost, *, reset: bool) -> None:
+    def _finish(self, error: ConnectionLost | InvariantViolation, *, reset: bool) -> None:
         if not self._closed.is_set():
             self._lost = self._lost or error
             self._closed.set()

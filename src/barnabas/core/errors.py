@@ -182,7 +182,7 @@ class RecordFault(NamedTuple):
 
 
 class BarnabasError(Exception):
-    """The root of everything Barnabas raises on purpose; `wire` is what a client is told."""
+    """The root of the errors that callers handle; `wire` is what a client is told."""
 
     wire: ClassVar[WireError] = wire_error("UNKNOWN_SERVER_ERROR")
     # the records of a batch that are at fault, in their order; empty where the batch itself is
@@ -195,8 +195,11 @@ class BarnabasError(Exception):
         return text if len(text) <= TOLD_CHARACTERS else f"{text[:TOLD_CHARACTERS]}..."
 
 
-class InvariantViolation(BarnabasError):
-    """The program contradicts itself. Nothing may catch this but the code that stops the node."""
+class InvariantViolation(Exception):
+    """The program contradicts itself. Only the code that stops the node catches this.
+
+    It is no BarnabasError: code that answers a client's request with an error must not answer with this one.
+    """
 
 
 class CorruptMessage(BarnabasError):

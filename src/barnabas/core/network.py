@@ -7,7 +7,8 @@ The rules every implementation keeps (tests/core holds them to it):
   that does not read stops its writer, and costs a bounded amount of memory. Cancelled, it stays queued.
 - A range of a file is pinned from `write` until it is sent, so the file may be renamed or removed meanwhile.
 - `read` gives b"" once the peer has ended its side; the other direction goes on.
-- Anything else that ends a connection is a `ConnectionLost`, for whoever reads or writes, from then on.
+- Anything else that ends a connection is a `ConnectionLost`, to all reads and writes from then on. Only an
+  `InvariantViolation`, such as the use of a closed file, is raised as it is.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from enum import Enum, auto
 from typing import Protocol
 
 from barnabas.core.disk import FileRange
-from barnabas.core.errors import BarnabasError
+from barnabas.core.errors import BarnabasError, InvariantViolation
 from barnabas.core.network import WRITE_LIMIT_BYTES, ConnectionLost, Part
 
 CHUNK_BYTES = 256 * 1024
@@ -47,7 +47,7 @@ class _State(Enum):
 class Outbox:
     """The queue of one connection, and the pump that empties it."""
 
-    def __init__(self, sink: Sink, on_lost: Callable[[ConnectionLost], None]) -> None:
+    def __init__(self, sink: Sink, on_lost: Callable[[ConnectionLost | InvariantViolation], None]) -> None:
         self.unsent_bytes = 0
         self._sink = sink
         self._on_lost = on_lost
@@ -55,7 +55,7 @@ class Outbox:
         self._pump: asyncio.Task[None] | None = None
         self._is_due = False  # to be sent at the end of this turn of the loop
         self._room = asyncio.Event()
-        self._lost: ConnectionLost | None = None
+        self._lost: ConnectionLost | InvariantViolation | None = None
         self._threw_away = False
         self._at_end: Callable[[], None] | None = None
 
@@ -86,7 +86,7 @@ class Outbox:
         if not self._queue and self._lost is None:
             at_end()
 
-    def lose(self, error: ConnectionLost) -> None:
+    def lose(self, error: ConnectionLost | InvariantViolation) -> None:
         """Throw everything away; writers get `error`."""
         if self._lost is not None:
             return
@@ -114,7 +114,7 @@ class Outbox:
                 elif part:
                     added.append(memoryview(part))
                     size += len(part)
-        except BarnabasError:
+        except BaseException:
             for pinned in added:
                 if isinstance(pinned, FileRange):
                     pinned.file.unpin()
@@ -128,7 +128,7 @@ class Outbox:
             return
         try:
             state = self._send()
-        except BarnabasError as error:
+        except (BarnabasError, InvariantViolation) as error:
             self._fail(error)
             return
         if state is not _State.EMPTY:
@@ -146,7 +146,7 @@ class Outbox:
                 else:
                     await asyncio.sleep(0)
                 state = self._send()
-        except BarnabasError as error:
+        except (BarnabasError, InvariantViolation) as error:
             self._fail(error)
         except asyncio.CancelledError:
             if self._lost is None:  # the loop ends, and nothing more will be sent
@@ -219,9 +219,9 @@ class Outbox:
             self._queue[0] = _without(head, size)
         self._queue.appendleft(memoryview(data))
 
-    def _fail(self, error: BarnabasError) -> None:
+    def _fail(self, error: BarnabasError | InvariantViolation) -> None:
         """A promise was broken in mid-stream: whatever the reason, the peer cannot make sense of the rest."""
-        if not isinstance(error, ConnectionLost):
+        if not isinstance(error, (ConnectionLost, InvariantViolation)):
             lost = ConnectionLost(f"connection given up in the middle of a response: {error}")
             lost.__cause__ = error
             error = lost

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from barnabas.core.errors import BarnabasError, InvariantViolation
+from barnabas.core.errors import BarnabasError
 from barnabas.groups.classic import ClassicGroup
 from barnabas.groups.classic_rebalance import advance, dismiss, forget
 from barnabas.groups.errors import UnknownMember
@@ -27,8 +27,6 @@ def response_of(one: MemberIdentity, error_code: int) -> MemberResponse:
 def _error_code(group: ClassicGroup, one: MemberIdentity, turn: Turn) -> int:
     try:
         _let_go(group, one, turn)
-    except InvariantViolation:
-        raise
     except BarnabasError as error:
         return error.wire.code
     return 0

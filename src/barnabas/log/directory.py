@@ -26,7 +26,6 @@ from barnabas.core.disk import Disk
 from barnabas.core.errors import (
     BarnabasError,
     InconsistentTopicId,
-    InvariantViolation,
     StorageError,
     wire_error,
 )
@@ -332,8 +331,6 @@ class LogDirectory:
             if not self._is_clean and key in self._known and key not in self._turns:
                 try:
                     await self.existing(topic, partition)
-                except InvariantViolation:
-                    raise
                 except BarnabasError as error:  # of the disk, or of settings that a log cannot have
                     logger.error("cannot recover %s-%d: %s", topic, partition, error)
 
@@ -543,8 +540,6 @@ class LogDirectory:
                 path, config = names.partition_directory(topic, partition), self.config_of(topic)
                 if await may_be_due(self._disk, path, config, self._clock.wall_ms()):
                     await self.existing(topic, partition)
-            except InvariantViolation:
-                raise
             except BarnabasError as error:  # of the disk, or of settings that a log cannot have
                 logger.error("cannot apply retention to %s-%d: %s", topic, partition, error)
             await asyncio.sleep(0)  # there may be thousands of them
@@ -570,8 +565,6 @@ class LogDirectory:
     def _is_compacted(self, topic: str) -> bool:
         try:
             return self.config_of(topic).is_compacted
-        except InvariantViolation:
-            raise
         except BarnabasError:  # settings that a log cannot have: whoever opens it will say so
             return False
 

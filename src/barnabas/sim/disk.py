@@ -121,7 +121,7 @@ class Drive:
                 call.tear(self._random.uniform())
             elif fate:
                 call.finish()
-        except BarnabasError as error:
+        except (BarnabasError, HandleClosed) as error:
             self.trace(f"under way at the crash: {error}")
 
     def _before(self, operation: str, path: str) -> None:

@@ -180,8 +180,6 @@ class Coordinator(Generic[S]):
         began = self._clock.monotonic()
         try:
             await load(replica.log, self._kinds, shard)
-        except InvariantViolation:
-            raise
         except BarnabasError as error:
             raise CoordinatorNotAvailable(f"{host.name} cannot be read: {error}") from error
         if self._is_closed or not self._is_current(host):
@@ -198,7 +196,7 @@ class Coordinator(Generic[S]):
             return
         level = logging.DEBUG if isinstance(error, NotCoordinator) else logging.WARNING
         logger.log(level, "%s-%d was not loaded: %s", self.topic, partition, error)
-        if isinstance(error, InvariantViolation) or not isinstance(error, BarnabasError):
+        if not isinstance(error, BarnabasError):
             self._stop(error)
 
     async def _leader(self, partition: int) -> Replica:
@@ -207,8 +205,6 @@ class Coordinator(Generic[S]):
             raise NotCoordinator(f"{self.topic} does not exist")
         try:
             return await self._replicas.leader(topic, partition)
-        except InvariantViolation:
-            raise
         except StorageError as error:
             raise CoordinatorNotAvailable(f"{self.topic}-{partition} cannot be read: {error}") from error
         except BarnabasError as error:

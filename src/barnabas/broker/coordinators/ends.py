@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from barnabas.broker.coordinators.host import CoordinatorNotAvailable, NotCoordinator
 from barnabas.broker.replicas.replicas import NotLeaderOrFollower, UnknownTopicOrPartition
 from barnabas.coordination.effects import Producer, TopicPartition
-from barnabas.core.errors import BarnabasError, InvariantViolation
+from barnabas.core.errors import BarnabasError
 from barnabas.metadata.names import CONSUMER_OFFSETS
 from barnabas.records.control import ControlType, build_end_transaction
 
@@ -42,8 +42,6 @@ async def write_ends(
         return [await _write_offsets(place.partition, end, services) for end in ends]
     try:
         replica = await services.replicas.leader(topic, place.partition)
-    except InvariantViolation:
-        raise
     except BarnabasError as error:
         return [error] * len(ends)
     if len({end.transaction_version for end in ends}) == 1:
@@ -60,8 +58,6 @@ async def _write(replica: Replica, ends: Sequence[End], services: Services) -> B
         appended = await replica.append_own(data, transaction_version=ends[0].transaction_version)
         if replica.log.high_watermark <= appended.last_offset:
             await replica.marks.committed(appended.last_offset + 1)
-    except InvariantViolation:
-        raise
     except BarnabasError as error:
         return error
     return None
@@ -78,8 +74,6 @@ async def _write_offsets(partition: int, end: End, services: Services) -> Barnab
             is_commit=end.is_commit,
             transaction_version=end.transaction_version,
         )
-    except InvariantViolation:
-        raise
     except (NotCoordinator, CoordinatorNotAvailable, CoordinatorLoadInProgress) as error:
         return NotLeaderOrFollower(str(error))  # who writes markers knows of leaders only
     except BarnabasError as error:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from barnabas.coordination.effects import Effects, Now, Reply
-from barnabas.core.errors import BarnabasError, InvariantViolation, wire_error
+from barnabas.core.errors import BarnabasError, wire_error
 from barnabas.transactions.transaction import NeedsProducerId
 
 if TYPE_CHECKING:
@@ -44,7 +44,5 @@ async def fresh_id(services: Services) -> int:
     """An id that nobody has had."""
     try:
         return await services.producer_ids.next()
-    except InvariantViolation:
-        raise
     except BarnabasError as error:
         raise NoProducerId(str(error)) from error

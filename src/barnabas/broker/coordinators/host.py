@@ -296,11 +296,12 @@ class Host(Generic[S]):
         while self._writer is not None:
             await asyncio.wait((self._writer,))
 
-    def _lose(self, error: BarnabasError) -> None:
+    def _lose(self, error: BarnabasError | InvariantViolation) -> None:
         if self.lost is not None:
             return
-        told = error
-        if not isinstance(error, (CoordinatorNotAvailable, NotCoordinator)):
+        if isinstance(error, (CoordinatorNotAvailable, NotCoordinator)):
+            told: BarnabasError = error
+        else:
             told = CoordinatorNotAvailable(f"{self.name} could not be written: {error}")
         self.lost = told
         if self._timer is not None:

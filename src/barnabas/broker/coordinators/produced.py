@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from barnabas.broker.coordinators.verification import Claim, Operation, Unverified, Verdict, verify
 from barnabas.broker.replicas.replica import NotEnoughReplicas
 from barnabas.coordination.effects import Producer, TopicPartition
-from barnabas.core.errors import BarnabasError, InvariantViolation, wire_error
+from barnabas.core.errors import BarnabasError, wire_error
 from barnabas.metadata.names import is_internal
 from barnabas.records.batch import HEADER_BYTES, NO_PRODUCER_ID, BatchHeader
 
@@ -95,8 +95,6 @@ async def _claim(
         if is_internal(topic.name):
             return None
         replica = await services.replicas.leader(topic, index)
-    except InvariantViolation:
-        raise
     except BarnabasError:
         return None
     return Claim(TopicPartition(topic.name, index), replica, header.base_sequence)

@@ -18,7 +18,6 @@ from barnabas.coordination.effects import Producer, TopicPartition
 from barnabas.core.errors import (
     WIRE_ERRORS,
     BarnabasError,
-    InvariantViolation,
     WireError,
     wire_error,
 )
@@ -165,8 +164,6 @@ async def _ask(
             lambda shard, now, reply: shard.add_partitions(asked, now, reply),
             only_records=True,
         )
-    except InvariantViolation:
-        raise
     except BarnabasError as error:
         return dict.fromkeys(places, Unverified(error.wire, str(error)))
     return {

@@ -16,7 +16,7 @@ from uuid import UUID
 from barnabas.broker.cluster.membership import Membership
 from barnabas.broker.replicas.replicas import Replicas
 from barnabas.core.clock import Clock
-from barnabas.core.errors import BarnabasError, InvariantViolation, StorageError
+from barnabas.core.errors import BarnabasError, StorageError
 from barnabas.log.checkpoints import TopicPartition
 from barnabas.log.directories import LogDirectories
 from barnabas.log.directory import LogDirectory
@@ -74,10 +74,10 @@ class Moves:
         try:
             await move.copy_most()
             await unhurried(self._switch(move, topic_id, target_id))
-        except InvariantViolation as error:
-            self._stop_node(error)
         except BarnabasError as error:
             logger.error("%s-%d cannot move to %s, and stays: %s", *move.key, move.target.where, error)
+        except Exception as error:  # noqa: BLE001 - nothing awaits this task
+            self._stop_node(error)
         finally:
             if not self._is_abandoned:
                 await move.give_up()

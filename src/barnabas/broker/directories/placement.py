@@ -13,14 +13,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from uuid import UUID
 
 from barnabas.broker.cluster.membership import Membership
 from barnabas.broker.quorum.quorum import MetadataQuorum
 from barnabas.broker.replicas.replicas import Replicas
 from barnabas.broker.storage.storage import Storage
-from barnabas.core.errors import BarnabasError, InvariantViolation, StorageError
+from barnabas.core.errors import BarnabasError, StorageError
 from barnabas.log.directory import LogDirectory
 from barnabas.metadata.directories import directory_of
 from barnabas.metadata.parts import MIGRATING_DIRECTORY, UNASSIGNED_DIRECTORY, PartitionImage, TopicImage
@@ -35,10 +35,15 @@ _NOT_CHOSEN = (UNASSIGNED_DIRECTORY, MIGRATING_DIRECTORY)
 
 
 class Placement:
-    """Follows the metadata once it has been surveyed."""
+    """Follows the metadata once it has been surveyed. `fail` ends the node."""
 
     def __init__(
-        self, quorum: MetadataQuorum, storage: Storage, replicas: Replicas, membership: Membership
+        self,
+        quorum: MetadataQuorum,
+        storage: Storage,
+        replicas: Replicas,
+        membership: Membership,
+        fail: Callable[[BaseException], None],
     ) -> None:
         self._node_id = membership.node_id
         self._quorum = quorum
@@ -46,6 +51,7 @@ class Placement:
         self._storage = storage
         self._replicas = replicas
         self._membership = membership
+        self._fail = fail
         self._untold: Places = {}
         self._telling: asyncio.Task[None] | None = None
 
@@ -126,10 +132,10 @@ class Placement:
             while self._untold:
                 places, self._untold = self._untold, {}
                 await self._membership.assign(places)
-        except InvariantViolation:
-            raise
         except BarnabasError as error:  # the node stops, or has no room for its metadata
             logger.warning("the metadata will be told at the next start where new partitions are: %s", error)
+        except Exception as error:  # noqa: BLE001 - nothing awaits this task
+            self._fail(error)
         finally:
             self._telling = None
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas.core.errors import BarnabasError, InvariantViolation, wire_error
+from barnabas.core.errors import BarnabasError, wire_error
 from barnabas.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 from barnabas.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnResult,
@@ -28,8 +28,6 @@ async def handle(
         return _answer(wire_error("INVALID_REQUEST").code)
     try:
         result = await _add(request, context, services)
-    except InvariantViolation:
-        raise
     except BarnabasError as error:
         return _answer(error.wire.code)
     return _answer(result.topic_results[0].results_by_partition[0].partition_error_code)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas.core.errors import BarnabasError, InvariantViolation
+from barnabas.core.errors import BarnabasError
 from barnabas.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,
@@ -68,8 +68,6 @@ async def _add(
             ),
             only_records=True,
         )
-    except InvariantViolation:
-        raise
     except BarnabasError as error:
         return partitions_result(asked, error.wire.name)
     return result

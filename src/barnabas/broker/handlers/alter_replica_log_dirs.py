@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 from uuid import UUID
 
-from barnabas.core.errors import BarnabasError, InvariantViolation, StorageError, wire_error
+from barnabas.core.errors import BarnabasError, StorageError, wire_error
 from barnabas.log.directory import LogDirectory
 from barnabas.log.names import MAX_NAME_CHARS
 from barnabas.protocol.messages.alter_replica_log_dirs import (
@@ -67,8 +67,6 @@ async def handle(
 async def _answer(path: str, name: str, number: int, services: Services) -> int:
     try:
         await _move(path, name, number, services)
-    except InvariantViolation:
-        raise
     except BarnabasError as error:
         return error.wire.code
     return 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas.core.errors import BarnabasError, InvariantViolation
+from barnabas.core.errors import BarnabasError
 from barnabas.groups.listing import delete
 from barnabas.protocol.messages.delete_groups import (
     DeletableGroupResult,
@@ -32,8 +32,6 @@ async def _deleted(group_id: str, services: Services) -> DeletableGroupResult:
                 group_id, lambda shard, now, reply: delete(shard, group_id, reply), only_records=True
             )
             results = response.results
-    except InvariantViolation:
-        raise
     except BarnabasError as error:
         return DeletableGroupResult(group_id=group_id, error_code=error.wire.code)
     return results[0]

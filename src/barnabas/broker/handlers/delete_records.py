@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from barnabas.core.errors import BarnabasError, InvariantViolation, wire_error
+from barnabas.core.errors import BarnabasError, wire_error
 from barnabas.log.trimming import delete_records
 from barnabas.metadata.names import is_internal
 from barnabas.protocol.messages.delete_records import (
@@ -69,8 +69,6 @@ async def _delete(name: str, partition: int, offset: int, services: Services) ->
         if "delete" not in replica.log.config.cleanup_policy:
             raise CompactedOnly(f"{name} is compacted only: nothing is deleted from it")
         start_offset = await delete_records(replica.log, offset)
-    except InvariantViolation:
-        raise
     except BarnabasError as error:
         return _result(partition, _NOTHING_LEFT, error.wire.code)
     return _result(partition, start_offset, 0)

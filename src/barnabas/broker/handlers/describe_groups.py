@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from barnabas.broker.coordinators.callers import caller_of
 from barnabas.coordination.effects import Caller
-from barnabas.core.errors import BarnabasError, InvariantViolation
+from barnabas.core.errors import BarnabasError
 from barnabas.groups.listing import describe
 from barnabas.protocol.messages.describe_groups import (
     DescribedGroup,
@@ -43,8 +43,6 @@ async def _described(group_id: str, caller: Caller, services: Services) -> Descr
         response: DescribeGroupsResponse = await services.groups.ask(
             group_id, lambda shard, now, reply: describe(shard, group_id, caller, reply)
         )
-    except InvariantViolation:
-        raise
     except BarnabasError as error:
         return DescribedGroup(
             error_code=error.wire.code,

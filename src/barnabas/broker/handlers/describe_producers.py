@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from barnabas.controller.decisions import Refused
 from barnabas.controller.names import check_name
-from barnabas.core.errors import BarnabasError, InvariantViolation, WireError, wire_error
+from barnabas.core.errors import BarnabasError, WireError, wire_error
 from barnabas.protocol.messages.describe_producers import (
     DescribeProducersRequest,
     DescribeProducersResponse,
@@ -50,8 +50,6 @@ async def _describe(name: str, index: int, services: Services) -> PartitionRespo
 async def _known(topic: TopicImage, index: int, services: Services) -> PartitionResponse:
     try:
         replica = await services.replicas.leader(topic, index)
-    except InvariantViolation:
-        raise
     except BarnabasError as error:
         return _failed(index, error.wire, None)
     producers = [

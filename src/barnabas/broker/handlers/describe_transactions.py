@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas.core.errors import BarnabasError, InvariantViolation
+from barnabas.core.errors import BarnabasError
 from barnabas.protocol.messages.describe_transactions import (
     DescribeTransactionsRequest,
     DescribeTransactionsResponse,
@@ -31,8 +31,6 @@ async def _describe(transactional_id: str, services: Services) -> TransactionSta
         state: TransactionState = await services.transactions.ask(
             transactional_id, lambda shard, now, reply: shard.describe(transactional_id, reply)
         )
-    except InvariantViolation:
-        raise
     except BarnabasError as error:
         return failed(transactional_id, error.wire.name)
     return state

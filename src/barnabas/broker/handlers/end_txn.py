@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from barnabas.broker.coordinators.fresh_ids import ask_with_fresh_id
-from barnabas.core.errors import BarnabasError, InvariantViolation
+from barnabas.core.errors import BarnabasError
 from barnabas.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
 from barnabas.transactions.answers import end_answer
 
@@ -28,8 +28,6 @@ async def handle(request: EndTxnRequest, context: RequestContext, services: Serv
             lambda shard, now, reply, fresh: shard.end(request, context.api_version, now, reply, fresh),
             services,
         )
-    except InvariantViolation:
-        raise
     except BarnabasError as error:
         return end_answer(error.wire.name)
     return answer

@@ -18,7 +18,7 @@ from barnabas.broker.connections.requests import PARTITIONS_A_TURN, RequestConte
 from barnabas.broker.replicas.purgatory import LongPoll
 from barnabas.broker.replicas.replicas import NotLeaderOrFollower, UnknownTopicId
 from barnabas.core.disk import FileRange
-from barnabas.core.errors import BarnabasError, InvariantViolation, OffsetOutOfRange
+from barnabas.core.errors import BarnabasError, OffsetOutOfRange
 from barnabas.log.partition import Bound
 from barnabas.log.reading import UNKNOWN_OFFSET, end_offset_for_epoch, read, read_on, unread
 from barnabas.protocol.messages.fetch import (
@@ -169,8 +169,6 @@ async def _read_all(wants: list[Want], terms: _Terms, services: Services) -> _Re
                 replica = await services.replicas.leader(topic, ask.partition)
             replica.traffic.fetches += 1
             data, readable = await _read(replica, ask, terms, left, is_first=not found_bytes)
-        except InvariantViolation:
-            raise
         except BarnabasError as error:
             is_final = True
             results.append(_failed(ask.partition, error))

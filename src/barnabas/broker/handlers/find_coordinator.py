@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
-from barnabas.core.errors import BarnabasError, InvariantViolation, wire_error
+from barnabas.core.errors import BarnabasError, wire_error
 from barnabas.log.checkpoints import uuid_from_text
 from barnabas.protocol.messages.find_coordinator import (
     Coordinator,
@@ -66,8 +66,6 @@ async def _leader(
 ) -> Coordinator:
     try:
         node_id = await find(key)
-    except InvariantViolation:
-        raise
     except BarnabasError as error:
         return _failed(key, "COORDINATOR_NOT_AVAILABLE", str(error))
     broker = services.image.brokers.get(node_id)

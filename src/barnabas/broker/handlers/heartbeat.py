@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from barnabas.broker.coordinators.callers import caller_of
-from barnabas.core.errors import BarnabasError, InvariantViolation, wire_error
+from barnabas.core.errors import BarnabasError, wire_error
 from barnabas.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 
 if TYPE_CHECKING:
@@ -24,8 +24,6 @@ async def handle(request: HeartbeatRequest, context: RequestContext, services: S
         response: HeartbeatResponse = await services.groups.ask(
             request.group_id, lambda shard, now, reply: shard.heartbeat(request, caller, now, reply)
         )
-    except InvariantViolation:
-        raise
     except BarnabasError as error:
         return HeartbeatResponse(error_code=0 if error.wire is _LOADING else error.wire.code)
     return response

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from barnabas.broker.coordinators.callers import caller_of
-from barnabas.core.errors import BarnabasError, InvariantViolation
+from barnabas.core.errors import BarnabasError
 from barnabas.groups.classic_rebalance import refused_join
 from barnabas.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
 
@@ -28,8 +28,6 @@ async def handle(request: JoinGroupRequest, context: RequestContext, services: S
         response = await services.groups.ask(
             request.group_id, lambda shard, now, reply: shard.join(request, caller, now, reply)
         )
-    except InvariantViolation:
-        raise
     except BarnabasError as error:
         response = refused_join(error.wire, request.member_id)
     if response.protocol_name is None and context.api_version < _FIRST_WITHOUT_PROTOCOL:

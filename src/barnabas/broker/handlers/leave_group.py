@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from barnabas.broker.coordinators.callers import caller_of
-from barnabas.core.errors import BarnabasError, InvariantViolation
+from barnabas.core.errors import BarnabasError
 from barnabas.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
 
 if TYPE_CHECKING:
@@ -26,8 +26,6 @@ async def handle(
         response: LeaveGroupResponse = await services.groups.ask(
             request.group_id, lambda shard, now, reply: shard.leave(request, caller, now, reply)
         )
-    except InvariantViolation:
-        raise
     except BarnabasError as error:
         return LeaveGroupResponse(error_code=error.wire.code, members=[])
     if is_single and response.members:

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from barnabas.core.errors import BarnabasError, InvariantViolation, wire_error
+from barnabas.core.errors import BarnabasError, wire_error
 from barnabas.log.partition import Bound
 from barnabas.log.reading import (
     EARLIEST,
@@ -92,8 +92,6 @@ async def _answer(
         replica = await services.replicas.leader(topic, ask.partition_index)
         replica.check_epoch(ask.current_leader_epoch)
         found = await _find(replica, ask.timestamp, bound)
-    except InvariantViolation:
-        raise
     except BarnabasError as error:
         return _failed(ask.partition_index, error.wire.code)
     return ListOffsetsPartitionResponse(

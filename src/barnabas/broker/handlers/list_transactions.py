@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from barnabas.core.errors import BarnabasError, InvariantViolation, wire_error
+from barnabas.core.errors import BarnabasError, wire_error
 from barnabas.protocol.messages.list_transactions import (
     ListTransactionsRequest,
     ListTransactionsResponse,
@@ -32,8 +32,6 @@ async def handle(
         return _failed(error.wire.name)
     try:
         hosts = await services.transactions.hosts()
-    except InvariantViolation:
-        raise
     except BarnabasError:
         return _failed("COORDINATOR_LOAD_IN_PROGRESS")
     now_ms = services.clock.wall_ms()

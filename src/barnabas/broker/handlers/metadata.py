@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from barnabas.broker.connections.requests import RequestContext
 from barnabas.controller.decisions import Refused
 from barnabas.controller.names import check_name
-from barnabas.core.errors import BarnabasError, InvariantViolation, wire_error
+from barnabas.core.errors import BarnabasError, wire_error
 from barnabas.metadata.directories import is_online
 from barnabas.metadata.names import INTERNAL_TOPICS, is_internal
 from barnabas.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
@@ -186,8 +186,6 @@ async def _create_missing(request: MetadataRequest, services: Services) -> dict[
     )
     try:
         response = await services.controller.create_topics(wanted)
-    except InvariantViolation:
-        raise
     except BarnabasError as error:
         return dict.fromkeys(missing, error.wire.code)
     errors = {topic.name: topic.error_code for topic in response.topics if topic.error_code}

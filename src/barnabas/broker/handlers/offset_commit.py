@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from barnabas.coordination.effects import Caller
-from barnabas.core.errors import BarnabasError, InvariantViolation, RecordListTooLarge, wire_error
+from barnabas.core.errors import BarnabasError, RecordListTooLarge, wire_error
 from barnabas.groups import offset_commands
 from barnabas.protocol.messages.offset_commit import (
     OffsetCommitRequest,
@@ -71,8 +71,6 @@ async def _committed(
             lambda shard, now, reply: offset_commands.commit(shard, request, caller, now, reply),
             only_records=True,
         )
-    except InvariantViolation:
-        raise
     except RecordListTooLarge:
         return [_refused(topic, topic.partitions, _TOO_LARGE) for topic in request.topics]
     except BarnabasError as error:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas.core.errors import BarnabasError, InvariantViolation, wire_error
+from barnabas.core.errors import BarnabasError, wire_error
 from barnabas.groups import offset_commands
 from barnabas.protocol.messages.offset_delete import (
     OffsetDeleteRequest,
@@ -41,8 +41,6 @@ async def handle(
             lambda shard, now, reply: offset_commands.delete(shard, asked, reply),
             only_records=True,
         )
-    except InvariantViolation:
-        raise
     except BarnabasError as error:
         return _failed(error.wire.code)
     by_name = refused  # what was refused of a topic stands before the rest of it

@@ -22,7 +22,7 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.coordination.effects import Effects, Now, Reply
-from barnabas.core.errors import BarnabasError, InvariantViolation, wire_error
+from barnabas.core.errors import BarnabasError, wire_error
 from barnabas.groups import offset_commands
 from barnabas.protocol.messages.offset_fetch import (
     OffsetFetchRequest,
@@ -92,8 +92,6 @@ async def _fetched(
 ) -> OffsetFetchResponseGroup:
     try:
         topics = await _found(asked, require_stable, services)
-    except InvariantViolation:
-        raise
     except BarnabasError as error:
         return OffsetFetchResponseGroup(group_id=asked.group_id, topics=[], error_code=error.wire.code)
     return OffsetFetchResponseGroup(group_id=asked.group_id, topics=topics, error_code=0)

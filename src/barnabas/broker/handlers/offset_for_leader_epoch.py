@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas.core.errors import BarnabasError, InvariantViolation
+from barnabas.core.errors import BarnabasError
 from barnabas.log.reading import end_offset_for_epoch
 from barnabas.protocol.messages.offset_for_leader_epoch import (
     EpochEndOffset,
@@ -43,8 +43,6 @@ async def _answer(name: str, ask: OffsetForLeaderPartition, services: Services) 
         topic = services.replicas.topic(name, NO_UUID, by_id=False)
         replica = await services.replicas.leader(topic, ask.partition)
         replica.check_epoch(ask.current_leader_epoch)
-    except InvariantViolation:
-        raise
     except BarnabasError as error:
         return EpochEndOffset(partition=ask.partition, error_code=error.wire.code)
     epoch, end_offset = end_offset_for_epoch(replica.log, ask.leader_epoch)

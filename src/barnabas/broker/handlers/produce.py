@@ -20,7 +20,6 @@ from barnabas.core.errors import (
     BarnabasError,
     InvalidRecord,
     InvalidTimestamp,
-    InvariantViolation,
     UnsupportedCompression,
     wire_error,
 )
@@ -132,8 +131,6 @@ async def _verify(
 
     try:
         return await verify_produced(request, context, services, by_id=by_id)
-    except InvariantViolation:
-        raise
     except BarnabasError as error:
         return error
 
@@ -186,8 +183,6 @@ async def _append(
         if isinstance(verdict, BarnabasError):
             raise verdict
         appended: Appended = await replica.append(batch, all_in_sync=acks == ALL, guard=verdict)
-    except InvariantViolation:
-        raise
     except BarnabasError as error:
         services.replicas.traffic_of(topic).refused_produce(error, len(batch or b""))
         return _failed(topic.name, index, error)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from barnabas.broker.coordinators.callers import caller_of
 from barnabas.coordination.effects import Caller
-from barnabas.core.errors import BarnabasError, InvariantViolation, RecordListTooLarge, wire_error
+from barnabas.core.errors import BarnabasError, RecordListTooLarge, wire_error
 from barnabas.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
 if TYPE_CHECKING:
@@ -27,8 +27,6 @@ async def handle(request: SyncGroupRequest, context: RequestContext, services: S
     caller = caller_of(context)
     try:
         return await _synced(request, caller, services)
-    except InvariantViolation:
-        raise
     except BarnabasError as error:
         return SyncGroupResponse(error_code=error.wire.code, assignment=b"")
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from barnabas.broker.coordinators.verification import Claim, Operation, verify
 from barnabas.coordination.effects import Effects, Now, Producer, Reply, TopicPartition
-from barnabas.core.errors import BarnabasError, InvariantViolation, RecordListTooLarge, wire_error
+from barnabas.core.errors import BarnabasError, RecordListTooLarge, wire_error
 from barnabas.groups import offset_commands
 from barnabas.metadata.names import CONSUMER_OFFSETS
 from barnabas.protocol.messages.txn_offset_commit import (
@@ -75,8 +75,6 @@ async def _answers(
 ) -> list[TxnOffsetCommitResponseTopic]:
     try:
         response = await _committed(request, context.api_version, services)
-    except InvariantViolation:
-        raise
     except RecordListTooLarge:
         error = _TOO_LARGE
     except BarnabasError as failure:

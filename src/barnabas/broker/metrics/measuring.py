@@ -11,6 +11,7 @@ from barnabas.broker.metrics.loop_watch import LoopWatch
 from barnabas.broker.metrics.requests import RequestTraffic
 from barnabas.broker.services import Services
 from barnabas.broker.settings.current_settings import TopicSettings
+from barnabas.core.errors import InvariantViolation
 from barnabas.core.metrics import Page
 from barnabas.log.directory import LogDirectory
 
@@ -36,6 +37,10 @@ def measure(
     )
 
     async def page() -> Page:
-        return await collect(parts)
+        try:
+            return await collect(parts)
+        except InvariantViolation as error:
+            services.stop(error)
+            raise
 
     endpoint.serve(page, is_ready=lambda: not connections.is_closing, at_end=watch.stop)

@@ -50,7 +50,7 @@ class NotLeaderOrFollower(BarnabasError):
 
 
 class Replicas:
-    """Every partition that this node has a part in."""
+    """Every partition that this node has a part in. `fail` ends the node."""
 
     def __init__(
         self,
@@ -58,11 +58,13 @@ class Replicas:
         image: ClusterImage,
         directory: LogDirectory | LogDirectories,
         settings_of: Callable[[str], TopicSettings],
+        fail: Callable[[BaseException], None],
     ) -> None:
         self._node_id = node_id
         self._image = image
         self._directory = directory
         self._settings_of = settings_of
+        self._fail = fail
         self._open: dict[tuple[bytes, int], Replica] = {}
         self._removals: dict[asyncio.Task[None], None] = {}
         # those in a directory that cannot be used, and why
@@ -194,6 +196,8 @@ class Replicas:
             )
         except StorageError as error:
             logger.error("the files of %s-%d could not be removed: %s", name, partition, error)
+        except Exception as error:  # noqa: BLE001 - nothing awaits this task
+            self._fail(error)
 
     def lose(self, name: str, partition: int, reason: StorageError) -> None:
         """The directory of a partition cannot be used: whoever waits there is told, and whoever comes."""

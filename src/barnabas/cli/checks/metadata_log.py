@@ -10,7 +10,7 @@ from barnabas.cli.checks.findings import Finding, ok, problem, warning
 from barnabas.cli.dump.batches import FoundBatch, walk
 from barnabas.cli.dump.segments import segment_files
 from barnabas.cli.output import counted
-from barnabas.core.errors import BarnabasError
+from barnabas.core.errors import BarnabasError, InvariantViolation
 from barnabas.metadata.image import ClusterImage
 from barnabas.metadata.records import decode_record
 from barnabas.metadata.versions import LATEST_METADATA_VERSION, OLDEST_METADATA_VERSION
@@ -23,7 +23,7 @@ def check_metadata(directory: Path) -> tuple[list[Finding], ClusterImage | None]
     image = ClusterImage()
     try:
         replayed = _replay(directory, image)
-    except BarnabasError as error:
+    except (BarnabasError, InvariantViolation) as error:
         return [problem(f"the metadata cannot be read: {error}", "restore the directory from a copy")], None
     return list(_findings(directory, image, replayed)), image
 

@@ -18,7 +18,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from barnabas.core.clock import Clock
-from barnabas.core.disk import DiskFull, TooManyOpenFiles
+from barnabas.core.disk import DiskFull, HandleClosed, TooManyOpenFiles
 from barnabas.core.errors import BarnabasError, InvariantViolation
 from barnabas.log import trimming
 from barnabas.log.checkpoints import TopicPartition
@@ -114,7 +114,7 @@ class Cleaner:
             cleanable = await survey(log)
             if cleanable.is_checkpoint_stale:
                 await self._reset_checkpoint(log, cleanable.first_dirty_offset)
-        except BarnabasError as error:
+        except (BarnabasError, HandleClosed) as error:
             self._failed(key, log, error)
             return None
         return _Due(key, log, cleanable) if is_due(cleanable, log.config.min_cleanable_dirty_ratio) else None
@@ -140,8 +140,6 @@ class Cleaner:
             if not await self._directory.may_be_dirty(*key):
                 return None
             return await self._directory.existing(*key)
-        except InvariantViolation:
-            raise
         except BarnabasError as error:  # of the disk, or of settings that a log cannot have
             logger.error("cannot open %s-%d to compact it: %s", *key, error)
             return None
@@ -228,9 +226,10 @@ class Cleaner:
         totals.compaction_records_kept += stats.records_kept
 
     def _failed(self, key: TopicPartition, log: PartitionLog, error: Exception) -> None:
-        if log.ended is not None:
+        is_violation = isinstance(error, InvariantViolation)
+        if log.ended is not None and (isinstance(error, HandleClosed) or not is_violation):
             self._put_off[key] = None  # it was closed or taken away, which is not its fault
-        elif isinstance(error, InvariantViolation):
+        elif is_violation:
             raise error
         elif isinstance(error, (DiskFull, TooManyOpenFiles, MemoryError)):
             logger.warning("cannot compact %s; it is tried again in the next round: %s", log.path, error)

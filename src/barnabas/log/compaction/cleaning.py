@@ -19,6 +19,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from barnabas.core.disk import HandleClosed
 from barnabas.core.errors import BarnabasError
 from barnabas.log import names
 from barnabas.log.compaction.mapping import Mapping
@@ -100,7 +101,7 @@ async def clean(
         end_offset = cleanable.first_uncleanable_offset
         walk = _Round(log, end_offset, seen_end, offsets, io, now_ms, TransactionWalk())
         done = [await _clean_group(walk, stand, group) for group in groups]
-    except BarnabasError:
+    except (BarnabasError, HandleClosed):
         stand.require()  # files that were taken away are nobody's fault
         raise
     stats = CleanStats(
