@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from barnabas.broker.replicas.changes import follow
 from barnabas.broker.replicas.purgatory import LongPoll
-from barnabas.broker.replicas.replica import FencedLeaderEpoch, NotEnoughReplicas, Replica, UnknownLeaderEpoch
+from barnabas.broker.replicas.replica import NotEnoughReplicas, Replica, UnknownLeaderEpoch
 from barnabas.broker.replicas.replicas import (
     NotLeaderOrFollower,
     Replicas,
@@ -20,7 +20,7 @@ from barnabas.broker.replicas.replicas import (
     UnknownTopicOrPartition,
 )
 from barnabas.broker.settings.current_settings import CurrentSettings, TopicSettings
-from barnabas.core.errors import BarnabasError, InvariantViolation
+from barnabas.core.errors import BarnabasError, FencedLeaderEpoch, InvariantViolation
 from barnabas.core.memory_disk import MemoryDisk
 from barnabas.core.settings.sources import resolve
 from barnabas.log.config import LogConfig

@@ -269,7 +269,7 @@ class TransactionCoordinatorFenced(BarnabasError):
 
 
 class FencedLeaderEpoch(BarnabasError):
-    """A request that carries an older leader epoch than the log has seen."""
+    """A request carries an older leader epoch than that of the partition."""
 
     wire = wire_error("FENCED_LEADER_EPOCH")
 

@@ -8,16 +8,10 @@ from __future__ import annotations
 
 from barnabas.broker.replicas.purgatory import Marks
 from barnabas.broker.traffic import TopicTraffic
-from barnabas.core.errors import BarnabasError, wire_error
+from barnabas.core.errors import BarnabasError, FencedLeaderEpoch, wire_error
 from barnabas.log.partition import Appended, PartitionLog
 from barnabas.log.producers import Guard, Origin
 from barnabas.metadata.parts import PartitionImage, TopicImage
-
-
-class FencedLeaderEpoch(BarnabasError):
-    """A client knows of an older leader than this one."""
-
-    wire = wire_error("FENCED_LEADER_EPOCH")
 
 
 class UnknownLeaderEpoch(BarnabasError):
