@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas.coordination.effects import Caller
+from barnabas.broker.coordinators.callers import caller_of
 from barnabas.core.errors import BarnabasError, RecordListTooLarge, wire_error
 from barnabas.groups import offset_commands
 from barnabas.protocol.messages.offset_commit import (
@@ -64,7 +64,7 @@ def _sort_out(
 async def _committed(
     request: OffsetCommitRequest, context: RequestContext, services: Services
 ) -> list[OffsetCommitResponseTopic]:
-    caller = Caller(context.api_version, context.client_id or "", f"/{context.host}")
+    caller = caller_of(context)
     try:
         response: OffsetCommitResponse = await services.groups.ask(
             request.group_id,
