@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from barnabas.broker.coordinators.coordinator import Coordinator
 from barnabas.broker.coordinators.host import Host
+from barnabas.broker.coordinators.settings_cache import SettingsCache
 from barnabas.broker.coordinators.topics import ensure_topic
 from barnabas.coordination.effects import Markers
 from barnabas.core.errors import InvariantViolation
@@ -23,11 +24,11 @@ if TYPE_CHECKING:
 
 def coordinate_groups(services: Services) -> Coordinator[GroupShard]:
     """The groups of this node."""
-    settings = _Settings(services)
+    settings = SettingsCache(services, _settings)
     coordinator = Coordinator(
         CONSUMER_OFFSETS,
         KINDS,
-        lambda: GroupShard(settings.now, services.image, services.random),
+        lambda: GroupShard(settings, services.image, services.random),
         image=services.image,
         replicas=services.replicas,
         clock=services.clock,
@@ -44,22 +45,7 @@ def coordinate_groups(services: Services) -> Coordinator[GroupShard]:
     return coordinator
 
 
-class _Settings:
-    """The settings for groups, worked out when the broker's have changed: every commit asks."""
-
-    def __init__(self, services: Services) -> None:
-        self._services = services
-        self._of = services.settings
-        self._worked_out = _settings(self._of)
-
-    def now(self) -> GroupSettings:
-        settings = self._services.settings
-        if settings is not self._of:
-            self._of, self._worked_out = settings, _settings(settings)
-        return self._worked_out
-
-
-def _settings(settings: BrokerSettings) -> GroupSettings:
+def _settings(settings: BrokerSettings, _: int) -> GroupSettings:
     return GroupSettings(
         initial_rebalance_delay_ms=settings.integer("group.initial.rebalance.delay.ms"),
         min_session_timeout_ms=settings.integer("group.min.session.timeout.ms"),

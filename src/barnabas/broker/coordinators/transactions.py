@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from barnabas.broker.coordinators.coordinator import Coordinator
 from barnabas.broker.coordinators.markers import MarkerSender
+from barnabas.broker.coordinators.settings_cache import SettingsCache
 from barnabas.broker.coordinators.topics import ensure_topic
 from barnabas.controller.bootstrap import TRANSACTION_VERSION
 from barnabas.core.settings.broker_settings import BrokerSettings
@@ -21,10 +22,13 @@ if TYPE_CHECKING:
 
 def coordinate_transactions(services: Services) -> Coordinator[TransactionShard]:
     """The transactional ids of this node."""
+    settings = SettingsCache(
+        services, _settings, feature_level=lambda: services.image.features.get(TRANSACTION_VERSION, 0)
+    )
     return Coordinator(
         TRANSACTION_STATE,
         KINDS,
-        partial(TransactionShard, _CurrentSettings(services)),
+        partial(TransactionShard, settings),
         image=services.image,
         replicas=services.replicas,
         clock=services.clock,
@@ -34,22 +38,7 @@ def coordinate_transactions(services: Services) -> Coordinator[TransactionShard]
     )
 
 
-class _CurrentSettings:
-    """What is set for transactions, looked up again only where something was altered: every command asks."""
-
-    def __init__(self, services: Services) -> None:
-        self._services = services
-        self._read_from: BrokerSettings | None = None
-        self._settings = TransactionSettings()
-
-    def __call__(self) -> TransactionSettings:
-        settings, version = self._services.settings, self._services.image.features.get(TRANSACTION_VERSION, 0)
-        if settings is not self._read_from or version != self._settings.transaction_version:
-            self._read_from, self._settings = settings, _read(settings, version)
-        return self._settings
-
-
-def _read(settings: BrokerSettings, transaction_version: int) -> TransactionSettings:
+def _settings(settings: BrokerSettings, transaction_version: int) -> TransactionSettings:
     cleanup = "transaction.abort.timed.out.transaction.cleanup.interval.ms"
     removal = "transaction.remove.expired.transaction.cleanup.interval.ms"
     return TransactionSettings(
