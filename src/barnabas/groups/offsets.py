@@ -175,11 +175,6 @@ class OffsetStore:
             return {}
         return {topic: list(offsets.by_partition) for topic, offsets in group.by_topic.items()}
 
-    def has_pending(self, group_id: str, topic: str, partition: int) -> bool:
-        """Whether a transaction that touches a partition's commit has not ended."""
-        group = self.by_group.get(group_id)
-        return group is not None and TopicPartition(topic, partition) in group.pending
-
     def has_any(self, group_id: str) -> bool:
         """Whether a group has commits, pending or not."""
         return group_id in self.by_group

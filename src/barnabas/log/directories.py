@@ -30,10 +30,6 @@ logger = logging.getLogger("barnabas.log")
 _METADATA = ("__cluster_metadata", 0)
 
 
-class DirectoryOffline(StorageError):
-    """A partition is in a directory that cannot be used."""
-
-
 class PartitionTwice(StorageError):
     """Two directories hold the same partition."""
 
@@ -72,11 +68,6 @@ class LogDirectories:
     def was_clean(self) -> bool:
         """Whether the last stop was a clean one, everywhere."""
         return all(directory.was_clean for directory in self._live.values())
-
-    def configure(self, config_of: Callable[[str], LogConfig]) -> None:
-        """The settings of partitions that are opened without any."""
-        for directory in self._live.values():
-            directory.config_of = config_of
 
     # --- where a partition is
 
