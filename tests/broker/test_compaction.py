@@ -90,7 +90,7 @@ def test_topics_have_the_brokers_settings_and_the_metadata_is_never_compacted(
     wait_until(lambda: log.cleaned_offset == 40, "it is compacted")
     assert offsets(broker, log) == list(range(30, 40))
     assert len(offsets(broker, own)) == 40
-    assert broker.run(broker.node._logs.compacted()) == [("t", 0)]
+    assert broker.run(broker.node.directories[0].compacted()) == [("t", 0)]
     metadata = broker.node._logs.opened(CLUSTER_METADATA, 0)
     assert metadata is not None
     assert metadata.cleaned_offset is None
@@ -132,7 +132,7 @@ def test_a_node_ends_in_the_middle_of_a_compaction(make_broker: Callable[..., Br
     broker = make_broker(settings=slow)
     log = create(broker, "t")
     fill(broker, log)
-    wait_until(lambda: broker.node._logs.being_cleaned is log, "a compaction")
+    wait_until(lambda: broker.node.directories[0].being_cleaned is log, "a compaction")
     getattr(broker, how)()
     broker.start()
     assert broker.node._logs.was_clean is (how == "stop")

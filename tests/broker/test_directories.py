@@ -787,7 +787,7 @@ def test_a_move_that_fails_half_way_leaves_no_doubt(
         end()
         site.start()
         assert [site.fetch("t", number) for number in range(3)] == [("NONE", 2)] * 3
-        there = site.broker.node._storage.logs.where("t", 1)  # type: ignore[union-attr,operator]
+        there = site.broker.node._storage.logs.where("t", 1)
         assert site.broker.node._storage.directories[there].where == f"memory:{place}/"  # type: ignore[index]
 
 

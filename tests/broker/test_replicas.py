@@ -24,6 +24,7 @@ from barnabas.core.errors import BarnabasError, FencedLeaderEpoch, InvariantViol
 from barnabas.core.memory_disk import MemoryDisk
 from barnabas.core.settings.sources import resolve
 from barnabas.log.config import LogConfig
+from barnabas.log.directories import LogDirectories
 from barnabas.log.directory import LogDirectory
 from barnabas.log.partition import Appended, PartitionLog
 from barnabas.metadata.parts import TopicImage
@@ -43,7 +44,13 @@ class Site:
         self.min_in_sync = 1
         self.config = LogConfig()
         self.failures: list[BaseException] = []
-        self.replicas = Replicas(NODE, cluster.image, directory, self._settings_of, self.failures.append)
+        self.replicas = Replicas(
+            NODE,
+            cluster.image,
+            LogDirectories({UUID(int=1): directory}),
+            self._settings_of,
+            self.failures.append,
+        )
         self._heard: list[Callable[[list[Message]], None]] = []
         follow(self, self.replicas, CurrentSettings(NODE, cluster.image, resolve()))  # type: ignore[arg-type]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 from collections.abc import Awaitable, Callable
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -12,8 +13,11 @@ import pytest
 from barnabas.core.disk import DiskFailed
 from barnabas.core.errors import StorageError
 from barnabas.core.memory_disk import MemoryDisk
+from barnabas.log.config import LogConfig
 from barnabas.log.directories import LogDirectories, PartitionTwice, last_epoch
 from barnabas.log.directory import LogDirectory
+from barnabas.log.partition import Home, PartitionLog
+from barnabas.log.recovery import open_partition
 from tests.support.logs import batch, open_directory, read_all
 
 A, B, C = UUID(int=0xA), UUID(int=0xB), UUID(int=0xC)
@@ -40,6 +44,46 @@ def test_a_new_partition_goes_where_there_are_fewest() -> None:
         assert logs.partitions == sorted(
             [("__cluster_metadata", 0), ("here", 0), *(("t", number) for number in range(5))]
         )
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("ids", [(A,), (A, B)])
+def test_a_partition_deleted_while_it_is_made_leaves_nothing(
+    ids: tuple[UUID, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario() -> None:
+        logs = await opened(*ids)
+        is_making, may_go_on = asyncio.Event(), asyncio.Event()
+
+        async def slowly(home: Home, path: str, config: LogConfig, **how: Any) -> PartitionLog:
+            is_making.set()
+            await may_go_on.wait()
+            return await open_partition(home, path, config, **how)
+
+        monkeypatch.setattr("barnabas.log.directory.open_partition", slowly)
+        making = asyncio.ensure_future(logs.partition("t", 0, topic_id=TOPIC))
+        await is_making.wait()
+        deleting = asyncio.ensure_future(logs.delete_partition("t", 0))
+        await asyncio.sleep(0)
+        may_go_on.set()
+        await asyncio.gather(making, deleting)
+        assert logs.partitions == []
+
+    asyncio.run(scenario())
+
+
+def test_one_directory_keeps_no_places_and_holds_all() -> None:
+    async def scenario() -> None:
+        logs = await opened(A)
+        assert logs.is_single
+        assert logs.place("t", 0) == logs.place("t", 1, B) == A
+        logs.missing["/b"] = StorageError("for a test")
+        assert not logs.is_single
+        several = await opened(A, B)
+        assert not several.is_single
+        several.drop(B, StorageError("for a test"))
+        assert not several.is_single
 
     asyncio.run(scenario())
 

@@ -271,7 +271,7 @@ class Node:
             storage=self._storage,
             stop=self.fail,
         )
-        if not isinstance(self._logs, LogDirectory):
+        if not self._logs.is_single:
             from barnabas.broker.directories.moves import BYTES_PER_SECOND, Moves
 
             self.services.moves = Moves(
@@ -302,7 +302,7 @@ class Node:
             self.services,
             self._connections,
             directories=lambda: list(self._storage.all.values()),
-            offline=lambda: [] if isinstance(self._logs, LogDirectory) else list(self._logs.missing),
+            offline=lambda: list(self._logs.missing),
             settings_of=settings.of_topic,
             start_seconds=self._clock.monotonic() - self._began,
         )

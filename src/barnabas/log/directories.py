@@ -1,4 +1,4 @@
-"""Several log directories as one: every partition is in exactly one of them (`settle`).
+"""The log directories of a node as one: every partition is in exactly one of them (`settle`).
 
 Where a partition's files are, there it stays; a new one goes to the directory that has the fewest, and keeps
 that place even before its files exist (`place`). What a node tells of a partition's place is therefore true
@@ -8,6 +8,8 @@ A directory whose disk fails is dropped while the others go on: nothing is asked
 what it holds is made anew elsewhere, since it comes back when the disk does. The same holds for one that
 could not be opened at the start, with one difference: what was in it is not known. As long as a directory is
 missing, a partition without files may be there, and is taken for lost unless somebody knows it to be new.
+
+Most nodes have one directory (`is_single`). Then there is nothing to choose, and no place is kept in memory.
 """
 
 from __future__ import annotations
@@ -35,7 +37,7 @@ class PartitionTwice(StorageError):
 
 
 class LogDirectories:
-    """The directories of a node that has more than one, by their ids; `missing` could not be opened."""
+    """The directories of a node, by their ids; `missing` could not be opened."""
 
     def __init__(
         self, directories: Mapping[UUID, LogDirectory], missing: Mapping[str, StorageError] | None = None
@@ -60,6 +62,11 @@ class LogDirectories:
         return self._live
 
     @property
+    def is_single(self) -> bool:
+        """Whether the node has one log directory and no other that is missing."""
+        return len(self._live) == 1 and not self.missing
+
+    @property
     def partitions(self) -> list[TopicPartition]:
         """The partitions that have files in a directory in use, opened or not."""
         return sorted(key for directory in self._live.values() for key in directory.partitions)
@@ -78,13 +85,18 @@ class LogDirectories:
 
     def place(self, topic: str, partition: int, told: UUID | None = None) -> UUID:
         """Where a partition is or will be: `told` if that is a directory in use, else the emptiest one."""
-        key = (topic, partition)
-        there = self.where(topic, partition)
-        if there is None:
-            there = next((each for each, planned in self._planned.items() if key in planned), None)
+        there = self._found_or_planned((topic, partition))
         if there is None:
             there = told if told in self._live else self._emptiest()
-            self._planned[there][key] = None
+            self._planned[there][topic, partition] = None
+        return there
+
+    def _found_or_planned(self, key: TopicPartition) -> UUID | None:
+        if self.is_single:
+            return next(iter(self._live))
+        there = self.where(*key)
+        if there is None:
+            there = next((each for each, planned in self._planned.items() if key in planned), None)
         return there
 
     def _emptiest(self) -> UUID:
@@ -114,13 +126,7 @@ class LogDirectories:
         """See that no partition is in two directories: one that the metadata does not name (`told`), as a
         move leaves it that was nearly over, or one of a topic that was deleted while its directory was away
         is set aside. Where that does not decide, somebody has to."""
-        found: dict[TopicPartition, list[LogDirectory]] = {}
-        for directory in self._live.values():
-            for key in directory.partitions:
-                found.setdefault(key, []).append(directory)
-        for key, holders in found.items():
-            if len(holders) == 1:
-                continue
+        for key, holders in self._held_twice().items():
             topic_id = topic_id_of(key[0])
             valid = [each for each in holders if await each.owner(key) == topic_id]
             if len(valid) > 1:
@@ -139,9 +145,18 @@ class LogDirectories:
                     await directory.set_aside(*key)
         for directory in self._live.values():
             for key, name in directory.unfinished:
-                if key in found:  # or it may be all that is left
+                if self.where(*key) is not None:  # or it may be all that is left
                     logger.warning("a move to %s/%s was not finished: the copy goes", directory.where, name)
                     directory.drop_unfinished(name)
+
+    def _held_twice(self) -> dict[TopicPartition, list[LogDirectory]]:
+        if len(self._live) == 1:  # which may hold very many
+            return {}
+        found: dict[TopicPartition, list[LogDirectory]] = {}
+        for directory in self._live.values():
+            for key in directory.partitions:
+                found.setdefault(key, []).append(directory)
+        return {key: holders for key, holders in found.items() if len(holders) > 1}
 
     # --- what is done with a partition: as in one directory
 
@@ -171,7 +186,7 @@ class LogDirectories:
     async def delete_partition(self, topic: str, partition: int, *, keep: UUID | None = None) -> None:
         """Take a partition away, unless it is of topic id `keep`."""
         await self.stop_moving((topic, partition))
-        there = self.where(topic, partition)
+        there = self._found_or_planned((topic, partition))  # it may be about to be made
         if there is not None:
             await self._live[there].delete_partition(topic, partition, keep=keep)
 
@@ -184,6 +199,8 @@ class LogDirectories:
         try:
             await directory.set_aside(topic, partition)
         except StorageError as error:
+            if self.is_single:
+                raise
             logger.error("cannot set %s-%d aside: %s", topic, partition, error)
             directory.on_trouble(error)
 

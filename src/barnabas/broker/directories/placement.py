@@ -21,7 +21,6 @@ from barnabas.broker.quorum.quorum import MetadataQuorum
 from barnabas.broker.replicas.replicas import Replicas
 from barnabas.broker.storage.storage import Storage
 from barnabas.core.errors import BarnabasError, StorageError
-from barnabas.log.directory import LogDirectory
 from barnabas.metadata.directories import directory_of
 from barnabas.metadata.parts import MIGRATING_DIRECTORY, UNASSIGNED_DIRECTORY, PartitionImage, TopicImage
 from barnabas.metadata.records import PartitionChangeRecord, PartitionRecord
@@ -82,7 +81,7 @@ class Placement:
     def _without_files(
         self, topic: TopicImage, number: int, told: bytes, found: Places, anew: Places
     ) -> None:
-        missing = self._missing
+        missing = self._storage.logs.missing
         if missing:
             where, reason = next(iter(missing.items()))
             self._replicas.lose(
@@ -99,14 +98,9 @@ class Placement:
             )
             anew[topic.id, number] = self._storage.place(topic.name, number)
 
-    @property
-    def _missing(self) -> dict[str, StorageError]:
-        logs = self._storage.logs
-        return {} if isinstance(logs, LogDirectory) else logs.missing
-
     def follow(self) -> None:
         """Give every partition that is made from now on its place."""
-        if not isinstance(self._storage.logs, LogDirectory):
+        if not self._storage.logs.is_single:
             self._quorum.subscribe(self._committed)
 
     def _committed(self, records: Sequence[Message]) -> None:

@@ -19,7 +19,6 @@ from barnabas.broker.replicas.replica import Replica
 from barnabas.broker.settings.current_settings import TopicSettings
 from barnabas.broker.traffic import TopicTraffic
 from barnabas.core.errors import BarnabasError, InconsistentTopicId, StorageError, wire_error
-from barnabas.log.directory import LogDirectory
 from barnabas.log.partition import PartitionLog
 from barnabas.metadata.image import ClusterImage
 from barnabas.metadata.names import CLUSTER_METADATA
@@ -56,13 +55,13 @@ class Replicas:
         self,
         node_id: int,
         image: ClusterImage,
-        directory: LogDirectory | LogDirectories,
+        logs: LogDirectories,
         settings_of: Callable[[str], TopicSettings],
         fail: Callable[[BaseException], None],
     ) -> None:
         self._node_id = node_id
         self._image = image
-        self._directory = directory
+        self._logs = logs
         self._settings_of = settings_of
         self._fail = fail
         self._open: dict[tuple[bytes, int], Replica] = {}
@@ -125,7 +124,7 @@ class Replicas:
         """The partitions of a topic that have been used, by this process or an earlier one."""
         return [
             partition
-            for name, partition in self._directory.partitions
+            for name, partition in self._logs.partitions
             if name == topic.name and partition in topic.partitions
         ]
 
@@ -160,7 +159,7 @@ class Replicas:
         topic_id = UUID(bytes=topic.id)
         for _ in range(2):
             try:
-                return await self._directory.partition(
+                return await self._logs.partition(
                     topic.name, partition, topic_id=topic_id, config=settings.log
                 )
             except InconsistentTopicId:
@@ -168,7 +167,7 @@ class Replicas:
                 logger.warning(
                     "%s-%d has the files of a topic that was deleted: they go", topic.name, partition
                 )
-                await self._directory.delete_partition(topic.name, partition, keep=topic_id)
+                await self._logs.delete_partition(topic.name, partition, keep=topic_id)
         raise UnknownTopicOrPartition(f"{topic.name}-{partition} is made anew at this moment")
 
     def topic_removed(self, topic: TopicImage) -> None:
@@ -191,7 +190,7 @@ class Replicas:
     async def _remove(self, name: str, partition: int) -> None:
         now = self._image.topic(name)  # it may have been made anew, and be in use already
         try:
-            await self._directory.delete_partition(
+            await self._logs.delete_partition(
                 name, partition, keep=None if now is None else UUID(bytes=now.id)
             )
         except StorageError as error:
@@ -227,7 +226,7 @@ class Replicas:
         """Leaders, epochs or settings of a topic are others now."""
         settings, topic_id = self._settings_of(topic.name), UUID(bytes=topic.id)
         for number, image in topic.partitions.items():
-            log = self._directory.opened(topic.name, number)  # recovered, perhaps, and touched by nobody yet
+            log = self._logs.opened(topic.name, number)  # recovered, perhaps, and touched by nobody yet
             if log is not None and log.topic_id == topic_id:
                 log.config = settings.log
             replica = self._open.get((topic.id, number))
@@ -252,11 +251,11 @@ class Replicas:
     async def set_strays_aside(self) -> None:
         """Put directories out of the way that are of no topic: of one that was deleted before its files were
         gone, or of one that the metadata has lost. Which of the two is for a person to judge."""
-        for name, partition in self._directory.partitions:
+        for name, partition in self._logs.partitions:
             topic = self._image.topic(name)
             if (topic is None or partition not in topic.partitions) and name != CLUSTER_METADATA:
                 logger.warning("%s-%d is of no topic that exists; it is kept as ...-stray", name, partition)
-                await self._directory.set_aside(name, partition)
+                await self._logs.set_aside(name, partition)
 
     async def close(self) -> None:
         """Wait for removals that are under way."""

@@ -4,7 +4,7 @@ Topics are in those that `log.dirs` names, the metadata in `metadata.log.dir` or
 The directory of the metadata comes first: a cluster is founded in it, and only then are the others made ready
 as further ones of the same node, so that a crash in between leaves nothing that contradicts itself.
 
-One directory is served as it is. Of several, one that cannot be read is left out while others remain
+Of several log directories, one that cannot be read is left out while others remain
 (`missing` says why), since its partitions are better offline than the whole node; one that belongs to another
 node or cluster is a mistake, and refused.
 """
@@ -15,7 +15,7 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from itertools import permutations
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 from uuid import UUID
 
 from barnabas.broker.storage.formatting import (
@@ -32,12 +32,10 @@ from barnabas.core.settings.broker_settings import BrokerSettings
 from barnabas.core.settings.definition import InvalidSetting
 from barnabas.core.workers import Workers
 from barnabas.log.checkpoints import CorruptCheckpoint, MetaProperties
+from barnabas.log.directories import LogDirectories, last_epoch
 from barnabas.log.directory import LogDirectory
 from barnabas.metadata.directories import directory_of
 from barnabas.metadata.image import ClusterImage
-
-if TYPE_CHECKING:
-    from barnabas.log.directories import LogDirectories
 
 logger = logging.getLogger("barnabas.node")
 
@@ -68,7 +66,7 @@ class Storage:
         meta: MetaProperties,
         metadata: LogDirectory,
         directories: dict[UUID, LogDirectory],
-        logs: LogDirectory | LogDirectories,
+        logs: LogDirectories,
         named: dict[str, str],
         previous_epoch: int | None,
     ) -> None:
@@ -89,14 +87,11 @@ class Storage:
 
     def place(self, topic: str, partition: int, told: UUID | None = None) -> UUID:
         """In which directory a partition is or will be; `told` counts where it has no files yet."""
-        if isinstance(self.logs, LogDirectory):
-            return next(iter(self.directories))
         return self.logs.place(topic, partition, told)
 
     def cordon(self, log_dirs: Callable[[], Sequence[str]]) -> None:
         """Put no new partition into those of `log.dirs` that are named when it comes, `*` for all."""
-        if not isinstance(self.logs, LogDirectory):
-            self.logs.is_cordoned = lambda where: is_cordoned(self.named, where, log_dirs())
+        self.logs.is_cordoned = lambda where: is_cordoned(self.named, where, log_dirs())
 
     def cordoned(self, log_dirs: Sequence[str]) -> list[UUID]:
         """The directories in use that these are."""
@@ -110,7 +105,6 @@ class Storage:
 
     def drop(self, directory_id: UUID, reason: StorageError) -> tuple[LogDirectory, list[tuple[str, int]]]:
         """A directory has failed, and others remain: gives it, and the partitions that were in it."""
-        assert not isinstance(self.logs, LogDirectory)
         directory = self.directories.pop(directory_id)
         return directory, self.logs.drop(directory_id, reason)
 
@@ -121,18 +115,17 @@ class Storage:
 
     async def settle(self, image: ClusterImage, node_id: int) -> None:
         """See that no partition is in two directories; the metadata tells which topics there are."""
-        if not isinstance(self.logs, LogDirectory):
 
-            def topic_id_of(name: str) -> UUID | None:
-                topic = image.topic(name)
-                return None if topic is None else UUID(bytes=topic.id)
+        def topic_id_of(name: str) -> UUID | None:
+            topic = image.topic(name)
+            return None if topic is None else UUID(bytes=topic.id)
 
-            def told(key: tuple[str, int]) -> UUID | None:
-                topic = image.topic(key[0])
-                partition = None if topic is None else topic.partitions.get(key[1])
-                return None if partition is None else UUID(bytes=directory_of(partition, node_id))
+        def told(key: tuple[str, int]) -> UUID | None:
+            topic = image.topic(key[0])
+            partition = None if topic is None else topic.partitions.get(key[1])
+            return None if partition is None else UUID(bytes=directory_of(partition, node_id))
 
-            await self.logs.settle(topic_id_of, told)
+        await self.logs.settle(topic_id_of, told)
 
     async def close(self, broker_epoch: int) -> None:
         """Stop cleanly; the directory of the metadata comes last."""
@@ -324,16 +317,9 @@ def _assemble(
     if not directories:
         told = "; ".join(str(error) for error in missing.values())
         raise StorageError(f"none of log.dirs can be used: {told}")
-    logs: LogDirectory | LogDirectories
-    if len(layout.log_dirs) == 1:  # nothing to choose from
-        (logs,) = directories.values()
-        epoch = logs.stopped_epoch
-    else:
-        from barnabas.log.directories import LogDirectories, last_epoch
-
-        logs = LogDirectories(directories, missing)
-        # what is new held nothing that could have been lost
-        new = [each.id for each in owned.values() if each.is_new]
-        old = [each for own_id, each in directories.items() if own_id not in new]
-        epoch = None if missing else last_epoch(old)
+    # a new one held nothing that could have been lost
+    new = [each.id for each in owned.values() if each.is_new]
+    old = [each for own_id, each in directories.items() if own_id not in new]
+    epoch = None if missing else last_epoch(old)
+    logs = LogDirectories(directories, missing)
     return Storage(meta, opened[layout.metadata_dir], directories, logs, named, epoch)
