@@ -272,6 +272,29 @@ def test_a_member_is_missed_after_its_session_and_heartbeats_and_commits_put_tha
     assert groups.heartbeat(one, 1) == UNKNOWN_MEMBER_ID
 
 
+def test_sync_in_a_stable_group_renews_the_session() -> None:
+    groups = Groups()
+    one, two = groups.stable(b"1", b"2")
+    groups.pass_ms(SESSION_MS - 1)
+    assert groups.heartbeat(one, 1) == 0
+    assert groups.join(two).answer.generation_id == 1
+    assert groups.sync(two, 1).answer.assignment == b"2"
+    groups.pass_ms(SESSION_MS - 1)
+    assert groups.group().state == STABLE
+    groups.pass_ms(1)
+    assert groups.group().state == EMPTY
+
+
+def test_join_answered_in_a_stable_group_does_not_renew_the_session() -> None:
+    groups = Groups()
+    one, two = groups.stable(b"1", b"2")
+    groups.pass_ms(SESSION_MS - 1)
+    assert groups.heartbeat(one, 1) == 0
+    assert groups.join(two).answer.generation_id == 1
+    groups.pass_ms(1)
+    assert groups.sync(two, 1).error_code == UNKNOWN_MEMBER_ID
+
+
 def test_members_that_wait_for_an_answer_are_not_missed() -> None:
     groups = Groups()
     one, two = groups.stable(b"1", b"2", session_ms=6000)

@@ -28,6 +28,7 @@ def sync(group: ClassicGroup, request: SyncGroupRequest, turn: Turn, reply: Repl
         group.phase.cancel()
     if group.state != COMPLETING:
         turn.answer(reply, _part(group, member.assignment))
+        watch(group, member, turn.now)  # the member relies on this answer for a whole session
     elif member.id == group.leader:
         _hand_out(group, request, turn, reply)
     else:
