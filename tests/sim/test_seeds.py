@@ -26,6 +26,9 @@ FOUND = {
         (GROUPS, 8800255),
         (GROUPS, 8800409),
     ],
+    "the checker of ownership took the late answer of a dead process for one of its successor": [
+        (GROUPS, 95361559),
+    ],
 }
 
 

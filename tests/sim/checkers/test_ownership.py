@@ -13,7 +13,7 @@ from barnabas.sim.group_events import (
     Joined,
     Joining,
 )
-from barnabas.sim.history import ClientKilled, Event, Fault, History, Started
+from barnabas.sim.history import ClientKilled, Crash, Event, Fault, History, Started
 from tests.sim.checkers.story import only
 
 P0, P1 = ("t", 0), ("t", 1)
@@ -105,3 +105,23 @@ def test_a_generation_that_was_only_joined_may_be_undone() -> None:
     )
     assert judged(joined, Fault(2.5, "clock-jump", ""), *commit(4, 1, sent_at=3)) != []
     assert judged(assigned(2, "b", 2, 1), Started(2.5), *commit(4, 1, sent_at=3)) != []
+
+
+def test_late_answer_of_a_dead_process_does_not_count_as_a_generation() -> None:
+    def judged_with(*before: Event, asked_at: float) -> list[Violation]:
+        joined = Joined(2, asked_at, "g", "b", "b-id", 2, "b-id")
+        return judged(*before, joined, *commit(4, 1, sent_at=3))
+
+    crashed = (Crash(1.5, "process"), Started(1.7))
+    assert judged_with(*crashed, asked_at=1.4) == []
+    assert judged_with(*crashed, asked_at=1.6) != []  # sent after the crash: only the new process can answer
+    assert judged_with(*crashed, asked_at=1.8) != []
+    restarted = (Crash(0.5, "power"), Started(0.7), Started(1.7))  # the second time after a clean stop
+    assert judged_with(*restarted, asked_at=1.6) == []
+    assert judged_with(*restarted, asked_at=1.8) != []
+
+
+def test_late_assignment_of_a_dead_process_counts() -> None:
+    synced = Assigned(2, 1.4, "g", "b", "b-id", "", 2, (P1,), 5.0)
+    late = judged(Crash(1.5, "process"), Started(1.7), synced, *commit(4, 1, sent_at=3))
+    assert "accepted" in only(late).what  # it was written down before it was answered

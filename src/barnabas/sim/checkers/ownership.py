@@ -11,7 +11,8 @@ of either.
 - Within one generation, every member is always given the same, and nobody what another was given.
 - Once a member of a later generation has its assignment, no heartbeat and no commit of an earlier one is
   answered well. A generation that was only joined may be undone before it is synced, by a crash or because
-  it cannot be written: it counts only while the broker lives, and before the disk has had its first fault.
+  it cannot be written: it counts only while the broker that answered lives, and before the disk has had its
+  first fault. The answer to a request from before a crash can be one of the dead process that arrives late.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from barnabas.sim.group_events import (
     Joining,
     Place,
 )
-from barnabas.sim.history import ClientKilled, Fault, History, Started
+from barnabas.sim.history import ClientKilled, Crash, Fault, History, Started
 
 NAME = "ownership"
 DISK_FAULTS = ("disk-full", "disk-error")
@@ -166,14 +167,21 @@ class _Latest:
         self._synced: dict[str, tuple[int, float]] = {}
         self._joined: dict[str, tuple[int, float]] = {}
         self._is_in_doubt = False
+        self._crashed_at: float | None = None  # since the last start
+        self._alone_since = 0.0  # an earlier process cannot have answered requests sent from then on
 
     def note(self, event: object) -> None:
         if isinstance(event, Assigned):
             _raise(self._synced, event.group, event.generation, event.at)
-        elif isinstance(event, Joined) and not self._is_in_doubt:
-            _raise(self._joined, event.group, event.generation, event.at)
+        elif isinstance(event, Joined):
+            if not self._is_in_doubt and event.asked_at >= self._alone_since:
+                _raise(self._joined, event.group, event.generation, event.at)
+        elif isinstance(event, Crash):
+            self._crashed_at = event.at
         elif isinstance(event, Started):
             self._joined.clear()
+            self._alone_since = event.at if self._crashed_at is None else self._crashed_at
+            self._crashed_at = None
         elif isinstance(event, Fault) and event.kind.startswith(DISK_FAULTS):
             self._joined.clear()
             self._is_in_doubt = True
