@@ -19,7 +19,7 @@ from math import inf
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from barnabas.broker.cluster.controller_channel import ControllerChannel
+from barnabas.broker.cluster.controller_channel import ControllerChannel, LocalController
 from barnabas.broker.cluster.membership import Membership
 from barnabas.broker.cluster.producer_ids import ProducerIds
 from barnabas.broker.connections.connections import Connections, limits_of
@@ -161,8 +161,14 @@ class Node:
         settings = CurrentSettings(self.node_id, image, self.settings)
         refuse_unenforceable(settings.broker)
         refuse_unenforced(image, storage.metadata.where, allowed=settings.broker.boolean(ALLOW))
-        controller = ControllerChannel(
-            self._quorum, self.cluster_id, self._random, settings.topic_policy, settings.config_rules
+        controller = LocalController(
+            self._quorum,
+            node_id=self.node_id,
+            cluster_id=self.cluster_id,
+            random=self._random,
+            topic_policy=settings.topic_policy,
+            config_rules=settings.config_rules,
+            min_insync_replicas=lambda: settings.broker.integer("min.insync.replicas"),
         )
         self._membership = Membership(self.node_id, controller)
         self._replicas = Replicas(self.node_id, image, self._logs, settings.of_topic, self.fail)

@@ -13,10 +13,14 @@ from barnabas.broker.cluster.controller_channel import ControllerChannel
 from barnabas.controller.bootstrap import SUPPORTED_FEATURES
 from barnabas.core.errors import WIRE_ERRORS, BarnabasError, wire_error
 from barnabas.core.settings.listeners import PROTOCOLS, Listener
-from barnabas.protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest
+from barnabas.protocol.messages.allocate_producer_ids import (
+    AllocateProducerIdsRequest,
+    AllocateProducerIdsResponse,
+)
 from barnabas.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from barnabas.protocol.messages.broker_registration import (
     BrokerRegistrationRequest,
+    BrokerRegistrationResponse,
     Feature,
 )
 from barnabas.protocol.messages.broker_registration import Listener as RegisteredListener
@@ -52,7 +56,7 @@ class Membership:
         previous_epoch: int | None,
     ) -> None:
         """Become known to the controller; `previous_epoch` is that of a clean stop, if the last one was."""
-        response = await self._controller.register(
+        response = await self._controller.send(
             BrokerRegistrationRequest(
                 broker_id=self.node_id,
                 cluster_id=cluster_id,
@@ -73,7 +77,8 @@ class Membership:
                 rack=rack,
                 log_dirs=sorted(each.bytes for each in directory_ids),
                 previous_broker_epoch=-1 if previous_epoch is None else previous_epoch,
-            )
+            ),
+            BrokerRegistrationResponse,
         )
         self._require(response.error_code, "register")
         self.epoch = response.broker_epoch
@@ -95,6 +100,7 @@ class Membership:
         cannot say so, and need not."""
         from barnabas.protocol.messages.assign_replicas_to_dirs import (
             AssignReplicasToDirsRequest,
+            AssignReplicasToDirsResponse,
             DirectoryData,
             PartitionData,
             TopicData,
@@ -115,7 +121,7 @@ class Membership:
                 for directory_id, topics in directories.items()
             ],
         )
-        response = await self._controller.assign_replicas_to_dirs(request)
+        response = await self._controller.send(request, AssignReplicasToDirsResponse)
         if response.error_code != wire_error("UNSUPPORTED_VERSION").code:
             self._require(response.error_code, "say where its partitions are")
 
@@ -132,7 +138,7 @@ class Membership:
     async def allocate_producer_ids(self) -> range:
         """A block of producer ids for this broker alone."""
         request = AllocateProducerIdsRequest(broker_id=self.node_id, broker_epoch=self.epoch)
-        response = await self._controller.allocate_producer_ids(request)
+        response = await self._controller.send(request, AllocateProducerIdsResponse)
         self._require(response.error_code, "allocate producer ids")
         first = response.producer_id_start
         return range(first, first + response.producer_id_len)
@@ -145,7 +151,7 @@ class Membership:
         offline_log_dirs: Sequence[bytes] = (),
         cordoned_log_dirs: list[bytes] | None = None,
     ) -> BrokerHeartbeatResponse:
-        response = await self._controller.heartbeat(
+        response = await self._controller.send(
             BrokerHeartbeatRequest(
                 broker_id=self.node_id,
                 broker_epoch=self.epoch,
@@ -155,7 +161,8 @@ class Membership:
                 want_shut_down=want_shut_down,
                 offline_log_dirs=list(offline_log_dirs),
                 cordoned_log_dirs=cordoned_log_dirs,
-            )
+            ),
+            BrokerHeartbeatResponse,
         )
         self._require(response.error_code, "send a heartbeat")
         return response

@@ -16,6 +16,7 @@ from barnabas.protocol.messages.create_topics import (
     CreatableTopic,
     CreatableTopicConfig,
     CreateTopicsRequest,
+    CreateTopicsResponse,
 )
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ async def ensure_topic(name: str, services: Services) -> None:
         alive = sum(not broker.fenced for broker in services.image.brokers.values())
         wanted = _wanted(name, services.settings, alive)
         request = CreateTopicsRequest(topics=[wanted], timeout_ms=_TIMEOUT_MS, validate_only=False)
-        (result,) = (await services.controller.create_topics(request)).topics
+        (result,) = (await services.controller.send(request, CreateTopicsResponse)).topics
         if result.error_code and services.image.topic(name) is None:
             logger.error("%s cannot be made: %s", name, result.error_message)
             raise CoordinatorNotAvailable(f"{name} cannot be made: {result.error_message}")

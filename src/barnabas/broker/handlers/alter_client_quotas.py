@@ -21,6 +21,6 @@ async def handle(
     request: AlterClientQuotasRequest, context: RequestContext, services: Services
 ) -> AlterClientQuotasResponse:
     try:
-        return await services.controller.alter_client_quotas(request)
+        return await services.controller.send(request, AlterClientQuotasResponse)
     except StorageError as error:
         return refuse_alterations(request, Refused(error.wire.name, error.told))

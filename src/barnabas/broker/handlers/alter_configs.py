@@ -6,41 +6,28 @@ not altered by it.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from barnabas.broker.settings.config_requests import alter
-from barnabas.controller.configs import SET, Alteration, Change
-from barnabas.protocol.messages.alter_configs import (
-    AlterConfigsRequest,
-    AlterConfigsResourceResponse,
-    AlterConfigsResponse,
-)
+from barnabas.controller.config_messages import alterations_of, response_of, results_of
+from barnabas.protocol.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
 
 if TYPE_CHECKING:
     from barnabas.broker.connections.requests import RequestContext
     from barnabas.broker.services import Services
+    from barnabas.controller.configs import ConfigResult
 
 
 async def handle(
     request: AlterConfigsRequest, context: RequestContext, services: Services
 ) -> AlterConfigsResponse:
-    asked = [
-        Alteration(
-            one.resource_type,
-            one.resource_name,
-            tuple(Change(config.name, SET, config.value) for config in one.configs),
-            is_whole=True,
-        )
-        for one in request.resources
-    ]
-    results = await alter(asked, services, validate_only=request.validate_only)
-    responses = [
-        AlterConfigsResourceResponse(
-            error_code=result.error_code,
-            error_message=result.error_message,
-            resource_type=one.resource_type,
-            resource_name=one.resource_name,
-        )
-        for one, result in zip(asked, results, strict=True)
-    ]
-    return AlterConfigsResponse(throttle_time_ms=0, responses=responses)
+    asked, validate_only = alterations_of(request), request.validate_only
+
+    async def forward(indexes: Sequence[int]) -> list[ConfigResult]:
+        resources = [request.resources[index] for index in indexes]
+        forwarded = AlterConfigsRequest(resources=resources, validate_only=validate_only)
+        response = await services.controller.send(forwarded, AlterConfigsResponse)
+        return results_of([asked[index] for index in indexes], response)
+
+    return response_of(asked, await alter(asked, services, forward, validate_only=validate_only))

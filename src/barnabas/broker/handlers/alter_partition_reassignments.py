@@ -22,7 +22,7 @@ async def handle(
     request: AlterPartitionReassignmentsRequest, context: RequestContext, services: Services
 ) -> AlterPartitionReassignmentsResponse:
     try:
-        return await services.controller.alter_reassignments(request)
+        return await services.controller.send(request, AlterPartitionReassignmentsResponse)
     except StorageError as error:
         return AlterPartitionReassignmentsResponse(
             throttle_time_ms=0,

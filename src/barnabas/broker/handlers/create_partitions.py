@@ -20,7 +20,7 @@ async def handle(
     request: CreatePartitionsRequest, context: RequestContext, services: Services
 ) -> CreatePartitionsResponse:
     try:
-        return await services.controller.create_partitions(request)
+        return await services.controller.send(request, CreatePartitionsResponse)
     except StorageError as error:
         results = [
             CreatePartitionsTopicResult(name=topic.name, error_code=error.wire.code, error_message=error.told)

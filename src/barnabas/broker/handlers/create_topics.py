@@ -25,7 +25,7 @@ async def handle(
     request: CreateTopicsRequest, context: RequestContext, services: Services
 ) -> CreateTopicsResponse:
     try:
-        return await services.controller.create_topics(request)
+        return await services.controller.send(request, CreateTopicsResponse)
     except StorageError as error:
         results = [_failed(topic.name, error) for topic in request.topics]
         return CreateTopicsResponse(throttle_time_ms=0, topics=results)

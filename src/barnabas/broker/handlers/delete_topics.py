@@ -32,7 +32,7 @@ async def handle(
         wire = wire_error("TOPIC_DELETION_DISABLED" if knows else "INVALID_REQUEST")
         return _refused(request, wire, "Topic deletion is disabled (delete.topic.enable=false).")
     try:
-        return await services.controller.delete_topics(request)
+        return await services.controller.send(request, DeleteTopicsResponse)
     except StorageError as error:
         return _refused(request, error.wire, error.told)
 

@@ -20,6 +20,6 @@ async def handle(
     if context.api_version == 0:
         request.election_type = PREFERRED
     try:
-        return await services.controller.elect_leaders(request)
+        return await services.controller.send(request, ElectLeadersResponse)
     except StorageError as error:
         return refuse_all(request, Refused(error.wire.name, error.told))

@@ -16,7 +16,7 @@ from barnabas.controller.names import check_name
 from barnabas.core.errors import BarnabasError, wire_error
 from barnabas.metadata.directories import is_online
 from barnabas.metadata.names import INTERNAL_TOPICS, is_internal
-from barnabas.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from barnabas.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
 from barnabas.protocol.messages.metadata import (
     MetadataRequest,
     MetadataRequestTopic,
@@ -185,7 +185,7 @@ async def _create_missing(request: MetadataRequest, services: Services) -> dict[
         ],
     )
     try:
-        response = await services.controller.create_topics(wanted)
+        response = await services.controller.send(wanted, CreateTopicsResponse)
     except BarnabasError as error:
         return dict.fromkeys(missing, error.wire.code)
     errors = {topic.name: topic.error_code for topic in response.topics if topic.error_code}

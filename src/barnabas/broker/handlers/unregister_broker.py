@@ -23,7 +23,7 @@ async def handle(
     request: UnregisterBrokerRequest, context: RequestContext, services: Services
 ) -> UnregisterBrokerResponse:
     try:
-        response = await services.controller.unregister_broker(request)
+        response = await services.controller.send(request, UnregisterBrokerResponse)
     except StorageError as error:
         return UnregisterBrokerResponse(
             throttle_time_ms=0, error_code=error.wire.code, error_message=error.told

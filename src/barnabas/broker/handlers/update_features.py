@@ -16,11 +16,7 @@ async def handle(
     request: UpdateFeaturesRequest, context: RequestContext, services: Services
 ) -> UpdateFeaturesResponse:
     try:
-        return await services.controller.update_features(
-            request,
-            node_id=services.node_id,
-            min_insync_replicas=services.settings.integer("min.insync.replicas"),
-        )
+        return await services.controller.send(request, UpdateFeaturesResponse)
     except StorageError as error:
         return UpdateFeaturesResponse(
             throttle_time_ms=0, error_code=error.wire.code, error_message=str(error)

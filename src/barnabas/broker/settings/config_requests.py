@@ -8,7 +8,7 @@ for the controller. Every resource gets an answer of its own, in the order of th
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING
 
 from barnabas.broker.settings.loggers import alter_levels
@@ -37,8 +37,12 @@ BROKER_LOGGER_RESOURCE = 8
 _STORED = (TOPIC_RESOURCE, BROKER_RESOURCE, CLIENT_METRICS_RESOURCE, GROUP_RESOURCE)
 
 
+# sends the resources at these positions of the request to the controller, and gives their results
+Forward = Callable[[Sequence[int]], Awaitable[Sequence[ConfigResult]]]
+
+
 async def alter(
-    asked: Sequence[Alteration], services: Services, *, validate_only: bool
+    asked: Sequence[Alteration], services: Services, forward: Forward, *, validate_only: bool
 ) -> list[ConfigResult]:
     """Carry out, or only judge, what is asked; a result for each resource."""
     times = Counter((one.resource_type, one.resource_name) for one in asked)
@@ -60,10 +64,7 @@ async def alter(
             results[index] = ConfigResult.of(error)
     rest = [index for index in range(len(asked)) if index not in results]
     if rest:
-        stored = await services.controller.alter_configs(
-            [asked[index] for index in rest], validate_only=validate_only
-        )
-        results.update(zip(rest, stored, strict=True))
+        results.update(zip(rest, await forward(rest), strict=True))
     return [results[index] for index in range(len(asked))]
 
 
