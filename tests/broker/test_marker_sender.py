@@ -17,7 +17,8 @@ def test_nothing_is_left_behind_by_markers_that_were_never_begun() -> None:
 
     async def send_and_end() -> None:
         host = cast(Any, SimpleNamespace(epoch=0, lost=None))
-        MarkerSender(cast(Any, None)).send(host, Markers("id", Producer(1, 1), True, 2, places))
+        services = cast(Any, SimpleNamespace(node_id=1, peers=SimpleNamespace(leader_of=lambda place: 1)))
+        MarkerSender(services).send(host, Markers("id", Producer(1, 1), True, 2, places))
         begun = asyncio.all_tasks() - {asyncio.current_task()}
         assert len(begun) == len(places)
         for task in begun:

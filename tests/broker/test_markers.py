@@ -393,6 +393,6 @@ def test_a_mistake_on_the_way_of_markers_ends_the_node(
         create_topic(client, "t", 1)
         one = Transactor(client, "x")
         assert one.produce("t", b"a") == "NONE"
-        monkeypatch.setattr("barnabas.broker.coordinators.markers.write_ends", mistaken)
+        monkeypatch.setattr("barnabas.broker.handlers.write_txn_markers.write_ends", mistaken)
         assert one.end(commit=True) == "NONE"
         assert isinstance(broker.run(broker.node.failed()), KeyError)

@@ -187,7 +187,7 @@ class Node:
         await storage.settle(image, self.node_id)
         await self._replicas.set_strays_aside()
         await self._join(listeners)
-        self._serve(controller, settings)
+        self._serve(controller, settings, listeners)
 
     async def _join(self, listeners: Listeners) -> None:
         """Register, say where the partitions are, and become active."""
@@ -258,13 +258,16 @@ class Node:
     def _advertised(self, listeners: Listeners) -> tuple[Listener, ...]:
         return listeners.advertised_at(self._ports, self._host_name)
 
-    def _serve(self, controller: ControllerChannel, settings: CurrentSettings) -> None:
+    def _serve(self, controller: ControllerChannel, settings: CurrentSettings, listeners: Listeners) -> None:
+        assert listeners.inter_broker is not None  # it has the role
         self.services = Services(
             node_id=self.node_id,
             cluster_id=self.cluster_id,
             settings=settings,
             clock=self._clock,
             random=self._random,
+            network=self._network,
+            inter_broker_listener=listeners.inter_broker,
             quorum=self._quorum,
             controller=controller,
             replicas=self._replicas,
@@ -397,6 +400,7 @@ class Node:
             await self.metrics.close()
         if hasattr(self, "services"):
             await self.services.close_coordinators()
+            self.services.close_peers()
         if hasattr(self, "_connections"):
             await self._connections.close()
         for task in self._tasks:

@@ -14,16 +14,19 @@ from barnabas.broker.settings.current_settings import CurrentSettings
 from barnabas.broker.storage.storage import Storage
 from barnabas.controller.bootstrap import SUPPORTED_FEATURES
 from barnabas.core.clock import Clock
+from barnabas.core.network import Network
 from barnabas.core.random import Random
 from barnabas.core.settings.broker_settings import BrokerSettings
 from barnabas.metadata.image import ClusterImage
 from barnabas.metadata.names import CONSUMER_OFFSETS, TRANSACTION_STATE
 
 if TYPE_CHECKING:
+    from barnabas.broker.cluster.peers import Peers
     from barnabas.broker.coordinators.coordinator import Coordinator
     from barnabas.broker.directories.moves import Moves
     from barnabas.broker.metrics.requests import RequestTraffic
     from barnabas.controller.configs import ConfigRules
+    from barnabas.coordination.effects import TopicPartition
     from barnabas.groups.shard import GroupShard
     from barnabas.transactions.shard import TransactionShard
 
@@ -32,6 +35,9 @@ class Services:
     """The parts of a running node."""
 
     __slots__ = (
+        "_inter_broker_listener",
+        "_network",
+        "_peers",
         "_settings",
         "clock",
         "cluster_id",
@@ -51,6 +57,7 @@ class Services:
         "storage",
         "traffic",
         "transactions_in_use",
+        "unmarked",
     )
 
     def __init__(
@@ -61,6 +68,8 @@ class Services:
         settings: CurrentSettings,
         clock: Clock,
         random: Random,
+        network: Network,
+        inter_broker_listener: str,
         quorum: MetadataQuorum,
         controller: ControllerChannel,
         replicas: Replicas,
@@ -74,6 +83,9 @@ class Services:
         self._settings = settings
         self.clock = clock
         self.random = random
+        self._network = network
+        self._inter_broker_listener = inter_broker_listener
+        self._peers: Peers | None = None
         self.quorum = quorum
         self.image: ClusterImage = quorum.image
         self.controller = controller
@@ -87,12 +99,27 @@ class Services:
         self.stop = stop
         self.groups_in_use: Coordinator[GroupShard] | None = None
         self.transactions_in_use: Coordinator[TransactionShard] | None = None
+        self.unmarked: dict[TopicPartition, None] = {}  # could not take a marker, and the log says why
         self.traffic: RequestTraffic | None = None  # counted only where somebody asks for metrics
 
     @property
     def settings(self) -> BrokerSettings:
         """The broker's settings as they are now."""
         return self._settings.broker
+
+    @property
+    def peers(self) -> Peers:
+        """The brokers of the cluster, this one included, to send requests to."""
+        if self._peers is None:
+            from barnabas.broker.cluster.peers import Peers  # transactions are the first to need them
+
+            self._peers = Peers(self, self._network, self._inter_broker_listener)
+        return self._peers
+
+    def close_peers(self) -> None:
+        """Send no more requests to other brokers."""
+        if self._peers is not None:
+            self._peers.close()
 
     # coordinators are there when they are first asked for, or where they have something to do
 

@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 # Most appends and reads wait for nothing: a request about more partitions gives way to others in between.
 PARTITIONS_A_TURN = 200
 
+ANONYMOUS = "User:ANONYMOUS"  # nobody says who he is yet, brokers included
+
 
 class Door(NamedTuple):
     """Where a connection came in, and what is served there."""
@@ -85,15 +87,25 @@ def _route(header: RequestHeader) -> _Route:
         raise NotServed(
             f"{served.name} is served from version {served.first} to {served.last}, not {header.api_version}"
         )
-    handle: Handle = import_module(f"barnabas.broker.handlers.{served.module}").handle
     version = header.api_version
     route = _routes[key] = _Route(
-        handle,
+        handler_of(request),
         decoder(request, version),
         encoder(_class_of(served, "Response"), version),
         version >= request.__flexible__,
     )
     return route
+
+
+def handler_of(request: type[Message]) -> Handle:
+    """The handler of an API, imported when it is first asked for."""
+    handle: Handle = import_module(f"barnabas.broker.handlers.{SERVED[request.__key__].module}").handle
+    return handle
+
+
+def newest_version(request: type[Message]) -> int:
+    """The newest version of an API that is served here."""
+    return min(request.__versions__[1], SERVED[request.__key__].last)
 
 
 def _class_of(served: Served, side: str) -> type[Message]:
@@ -118,7 +130,7 @@ async def answer(frame: memoryview, door: Door, host: str, services: Services) -
     body = skip_header_tags(frame, header.end) if route.is_flexible else header.end
     # librdkafka leaves three bytes behind when it asks for all topics, and Kafka ignores them
     request = decode_with(route.decode, frame, body, exact=False)
-    context = RequestContext("User:ANONYMOUS", door, host, header.client_id, version)
+    context = RequestContext(ANONYMOUS, door, host, header.client_id, version)
     response = await route.handle(request, context, services)
     encoded = None
     if response is not None:

@@ -7,19 +7,22 @@ marker goes through the host, whose shard must hear of it: offsets become visibl
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.broker.coordinators.host import CoordinatorNotAvailable, NotCoordinator
 from barnabas.broker.replicas.replicas import NotLeaderOrFollower, UnknownTopicOrPartition
 from barnabas.coordination.effects import Producer, TopicPartition
-from barnabas.core.errors import BarnabasError
+from barnabas.core.errors import BarnabasError, StorageError
 from barnabas.metadata.names import CONSUMER_OFFSETS
 from barnabas.records.control import ControlType, build_end_transaction
 
 if TYPE_CHECKING:
     from barnabas.broker.replicas.replica import Replica
     from barnabas.broker.services import Services
+
+logger = logging.getLogger("barnabas.transactions")
 
 
 class End(NamedTuple):
@@ -34,7 +37,23 @@ class End(NamedTuple):
 async def write_ends(
     place: TopicPartition, ends: Sequence[End], services: Services
 ) -> list[BarnabasError | None]:
-    """Write markers, of different producers; what kept each of them out, None where it is committed."""
+    """Write markers, of different producers; what kept each of them out, None where it is committed.
+
+    Who sent them gets no more than the name of an error: the log of this node has the reason, once.
+    """
+    failures = await _write_all(place, ends, services)
+    reason = next((one for one in failures if isinstance(one, StorageError)), None)
+    if reason is None:
+        services.unmarked.pop(place, None)
+    elif place not in services.unmarked:  # every try fails like the first, and a full disk holds the log
+        services.unmarked[place] = None
+        logger.warning("%s-%d takes no markers: %s", *place, reason)
+    return failures
+
+
+async def _write_all(
+    place: TopicPartition, ends: Sequence[End], services: Services
+) -> list[BarnabasError | None]:
     topic = services.image.topic(place.topic)
     if topic is None or place.partition not in topic.partitions:
         return [UnknownTopicOrPartition(f"there is no {place.topic}-{place.partition}")] * len(ends)

@@ -5,7 +5,9 @@ to it before, or adds it now, as the client's version has it. The partition give
 and wants to see it with the append: what ended meanwhile cannot be revived. Where the producer has a
 transaction open in the partition, nobody is asked.
 
-Names of errors differ: the coordinator's are translated into what clients of that version know how to treat.
+The question is an AddPartitionsToTxn request to the broker that coordinates the transactional id, which may
+be this one. Names of errors differ: the coordinator's are translated into what clients of that version know
+how to treat.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ import enum
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+from barnabas.broker.coordinators.coordinator import partition_for
 from barnabas.coordination.effects import Producer, TopicPartition
 from barnabas.core.errors import (
     WIRE_ERRORS,
@@ -22,7 +25,10 @@ from barnabas.core.errors import (
     wire_error,
 )
 from barnabas.log.producers import TRUSTED, Guard
+from barnabas.metadata.names import TRANSACTION_STATE
 from barnabas.protocol.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
     AddPartitionsToTxnTopic,
     AddPartitionsToTxnTransaction,
 )
@@ -30,13 +36,16 @@ from barnabas.protocol.messages.add_partitions_to_txn import (
 if TYPE_CHECKING:
     from barnabas.broker.replicas.replica import Replica
     from barnabas.broker.services import Services
-    from barnabas.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnResult
 
 _CONCURRENT = wire_error("CONCURRENT_TRANSACTIONS")
 _FENCED = wire_error("PRODUCER_FENCED")
 _INVALID_EPOCH = wire_error("INVALID_PRODUCER_EPOCH")
 _ABORTABLE = wire_error("TRANSACTION_ABORTABLE")
 _INVALID_STATE = wire_error("INVALID_TXN_STATE")
+_NOT_ALLOWED = wire_error("CLUSTER_AUTHORIZATION_FAILED")
+_UNKNOWN = wire_error("UNKNOWN_SERVER_ERROR")  # what a newer broker knows and this one does not
+
+_FIRST_OF_BROKERS = 4  # of AddPartitionsToTxn; earlier versions are those of clients
 
 
 class Unverified(BarnabasError):
@@ -159,23 +168,37 @@ async def _ask(
         topics=[AddPartitionsToTxnTopic(name=name, partitions=some) for name, some in topics.items()],
     )
     try:
-        result: AddPartitionsToTxnResult = await services.transactions.ask(
-            transactional_id,
-            lambda shard, now, reply: shard.add_partitions(asked, now, reply),
-            only_records=True,
+        response = await services.peers.send(
+            _coordinator_of(transactional_id, services),
+            AddPartitionsToTxnRequest(transactions=[asked]),
+            AddPartitionsToTxnResponse,
+            needs=_FIRST_OF_BROKERS,
         )
     except BarnabasError as error:
         return dict.fromkeys(places, Unverified(error.wire, str(error)))
+    if response.error_code:  # it has judged nothing
+        code = _INVALID_STATE.code if response.error_code == _NOT_ALLOWED.code else response.error_code
+        return dict.fromkeys(places, _refusal(code, operation))
     return {
         TopicPartition(topic.name, one.partition_index): _refusal(one.partition_error_code, operation)
+        for result in response.results_by_transaction
         for topic in result.topic_results
         for one in topic.results_by_partition
         if one.partition_error_code
     }
 
 
+def _coordinator_of(transactional_id: str, services: Services) -> int:
+    """The broker that coordinates a transactional id; this one, which refuses, where there is none."""
+    topic = services.image.topic(TRANSACTION_STATE)
+    if topic is None:
+        return services.node_id
+    partition = partition_for(transactional_id, len(topic.partitions))
+    return services.peers.leader_of(TopicPartition(TRANSACTION_STATE, partition))
+
+
 def _refusal(code: int, operation: Operation) -> Unverified:
-    error = WIRE_ERRORS[code]
+    error = WIRE_ERRORS.get(code, _UNKNOWN)
     if error is _FENCED:
         error = _INVALID_EPOCH
     elif error is _ABORTABLE and operation is Operation.VERIFY:

@@ -1,19 +1,21 @@
 """WriteTxnMarkers: have transactions ended in partitions that this node leads.
 
-Coordinators on other nodes send it, and tools that end a transaction whose coordinator has forgotten it
-(`barnabas txn abort`, `kafka-transactions.sh abort`). The transaction version of a marker is told from 2 on;
-without it the marker may bear the producer's own epoch.
+Coordinators send it, that of this node included, and tools that end a transaction whose coordinator has
+forgotten it (`barnabas txn abort`, `kafka-transactions.sh abort`). Each partition gets all its markers at
+once. The transaction version of a marker is told from 2 on; without it the marker may bear the producer's own
+epoch.
 """
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
+from barnabas.broker.connections.requests import PARTITIONS_A_TURN
 from barnabas.broker.coordinators.ends import End, write_ends
 from barnabas.coordination.effects import Producer, TopicPartition
 from barnabas.core.errors import wire_error
 from barnabas.protocol.messages.write_txn_markers import (
-    WritableTxnMarker,
     WritableTxnMarkerPartitionResult,
     WritableTxnMarkerResult,
     WritableTxnMarkerTopicResult,
@@ -35,8 +37,13 @@ async def handle(
     request: WriteTxnMarkersRequest, context: RequestContext, services: Services
 ) -> WriteTxnMarkersResponse:
     results: _Results = {}
-    for marker in request.markers:
-        await _write(marker, results, services)
+    places = _by_partition(request, results)
+    for number, (place, ends) in enumerate(places.items(), 1):
+        for some in _at_once(ends):
+            for end, failure in zip(some, await write_ends(place, some, services), strict=True):
+                results[end.producer.id][place] = 0 if failure is None else failure.wire.code
+        if number % PARTITIONS_A_TURN == 0:
+            await asyncio.sleep(0)
     return WriteTxnMarkersResponse(
         markers=[
             WritableTxnMarkerResult(producer_id=producer_id, topics=_topics(errors))
@@ -45,23 +52,32 @@ async def handle(
     )
 
 
-async def _write(marker: WritableTxnMarker, results: _Results, services: Services) -> None:
-    end = End(
-        Producer(marker.producer_id, marker.producer_epoch),
-        marker.transaction_result,
-        marker.coordinator_epoch,
-        marker.transaction_version,
-    )
-    is_of_nobody = marker.producer_id < 0 or marker.producer_epoch < 0
-    errors = results.setdefault(marker.producer_id, {})
-    for topic in marker.topics:
-        for index in topic.partition_indexes:
-            place = TopicPartition(topic.name, index)
-            if is_of_nobody:
-                errors[place] = _INVALID_REQUEST
-                continue
-            (failure,) = await write_ends(place, [end], services)
-            errors[place] = 0 if failure is None else failure.wire.code
+def _by_partition(request: WriteTxnMarkersRequest, results: _Results) -> dict[TopicPartition, list[End]]:
+    """The ends that go to each partition; those of nobody are refused."""
+    places: dict[TopicPartition, list[End]] = {}
+    for marker in request.markers:
+        end = End(
+            Producer(marker.producer_id, marker.producer_epoch),
+            marker.transaction_result,
+            marker.coordinator_epoch,
+            marker.transaction_version,
+        )
+        is_of_nobody = marker.producer_id < 0 or marker.producer_epoch < 0
+        errors = results.setdefault(marker.producer_id, {})
+        for topic in marker.topics:
+            for index in topic.partition_indexes:
+                place = TopicPartition(topic.name, index)
+                errors[place] = _INVALID_REQUEST if is_of_nobody else 0
+                if not is_of_nobody:
+                    places.setdefault(place, []).append(end)
+    return places
+
+
+def _at_once(ends: list[End]) -> list[list[End]]:
+    """What may share an append: ends of different producers."""
+    if len({end.producer.id for end in ends}) == len(ends):
+        return [ends]
+    return [[end] for end in ends]
 
 
 def _topics(errors: dict[TopicPartition, int]) -> list[WritableTxnMarkerTopicResult]:

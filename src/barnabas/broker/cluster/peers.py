@@ -1,0 +1,142 @@
+"""Requests from this broker to the brokers of the cluster, this one included.
+
+A request to this broker goes to its own handler: the same messages in the newest version, without encoding
+them. Any other broker is sent the request at its inter-broker listener, where the metadata has it, over one
+connection that is kept. After a failure the next attempt to connect waits, longer each time in a row.
+
+`PeerNotReachable` leaves open whether the other broker has carried out the request.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeVar
+
+from barnabas import __version__
+from barnabas.broker.connections.requests import (
+    ANONYMOUS,
+    Door,
+    Handle,
+    RequestContext,
+    handler_of,
+    newest_version,
+)
+from barnabas.core.errors import BarnabasError, wire_error
+from barnabas.core.network import Address, ConnectionLost, Network
+from barnabas.metadata.parts import ListenerImage
+from barnabas.protocol.channel import NotSpoken
+from barnabas.protocol.schema import Message
+
+if TYPE_CHECKING:
+    from barnabas.broker.services import Services
+    from barnabas.coordination.effects import TopicPartition
+    from barnabas.transport.connection import BrokerConnection
+    from barnabas.transport.link import Link
+
+M = TypeVar("M", bound=Message)
+
+RECONNECT_MS, RECONNECT_MAX_MS = 50, 1_000
+
+
+class PeerNotReachable(BarnabasError):
+    """Another broker could not be sent a request, or has not answered it."""
+
+    wire = wire_error("NETWORK_EXCEPTION")
+
+
+class Peers:
+    """The brokers of the cluster, by their ids; `listener` is the name of the inter-broker listener."""
+
+    def __init__(self, services: Services, network: Network, listener: str) -> None:
+        self._services = services
+        self._network = network
+        self._listener = listener
+        self._client_id = f"broker-{services.node_id}"
+        self._own: dict[type[Message], tuple[Handle, RequestContext]] = {}
+        self._links: dict[int, tuple[Address, Link]] = {}
+        self._is_closed = False
+
+    def leader_of(self, place: TopicPartition) -> int:
+        """The broker that leads a partition; this one where there is no leader: its handler says why not."""
+        services = self._services
+        topic = services.image.topic(place.topic)
+        leader = -1
+        if topic is not None and place.partition in topic.partitions:
+            leader = topic.partitions[place.partition].leader
+        return services.node_id if leader < 0 else leader
+
+    async def send(self, node_id: int, request: Message, response: type[M], *, needs: int = 0) -> M:
+        """The response of that broker; `needs` is the oldest version of the request that can be used."""
+        if node_id == self._services.node_id:
+            return await self._hand_over(request, response)
+        try:
+            connection = await self._link(node_id).wait()
+            if connection.versions.choose(type(request)) < needs:
+                name = type(request).__name__.removesuffix("Request")
+                raise NotSpoken(f"broker {node_id} is too old: it has no version {needs} of {name}")
+            return await connection.ask(request, response)
+        except (NotSpoken, PeerNotReachable):
+            raise
+        except BarnabasError as error:
+            raise PeerNotReachable(f"broker {node_id} does not answer: {error}") from error
+
+    def close(self) -> None:
+        """Close all connections, and make none any more."""
+        self._is_closed = True
+        for _, link in self._links.values():
+            link.close()
+        self._links.clear()
+
+    async def _hand_over(self, request: Message, response: type[M]) -> M:
+        cls = type(request)
+        known = self._own.get(cls)
+        if known is None:
+            endpoint = self._endpoint(self._services.node_id)
+            context = RequestContext(
+                ANONYMOUS, Door(self._listener), endpoint.host, self._client_id, newest_version(cls)
+            )
+            known = self._own[cls] = handler_of(cls), context
+        handle, context = known
+        answer = await handle(request, context, self._services)
+        assert isinstance(answer, response)
+        return answer
+
+    def _endpoint(self, node_id: int) -> ListenerImage:
+        broker = self._services.image.brokers.get(node_id)
+        endpoint = None if broker is None else broker.endpoints.get(self._listener)
+        if endpoint is None:
+            raise PeerNotReachable(f"broker {node_id} has no listener {self._listener} in the metadata")
+        return endpoint
+
+    def _link(self, node_id: int) -> Link:
+        if self._is_closed:
+            raise ConnectionLost("this node is stopping")
+        endpoint = self._endpoint(node_id)
+        address = Address(endpoint.host, endpoint.port)
+        known = self._links.get(node_id)
+        if known is not None:
+            if known[0] == address:
+                return known[1]
+            known[1].close()
+        from barnabas.transport.link import Link  # a cluster of one dials nobody
+        from barnabas.transport.waiting import Backoff
+
+        backoff = Backoff(RECONNECT_MS, RECONNECT_MAX_MS, self._services.random)
+        link = Link(address, self._services.clock, backoff, self._open, lambda is_lost: None)
+        self._links[node_id] = address, link
+        return link
+
+    async def _open(self, address: Address) -> BrokerConnection:
+        from barnabas.protocol.frames import SCRATCH_BYTES
+        from barnabas.transport.connection import open_connection
+
+        settings = self._services.settings
+        return await open_connection(
+            self._network,
+            self._services.clock,
+            address,
+            client_id=self._client_id,
+            software_version=__version__,
+            connect_timeout_s=settings.integer("socket.connection.setup.timeout.ms") / 1000,
+            request_timeout_s=settings.integer("request.timeout.ms") / 1000,
+            scratch=memoryview(bytearray(SCRATCH_BYTES)),
+        )
