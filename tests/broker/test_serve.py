@@ -369,6 +369,7 @@ NOT_NEEDED = (
     *("barnabas.core.memory_network", "barnabas.broker.handlers.fetch", "barnabas.log.compaction"),
     *("barnabas.broker.handlers.describe_configs", "barnabas.broker.handlers.list_offsets"),
     *("barnabas.broker.metrics", "barnabas.core.metrics", "barnabas.core.process"),
+    *("barnabas.transport", "barnabas.broker.cluster.peers"),
 )
 
 
