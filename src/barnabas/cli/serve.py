@@ -30,9 +30,9 @@ from barnabas.core.os_network import OsNetwork
 from barnabas.core.random import SystemRandom
 from barnabas.core.settings.broker_settings import BrokerSettings
 from barnabas.core.settings.definition import InvalidSetting
-from barnabas.core.settings.listeners import listen_flags
+from barnabas.core.settings.listeners import listen_advertised, listen_flags
 from barnabas.core.settings.properties import parse_properties
-from barnabas.core.settings.sources import resolve
+from barnabas.core.settings.sources import BUILT_IN, resolve
 from barnabas.core.workers import ThreadWorkers
 
 logger = logging.getLogger("barnabas.serve")
@@ -106,8 +106,10 @@ def load_settings(options: argparse.Namespace) -> BrokerSettings:
         flags[name.strip()] = value
     if options.dir is not None:
         flags["log.dirs"] = options.dir
+    built_in = BUILT_IN
     if options.listen is not None:
         flags |= listen_flags(options.listen)
+        built_in = {**BUILT_IN, **listen_advertised(options.listen, os.uname().nodename)}
     if options.metrics is not None:
         flags["barnabas.metrics.listen"] = options.metrics
     if options.log_format is not None:
@@ -118,7 +120,7 @@ def load_settings(options: argparse.Namespace) -> BrokerSettings:
             file = parse_properties(Path(options.config).read_text(encoding="latin-1"))  # as Java reads it
         except OSError as error:
             raise InvalidSetting(f"cannot read --config {options.config}: {error.strerror}") from error
-    return resolve(flags=flags, environment=os.environ, file=file, strict=options.strict)
+    return resolve(flags=flags, environment=os.environ, file=file, strict=options.strict, built_in=built_in)
 
 
 def _run(settings: BrokerSettings) -> int:

@@ -4,9 +4,17 @@ from __future__ import annotations
 
 import pytest
 
+from barnabas.core.settings.broker_settings import Source
 from barnabas.core.settings.definition import InvalidSetting
-from barnabas.core.settings.listeners import Listener, Listeners, listen_flags, read_listeners
-from barnabas.core.settings.sources import resolve
+from barnabas.core.settings.describe import describe_broker
+from barnabas.core.settings.listeners import (
+    Listener,
+    Listeners,
+    listen_advertised,
+    listen_flags,
+    read_listeners,
+)
+from barnabas.core.settings.sources import BUILT_IN, resolve
 
 
 def listeners(**file: str) -> Listeners:
@@ -100,3 +108,33 @@ def test_listen_flags(endpoint: str, expected: str) -> None:
 def test_listen_flags_refuse(endpoint: str) -> None:
     with pytest.raises(InvalidSetting, match="--listen"):
         listen_flags(endpoint)
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "expected"),
+    [
+        ("127.0.0.1:9092", "PLAINTEXT://127.0.0.1:9092"),
+        ("0.0.0.0:9092", "PLAINTEXT://me:9092"),
+        (":9092", "PLAINTEXT://me:9092"),
+        ("::1:0", "PLAINTEXT://[::1]:0"),
+    ],
+)
+def test_what_listen_advertises_is_described_as_static(endpoint: str, expected: str) -> None:
+    built_in = {**BUILT_IN, **listen_advertised(endpoint, "me")}
+    settings = resolve(flags=listen_flags(endpoint), built_in=built_in)
+    for name in ("advertised.listeners", "listeners", "controller.listener.names"):
+        (described,) = describe_broker(settings, [name])
+        assert described.source is Source.STATIC_BROKER
+    assert settings.text("advertised.listeners") == expected
+    found = read_listeners(settings)
+    assert found.advertised == found.broker
+
+
+def test_what_listen_advertises_gives_way_to_settings() -> None:
+    built_in = {**BUILT_IN, **listen_advertised("0.0.0.0:9092", "me")}
+    given = {"advertised.listeners": "PLAINTEXT://proxy:1234"}
+    for settings in (
+        resolve(flags=listen_flags("0.0.0.0:9092"), file=given, built_in=built_in),
+        resolve(flags={**listen_flags("0.0.0.0:9092"), **given}, built_in=built_in),
+    ):
+        assert [each.endpoint for each in read_listeners(settings).advertised] == ["PLAINTEXT://proxy:1234"]

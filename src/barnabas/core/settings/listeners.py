@@ -54,18 +54,29 @@ class Listeners(NamedTuple):
 
 def listen_flags(endpoint: str) -> dict[str, str]:
     """The settings behind `--listen host:port`: a listener for clients there, the controller's above it."""
-    host, colon, port = endpoint.rpartition(":")
-    if not colon or not port.isdecimal() or int(port) > 65535 - CONTROLLER_PORT_DISTANCE:
-        highest = 65535 - CONTROLLER_PORT_DISTANCE
-        raise InvalidSetting(f"--listen {endpoint}: must be host:port, with a port from 0 to {highest}")
-    address = f"[{host}]" if ":" in host.strip("[]") and not host.startswith("[") else host
-    if address == "0.0.0.0":
-        address = ""  # the same, and then clients are told this machine's name
+    address, port = _parse_endpoint(endpoint)
     controller_port = int(port) + CONTROLLER_PORT_DISTANCE if int(port) else 0
     return {
         "listeners": f"PLAINTEXT://{address}:{port},CONTROLLER://{address}:{controller_port}",
         "controller.listener.names": "CONTROLLER",
     }
+
+
+def listen_advertised(endpoint: str, host_name: str) -> dict[str, str]:
+    """What `--listen host:port` comes to for clients, unless another setting says so: where they connect."""
+    address, port = _parse_endpoint(endpoint)
+    return {"advertised.listeners": f"PLAINTEXT://{address or host_name}:{port}"}
+
+
+def _parse_endpoint(endpoint: str) -> tuple[str, str]:
+    """The address, empty for every interface, and the port."""
+    host, colon, port = endpoint.rpartition(":")
+    if not colon or not port.isdecimal() or int(port) > 65535 - CONTROLLER_PORT_DISTANCE:
+        highest = 65535 - CONTROLLER_PORT_DISTANCE
+        raise InvalidSetting(f"--listen {endpoint}: must be host:port, with a port from 0 to {highest}")
+    address = f"[{host}]" if ":" in host.strip("[]") and not host.startswith("[") else host
+    # 0.0.0.0 is every interface, too, and then clients are told this machine's name
+    return ("" if address == "0.0.0.0" else address), port
 
 
 def read_listeners(settings: BrokerSettings) -> Listeners:
