@@ -58,7 +58,7 @@ from barnabas.protocol.messages.update_features import (
 )
 from barnabas.protocol.schema import NO_UUID
 from barnabas.testing import Broker
-from tests.support.configs import BROKER, DELETE, DONE, SET
+from tests.support.configs import BROKER, DELETE, DONE, SET, Answer
 from tests.support.configs import alter as alter_config
 from tests.support.raw_client import RawClient, fetch_request, produce_request, wait_until
 
@@ -107,6 +107,12 @@ class Site:
         with RawClient(self.broker.port) as client:
             answer = client.ask(DeleteTopicsRequest(topics=[state]), 6, DeleteTopicsResponse)
         assert [each.error_code for each in answer.responses] == [0]
+
+    def cordoned(self) -> list[bool]:
+        """Of each directory, whether DescribeLogDirs says so."""
+        with RawClient(self.broker.port) as client:
+            answer = client.ask(DescribeLogDirsRequest(topics=None), 5, DescribeLogDirsResponse)
+        return [each.is_cordoned for each in answer.results]
 
     def produce(self, name: str, partition: int, value: bytes = b"v") -> str:
         with RawClient(self.broker.port) as client:
@@ -313,9 +319,7 @@ def test_cordoned_directories_get_nothing_new(tmp_path: Path) -> None:
     site.start()
     site.fill("t", 4)
     assert site.told("t") == "acac"
-    with RawClient(site.broker.port) as client:
-        answer = client.ask(DescribeLogDirsRequest(topics=None), 5, DescribeLogDirsResponse)
-    assert [each.is_cordoned for each in answer.results] == [False, True, False]
+    assert site.cordoned() == [False, True, False]
     site.broker.stop()
 
 
@@ -339,6 +343,45 @@ def test_directories_are_cordoned_while_the_node_runs(tmp_path: Path, names: str
     wait_until(lambda: site.try_to_create("t") == "INVALID_REPLICATION_FACTOR", "it is so after a restart")
     alter_cordoned(None, 0)
     site.fill("t", 2)
+    site.broker.stop()
+
+
+def test_nothing_moves_into_a_cordoned_directory(tmp_path: Path) -> None:
+    site = Site(tmp_path, cordoned_log_dirs=str(tmp_path / "b"))
+    site.start()
+    site.fill("t", 2)
+    assert alter(site, "t", 0, "b") == alter(site, "nope", 0, "b") == "INVALID_REPLICA_ASSIGNMENT"
+    with RawClient(site.broker.port) as client:
+        assert alter_config(client, BROKER, "1", ("cordoned.log.dirs", SET, "")) == DONE
+    assert alter(site, "t", 0, "b") == "NONE"
+    wait_until(lambda: site.told("t") == "bc", "it has moved")
+    with RawClient(site.broker.port) as client:
+        assert alter_config(client, BROKER, "1", ("cordoned.log.dirs", SET, "*")) == DONE
+    assert alter(site, "t", 0, "b") == "INVALID_REPLICA_ASSIGNMENT"  # though it is there
+    site.broker.stop()
+
+
+def test_metadata_that_cannot_tell_of_cordons(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Before 4.3-IV0: what is static counts on this node, and nothing is altered."""
+    monkeypatch.setattr(node, "bootstrap_records", lambda: bootstrap_records({METADATA_VERSION: 29}))
+    site = Site(tmp_path, cordoned_log_dirs="*")
+    site.start()
+    site.fill("t", 2)  # the controller does not know
+    assert alter(site, "t", 0, "c") == "INVALID_REPLICA_ASSIGNMENT"
+    assert site.cordoned() == [False, False, False]
+    problem = "The cordoned.log.dirs configuration value cannot be set because it requires metadata.version"
+    refused = Answer("INVALID_CONFIG", f"{problem} >= 4.3-IV0")
+    with RawClient(site.broker.port) as client:
+        for change in ((SET, str(tmp_path / "b")), (SET, ""), (DELETE, None)):
+            assert alter_config(client, BROKER, "1", ("cordoned.log.dirs", *change)) == refused
+        update = FeatureUpdateKey(feature=METADATA_VERSION, max_version_level=30)
+        request = UpdateFeaturesRequest(feature_updates=[update])
+        assert client.ask(request, 1, UpdateFeaturesResponse).error_code == 0
+    wait_until(lambda: site.try_to_create("u") == "INVALID_REPLICATION_FACTOR", "the metadata tells so")
+    assert site.cordoned() == [True, True, True]
+    with RawClient(site.broker.port) as client:
+        assert alter_config(client, BROKER, "1", ("cordoned.log.dirs", SET, "")) == DONE
+    wait_until(lambda: site.try_to_create("v") == "NONE", "the metadata tells so")
     site.broker.stop()
 
 
@@ -651,7 +694,7 @@ def test_what_cannot_move_is_told_why(site: Site) -> None:
     site.create("t")
     site.create("x" * 230)
     assert alter(site, "t", 1, "nowhere") == "LOG_DIR_NOT_FOUND"
-    assert alter(site, "t", 9, "a") == alter(site, "nope", 0, "a") == "REPLICA_NOT_AVAILABLE"
+    assert alter(site, "t", 9, "a") == alter(site, "nope", 0, "a") == "UNKNOWN_TOPIC_OR_PARTITION"
     assert alter(site, "x" * 230, 0, "a") == "INVALID_TOPIC_EXCEPTION"
 
 

@@ -7,6 +7,8 @@ lists; where a list is not set, it starts from what the broker's static settings
 
 While eligible leader replicas are in use, min.insync.replicas decides who is eligible: it is set for the
 cluster or for a topic, never for one broker, and whoever was eligible under another value is so no longer.
+
+Metadata before 4.3-IV0 has no place for cordoned directories: there `cordoned.log.dirs` is not altered.
 """
 
 from __future__ import annotations
@@ -21,11 +23,14 @@ from barnabas.controller.names import check_name
 from barnabas.core.errors import BarnabasError
 from barnabas.metadata.image import BROKER_RESOURCE, CLUSTER_DEFAULT, TOPIC_RESOURCE, ClusterImage
 from barnabas.metadata.records import ClearElrRecord, ConfigRecord
+from barnabas.metadata.versions import CORDONED_SINCE
 from barnabas.protocol.schema import Message
 from barnabas.protocol.wire import MAX_TEXT_BYTES
 
 CLIENT_METRICS_RESOURCE = 16
 GROUP_RESOURCE = 32
+
+CORDONED_LOG_DIRS = "cordoned.log.dirs"
 
 SET, DELETE, APPEND, SUBTRACT = range(4)
 _OPERATIONS = {APPEND: "APPEND", SUBTRACT: "SUBTRACT"}
@@ -130,6 +135,7 @@ def alter_config(
     try:
         _check_resource_name(resource_type, resource_name)
         _check_min_insync(image, resource_type, resource_name, changes)
+        _check_cordons(image, resource_type, changes)
         new = {name: value for name, value in {**old, **changes}.items() if value is not None}
         validate(new)
         _check_sizes(changes)
@@ -199,4 +205,15 @@ def _check_min_insync(
         raise Refused("INVALID_CONFIG", problem)
     if changes[MIN_INSYNC_REPLICAS] is None:
         problem = f"Cluster-level {MIN_INSYNC_REPLICAS} cannot be removed while ELR is enabled."
+        raise Refused("INVALID_CONFIG", problem)
+
+
+def _check_cordons(image: ClusterImage, resource_type: int, changes: Mapping[str, str | None]) -> None:
+    if resource_type != BROKER_RESOURCE or CORDONED_LOG_DIRS not in changes:
+        return
+    if image.metadata_version < CORDONED_SINCE:
+        problem = (
+            f"The {CORDONED_LOG_DIRS} configuration value cannot be set because it requires "
+            "metadata.version >= 4.3-IV0"
+        )
         raise Refused("INVALID_CONFIG", problem)

@@ -21,6 +21,12 @@ def place(
 ) -> list[list[int]]:
     """The replicas of each partition, the preferred leader first; Refused where there are too few brokers."""
     brokers = [broker for broker in brokers if takes_new(broker)]
+    if not any(broker.is_active for broker in brokers):
+        raise Refused(
+            "INVALID_REPLICATION_FACTOR",
+            f"Unable to replicate the partition {replication_factor} time(s): "
+            "All brokers are currently fenced, or have all their log directories cordoned.",
+        )
     if replication_factor > len(brokers):
         raise Refused(
             "INVALID_REPLICATION_FACTOR",
@@ -31,12 +37,6 @@ def place(
         )
     active = _shuffled([broker.id for broker in brokers if broker.is_active], random)
     fenced = _shuffled([broker.id for broker in brokers if not broker.is_active], random)
-    if not active:
-        raise Refused(
-            "INVALID_REPLICATION_FACTOR",
-            f"Unable to replicate the partition {replication_factor} time(s): "
-            "All brokers are currently fenced.",
-        )
     from_active = min(replication_factor, len(active))
     return [
         _stripe(active, start, from_active) + _stripe(fenced, start, replication_factor - from_active)

@@ -22,14 +22,14 @@ LATEST_METADATA_VERSION = 30
 TRANSACTIONS_SINCE = 13
 DIRECTORIES_SINCE = 17
 ELR_SINCE = 23
-_CORDONED_SINCE = 30
+CORDONED_SINCE = 30
 
 # of those that have several versions: from which metadata.version on which one is written, the newest first
 _RECORD_VERSIONS: dict[type[Message], tuple[tuple[int, int], ...]] = {
-    RegisterBrokerRecord: ((_CORDONED_SINCE, 4), (DIRECTORIES_SINCE, 3), (8, 2), (0, 1)),
+    RegisterBrokerRecord: ((CORDONED_SINCE, 4), (DIRECTORIES_SINCE, 3), (8, 2), (0, 1)),
     PartitionRecord: ((ELR_SINCE, 2), (DIRECTORIES_SINCE, 1), (0, 0)),
     PartitionChangeRecord: ((ELR_SINCE, 2), (DIRECTORIES_SINCE, 1), (0, 0)),
-    BrokerRegistrationChangeRecord: ((_CORDONED_SINCE, 3), (DIRECTORIES_SINCE, 2), (0, 1)),
+    BrokerRegistrationChangeRecord: ((CORDONED_SINCE, 3), (DIRECTORIES_SINCE, 2), (0, 1)),
 }
 
 _RELEASES = (
@@ -37,7 +37,7 @@ _RELEASES = (
     *("3.7-IV0", "3.7-IV1", "3.7-IV2", "3.7-IV3", "3.7-IV4", "3.8-IV0", "3.9-IV0"),
     *("4.0-IV0", "4.0-IV1", "4.0-IV2", "4.0-IV3", "4.1-IV0", "4.1-IV1", "4.2-IV0", "4.2-IV1", "4.3-IV0"),
 )
-_CHANGED = frozenset({7, 8, 11, 13, 14, 15, DIRECTORIES_SINCE, ELR_SINCE, _CORDONED_SINCE})
+_CHANGED = frozenset({7, 8, 11, 13, 14, 15, DIRECTORIES_SINCE, ELR_SINCE, CORDONED_SINCE})
 
 
 class Level(NamedTuple):

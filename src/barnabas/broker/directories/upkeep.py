@@ -27,6 +27,7 @@ from barnabas.log.config import CleanerSettings
 from barnabas.log.directory import LogDirectory
 from barnabas.log.housekeeping import Intervals, keep_house
 from barnabas.metadata.image import ClusterImage
+from barnabas.metadata.versions import CORDONED_SINCE
 
 logger = logging.getLogger("barnabas.node")
 
@@ -135,11 +136,14 @@ class Upkeep:
     # --- directories that get nothing new
 
     def follow_cordons(self) -> None:
-        """Have the metadata say which those are, now and when it changes."""
+        """Have the metadata say which those are, now and when it changes. Before metadata.version 4.3-IV0 it
+        cannot: there the setting counts only for what this node places itself."""
         self._cordon(self._settings.broker)
         self._settings.subscribe(self._cordon)
 
     def _cordon(self, settings: BrokerSettings) -> None:
+        if self._image.metadata_version < CORDONED_SINCE:
+            return
         directory_ids = self._storage.cordoned(settings.strings("cordoned.log.dirs"))
         broker = self._image.brokers.get(self._membership.node_id)
         if broker is None:  # it was unregistered, and what concerns it is told no more

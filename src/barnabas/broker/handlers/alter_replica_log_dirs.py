@@ -1,6 +1,7 @@
 """AlterReplicaLogDirs: in which of its directories this broker shall keep partitions.
 
 The answer says whether a move has begun, or there is nothing to do; DescribeLogDirs shows how far it is.
+Nothing moves into a directory of `cordoned.log.dirs`.
 """
 
 from __future__ import annotations
@@ -8,6 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 from uuid import UUID
 
+from barnabas.broker.replicas.replicas import UnknownTopicOrPartition
+from barnabas.broker.storage.storage import is_cordoned
 from barnabas.core.errors import BarnabasError, StorageError, wire_error
 from barnabas.log.directory import LogDirectory
 from barnabas.log.names import MAX_NAME_CHARS
@@ -36,6 +39,12 @@ class ReplicaNotAvailable(BarnabasError):
     """This broker has no replica of that partition."""
 
     wire = wire_error("REPLICA_NOT_AVAILABLE")
+
+
+class DirectoryCordoned(BarnabasError):
+    """The directory takes no further replicas."""
+
+    wire = wire_error("INVALID_REPLICA_ASSIGNMENT")
 
 
 class NameTooLong(BarnabasError):
@@ -78,7 +87,9 @@ async def _move(path: str, name: str, number: int, services: Services) -> None:
     target_id = _target(path, services)
     topic = services.image.topic(name)
     partition = None if topic is None else topic.partitions.get(number)
-    if topic is None or partition is None or services.node_id not in partition.replicas:
+    if topic is None or partition is None:
+        raise UnknownTopicOrPartition(f"there is no partition {name}-{number}")
+    if services.node_id not in partition.replicas:
         raise ReplicaNotAvailable(f"there is no {name}-{number} on this node")
     if services.replicas.is_lost(topic, number):
         raise StorageError(f"{name}-{number} is in a directory that is out of use")
@@ -93,4 +104,6 @@ def _target(path: str, services: Services) -> UUID:
     directory: LogDirectory | None = storage.at(path)
     if directory is None:
         raise StorageError(f"{path} is out of use")
+    if is_cordoned(storage.named, path, services.settings.strings("cordoned.log.dirs")):
+        raise DirectoryCordoned(f"{path} is one of cordoned.log.dirs")
     return next(each for each, one in storage.directories.items() if one is directory)

@@ -16,6 +16,7 @@ from barnabas.core.errors import StorageError, wire_error
 from barnabas.log.checkpoints import TopicPartition
 from barnabas.log.directory import LogDirectory
 from barnabas.metadata.names import CLUSTER_METADATA
+from barnabas.metadata.versions import CORDONED_SINCE
 from barnabas.protocol.messages.describe_log_dirs import (
     DescribeLogDirsPartition,
     DescribeLogDirsRequest,
@@ -99,7 +100,8 @@ async def _describe(
                 )
             )
     space = await directory.disk.space()
-    cordoned = services.settings.strings("cordoned.log.dirs")
+    can_be_cordoned = services.image.metadata_version >= CORDONED_SINCE
+    cordoned = services.settings.strings("cordoned.log.dirs") if can_be_cordoned else ()
     return DescribeLogDirsResult(
         error_code=0,
         log_dir=directory.where,

@@ -10,6 +10,7 @@ from barnabas.broker.settings.current_settings import CurrentSettings
 from barnabas.metadata.image import BROKER_RESOURCE, TOPIC_RESOURCE
 from barnabas.metadata.records import (
     ConfigRecord,
+    FeatureLevelRecord,
     PartitionChangeRecord,
     PartitionRecord,
     RemoveTopicRecord,
@@ -27,6 +28,8 @@ def follow(quorum: MetadataQuorum, replicas: Replicas, settings: CurrentSettings
         if any(isinstance(each, ConfigRecord) and each.resource_type == BROKER_RESOURCE for each in records):
             settings.broker_changed()
             changed.update(dict.fromkeys(image.topics_by_id))
+        elif any(isinstance(each, FeatureLevelRecord) for each in records):
+            settings.broker_changed()  # what they are needs a metadata.version here and there
         for record in records:
             if isinstance(record, RemoveTopicRecord):
                 changed.pop(record.topic_id, None)
