@@ -122,7 +122,7 @@ def test_the_settings_reach_the_cleaner_as_they_are_now(make_broker: Callable[..
             "log.cleaner.io.max.bytes.per.second": "1e6",
         }
     )
-    settings = CurrentSettings(1, broker.node._quorum.image, broker.node.settings)
+    settings = CurrentSettings(1, broker.node._quorum.metadata, broker.node.settings)
     assert settings.cleaner() == (1, 2_000_000, 1000, 0.5, 1e6)  # the loop is not to spin
 
 

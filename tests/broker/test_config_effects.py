@@ -13,7 +13,7 @@ from barnabas.controller.decisions import Decision
 from barnabas.core.settings.security import UnsupportedSetting
 from barnabas.core.settings.sources import resolve
 from barnabas.log.config import LogConfig
-from barnabas.metadata.image import ClusterImage
+from barnabas.metadata.publisher import MetadataPublisher
 from barnabas.metadata.records import ConfigRecord
 from barnabas.protocol.messages.fetch import FetchResponse
 from barnabas.protocol.messages.list_offsets import (
@@ -37,6 +37,7 @@ from tests.support.configs import (
     replace,
     value_of,
 )
+from tests.support.images import image_of, replayed
 from tests.support.raw_client import (
     RawClient,
     fetch_request,
@@ -255,16 +256,15 @@ def test_levels_of_loggers(client: RawClient, some_logger: logging.Logger) -> No
 
 
 def test_what_cannot_be_heeded_is_passed_over(caplog: pytest.LogCaptureFixture) -> None:
-    image = ClusterImage()
-    for name, value in (
-        ("log.segment.bytes", "5"),
-        ("node.id", "7"),
-        ("max.connections", "9"),
-        ("of.a.plug.in", "x"),
-    ):
-        image.replay(ConfigRecord(resource_type=BROKER, resource_name="1", name=name, value=value))
+    altered = {"log.segment.bytes": "5", "node.id": "7", "max.connections": "9", "of.a.plug.in": "x"}
+    image = image_of(
+        *(
+            ConfigRecord(resource_type=BROKER, resource_name="1", name=name, value=value)
+            for name, value in altered.items()
+        )
+    )
     with caplog.at_level(logging.ERROR, "barnabas.settings"):
-        settings = CurrentSettings(1, image, resolve()).broker
+        settings = CurrentSettings(1, MetadataPublisher(image), resolve()).broker
     assert settings.dynamic == {"max.connections": "9", "of.a.plug.in": "x"}
     assert settings.integer("log.segment.bytes") == 1 << 30
     told = [record.getMessage() for record in caplog.records]
@@ -324,15 +324,15 @@ def test_a_node_does_not_start_under_what_it_cannot_enforce(broker: Broker) -> N
 
 def test_subscribers_are_told_of_every_change() -> None:
     async def run() -> None:
-        image = ClusterImage()
-        settings = CurrentSettings(1, image, resolve())
+        metadata = MetadataPublisher()
+        settings = CurrentSettings(1, metadata, resolve())
         told: list[int] = []
         settings.subscribe(lambda now: told.append(now.integer("max.connections")))
         for value in ("5", "6", None):
             record = ConfigRecord(
                 resource_type=BROKER, resource_name="1", name="max.connections", value=value
             )
-            image.replay(record)
+            metadata.image = replayed(metadata.image, record)
             settings.broker_changed()
         assert told == [5, 6, 2**31 - 1]
 

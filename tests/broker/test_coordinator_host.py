@@ -108,7 +108,7 @@ def coordinator(site: Site, stop: Callable[[BaseException], None]) -> Coordinato
         TOPIC,
         KINDS,
         Tally,
-        image=site.cluster.image,
+        metadata=site.cluster.metadata,
         replicas=site.replicas,
         clock=SystemClock(),
         send_markers=send,

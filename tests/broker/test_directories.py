@@ -157,7 +157,7 @@ class Site:
     def partitions(self, name: str) -> list[PartitionImage]:
         topic = self.broker.node.services.image.topic(name)
         assert topic is not None
-        return [topic.partitions[number] for number in sorted(topic.partitions)]
+        return list(topic.partitions)
 
     def is_told(self, name: str) -> bool:
         registered = self.broker.node.services.image.brokers[1].log_dirs

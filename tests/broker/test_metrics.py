@@ -396,7 +396,7 @@ class TestEndpoint:
     def test_a_page_that_cannot_be_made_is_an_error_of_the_server(
         self, broker: Broker, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
     ) -> None:
-        monkeypatch.setattr(broker.node.services, "image", None)
+        monkeypatch.setattr(broker.node.services, "metadata", None)
         assert get(broker)[0] == 500
         assert "the metrics could not be gathered" in caplog.text
         assert get(broker, "/ready")[0] == 200

@@ -25,7 +25,6 @@ from barnabas.core.random import SeededRandom
 from barnabas.log.checkpoints import read_whole, write_atomically
 from barnabas.log.config import LogConfig
 from barnabas.log.producers import Origin
-from barnabas.metadata.image import ClusterImage
 from barnabas.metadata.records import (
     AccessControlEntryRecord,
     ClientQuotaRecord,
@@ -51,6 +50,7 @@ from barnabas.raft.snapshot import (
 )
 from tests.broker.test_formatting import CONTROLLER, DIRECTORY_ID, FEATURES, NOW_MS
 from tests.broker.test_quorum import FIRST, create, new_disk, topic
+from tests.support.images import contents, image_of
 from tests.support.logs import START_MS, open_directory
 
 MANUAL = SnapshotPolicy(max_bytes=1 << 40, interval_ms=0)
@@ -97,7 +97,7 @@ async def settle() -> None:
         await asyncio.sleep(0)
 
 
-async def contents(disk: MemoryDisk, snapshot: SnapshotId) -> tuple[list[Message], list[bytes]]:
+async def read(disk: MemoryDisk, snapshot: SnapshotId) -> tuple[list[Message], list[bytes]]:
     data = await read_whole(disk, f"{METADATA_DIRECTORY}/{snapshot.name}")
     return read_snapshot(data or b"", snapshot.name)
 
@@ -113,20 +113,18 @@ def test_one_is_taken_after_so_many_bytes_and_the_next_start_begins_with_it() ->
             last = taken[-1]
             assert last == quorum.snapshots.newest
             assert last.epoch == quorum.epoch
-            image, end = quorum.image.copy(), quorum.end_offset
-        controls, values = await contents(disk, last)
+            image, end = quorum.image, quorum.end_offset
+        controls, values = await read(disk, last)
         assert [type(each) for each in controls] == [KRaftVersionRecord, VotersRecord]
-        seen = ClusterImage()
-        for value in values:
-            seen.replay(decode_record(value))
+        seen = image_of(*map(decode_record, values))
         assert len(seen.topics_by_name) == last.end_offset - FIRST
         # that the snapshot is read shows when the log no longer has what it stands for
         async with running(disk, MANUAL._replace(retention_bytes=0)) as quorum:
             assert await quorum.snapshots.clean() == len(taken) - 1
-            assert quorum.image == image
+            assert contents(quorum.image) == contents(image)
         assert await snapshots(disk) == [last]
         async with running(disk) as quorum:
-            assert quorum.image == image
+            assert contents(quorum.image) == contents(image)
             assert quorum.end_offset == end + 2  # each start is a new epoch
 
     disk = new_disk()
@@ -201,7 +199,7 @@ def test_a_broken_one_is_set_aside_and_the_one_before_counts(caplog: pytest.LogC
             for number in range(5):
                 await create(quorum, f"t{number}")
                 await quorum.snapshots.take()
-            image = quorum.image.copy()
+            image = quorum.image
         for keep_bytes in (0, 100):
             newest = (await snapshots(disk))[-1]
             path = f"{METADATA_DIRECTORY}/{newest.name}"
@@ -209,7 +207,7 @@ def test_a_broken_one_is_set_aside_and_the_one_before_counts(caplog: pytest.LogC
             await file.truncate(keep_bytes)
             file.close()
             async with running(disk) as quorum:
-                assert quorum.image == image
+                assert contents(quorum.image) == contents(image)
             assert newest not in await snapshots(disk)
             assert await disk.size_of(path + ".corrupt") == keep_bytes
         assert caplog.text.count("it is set aside") == 2
@@ -289,7 +287,7 @@ def test_commands_go_on_while_one_is_written() -> None:
             assert during > 5
             taken = await taking
             assert taken is not None
-            _, values = await contents(disk, taken)
+            _, values = await read(disk, taken)
             # exactly what was committed when it began
             assert len(values) == 2000 + len(FEATURES) + 1
             assert taken.end_offset < quorum.end_offset
@@ -386,7 +384,7 @@ def test_records_of_what_is_not_served_survive_byte_for_byte() -> None:
             await quorum.submit(lambda image: Decision(list(KEPT), None))
             taken = await quorum.snapshots.take()
             assert taken is not None
-            _, values = await contents(disk, taken)
+            _, values = await read(disk, taken)
             assert [encode_record(record) for record in KEPT] == [value for value in values if is_kept(value)]
 
     disk = new_disk()
@@ -416,17 +414,17 @@ def test_an_older_metadata_version_is_told_in_older_records() -> None:
             led.last_known_elr = [1]
             await quorum.submit(lambda image: Decision([level], None))
             await quorum.submit(lambda image: Decision([broker, topic("letters"), led], None))
-            image = quorum.image.copy()
+            image = quorum.image
             # what could not be written is not believed, either
             assert image.brokers[1].cordoned_log_dirs is None
             assert image.topics_by_name["letters"].partitions[0].last_known_elr == ()
             taken = await quorum.snapshots.take()
             assert taken is not None
-            _, values = await contents(disk, taken)
+            _, values = await read(disk, taken)
             versions = {cls: version for cls, version, _ in map(read_frame, values)}
             assert (versions[RegisterBrokerRecord], versions[PartitionRecord]) == (3, 1)
         async with running(disk) as quorum:
-            assert quorum.image == image
+            assert contents(quorum.image) == contents(image)
 
     disk = new_disk()
     asyncio.run(run())

@@ -46,29 +46,18 @@ class Site:
         self.failures: list[BaseException] = []
         self.replicas = Replicas(
             NODE,
-            cluster.image,
+            cluster.metadata,
             LogDirectories({UUID(int=1): directory}),
             self._settings_of,
             self.failures.append,
         )
-        self._heard: list[Callable[[list[Message]], None]] = []
-        follow(self, self.replicas, CurrentSettings(NODE, cluster.image, resolve()))  # type: ignore[arg-type]
+        follow(cluster.metadata, self.replicas, CurrentSettings(NODE, cluster.metadata, resolve()))
 
     def _settings_of(self, _: str) -> TopicSettings:
         return TopicSettings(self.config, self.min_in_sync)
 
-    @property
-    def image(self) -> object:
-        return self.cluster.image
-
-    def subscribe(self, heard: Callable[[list[Message]], None]) -> None:
-        self._heard.append(heard)
-
     def commit(self, *records: Message) -> None:
-        """As the quorum does: the image first, then those who follow it."""
         self.cluster.append(records)
-        for heard in self._heard:
-            heard(list(records))
 
     def create(self, name: str, partitions: int = 1) -> TopicImage:
         (result,) = self.cluster.create(
@@ -77,8 +66,6 @@ class Site:
         assert result.error_code == 0
         found = self.cluster.image.topic(name)
         assert found is not None
-        for heard in self._heard:
-            heard([PartitionChangeRecord(partition_id=0, topic_id=found.id)])
         return found
 
     def delete(self, name: str) -> None:
@@ -264,7 +251,7 @@ def test_leader_epochs_are_checked_and_begun() -> None:
         replica = await site.replicas.leader(made, 0)
         await site.append(replica, 2)
         site.commit(PartitionChangeRecord(partition_id=0, topic_id=made.id, leader=NODE))
-        epoch = made.partitions[0].leader_epoch
+        epoch = site.cluster.image.topics_by_id[made.id].partitions[0].leader_epoch
         assert epoch == 1
         assert replica.leader_epoch == 1
         for known, error in ((0, FencedLeaderEpoch), (2, UnknownLeaderEpoch)):

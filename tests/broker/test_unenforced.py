@@ -21,17 +21,14 @@ from barnabas.metadata.records import (
     RemoveAccessControlEntryRecord,
     UserScramCredentialRecord,
 )
+from barnabas.metadata.replay import replay_all
 from barnabas.raft.snapshot import SnapshotId, build_snapshot
 from tests.broker.test_quorum_snapshots import KEPT
 from tests.support.serve_process import ServeProcess
 
 
 def image_of(*kinds: type) -> ClusterImage:
-    image = ClusterImage()
-    for record in KEPT:
-        if isinstance(record, kinds):
-            image.replay(record)
-    return image
+    return replay_all(ClusterImage(), (record for record in KEPT if isinstance(record, kinds)))
 
 
 def test_a_node_does_not_start_on_what_it_cannot_enforce() -> None:
@@ -52,7 +49,7 @@ def test_it_names_only_what_is_there() -> None:
 
 def test_quotas_are_no_reason_nor_is_what_was_removed() -> None:
     image = image_of(ClientQuotaRecord, AccessControlEntryRecord)
-    image.replay(RemoveAccessControlEntryRecord(id=b"acl id, 16 bytes"))
+    image = replay_all(image, [RemoveAccessControlEntryRecord(id=b"acl id, 16 bytes")])
     refuse_unenforced(image, "/data", allowed=False)
 
 

@@ -13,7 +13,9 @@ from barnabas.core.random import SeededRandom
 from barnabas.core.settings.topic import validate_topic_overrides
 from barnabas.metadata.image import ClusterImage
 from barnabas.metadata.parts import PartitionImage
+from barnabas.metadata.publisher import MetadataPublisher
 from barnabas.metadata.records import decode_record, encode_record
+from barnabas.metadata.replay import Replayer
 from barnabas.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from barnabas.protocol.messages.broker_registration import BrokerRegistrationRequest, Feature, Listener
 from barnabas.protocol.messages.create_topics import (
@@ -92,7 +94,8 @@ class Cluster:
     """An image and the log that made it."""
 
     def __init__(self, *brokers: int, has_elr: bool = True, seed: int = 1) -> None:
-        self.image = ClusterImage()
+        self._replayer = Replayer(ClusterImage())
+        self.metadata = MetadataPublisher()
         self.log: list[bytes] = []
         self.random = SeededRandom(seed)
         levels = FEATURE_LEVELS if has_elr else {"metadata.version": 30}
@@ -100,11 +103,16 @@ class Cluster:
         for broker_id in brokers:
             self.start(broker_id)
 
+    @property
+    def image(self) -> ClusterImage:
+        return self.metadata.image
+
     def append(self, records: Iterable[Message]) -> None:
-        for record in records:
-            data = encode_record(record)
-            self.log.append(data)
-            self.image.replay(decode_record(data))
+        batch = [encode_record(record) for record in records]
+        changes = self._replayer.replay(len(self.log), 0, [decode_record(data) for data in batch])
+        self.log += batch
+        for change in changes:
+            self.metadata.publish(*change)
 
     def carry_out(self, decision: Decision[R]) -> R:
         self.append(decision.records)

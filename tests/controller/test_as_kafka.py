@@ -26,6 +26,7 @@ from barnabas.controller.topics import create_topics, delete_topics
 from barnabas.core.random import SeededRandom
 from barnabas.metadata import records as r
 from barnabas.metadata.image import ClusterImage
+from barnabas.metadata.replay import Replayer
 from barnabas.protocol.messages import broker_registration, controller_registration
 from barnabas.protocol.schema import Message
 from tests.controller.clusters import CLUSTER_ID, POLICY, creation, deletion, topic
@@ -46,8 +47,8 @@ class GivenIds(SeededRandom):
 class Decider:
     """Asks the commands for what comes next in Kafka's log."""
 
-    def __init__(self, image: ClusterImage) -> None:
-        self.image = image
+    def __init__(self) -> None:
+        self.image = ClusterImage()
         # how the broker went down before each of its starts in kafka_life
         self.went_down = ["never was", "clean", "killed"]
         self.decided: list[str] = []
@@ -147,8 +148,7 @@ def in_order(records: list[Message]) -> list[Message]:
 
 
 def decide_all(life: KafkaLife) -> list[str]:
-    image = ClusterImage()
-    decider = Decider(image)
+    decider, replayer = Decider(), Replayer(ClusterImage())
     log = [(value.offset, r.decode_record(value.data)) for value in life.log]
     log = [(offset, record) for offset, record in log if not isinstance(record, r.NoOpRecord)]
     at = 0
@@ -157,8 +157,8 @@ def decide_all(life: KafkaLife) -> list[str]:
         decided = decider.decide(log[at][0], following)
         told = following[: len(decided)]
         assert in_order(decided) == in_order(told)
-        for record in told:
-            image.replay(record)
+        replayer.replay(log[at][0], 0, told)
+        decider.image = replayer.image
         at += len(told)
     return decider.decided
 

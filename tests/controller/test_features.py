@@ -7,6 +7,7 @@ import pytest
 from barnabas.controller.features import FeaturesUpdated, update_features
 from barnabas.metadata.image import ClusterImage
 from barnabas.metadata.records import ConfigRecord, FeatureLevelRecord
+from barnabas.metadata.replay import replay_all
 from barnabas.metadata.versions import level, loses_metadata
 from barnabas.protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from barnabas.protocol.schema import Message
@@ -15,10 +16,13 @@ METADATA, ELR, GROUPS = "metadata.version", "eligible.leader.replicas.version", 
 
 
 def image_of(**levels: int) -> ClusterImage:
-    image = ClusterImage()
-    for name, number in levels.items():
-        image.replay(FeatureLevelRecord(name=name.replace("_", "."), feature_level=number))
-    return image
+    return replay_all(
+        ClusterImage(),
+        (
+            FeatureLevelRecord(name=name.replace("_", "."), feature_level=each)
+            for name, each in levels.items()
+        ),
+    )
 
 
 def update(
@@ -47,11 +51,10 @@ def config(broker: str, value: str | None) -> ConfigRecord:
 
 def test_eligible_leader_replicas_begin_with_one_value_for_all() -> None:
     image = image_of(metadata_version=30)
-    image.replay(config("1", "3"))
+    image = replay_all(image, [config("1", "3")])
     records, _ = update(image, (ELR, 1))
     assert records == [FeatureLevelRecord(name=ELR, feature_level=1), config("", "2"), config("1", None)]
-    for record in records:
-        image.replay(record)
+    image = replay_all(image, records)
     assert update(image, (ELR, 1))[0] == [FeatureLevelRecord(name=ELR, feature_level=1)]
 
 

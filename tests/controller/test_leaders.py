@@ -42,7 +42,7 @@ def come_back(cluster: Cluster, broker_id: int, name: str) -> None:
     found = cluster.image.topics_by_name[name]
     cluster.append(
         PartitionChangeRecord(partition_id=index, topic_id=found.id, isr=[*partition.isr, broker_id])
-        for index, partition in found.partitions.items()
+        for index, partition in enumerate(found.partitions)
         if broker_id in partition.replicas and broker_id not in partition.isr
     )
 

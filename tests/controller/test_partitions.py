@@ -38,7 +38,7 @@ def test_new_partitions_have_as_many_replicas_as_the_first_and_are_led() -> None
     cluster = Cluster(1, 2, 3)
     cluster.create(topic("t", 2, 2))
     assert errors(cluster.carry_out(ask(cluster, "t", 5))) == ["NONE"]
-    assert sorted(cluster.image.topics_by_name["t"].partitions) == [0, 1, 2, 3, 4]
+    assert len(cluster.image.topics_by_name["t"].partitions) == 5
     for index in (2, 3, 4):
         partition = cluster.partition("t", index)
         assert len(set(partition.replicas)) == 2

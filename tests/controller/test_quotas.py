@@ -15,6 +15,7 @@ from barnabas.protocol.messages.alter_client_quotas import (
 )
 from barnabas.protocol.messages.describe_client_quotas import ComponentData, DescribeClientQuotasRequest
 from tests.controller.clusters import Cluster
+from tests.support.images import image_of, to_records
 
 Named = tuple[tuple[str, str | None], ...]
 PRODUCE, CONSUME = "producer_byte_rate", "consumer_byte_rate"
@@ -99,9 +100,7 @@ def test_quotas_survive_a_snapshot() -> None:
     cluster.carry_out(
         ask(cluster, (U_AND_C, {PRODUCE: 10.0}), ((("ip", None),), {"connection_creation_rate": 5.0}))
     )
-    again = ClusterImage()
-    for record in cluster.image.to_records():
-        again.replay(record)
+    again = image_of(*to_records(cluster.image))
     assert described(again) == described(cluster.image) != {}
 
 

@@ -19,8 +19,10 @@ from barnabas.metadata.records import (
     FeatureLevelRecord,
     ProducerIdsRecord,
 )
+from barnabas.metadata.replay import Replayer
 from barnabas.protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest
 from tests.controller.clusters import Cluster, topic
+from tests.support.images import image_of
 
 
 def test_blocks_of_producer_ids_follow_each_other() -> None:
@@ -133,29 +135,23 @@ def test_an_empty_log_begins_with_the_levels_of_features() -> None:
     assert records[1:4] == bootstrap_records()
     assert records[1] == FeatureLevelRecord(name="metadata.version", feature_level=30)
     assert isinstance(records[-1], EndTransactionRecord)
-    for record in records:
-        image.replay(record)
+    image = image_of(*records)
     assert image.features == FEATURE_LEVELS
     assert image.broker_config() == {"min.insync.replicas": "2"}
     assert activation_records(image) == []
 
 
 def test_a_transaction_left_open_is_aborted() -> None:
-    image = ClusterImage()
-    started = activation_records(image)[:-1]
-    for record in started:
-        image.replay(record)
-    records = activation_records(image)
+    replayer = Replayer(ClusterImage())
+    replayer.replay(0, 1, activation_records(replayer.image)[:-1])
+    records = activation_records(replayer.image, in_transaction=replayer.in_transaction)
     assert isinstance(records[0], AbortTransactionRecord)
-    for record in records:
-        image.replay(record)
-    assert image.features == FEATURE_LEVELS
-    assert not image.in_transaction
+    replayer.replay(replayer.image.offset, 2, records)
+    assert replayer.image.features == FEATURE_LEVELS
+    assert not replayer.in_transaction
 
 
 def test_levels_that_kafka_finalised_are_kept() -> None:
-    image = ClusterImage()
-    for record in activation_records(image, levels={**FEATURE_LEVELS, "share.version": 1}):
-        image.replay(record)
+    image = image_of(*activation_records(ClusterImage(), levels={**FEATURE_LEVELS, "share.version": 1}))
     assert activation_records(image) == []
     assert image.features["share.version"] == 1

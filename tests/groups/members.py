@@ -12,7 +12,6 @@ from barnabas.core.random import SeededRandom
 from barnabas.groups.classic import ClassicGroup
 from barnabas.groups.settings import GroupSettings
 from barnabas.groups.shard import GroupShard
-from barnabas.metadata.image import ClusterImage
 from barnabas.protocol.messages.heartbeat import HeartbeatRequest
 from barnabas.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from barnabas.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
@@ -59,7 +58,7 @@ class Groups(Shards):
         super().__init__()
 
     def _new(self) -> GroupShard:
-        return GroupShard(lambda: self.settings, ClusterImage(), self.random)
+        return GroupShard(lambda: self.settings, self.random)
 
     def _carry_out(self, effects: Effects) -> None:
         super()._carry_out(effects)

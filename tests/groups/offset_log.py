@@ -12,7 +12,6 @@ from barnabas.groups.offsets import OffsetStore, unpack
 from barnabas.groups.records import KINDS
 from barnabas.groups.settings import GroupSettings
 from barnabas.groups.shard import GroupShard
-from barnabas.metadata.image import ClusterImage
 
 RETENTION_MS = 60_000
 CHECK_MS = 10_000
@@ -38,7 +37,7 @@ class Shards:
         self._carry_out(self.shard.loaded(self.now))
 
     def _new(self) -> GroupShard:
-        return GroupShard(lambda: SETTINGS, ClusterImage(), SeededRandom(1))
+        return GroupShard(lambda: SETTINGS, SeededRandom(1))
 
     # ---- what happens
 

@@ -157,10 +157,10 @@ class Node:
             policy=SnapshotPolicy.of(self.settings),
             on_failure=self.fail,
         )
-        image = self._quorum.image
-        settings = CurrentSettings(self.node_id, image, self.settings)
+        metadata = self._quorum.metadata
+        settings = CurrentSettings(self.node_id, metadata, self.settings)
         refuse_unenforceable(settings.broker)
-        refuse_unenforced(image, storage.metadata.where, allowed=settings.broker.boolean(ALLOW))
+        refuse_unenforced(metadata.image, storage.metadata.where, allowed=settings.broker.boolean(ALLOW))
         controller = LocalController(
             self._quorum,
             node_id=self.node_id,
@@ -171,20 +171,20 @@ class Node:
             min_insync_replicas=lambda: settings.broker.integer("min.insync.replicas"),
         )
         self._membership = Membership(self.node_id, controller)
-        self._replicas = Replicas(self.node_id, image, self._logs, settings.of_topic, self.fail)
-        follow(self._quorum, self._replicas, settings)
+        self._replicas = Replicas(self.node_id, metadata, self._logs, settings.of_topic, self.fail)
+        follow(metadata, self._replicas, settings)
         self._upkeep = Upkeep(
             storage,
             self._replicas,
             self._membership,
-            image,
+            metadata,
             settings,
             self._clock,
             run=self._run,
             fail=self.fail,
         )
-        self._placement = Placement(self._quorum, storage, self._replicas, self._membership, self.fail)
-        await storage.settle(image, self.node_id)
+        self._placement = Placement(metadata, storage, self._replicas, self._membership, self.fail)
+        await storage.settle(metadata.image, self.node_id)
         await self._replicas.set_strays_aside()
         await self._join(listeners)
         self._serve(controller, settings, listeners)

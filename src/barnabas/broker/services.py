@@ -45,7 +45,7 @@ class Services:
         "features",
         "fetch_max_bytes",
         "groups_in_use",
-        "image",
+        "metadata",
         "moves",
         "node_id",
         "producer_ids",
@@ -87,7 +87,7 @@ class Services:
         self._inter_broker_listener = inter_broker_listener
         self._peers: Peers | None = None
         self.quorum = quorum
-        self.image: ClusterImage = quorum.image
+        self.metadata = quorum.metadata
         self.controller = controller
         self.features = SUPPORTED_FEATURES
         self.fetch_max_bytes = self.settings.integer("fetch.max.bytes")
@@ -101,6 +101,11 @@ class Services:
         self.transactions_in_use: Coordinator[TransactionShard] | None = None
         self.unmarked: dict[TopicPartition, None] = {}  # could not take a marker, and the log says why
         self.traffic: RequestTraffic | None = None  # counted only where somebody asks for metrics
+
+    @property
+    def image(self) -> ClusterImage:
+        """The published metadata as it is now; to be read anew after every await."""
+        return self.metadata.image
 
     @property
     def settings(self) -> BrokerSettings:

@@ -53,13 +53,14 @@ def bootstrap_records(levels: Mapping[str, int] = FEATURE_LEVELS) -> list[Messag
 def activation_records(
     image: ClusterImage,
     *,
+    in_transaction: bool = False,
     levels: Mapping[str, int] = FEATURE_LEVELS,
     min_insync_replicas: int = 1,
     others: Iterable[Message] = (),
 ) -> list[Message]:
     """What a controller writes when it becomes active; `others` is what a new cluster begins with besides."""
     records: list[Message] = []
-    if image.in_transaction:
+    if in_transaction:
         records.append(AbortTransactionRecord(reason="the controller that began it is gone"))
     if METADATA_VERSION in image.features:
         return records

@@ -179,19 +179,11 @@ def _next_state(
         return fence_broker(image, broker, defaults), True, request.want_shut_down
     if not request.want_shut_down:
         return [], False, False
-    if not broker.in_controlled_shutdown and _leads(image, broker.id):
+    if not broker.in_controlled_shutdown and image.leads_any(broker.id):
         return begin_controlled_shutdown(image, broker, defaults), False, False
-    if _leads(image, broker.id) or not others_have_seen_it_go:
+    if image.leads_any(broker.id) or not others_have_seen_it_go:
         return [], False, False
     return fence_broker(image, broker, defaults), True, True
-
-
-def _leads(image: ClusterImage, broker_id: int) -> bool:
-    return any(
-        partition.leader == broker_id
-        for topic in image.topics_by_name.values()
-        for partition in topic.partitions.values()
-    )
 
 
 def unfence_broker(

@@ -83,7 +83,7 @@ def alter_configs(
     for one in alterations:
         resource = (one.resource_type, one.resource_name)
         try:
-            changes = resulting_changes(image.configs.get(resource, {}), one, rules.list_default)
+            changes = resulting_changes(image.config(*resource), one, rules.list_default)
         except Refused as refused:
             results.append(ConfigResult.of(refused))
             continue
@@ -131,7 +131,7 @@ def alter_config(
 ) -> Decision[ConfigResult]:
     """Set what has a value, and forget what has None; `validate` judges all that is set afterwards."""
     resource = (resource_type, resource_name)
-    old = image.configs.get(resource, {})
+    old = image.config(*resource)
     try:
         _check_resource_name(resource_type, resource_name)
         _check_min_insync(image, resource_type, resource_name, changes)

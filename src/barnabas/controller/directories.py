@@ -62,7 +62,7 @@ def _assign(
     answers: list[PartitionAssigned] = []
     for each in asked.partitions:
         index, error = each.partition_index, "NONE"
-        partition = None if topic is None else topic.partitions.get(index)
+        partition = None if topic is None else topic.partition(index)
         if topic is None:
             error = "UNKNOWN_TOPIC_ID"
         elif partition is None:
@@ -101,11 +101,9 @@ def directories_failed(
     if not news:
         return []
     records: list[Message] = []
-    for name in sorted(image.topics_by_name):
-        topic = image.topics_by_name[name]
-        for index in sorted(topic.partitions):
-            if directory_of(topic.partitions[index], broker.id) in news:
-                records += without_replica(image, topic, index, broker.id, defaults)
+    for topic, index, partition in image.partitions_assigned(broker.id):
+        if directory_of(partition, broker.id) in news:
+            records += without_replica(image, topic, index, broker.id, defaults)
     left = [each for each in broker.log_dirs if each not in news]
     records.append(
         BrokerRegistrationChangeRecord(broker_id=broker.id, broker_epoch=broker.epoch, log_dirs=left)

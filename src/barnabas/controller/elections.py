@@ -16,6 +16,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
+from itertools import groupby
+from operator import itemgetter
 from typing import NamedTuple
 
 from barnabas.metadata.directories import is_online
@@ -63,6 +65,7 @@ def without_broker(
     return list(
         _changes(
             image,
+            image.partitions_assigned(broker_id),
             lambda p: broker_id in p.isr or (was_unclean and broker_id in p.elr),
             lambda p: tuple(each for each in p.isr if each != broker_id),
             may_lead,
@@ -83,7 +86,8 @@ def with_broker(
     return list(
         _changes(
             image,
-            lambda p: p.leader == NO_LEADER and broker_id in p.replicas,
+            image.partitions_led(NO_LEADER),
+            lambda p: broker_id in p.replicas,
             lambda p: p.isr,
             may_lead,
             defaults,
@@ -138,20 +142,17 @@ def without_replica(
 
 def _changes(
     image: ClusterImage,
+    partitions: Iterable[tuple[TopicImage, int, PartitionImage]],
     concerns: Callable[[PartitionImage], bool],
     new_isr: Callable[[PartitionImage], tuple[int, ...]],
     may_lead: Callable[[int], bool],
     defaults: ElectionDefaults,
     lost: int = NO_LEADER,
 ) -> Iterator[PartitionChangeRecord]:
-    for name in sorted(image.topics_by_name):
-        topic = image.topics_by_name[name]
-        concerned = [index for index in sorted(topic.partitions) if concerns(topic.partitions[index])]
-        if not concerned:
-            continue
+    concerned = ((topic, index, each) for topic, index, each in partitions if concerns(each))
+    for topic, its_partitions in groupby(concerned, itemgetter(0)):
         rules = _rules(image, topic, may_lead, defaults)
-        for index in concerned:
-            partition = topic.partitions[index]
+        for _, index, partition in its_partitions:
             change = _change(topic.id, index, partition, new_isr(partition), rules, lost)
             if change is not None:
                 yield change

@@ -67,7 +67,7 @@ def _asked(image: ClusterImage, request: ElectLeadersRequest) -> list[TopicParti
     if request.topic_partitions is not None:
         return request.topic_partitions
     return [
-        TopicPartitions(topic=name, partitions=sorted(image.topics_by_name[name].partitions))
+        TopicPartitions(topic=name, partitions=list(range(len(image.topics_by_name[name].partitions))))
         for name in sorted(image.topics_by_name)
     ]
 
@@ -78,7 +78,7 @@ def _elect(
     topic = image.topic(name)
     if topic is None:
         raise Refused("UNKNOWN_TOPIC_OR_PARTITION", f"No such topic as {name}")
-    partition = topic.partitions.get(index)
+    partition = topic.partition(index)
     if partition is None:
         raise Refused("UNKNOWN_TOPIC_OR_PARTITION", f"No such partition as {name}-{index}")
     is_unclean = election_type == UNCLEAN

@@ -6,9 +6,8 @@ dot and an underscore are one character in the names of metrics, so names that d
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from barnabas.controller.decisions import Refused
+from barnabas.metadata.image import ClusterImage, folded
 
 LONGEST_NAME = 249
 
@@ -31,21 +30,20 @@ def check_name(name: str) -> None:
 
 
 class Collisions:
-    """The names taken so far, a dot being the same as an underscore."""
+    """The names of topics and of those that one request creates; a dot is the same as an underscore."""
 
-    def __init__(self, names: Iterable[str]) -> None:
-        self._taken = {self._folded(name): name for name in names if "." in name or "_" in name}
+    def __init__(self, image: ClusterImage) -> None:
+        self._taken = image.folded_names
+        self._new: dict[str, str] = {}
 
     def check(self, name: str) -> None:
         """Refused where another topic's name is the same but for dots and underscores."""
-        other = self._taken.get(self._folded(name))
+        key = folded(name)
+        other = None if key is None else self._taken.get(key) or self._new.get(key)
         if other is not None and other != name:
             raise Refused("INVALID_TOPIC_EXCEPTION", f"Topic '{name}' collides with existing topic: {other}")
 
     def add(self, name: str) -> None:
-        if "." in name or "_" in name:
-            self._taken[self._folded(name)] = name
-
-    @staticmethod
-    def _folded(name: str) -> str:
-        return name.replace(".", "_")
+        key = folded(name)
+        if key is not None:
+            self._new[key] = name

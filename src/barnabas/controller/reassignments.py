@@ -86,7 +86,7 @@ def _alter(
     if topic is None:
         raise Refused("UNKNOWN_TOPIC_OR_PARTITION", f"Unable to find a topic named {name}.")
     index = asked.partition_index
-    old = topic.partitions.get(index)
+    old = topic.partition(index)
     if old is None:
         raise Refused("UNKNOWN_TOPIC_OR_PARTITION", f"Unable to find partition {name}:{index}.")
     if asked.replicas is None:
@@ -169,7 +169,9 @@ def list_reassignments(
     asked = request.topics
     if asked is None:
         asked = [
-            ListPartitionReassignmentsTopics(name=topic.name, partition_indexes=sorted(topic.partitions))
+            ListPartitionReassignmentsTopics(
+                name=topic.name, partition_indexes=list(range(len(topic.partitions)))
+            )
             for topic in image.topics_by_name.values()
         ]
     topics = []
@@ -183,7 +185,8 @@ def list_reassignments(
 
 
 def _ongoing(topic: TopicImage | None, indexes: list[int]) -> list[OngoingPartitionReassignment]:
-    partitions = {} if topic is None else topic.partitions
+    if topic is None:
+        return []
     return [
         OngoingPartitionReassignment(
             partition_index=index,
@@ -192,5 +195,5 @@ def _ongoing(topic: TopicImage | None, indexes: list[int]) -> list[OngoingPartit
             removing_replicas=list(partition.removing_replicas),
         )
         for index in indexes
-        if (partition := partitions.get(index)) is not None and _moves(partition)
+        if (partition := topic.partition(index)) is not None and _moves(partition)
     ]

@@ -66,7 +66,7 @@ def create_topics(
 ) -> Decision[CreateTopicsResponse]:
     """The records of every topic that can be created, and a result for each that was asked for."""
     counts = Counter(topic.name for topic in request.topics)
-    collisions = Collisions(image.topics_by_name)
+    collisions = Collisions(image)
     too_many = _partitions_asked_for(request, policy) > MAX_PARTITIONS_PER_REQUEST
     records: list[Message] = []
     results: list[CreatableTopicResult] = []

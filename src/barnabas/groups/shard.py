@@ -33,7 +33,6 @@ from barnabas.groups.records import (
 from barnabas.groups.settings import GroupSettings
 from barnabas.groups.timers import Timers
 from barnabas.groups.turn import Turn
-from barnabas.metadata.image import ClusterImage
 from barnabas.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from barnabas.protocol.messages.join_group import JoinGroupRequest
 from barnabas.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
@@ -45,9 +44,8 @@ _UNKNOWN_MEMBER_ID = wire_error("UNKNOWN_MEMBER_ID")
 class GroupShard:
     """Groups by id, and the offsets they committed."""
 
-    def __init__(self, settings: Callable[[], GroupSettings], image: ClusterImage, random: Random) -> None:
+    def __init__(self, settings: Callable[[], GroupSettings], random: Random) -> None:
         self.settings = settings
-        self.image = image
         self.groups: dict[str, Group] = {}
         self.offsets = OffsetStore()
         self.timers = Timers()

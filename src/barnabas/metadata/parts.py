@@ -187,30 +187,16 @@ class PartitionImage(NamedTuple):
         )
 
 
-class TopicImage:
-    """A topic; its partitions by index, in the order of their creation."""
+class TopicImage(NamedTuple):
+    """A topic; its partitions by index, without a gap."""
 
-    __slots__ = ("id", "name", "partitions")
+    name: str
+    id: Uuid
+    partitions: tuple[PartitionImage, ...] = ()
 
-    def __init__(self, name: str, topic_id: Uuid) -> None:
-        self.name = name
-        self.id = topic_id
-        self.partitions: dict[int, PartitionImage] = {}
-
-    def copy(self) -> TopicImage:
-        copied = TopicImage.__new__(TopicImage)
-        copied.name, copied.id, copied.partitions = self.name, self.id, self.partitions.copy()
-        return copied
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, TopicImage):
-            return NotImplemented
-        return (self.name, self.id, self.partitions) == (other.name, other.id, other.partitions)
-
-    __hash__ = None  # type: ignore[assignment]
-
-    def __repr__(self) -> str:
-        return f"TopicImage({self.name!r}, {self.id.hex()}, {self.partitions!r})"
+    def partition(self, index: int) -> PartitionImage | None:
+        """One partition, None where there is no such index."""
+        return self.partitions[index] if 0 <= index < len(self.partitions) else None
 
 
 def _changed(old: tuple[int, ...], new: list[int] | None) -> tuple[int, ...]:

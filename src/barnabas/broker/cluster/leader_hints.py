@@ -36,7 +36,7 @@ def point_to_leaders(
     for name, topic_id, index, answered in failed:
         codes.append(answered.error_code)
         topic = image.topic(name) if name else image.topic_by_id(topic_id)
-        partition = None if topic is None else topic.partitions.get(index)
+        partition = None if topic is None else topic.partition(index)
         if partition is None or answered.error_code not in _WRONG_LEADER:
             continue
         leader = partition.leader

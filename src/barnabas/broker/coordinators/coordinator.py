@@ -29,8 +29,8 @@ from barnabas.coordination.effects import Effects, Markers, Now
 from barnabas.coordination.records import Kinds
 from barnabas.core.clock import Clock
 from barnabas.core.errors import BarnabasError, InvariantViolation, StorageError, wire_error
-from barnabas.metadata.image import ClusterImage
 from barnabas.metadata.parts import TopicImage
+from barnabas.metadata.publisher import MetadataPublisher
 
 logger = logging.getLogger("barnabas.coordinators")
 
@@ -69,7 +69,7 @@ class Coordinator(Generic[S]):
         kinds: Kinds,
         make_shard: Callable[[], S],
         *,
-        image: ClusterImage,
+        metadata: MetadataPublisher,
         replicas: Replicas,
         clock: Clock,
         codec: int = 0,
@@ -80,7 +80,7 @@ class Coordinator(Generic[S]):
         self.topic = topic
         self._kinds = kinds
         self._make_shard = make_shard
-        self._image = image
+        self._metadata = metadata
         self._replicas = replicas
         self._clock = clock
         self._codec = codec
@@ -101,13 +101,13 @@ class Coordinator(Generic[S]):
 
     async def find(self, key: str) -> int:
         """The node that coordinates a key; the topic is made if it is not there."""
-        if self._image.topic(self.topic) is None:
+        if self._metadata.image.topic(self.topic) is None:
             await self._ensure_topic()
-        topic = self._image.topic(self.topic)
+        topic = self._metadata.image.topic(self.topic)
         return _NOBODY if topic is None else topic.partitions[self.partition_of(key)].leader
 
     def partition_of(self, key: str) -> int:
-        topic = self._image.topic(self.topic)
+        topic = self._metadata.image.topic(self.topic)
         if topic is None:
             raise NotCoordinator(f"{self.topic} does not exist yet")
         return partition_for(key, len(topic.partitions))
@@ -154,7 +154,7 @@ class Coordinator(Generic[S]):
     def _is_current(self, host: Host[S]) -> bool:
         if host.lost is not None:
             return False
-        topic = self._image.topic(self.topic)
+        topic = self._metadata.image.topic(self.topic)
         replica = None if topic is None else self._replicas.opened(topic, host.replica.partition)
         if replica is host.replica and replica.leader_epoch == host.epoch:
             return True
@@ -200,7 +200,7 @@ class Coordinator(Generic[S]):
             self._stop(error)
 
     async def _leader(self, partition: int) -> Replica:
-        topic = self._image.topic(self.topic)
+        topic = self._metadata.image.topic(self.topic)
         if topic is None:
             raise NotCoordinator(f"{self.topic} does not exist")
         try:
@@ -228,7 +228,7 @@ class Coordinator(Generic[S]):
         await self._take_up(partition)
 
     def _with_contents(self) -> list[int]:
-        topic = self._image.topic(self.topic)
+        topic = self._metadata.image.topic(self.topic)
         return [] if topic is None else self._replicas.with_files(topic)
 
     async def load_all(self) -> None:

@@ -55,7 +55,7 @@ async def _write_all(
     place: TopicPartition, ends: Sequence[End], services: Services
 ) -> list[BarnabasError | None]:
     topic = services.image.topic(place.topic)
-    if topic is None or place.partition not in topic.partitions:
+    if topic is None or topic.partition(place.partition) is None:
         return [UnknownTopicOrPartition(f"there is no {place.topic}-{place.partition}")] * len(ends)
     if place.topic == CONSUMER_OFFSETS:
         return [await _write_offsets(place.partition, end, services) for end in ends]

@@ -28,8 +28,8 @@ def coordinate_groups(services: Services) -> Coordinator[GroupShard]:
     coordinator = Coordinator(
         CONSUMER_OFFSETS,
         KINDS,
-        lambda: GroupShard(settings, services.image, services.random),
-        image=services.image,
+        lambda: GroupShard(settings, services.random),
+        metadata=services.metadata,
         replicas=services.replicas,
         clock=services.clock,
         codec=services.settings.integer("offsets.topic.compression.codec"),

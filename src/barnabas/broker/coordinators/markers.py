@@ -165,7 +165,7 @@ class MarkerSender:
 
     def _is_gone(self, partition: TopicPartition) -> bool:
         topic = self._services.image.topic(partition.topic)
-        return topic is None or partition.partition not in topic.partitions
+        return topic is None or topic.partition(partition.partition) is None
 
     def _again(self, partition: TopicPartition, endings: list[_Ending]) -> None:
         endings = [one for one in endings if not one.is_over]

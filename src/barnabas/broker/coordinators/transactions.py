@@ -29,7 +29,7 @@ def coordinate_transactions(services: Services) -> Coordinator[TransactionShard]
         TRANSACTION_STATE,
         KINDS,
         partial(TransactionShard, settings),
-        image=services.image,
+        metadata=services.metadata,
         replicas=services.replicas,
         clock=services.clock,
         send_markers=MarkerSender(services).send,

@@ -13,18 +13,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from uuid import UUID
 
 from barnabas.broker.cluster.membership import Membership
-from barnabas.broker.quorum.quorum import MetadataQuorum
 from barnabas.broker.replicas.replicas import Replicas
 from barnabas.broker.storage.storage import Storage
 from barnabas.core.errors import BarnabasError, StorageError
+from barnabas.metadata.delta import Delta
 from barnabas.metadata.directories import directory_of
+from barnabas.metadata.image import ClusterImage
 from barnabas.metadata.parts import MIGRATING_DIRECTORY, UNASSIGNED_DIRECTORY, PartitionImage, TopicImage
-from barnabas.metadata.records import PartitionChangeRecord, PartitionRecord
-from barnabas.protocol.schema import Message
+from barnabas.metadata.publisher import MetadataPublisher
 
 logger = logging.getLogger("barnabas.replicas")
 
@@ -38,15 +38,14 @@ class Placement:
 
     def __init__(
         self,
-        quorum: MetadataQuorum,
+        metadata: MetadataPublisher,
         storage: Storage,
         replicas: Replicas,
         membership: Membership,
         fail: Callable[[BaseException], None],
     ) -> None:
         self._node_id = membership.node_id
-        self._quorum = quorum
-        self._image = quorum.image
+        self._metadata = metadata
         self._storage = storage
         self._replicas = replicas
         self._membership = membership
@@ -60,18 +59,17 @@ class Placement:
         anew: Places = {}
         own = self._storage.directories
         only = next(iter(own)).bytes if len(own) == 1 else None
-        for topic in self._image.topics_by_name.values():
-            for number, partition in topic.partitions.items():
-                told = directory_of(partition, self._node_id)
-                if told == only or self._node_id not in partition.replicas:
-                    continue
-                there = self._found(topic.name, number)
-                if there is None and (named := UUID(bytes=told)) in own:
-                    self._storage.place(topic.name, number, named)
-                elif there is None:
-                    self._without_files(topic, number, told, found, anew)
-                elif there.bytes != told:
-                    found[topic.id, number] = there
+        for topic, number, partition in self._metadata.image.partitions_assigned(self._node_id):
+            told = directory_of(partition, self._node_id)
+            if told == only:
+                continue
+            there = self._found(topic.name, number)
+            if there is None and (named := UUID(bytes=told)) in own:
+                self._storage.place(topic.name, number, named)
+            elif there is None:
+                self._without_files(topic, number, told, found, anew)
+            elif there.bytes != told:
+                found[topic.id, number] = there
         return found, anew
 
     def _found(self, name: str, partition: int) -> UUID | None:
@@ -101,17 +99,15 @@ class Placement:
     def follow(self) -> None:
         """Give every partition that is made from now on its place."""
         if not self._storage.logs.is_single:
-            self._quorum.subscribe(self._committed)
+            self._metadata.subscribe(self._published)
 
-    def _committed(self, records: Sequence[Message]) -> None:
-        for record in records:
-            if isinstance(record, PartitionRecord) or (
-                isinstance(record, PartitionChangeRecord) and record.replicas is not None
-            ):
-                topic = self._image.topic_by_id(record.topic_id)
-                partition = None if topic is None else topic.partitions.get(record.partition_id)
-                if topic is not None and partition is not None and self._node_id in partition.replicas:
-                    self._settle(topic, record.partition_id, partition)
+    def _published(self, image: ClusterImage, delta: Delta) -> None:
+        for topic_id, number in delta.changed_partitions:
+            topic, before = image.topics_by_id[topic_id], delta.base.topic_by_id(topic_id)
+            partition, old = topic.partitions[number], None if before is None else before.partition(number)
+            is_placed = old is not None and old.replicas == partition.replicas
+            if self._node_id in partition.replicas and not is_placed:
+                self._settle(topic, number, partition)
         if self._untold and self._telling is None:
             self._telling = asyncio.get_running_loop().create_task(self._tell())
 

@@ -26,7 +26,7 @@ from barnabas.core.settings.broker_settings import BrokerSettings
 from barnabas.log.config import CleanerSettings
 from barnabas.log.directory import LogDirectory
 from barnabas.log.housekeeping import Intervals, keep_house
-from barnabas.metadata.image import ClusterImage
+from barnabas.metadata.publisher import MetadataPublisher
 from barnabas.metadata.versions import CORDONED_SINCE
 
 logger = logging.getLogger("barnabas.node")
@@ -42,7 +42,7 @@ class Upkeep:
         storage: Storage,
         replicas: Replicas,
         membership: Membership,
-        image: ClusterImage,
+        metadata: MetadataPublisher,
         settings: CurrentSettings,
         clock: Clock,
         *,
@@ -52,7 +52,7 @@ class Upkeep:
         self._storage = storage
         self._replicas = replicas
         self._membership = membership
-        self._image = image
+        self._metadata = metadata
         self._settings = settings
         self._clock = clock
         self._run = run
@@ -142,10 +142,10 @@ class Upkeep:
         self._settings.subscribe(self._cordon)
 
     def _cordon(self, settings: BrokerSettings) -> None:
-        if self._image.metadata_version < CORDONED_SINCE:
+        if self._metadata.image.metadata_version < CORDONED_SINCE:
             return
         directory_ids = self._storage.cordoned(settings.strings("cordoned.log.dirs"))
-        broker = self._image.brokers.get(self._membership.node_id)
+        broker = self._metadata.image.brokers.get(self._membership.node_id)
         if broker is None:  # it was unregistered, and what concerns it is told no more
             return
         if sorted(each.bytes for each in directory_ids) != sorted(broker.cordoned_log_dirs or ()):

@@ -77,6 +77,6 @@ def _missing(asked: AddPartitionsToTxnTransaction, services: Services) -> list[T
     missing = []
     for place in partitions_of(asked):
         topic = services.image.topic(place.topic)
-        if topic is None or place.partition not in topic.partitions:
+        if topic is None or topic.partition(place.partition) is None:
             missing.append(place)
     return missing

@@ -86,7 +86,7 @@ async def _move(path: str, name: str, number: int, services: Services) -> None:
         raise NameTooLong(f"{name} is too long for the name of a copy's directory")
     target_id = _target(path, services)
     topic = services.image.topic(name)
-    partition = None if topic is None else topic.partitions.get(number)
+    partition = None if topic is None else topic.partition(number)
     if topic is None or partition is None:
         raise UnknownTopicOrPartition(f"there is no partition {name}-{number}")
     if services.node_id not in partition.replicas:

@@ -84,10 +84,10 @@ def _described(resource: DescribeConfigsResource, services: Services) -> list[De
         return describe_topic(image.topic_config(name), settings, keys)
     if kind == GROUP_RESOURCE:
         _check_filled(name, "Group name must not be empty")
-        return describe_group(image.configs.get((kind, name), {}), settings, keys)
+        return describe_group(image.config(kind, name), settings, keys)
     if kind == CLIENT_METRICS_RESOURCE:
         _check_filled(name, "Client metrics subscription name must not be empty")
-        return describe_client_metrics(image.configs.get((kind, name), {}), keys)
+        return describe_client_metrics(image.config(kind, name), keys)
     if kind != BROKER_RESOURCE:
         raise Refused("INVALID_REQUEST", f"Unexpected resource type {kind} for resource {name}")
     if name == CLUSTER_DEFAULT:

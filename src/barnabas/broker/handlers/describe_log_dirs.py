@@ -62,7 +62,7 @@ def _without_files(services: Services) -> dict[str, list[TopicPartition]]:
     storage, replicas = services.storage, services.replicas
     found: dict[str, list[TopicPartition]] = {}
     for name, topic in services.image.topics_by_name.items():
-        for number, partition in topic.partitions.items():
+        for number, partition in enumerate(topic.partitions):
             if services.node_id not in partition.replicas or replicas.is_lost(topic, number):
                 continue
             if not any((name, number) in directory for directory in storage.directories.values()):

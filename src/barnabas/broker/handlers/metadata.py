@@ -116,7 +116,7 @@ def _known(
         name=topic.name,
         topic_id=topic.id,
         is_internal=is_internal(topic.name),
-        partitions=[_partition(*item, context, services) for item in topic.partitions.items()],
+        partitions=[_partition(*item, context, services) for item in enumerate(topic.partitions)],
         topic_authorized_operations=TOPIC_OPERATIONS
         if request.include_topic_authorized_operations
         else _NOT_ASKED,

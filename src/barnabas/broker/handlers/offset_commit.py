@@ -51,10 +51,11 @@ def _sort_out(
             refused.append(_refused(topic, topic.partitions, _UNKNOWN_ID if by_id else _UNKNOWN))
             continue
         topic.name, topic.topic_id = found.name, found.id
-        unknown = [one for one in topic.partitions if one.partition_index not in found.partitions]
+        numbers = range(len(found.partitions))
+        unknown = [one for one in topic.partitions if one.partition_index not in numbers]
         if unknown:
             refused.append(_refused(topic, unknown, _UNKNOWN))
-            topic.partitions = [one for one in topic.partitions if one.partition_index in found.partitions]
+            topic.partitions = [one for one in topic.partitions if one.partition_index in numbers]
         if topic.partitions:
             kept.append(topic)
     request.topics = kept

@@ -58,7 +58,7 @@ def _sort_out(
     refused: dict[str, list[OffsetDeleteResponsePartition]] = {}
     for topic in request.topics:
         found = image.topic(topic.name)
-        numbers = {} if found is None else found.partitions
+        numbers = range(0 if found is None else len(found.partitions))
         refused.setdefault(topic.name, []).extend(
             OffsetDeleteResponsePartition(partition_index=one.partition_index, error_code=_UNKNOWN)
             for one in topic.partitions

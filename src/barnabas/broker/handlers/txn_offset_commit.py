@@ -59,7 +59,7 @@ def _sort_out(request: TxnOffsetCommitRequest, image: ClusterImage) -> list[TxnO
     kept, refused = [], []
     for topic in request.topics:
         found = image.topic(topic.name)
-        numbers = {} if found is None else found.partitions
+        numbers = range(0 if found is None else len(found.partitions))
         unknown = [one for one in topic.partitions if one.partition_index not in numbers]
         if unknown:
             refused.append(_refused(topic, unknown, _UNKNOWN.code))

@@ -258,7 +258,7 @@ async def _partitions(page: Page, parts: Parts) -> None:
     topics = list(image.topics_by_name.values())
     for topic in topics:
         min_in_sync = _min_in_sync(parts, topic.name)
-        for index, partition in list(topic.partitions.items()):
+        for index, partition in enumerate(topic.partitions):
             counts.all += 1
             counts.nobody_leads += partition.leader < 0
             counts.not_preferred += partition.leader != partition.replicas[0]

@@ -33,6 +33,7 @@ from barnabas.raft.snapshot import (
     parse_snapshot_name,
     read_snapshot,
 )
+from barnabas.records.batch import BatchHeader
 from barnabas.records.reader import read_batch
 
 logger = logging.getLogger("barnabas.quorum")
@@ -129,10 +130,13 @@ async def _newest_snapshot(disk: Disk, listed: list[SnapshotId]) -> tuple[Snapsh
     return SnapshotId(0, 0), Snapshot([], [])
 
 
-async def records(log: PartitionLog, offset: int, end_offset: int) -> AsyncIterator[Message]:
-    """The metadata records of the log from `offset` to `end_offset`."""
+async def batches(
+    log: PartitionLog, offset: int, end_offset: int
+) -> AsyncIterator[tuple[BatchHeader, list[Message]]]:
+    """The batches of the log from `offset` to `end_offset` with their metadata records, none in a control
+    batch. Snapshots and the log meet between two batches."""
     async for chunk, position, header in reading.batches(log, offset, end_offset):
-        if not header.is_control:
-            for record in read_batch(chunk, position, header):
-                if record.offset >= offset:
-                    yield decode_record(record.value or b"")
+        if header.is_control:
+            yield header, []
+        else:
+            yield header, [decode_record(each.value or b"") for each in read_batch(chunk, position, header)]

@@ -19,7 +19,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, TypeVar
 from uuid import UUID
 
-from barnabas.broker.quorum.files import QUORUM_STATE_PATH, Found, find_quorum, records
+from barnabas.broker.quorum.files import QUORUM_STATE_PATH, Found, batches, find_quorum
 from barnabas.broker.quorum.snapshots import Moment, SnapshotPolicy, Snapshots
 from barnabas.broker.storage.formatting import (
     KRAFT_VERSION,
@@ -42,6 +42,7 @@ from barnabas.log.partition import PartitionLog
 from barnabas.log.producers import Origin
 from barnabas.log.turn import Turn
 from barnabas.metadata.image import ClusterImage
+from barnabas.metadata.publisher import MetadataPublisher
 from barnabas.metadata.records import (
     BeginTransactionRecord,
     EndTransactionRecord,
@@ -50,6 +51,7 @@ from barnabas.metadata.records import (
     decode_record,
     encode_record,
 )
+from barnabas.metadata.replay import Replayer, difference, replay_all
 from barnabas.metadata.versions import LATEST_METADATA_VERSION, record_version
 from barnabas.protocol.schema import Message
 from barnabas.raft.batches import MAX_BATCH_BYTES, data_batches
@@ -57,7 +59,7 @@ from barnabas.raft.control_records import KRaftVersionRecord, VotersRecord, cont
 from barnabas.raft.core import Raft, Ready
 from barnabas.raft.election import State, VoterKey
 from barnabas.raft.quorum_state import encode_quorum_state
-from barnabas.raft.snapshot import BOOTSTRAP_CHECKPOINT, SnapshotId, read_snapshot
+from barnabas.raft.snapshot import BOOTSTRAP_CHECKPOINT, read_snapshot
 from barnabas.records.batch import BatchHeader
 
 logger = logging.getLogger("barnabas.quorum")
@@ -94,7 +96,8 @@ class MetadataQuorum:
         policy: SnapshotPolicy = SNAPSHOT_POLICY,
         on_failure: Callable[[BaseException], None] | None = None,
     ) -> None:
-        self.image = ClusterImage()
+        self.metadata = MetadataPublisher()
+        self._replayer = Replayer(ClusterImage())
         self._log = log
         self._disk = disk
         self._raft = raft
@@ -102,7 +105,6 @@ class MetadataQuorum:
         self.kraft_version = found.kraft_version
         self.controllers = tuple(controllers)
         self._voters = found.voters
-        self._replayed = SnapshotId(0, 0)
         self._appended_ms = 0
         self.snapshots = Snapshots(
             disk,
@@ -118,7 +120,6 @@ class MetadataQuorum:
         self._is_closing = False
         self._turn = Turn()
         self._running: dict[asyncio.Task[Any], None] = {}
-        self._subscribers: list[Callable[[Sequence[Message]], None]] = []
 
     @classmethod
     async def open(
@@ -170,11 +171,7 @@ class MetadataQuorum:
         self._raft.tick(self._clock.wall_ms())
         await self._settle()
         try:
-            for value in found.snapshot.values:
-                self.image.replay(decode_record(value))
-            async for record in records(self._log, found.snapshot_id.end_offset, self.committed_offset):
-                self.image.replay(record)
-            self._replayed = SnapshotId(self.committed_offset, self.epoch)
+            await self._load(found)
             activation = await self._activation(min_insync_replicas)
         except UnknownRecord as error:
             raise _too_new(self._disk, str(error)) from error
@@ -182,18 +179,28 @@ class MetadataQuorum:
             await self._commit(activation)
         logger.info("node %d leads the metadata quorum in epoch %d", self.leader_id, self.epoch)
 
+    async def _load(self, found: Found) -> None:
+        """Replay the newest snapshot and what is committed behind it."""
+        empty = ClusterImage(found.snapshot_id.end_offset, found.snapshot_id.epoch)
+        image = replay_all(empty, map(decode_record, found.snapshot.values))
+        replayer = self._replayer = Replayer(image)
+        async for header, batch in batches(self._log, image.offset, self.committed_offset):
+            if header.is_control:
+                replayer.skip(header.last_offset + 1, header.leader_epoch)
+            else:
+                replayer.replay(header.base_offset, header.leader_epoch, batch)
+        self.metadata.publish(replayer.image, difference(self.image, replayer.image))
+
     async def _activation(self, min_insync_replicas: int) -> list[Message]:
         """What a leader has to say first: in a new cluster, what its formatting left for it."""
         if self.image.features:
-            return activation_records(self.image)
+            return activation_records(self.image, in_transaction=self._replayer.in_transaction)
         data = await read_whole(self._disk, BOOTSTRAP_CHECKPOINT)
         if data is None:
             return activation_records(self.image, min_insync_replicas=min_insync_replicas)
         values = read_snapshot(data, self._disk.describe(BOOTSTRAP_CHECKPOINT)).values
         told = [decode_record(value) for value in values]
-        tried = ClusterImage()
-        for each in told:
-            tried.replay(each)  # nothing goes into the log that nobody here could replay
+        replay_all(ClusterImage(), told)  # nothing goes into the log that nobody here could replay
         levels = {each.name: each.feature_level for each in told if isinstance(each, FeatureLevelRecord)}
         return activation_records(
             self.image,
@@ -201,6 +208,11 @@ class MetadataQuorum:
             min_insync_replicas=min_insync_replicas,
             others=[each for each in told if not isinstance(each, FeatureLevelRecord)],
         )
+
+    @property
+    def image(self) -> ClusterImage:
+        """The published metadata."""
+        return self.metadata.image
 
     @property
     def epoch(self) -> int:
@@ -225,10 +237,6 @@ class MetadataQuorum:
     def end_offset(self) -> int:
         """What the next record gets; to a command, the offset of the first record that it returns."""
         return self._raft.end_offset
-
-    def subscribe(self, callback: Callable[[Sequence[Message]], None]) -> None:
-        """Be told of records after they were replayed, in their order; it must not raise."""
-        self._subscribers.append(callback)
 
     async def submit(self, command: Callable[[ClusterImage], Decision[R]]) -> R:
         """Run a command when those before it are done; returns its response once its records are committed.
@@ -270,28 +278,25 @@ class MetadataQuorum:
             committed = self._raft.propose([control_batch(told, self._clock.wall_ms())])
             await self._settle()
             self.kraft_version, self._voters = KRAFT_VERSION, voters
-            self._replayed = SnapshotId(committed, self.epoch)
+            self._replayer.skip(committed, self.epoch)
 
     async def _commit(self, new_records: Sequence[Message]) -> None:
         metadata_version = self.image.metadata_version
         batches = self._batches(new_records, metadata_version)
         if len(batches) > 1:
             # a crash could leave some of them: in a transaction they count together or not at all
-            framed = [BeginTransactionRecord(), *new_records, EndTransactionRecord()]
-            batches = self._batches(framed, metadata_version)
+            new_records = [BeginTransactionRecord(), *new_records, EndTransactionRecord()]
+            batches = self._batches(new_records, metadata_version)
         if metadata_version < LATEST_METADATA_VERSION:
             # what an older version cannot say is not replayed here, either
             new_records = [decode_record(_encode(record, metadata_version)) for record in new_records]
-        committed = self._raft.propose(batches)
+        first, committed = self.end_offset, self._raft.propose(batches)
         await self._settle()
         if self.committed_offset < committed:
             raise self._fail(InvariantViolation(f"offset {committed} is not committed by its only voter"))
         try:
-            for record in new_records:
-                self.image.replay(record)
-            self._replayed = SnapshotId(committed, self.epoch)
-            for tell in self._subscribers:
-                tell(new_records)
+            for change in self._replayer.replay(first, self.epoch, new_records):
+                self.metadata.publish(*change)
         except Exception as error:
             raise self._fail(error) from error
         self.snapshots.count(sum(map(len, batches)))
@@ -338,15 +343,12 @@ class MetadataQuorum:
         async with self._turn:
             if self._failure is not None:
                 raise self._failure  # the image may have half of what the last command said
-            copied = ClusterImage()
-            for _ in self.image.copy_into(copied):
-                await asyncio.sleep(0)
             controls: list[Message] = []
             if self.kraft_version > 0:
                 controls.append(KRaftVersionRecord(k_raft_version=self.kraft_version))
                 if self._voters is not None:
                     controls.append(self._voters)
-            return Moment(self._replayed, copied, controls, self._appended_ms)
+            return Moment(self._replayer.image, controls, self._appended_ms)
 
     def _fail(self, error: BaseException) -> BarnabasError:
         """From now on nothing is decided here; the node is told to stop."""

@@ -1,9 +1,9 @@
 """Snapshots of the metadata log: when one is due, how it is written, and what it makes superfluous.
 
 One is due after so many bytes of records, or so long after the last one if anything has been committed since.
-It is taken of a copy of the image, a slice at a time, while commands go on; written beside as `.part`, synced
-and renamed, so that a crash leaves it whole or not at all. Nothing relies on it before that: until then the
-log and the snapshots before it tell everything.
+It is taken of one image, a slice at a time, while commands go on and make others; written beside as `.part`,
+synced and renamed, so that a crash leaves it whole or not at all. Nothing relies on it before that: until
+then the log and the snapshots before it tell everything.
 
 The oldest snapshots go, and with them the log before the next one, when together they are larger than
 metadata.max.retention.bytes or the oldest was made longer than metadata.max.retention.ms ago. So the log
@@ -61,12 +61,15 @@ class SnapshotPolicy(NamedTuple):
 
 
 class Moment(NamedTuple):
-    """What a snapshot is taken of: the image at a committed offset, and what the quorum said by then."""
+    """What a snapshot is taken of: a committed image, and what the quorum said by then."""
 
-    id: SnapshotId
     image: ClusterImage
     controls: Sequence[Message]
     last_contained_ms: int
+
+    @property
+    def id(self) -> SnapshotId:
+        return SnapshotId(self.image.offset, self.image.epoch)
 
 
 class Snapshots:
@@ -137,10 +140,10 @@ class Snapshots:
         self._wake.set()
 
     async def take(self) -> SnapshotId | None:
-        """Write one of what is committed now; None where the newest says the same, or in a transaction."""
+        """Write one of what is committed now; None where the newest says the same."""
         moment = await self._moment()
         covered_bytes = self._uncovered_bytes
-        if (self._known and moment.id <= self._known[-1]) or moment.image.in_transaction:
+        if self._known and moment.id <= self._known[-1]:
             return None
         path = f"{METADATA_DIRECTORY}/{moment.id.name}"
         file = await self._disk.open(path + PART, create=True)
@@ -166,8 +169,10 @@ class Snapshots:
         builder = SnapshotBuilder(
             self._clock.wall_ms(), last_contained_ms=moment.last_contained_ms, epoch=moment.id.epoch
         )
+        from barnabas.metadata.snapshot_records import snapshot_records  # the first one is an hour away
+
         metadata_version = moment.image.metadata_version
-        records = moment.image.iter_records()
+        records = snapshot_records(moment.image)
         pending = bytearray(builder.begin(moment.controls))
         while part := list(islice(records, SLICE_RECORDS)):
             pending += builder.add(

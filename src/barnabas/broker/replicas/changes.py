@@ -1,51 +1,32 @@
-"""What changes in the metadata mean to the replicas of this node, record by record."""
+"""What changes in the metadata mean to the replicas of this node."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from barnabas.broker.quorum.quorum import MetadataQuorum
 from barnabas.broker.replicas.replicas import Replicas
 from barnabas.broker.settings.current_settings import CurrentSettings
-from barnabas.metadata.image import BROKER_RESOURCE, TOPIC_RESOURCE
-from barnabas.metadata.records import (
-    ConfigRecord,
-    FeatureLevelRecord,
-    PartitionChangeRecord,
-    PartitionRecord,
-    RemoveTopicRecord,
-)
-from barnabas.protocol.schema import Message
+from barnabas.metadata.delta import Delta
+from barnabas.metadata.image import BROKER_RESOURCE, TOPIC_RESOURCE, ClusterImage
+from barnabas.metadata.publisher import MetadataPublisher
+from barnabas.protocol.schema import Uuid
 
 
-def follow(quorum: MetadataQuorum, replicas: Replicas, settings: CurrentSettings) -> None:
-    """Have the replicas follow what is committed from now on."""
-    image = quorum.image
-    topics = dict(image.topics_by_id)  # the image forgets a topic before this hears of its removal
+def follow(metadata: MetadataPublisher, replicas: Replicas, settings: CurrentSettings) -> None:
+    """Have the replicas follow what is published from now on."""
 
-    def committed(records: Sequence[Message]) -> None:
-        changed: dict[bytes, None] = {}
-        if any(isinstance(each, ConfigRecord) and each.resource_type == BROKER_RESOURCE for each in records):
+    def published(image: ClusterImage, delta: Delta) -> None:
+        changed: dict[Uuid, None] = {}
+        if any(resource_type == BROKER_RESOURCE for resource_type, _ in delta.changed_configs):
             settings.broker_changed()
             changed.update(dict.fromkeys(image.topics_by_id))
-        elif any(isinstance(each, FeatureLevelRecord) for each in records):
-            settings.broker_changed()  # what they are needs a metadata.version here and there
-        for record in records:
-            if isinstance(record, RemoveTopicRecord):
-                changed.pop(record.topic_id, None)
-                removed = topics.pop(record.topic_id, None)
-                if removed is not None:
-                    replicas.topic_removed(removed)
-            elif isinstance(record, (PartitionRecord, PartitionChangeRecord)):
-                changed[record.topic_id] = None
-            elif isinstance(record, ConfigRecord) and record.resource_type == TOPIC_RESOURCE:
-                topic = image.topic(record.resource_name)
-                if topic is not None:
-                    changed[topic.id] = None
+        elif delta.changed_features:
+            settings.broker_changed()  # some settings need a metadata.version
+        for removed in delta.removed_topics.values():
+            replicas.topic_removed(removed)
+        changed.update(delta.changed_topics)
+        for resource_type, name in delta.changed_configs:
+            if resource_type == TOPIC_RESOURCE and (topic := image.topic(name)) is not None:
+                changed[topic.id] = None
         for topic_id in changed:
-            topic = image.topic_by_id(topic_id)
-            if topic is not None:
-                topics[topic_id] = topic
-                replicas.topic_changed(topic)
+            replicas.topic_changed(image.topics_by_id[topic_id])
 
-    quorum.subscribe(committed)
+    metadata.subscribe(published)

@@ -20,9 +20,9 @@ from barnabas.broker.settings.current_settings import TopicSettings
 from barnabas.broker.traffic import TopicTraffic
 from barnabas.core.errors import BarnabasError, InconsistentTopicId, StorageError, wire_error
 from barnabas.log.partition import PartitionLog
-from barnabas.metadata.image import ClusterImage
 from barnabas.metadata.names import CLUSTER_METADATA
 from barnabas.metadata.parts import PartitionImage, TopicImage
+from barnabas.metadata.publisher import MetadataPublisher
 
 if TYPE_CHECKING:
     from barnabas.log.directories import LogDirectories
@@ -54,13 +54,13 @@ class Replicas:
     def __init__(
         self,
         node_id: int,
-        image: ClusterImage,
+        metadata: MetadataPublisher,
         logs: LogDirectories,
         settings_of: Callable[[str], TopicSettings],
         fail: Callable[[BaseException], None],
     ) -> None:
         self._node_id = node_id
-        self._image = image
+        self._metadata = metadata
         self._logs = logs
         self._settings_of = settings_of
         self._fail = fail
@@ -79,7 +79,8 @@ class Replicas:
 
     def topic(self, name: str, topic_id: bytes, *, by_id: bool) -> TopicImage:
         """The topic that a request speaks of, by name or by id as its version has it."""
-        found = self._image.topic_by_id(topic_id) if by_id else self._image.topic(name)
+        image = self._metadata.image
+        found = image.topic_by_id(topic_id) if by_id else image.topic(name)
         if found is not None:
             return found
         if by_id:
@@ -88,13 +89,13 @@ class Replicas:
 
     def name_of(self, topic_id: bytes) -> str:
         """The name of the topic with this id; empty where there is none."""
-        found = self._image.topic_by_id(topic_id)
+        found = self._metadata.image.topic_by_id(topic_id)
         return "" if found is None else found.name
 
     def gone(self, name: str, topic_id: bytes, partition: int) -> BarnabasError:
         """The error for a partition of a topic of that name and id which was deleted since."""
-        now = self._image.topic(name)
-        if now is None or partition not in now.partitions:
+        now = self._metadata.image.topic(name)
+        if now is None or now.partition(partition) is None:
             return UnknownTopicOrPartition(f"there is no partition {name}-{partition} any more")
         return InconsistentTopicId(f"{name} has the id {UUID(bytes=now.id)}, not {UUID(bytes=topic_id)}")
 
@@ -125,7 +126,7 @@ class Replicas:
         return [
             partition
             for name, partition in self._logs.partitions
-            if name == topic.name and partition in topic.partitions
+            if name == topic.name and partition < len(topic.partitions)
         ]
 
     def traffic_of(self, topic: TopicImage) -> TopicTraffic:
@@ -148,9 +149,10 @@ class Replicas:
         return image
 
     def _existing(self, topic: TopicImage, partition: int) -> PartitionImage:
-        if self._image.topic_by_id(topic.id) is None:
+        now = self._metadata.image.topic_by_id(topic.id)
+        if now is None:
             raise UnknownTopicOrPartition(f"{topic.name} was deleted")
-        image = topic.partitions.get(partition)
+        image = now.partition(partition)
         if image is None:
             raise UnknownTopicOrPartition(f"{topic.name} has no partition {partition}")
         return image
@@ -175,7 +177,7 @@ class Replicas:
         name = topic.name
         self.past_traffic.take(self.traffic.pop(topic.id, TopicTraffic()))
         gone = UnknownTopicOrPartition(f"{name} was deleted")
-        for partition in topic.partitions:
+        for partition in range(len(topic.partitions)):
             self._lost.pop((topic.id, partition), None)
             replica = self._open.pop((topic.id, partition), None)
             if replica is not None:
@@ -188,7 +190,7 @@ class Replicas:
             tell(topic)
 
     async def _remove(self, name: str, partition: int) -> None:
-        now = self._image.topic(name)  # it may have been made anew, and be in use already
+        now = self._metadata.image.topic(name)  # it may have been made anew, and be in use already
         try:
             await self._logs.delete_partition(
                 name, partition, keep=None if now is None else UUID(bytes=now.id)
@@ -200,7 +202,7 @@ class Replicas:
 
     def lose(self, name: str, partition: int, reason: StorageError) -> None:
         """The directory of a partition cannot be used: whoever waits there is told, and whoever comes."""
-        topic = self._image.topic(name)
+        topic = self._metadata.image.topic(name)
         if topic is None:
             return
         self._lost[topic.id, partition] = reason
@@ -217,7 +219,7 @@ class Replicas:
         """A partition is in another directory: who waits there goes on waiting, and finds it."""
         self._lost.pop((topic_id, partition), None)  # the directory that it was in may have failed meanwhile
         replica = self._open.get((topic_id, partition))
-        topic = self._image.topic_by_id(topic_id)
+        topic = self._metadata.image.topic_by_id(topic_id)
         if replica is not None and topic is not None:
             replica.log = log
             replica.lead(topic.partitions[partition], replica.min_in_sync)
@@ -225,7 +227,7 @@ class Replicas:
     def topic_changed(self, topic: TopicImage) -> None:
         """Leaders, epochs or settings of a topic are others now."""
         settings, topic_id = self._settings_of(topic.name), UUID(bytes=topic.id)
-        for number, image in topic.partitions.items():
+        for number, image in enumerate(topic.partitions):
             log = self._logs.opened(topic.name, number)  # recovered, perhaps, and touched by nobody yet
             if log is not None and log.topic_id == topic_id:
                 log.config = settings.log
@@ -252,8 +254,8 @@ class Replicas:
         """Put directories out of the way that are of no topic: of one that was deleted before its files were
         gone, or of one that the metadata has lost. Which of the two is for a person to judge."""
         for name, partition in self._logs.partitions:
-            topic = self._image.topic(name)
-            if (topic is None or partition not in topic.partitions) and name != CLUSTER_METADATA:
+            topic = self._metadata.image.topic(name)
+            if (topic is None or topic.partition(partition) is None) and name != CLUSTER_METADATA:
                 logger.warning("%s-%d is of no topic that exists; it is kept as ...-stray", name, partition)
                 await self._logs.set_aside(name, partition)
 

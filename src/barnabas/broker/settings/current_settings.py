@@ -21,7 +21,7 @@ from barnabas.core.settings.topic import (
     validate_topic_overrides,
 )
 from barnabas.log.config import CleanerSettings, InvalidConfig, LogConfig, known_settings
-from barnabas.metadata.image import ClusterImage
+from barnabas.metadata.publisher import MetadataPublisher
 
 if TYPE_CHECKING:
     from barnabas.controller.configs import ConfigRules
@@ -42,9 +42,9 @@ class TopicSettings(NamedTuple):
 class CurrentSettings:
     """The settings of a node and of its topics. Topics that override nothing share theirs."""
 
-    def __init__(self, node_id: int, image: ClusterImage, static: BrokerSettings) -> None:
+    def __init__(self, node_id: int, metadata: MetadataPublisher, static: BrokerSettings) -> None:
         self._name = str(node_id)
-        self._image = image
+        self._metadata = metadata
         self._static = static
         self._topics: dict[tuple[tuple[str, str], ...], TopicSettings] = {}
         self._subscribers: list[Callable[[BrokerSettings], None]] = []
@@ -53,7 +53,7 @@ class CurrentSettings:
 
     def broker_changed(self) -> None:
         """The metadata has other settings for this broker, or for all."""
-        image = self._image
+        image = self._metadata.image
         own, common = image.broker_config(self._name), image.broker_config()
         self.broker = self._static.with_dynamic(_usable(own), _usable(common))
         self._topics.clear()
@@ -76,7 +76,7 @@ class CurrentSettings:
         )
 
     def of_topic(self, name: str) -> TopicSettings:
-        overrides = self._image.topic_config(name)
+        overrides = self._metadata.image.topic_config(name)
         key = tuple(overrides.items())
         found = self._topics.get(key)
         if found is None:
@@ -85,7 +85,7 @@ class CurrentSettings:
             found = self._topics[key] = self._work_out(overrides)
         return found
 
-    def _work_out(self, overrides: dict[str, str]) -> TopicSettings:
+    def _work_out(self, overrides: Mapping[str, str]) -> TopicSettings:
         usable = {name: text for name, text in overrides.items() if _fits(TOPIC.get(name), text)}
         try:
             return _topic_settings(usable, self.broker)

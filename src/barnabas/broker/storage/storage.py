@@ -122,7 +122,7 @@ class Storage:
 
         def told(key: tuple[str, int]) -> UUID | None:
             topic = image.topic(key[0])
-            partition = None if topic is None else topic.partitions.get(key[1])
+            partition = None if topic is None else topic.partition(key[1])
             return None if partition is None else UUID(bytes=directory_of(partition, node_id))
 
         await self.logs.settle(topic_id_of, told)

@@ -13,47 +13,50 @@ from barnabas.cli.output import counted
 from barnabas.core.errors import BarnabasError, InvariantViolation
 from barnabas.metadata.image import ClusterImage
 from barnabas.metadata.records import decode_record
+from barnabas.metadata.replay import Replayer, replay_all
 from barnabas.metadata.versions import LATEST_METADATA_VERSION, OLDEST_METADATA_VERSION
+from barnabas.protocol.schema import Message
 from barnabas.raft.snapshot import CHECKPOINT, SnapshotId, parse_snapshot_name
+from barnabas.records.batch import BatchHeader
 from barnabas.records.reader import read_batch
 
 
 def check_metadata(directory: Path) -> tuple[list[Finding], ClusterImage | None]:
     """What is to be said of the metadata, and the image it comes to, None where it cannot be read."""
-    image = ClusterImage()
     try:
-        replayed = _replay(directory, image)
+        image, replayed = _replay(directory)
     except (BarnabasError, InvariantViolation) as error:
         return [problem(f"the metadata cannot be read: {error}", "restore the directory from a copy")], None
     return list(_findings(directory, image, replayed)), image
 
 
-def _replay(directory: Path, image: ClusterImage) -> int:
+def _replay(directory: Path) -> tuple[ClusterImage, int]:
+    """The image that the newest snapshot and the log come to, and how many records made it."""
     found = sorted(
         snapshot
         for each in directory.glob(f"*{CHECKPOINT}")
         if (snapshot := parse_snapshot_name(each.name)) is not None
     )
     newest = found[-1] if found else SnapshotId(0, 0)
-    replayed = 0
+    image, replayed = ClusterImage(newest.end_offset, newest.epoch), 0
     if found:
-        for value in _values(directory / newest.name, 0):
-            image.replay(decode_record(value))
-            replayed += 1
+        records = [each for _, batch in _batches(directory / newest.name, 0) for each in batch]
+        image, replayed = replay_all(image, records), len(records)
+    replayer = Replayer(image)
     for segment in segment_files(directory):
-        for value in _values(segment, newest.end_offset):
-            image.replay(decode_record(value))
-            replayed += 1
-    return replayed
+        for header, batch in _batches(segment, newest.end_offset):
+            replayer.replay(header.base_offset, header.leader_epoch, batch)
+            replayed += len(batch)
+    return replayer.image, replayed
 
 
-def _values(path: Path, first_offset: int) -> Iterator[bytes]:
-    """The values of the metadata records in a file, from an offset on; what is torn at its end is left."""
+def _batches(path: Path, first_offset: int) -> Iterator[tuple[BatchHeader, list[Message]]]:
+    """The batches of metadata records in a file, from an offset on; a torn batch at its end is left out."""
     for found in walk(path, bodies=True):
-        if isinstance(found, FoundBatch) and not found.header.is_control:
-            for record in read_batch(found.data):
-                if record.offset >= first_offset:
-                    yield record.value or b""
+        if not isinstance(found, FoundBatch) or found.header.is_control:
+            continue
+        if found.header.base_offset >= first_offset:
+            yield found.header, [decode_record(each.value or b"") for each in read_batch(found.data)]
 
 
 def _findings(directory: Path, image: ClusterImage, replayed: int) -> Iterator[Finding]:

@@ -168,5 +168,5 @@ def _look_at_ids(
     if image is None or topic_id is None or parsed.topic == CLUSTER_METADATA:
         return
     topic = image.topic_by_id(topic_id.bytes)
-    if topic is None or topic.name != parsed.topic or parsed.partition not in topic.partitions:
+    if topic is None or topic.name != parsed.topic or topic.partition(parsed.partition) is None:
         seen.strays.append(directory.name)

@@ -1,0 +1,34 @@
+"""The published image: what the services of a node see of the metadata, given to them in order.
+
+Every change is published as (image, delta), a snapshot that was loaded among them. Subscribers are called in
+the order in which they subscribed, and must not raise. `image` is the published one from the moment before
+the first of them is called. A service reads `image` anew at every step and keeps none: an old image is memory
+that cannot be freed and an answer that is out of date.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from barnabas.metadata.delta import Delta
+from barnabas.metadata.image import ClusterImage
+
+Subscriber = Callable[[ClusterImage, Delta], None]
+
+
+class MetadataPublisher:
+    """One a node. Only the node's metadata loader calls `publish`."""
+
+    __slots__ = ("_subscribers", "image")
+
+    def __init__(self, image: ClusterImage | None = None) -> None:
+        self.image = ClusterImage() if image is None else image
+        self._subscribers: list[Subscriber] = []
+
+    def subscribe(self, subscriber: Subscriber) -> None:
+        self._subscribers.append(subscriber)
+
+    def publish(self, image: ClusterImage, delta: Delta) -> None:
+        self.image = image
+        for each in self._subscribers:
+            each(image, delta)
