@@ -12,8 +12,10 @@ from uuid import UUID
 
 import pytest
 
+from barnabas.broker.quorum.controller import NotController
+from barnabas.broker.quorum.driver import MetadataLogFailed
 from barnabas.broker.quorum.files import QUORUM_STATE_PATH
-from barnabas.broker.quorum.quorum import METADATA_LOG, MetadataLogFailed, MetadataQuorum, QuorumClosed
+from barnabas.broker.quorum.quorum import METADATA_LOG, MetadataQuorum
 from barnabas.broker.storage.formatting import METADATA_DIRECTORY, DirectoryRefused, make_voter
 from barnabas.controller.decisions import Decision
 from barnabas.core.clock import ManualClock
@@ -98,7 +100,7 @@ def topic(name: str) -> TopicRecord:
 
 
 async def create(quorum: MetadataQuorum, name: str) -> str:
-    return await quorum.submit(lambda image: Decision([topic(name)], name))
+    return await quorum.controller.submit(lambda image: Decision([topic(name)], name))
 
 
 async def controls(directory: LogDirectory) -> list[Message]:
@@ -115,9 +117,9 @@ def test_a_new_cluster_begins_with_its_voters_and_features() -> None:
     async def run() -> None:
         disk = new_disk_
         async with running(disk) as (quorum, directory, _, _):
-            assert (quorum.epoch, quorum.leader_id) == (1, 1)
-            assert quorum.committed_offset == quorum.end_offset == FIRST
-            assert quorum.image.features == FEATURES
+            assert (quorum.driver.epoch, quorum.driver.leader_id) == (1, 1)
+            assert quorum.driver.high_watermark == quorum.driver.end_offset == FIRST
+            assert quorum.metadata.image.features == FEATURES
             assert [type(message) for message in await controls(directory)] == [
                 LeaderChangeMessage,
                 KRaftVersionRecord,
@@ -138,8 +140,8 @@ def test_a_command_is_answered_when_its_records_are_committed_and_replayed() -> 
             told: list[str] = []
 
             def listen(image: ClusterImage, delta: Delta) -> None:
-                assert quorum.committed_offset == image.offset == FIRST + 1
-                assert quorum.image is image
+                assert quorum.driver.high_watermark == image.offset == FIRST + 1
+                assert quorum.metadata.image is image
                 told.extend(image.topics_by_id[each].name for each in delta.changed_topics)
 
             quorum.metadata.subscribe(listen)
@@ -156,11 +158,11 @@ def test_commands_run_in_order_and_each_sees_what_those_before_it_did() -> None:
             seen: list[tuple[int, int]] = []
 
             def command(number: int, image: ClusterImage) -> Decision[int]:
-                seen.append((len(image.topics_by_name), quorum.end_offset))
+                seen.append((len(image.topics_by_name), quorum.controller.next_offset))
                 return Decision([topic(f"t{number}")], number)
 
             answers = await asyncio.gather(
-                *(quorum.submit(lambda image, n=number: command(n, image)) for number in range(20))
+                *(quorum.controller.submit(lambda image, n=number: command(n, image)) for number in range(20))
             )
             assert answers == list(range(20))
             assert seen == [(number, FIRST + number) for number in range(20)]
@@ -173,8 +175,10 @@ def test_a_decision_without_records_writes_nothing() -> None:
     async def run() -> None:
         async with running(disk) as (quorum, _, _, _):
             before = disk.operations
-            assert await quorum.submit(lambda image: Decision([], len(image.features))) == len(FEATURES)
-            assert (disk.operations, quorum.end_offset) == (before, FIRST)
+            assert await quorum.controller.submit(lambda image: Decision([], len(image.features))) == len(
+                FEATURES
+            )
+            assert (disk.operations, quorum.driver.end_offset) == (before, FIRST)
 
     disk = new_disk()
     asyncio.run(run())
@@ -187,7 +191,7 @@ def test_a_command_that_refuses_changes_nothing() -> None:
     async def run() -> None:
         async with running(disk) as (quorum, _, _, failures):
             with pytest.raises(ValueError, match="no"):
-                await quorum.submit(refuse)
+                await quorum.controller.submit(refuse)
             assert await create(quorum, "letters") == "letters"
             assert not failures
 
@@ -200,15 +204,15 @@ def test_a_restart_replays_all_of_it_in_a_new_epoch() -> None:
         images = []
         for life in range(4):
             async with running(disk) as (quorum, directory, _, _):
-                assert quorum.epoch == life + 1
+                assert quorum.driver.epoch == life + 1
                 if images:
-                    assert contents(quorum.image) == contents(images[-1])
+                    assert contents(quorum.metadata.image) == contents(images[-1])
                 await create(quorum, f"t{life}")
-                images.append(quorum.image)
+                images.append(quorum.metadata.image)
                 log = await directory.partition("__cluster_metadata", 0)
                 assert log.epochs.latest_epoch == life + 1
         async with running(disk) as (quorum, directory, _, _):
-            assert sorted(quorum.image.topics_by_name) == ["t0", "t1", "t2", "t3"]
+            assert sorted(quorum.metadata.image.topics_by_name) == ["t0", "t1", "t2", "t3"]
             # the voters are said once; later leaders only say that they lead
             assert sum(isinstance(message, VotersRecord) for message in await controls(directory)) == 1
 
@@ -223,7 +227,7 @@ def test_an_epoch_does_not_go_back_where_the_vote_was_lost() -> None:
                 pass
         await disk.remove(QUORUM_STATE_PATH)
         async with running(disk) as (quorum, _, _, _):
-            assert quorum.epoch == 4
+            assert quorum.driver.epoch == 4
         await write_atomically(disk, QUORUM_STATE_PATH, b"{}")
         with pytest.raises(CorruptQuorumState):
             await start(disk)
@@ -236,13 +240,14 @@ def test_a_full_disk_fails_the_command_and_nothing_else() -> None:
     async def run() -> None:
         async with running(disk) as (quorum, _, _, failures):
             disk.fail("append", errno.ENOSPC, path_glob="*.log", times=1)
-            with pytest.raises(DiskFull):
+            with pytest.raises(NotController) as refusal:
                 await create(quorum, "lost")
-            assert (quorum.end_offset, [*quorum.image.topics_by_name]) == (FIRST, [])
+            assert isinstance(refusal.value.__cause__, DiskFull)
+            assert (quorum.driver.end_offset, [*quorum.metadata.image.topics_by_name]) == (FIRST, [])
             await create(quorum, "kept")
             assert not failures
         async with running(disk) as (quorum, _, _, _):
-            assert [*quorum.image.topics_by_name] == ["kept"]
+            assert [*quorum.metadata.image.topics_by_name] == ["kept"]
 
     disk = new_disk()
     asyncio.run(run())
@@ -259,16 +264,16 @@ def test_a_failed_sync_stops_the_node(power: bool) -> None:
         )
         assert [type(answer) for answer in answers] == [MetadataLogFailed, MetadataLogFailed]
         assert failures == [answers[0]]
-        assert [*quorum.image.topics_by_name] == ["kept"]
+        assert [*quorum.metadata.image.topics_by_name] == ["kept"]
         with pytest.raises(MetadataLogFailed):
-            await create(quorum, "later")
+            await create(quorum, "too late")
         if power:
             disk.crash_power(SeededRandom(3))
         else:
             disk.crash_process()
         async with running(disk) as (quorum, _, _, _):
-            assert "kept" in quorum.image.topics_by_name
-            assert "later" not in quorum.image.topics_by_name
+            assert "kept" in quorum.metadata.image.topics_by_name
+            assert "too late" not in quorum.metadata.image.topics_by_name
             await create(quorum, "after")
 
     disk = new_disk()
@@ -296,7 +301,7 @@ def test_a_vote_that_cannot_be_written_elects_nobody() -> None:
         disk.crash_process()
         disk.heal()
         async with running(disk) as (quorum, directory, _, _):
-            assert quorum.epoch >= 1
+            assert quorum.driver.epoch >= 1
             led = [
                 message for message in await controls(directory) if isinstance(message, LeaderChangeMessage)
             ]
@@ -315,7 +320,7 @@ def test_who_waits_may_go_away_but_the_command_goes_on() -> None:
             with pytest.raises(asyncio.CancelledError):
                 await waiting
             await create(quorum, "replies")
-            assert sorted(quorum.image.topics_by_name) == ["letters", "replies"]
+            assert sorted(quorum.metadata.image.topics_by_name) == ["letters", "replies"]
 
     disk = new_disk()
     asyncio.run(run())
@@ -331,17 +336,17 @@ def test_the_voters_come_into_the_log_though_who_asked_goes_away(monkeypatch: py
     async def run() -> None:
         await disk.remove(CHECKPOINT)
         async with running(disk) as (quorum, _, _, failures):
-            assert quorum.kraft_version == 0
+            assert quorum.driver.kraft_version == 0
             monkeypatch.setattr(PartitionLog, "flush", slow_flush)
-            waiting = asyncio.create_task(quorum.raise_kraft_version())
+            waiting = asyncio.create_task(quorum.controller.raise_kraft_version())
             await asyncio.sleep(0)
             waiting.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await waiting
             await create(quorum, "letters")
-            assert (quorum.kraft_version, failures) == (1, [])
+            assert (quorum.driver.kraft_version, failures) == (1, [])
         async with running(disk) as (quorum, directory, _, _):
-            assert quorum.kraft_version == 1
+            assert quorum.driver.kraft_version == 1
             assert [type(each) for each in await controls(directory)].count(VotersRecord) == 1
 
     disk = new_disk()
@@ -355,7 +360,7 @@ def test_a_closed_quorum_decides_nothing_more() -> None:
             await asyncio.sleep(0)
             await quorum.close()
             assert await last == "last"
-            with pytest.raises(QuorumClosed):
+            with pytest.raises(NotController):
                 await create(quorum, "later")
             assert not failures
 
@@ -374,12 +379,12 @@ def large(name: str) -> list[Message]:
 def test_records_of_several_batches_count_together() -> None:
     async def run() -> None:
         async with running(disk) as (quorum, _, _, _):
-            await quorum.submit(lambda image: Decision(large("letters"), None))
-            assert quorum.end_offset == FIRST + 302
-            image = quorum.image
+            await quorum.controller.submit(lambda image: Decision(large("letters"), None))
+            assert quorum.driver.end_offset == FIRST + 302
+            image = quorum.metadata.image
             assert len(image.topic_config("letters")) == 300
         async with running(disk) as (quorum, _, _, _):
-            assert contents(quorum.image) == contents(image)
+            assert contents(quorum.metadata.image) == contents(image)
 
     disk = new_disk()
     asyncio.run(run())
@@ -389,13 +394,12 @@ def test_a_transaction_whose_leader_died_is_aborted() -> None:
     async def run() -> None:
         async with running(disk) as (quorum, _, _, _):
             # as a crash leaves it that takes the last batches
-            await quorum._commit([BeginTransactionRecord(name="torn"), topic("torn")])
+            await quorum.controller.write([BeginTransactionRecord(name="torn"), topic("torn")])
         async with running(disk) as (quorum, _, _, _):
-            assert not quorum.image.topics_by_name
-            assert not quorum._replayer.in_transaction
+            assert not quorum.metadata.image.topics_by_name
             await create(quorum, "whole")
         async with running(disk) as (quorum, _, _, _):
-            assert [*quorum.image.topics_by_name] == ["whole"]
+            assert [*quorum.metadata.image.topics_by_name] == ["whole"]
 
     disk = new_disk()
     asyncio.run(run())
@@ -405,22 +409,24 @@ def test_a_snapshot_stands_for_what_is_before_it() -> None:
     async def run() -> None:
         async with running(disk) as (quorum, _, _, _):
             await create(quorum, "before")
-            end_offset, epoch = quorum.end_offset, quorum.epoch
+            end_offset, epoch = quorum.driver.end_offset, quorum.driver.epoch
             # one that tells of it otherwise than the log does, so that it shows which was read
-            values = [encode_record(record) for record in [*to_records(quorum.image), topic("snapshot")]]
+            values = [
+                encode_record(record) for record in [*to_records(quorum.metadata.image), topic("snapshot")]
+            ]
             await create(quorum, "after")
         voters = VotersRecord(voters=[make_voter(1, DIRECTORY_ID, CONTROLLER)])
         data = build_snapshot(values, START_MS, controls=[KRaftVersionRecord(k_raft_version=1), voters])
         path = f"{METADATA_DIRECTORY}/{SnapshotId(end_offset, epoch).name}"
         await write_atomically(disk, path, data)
         async with running(disk) as (quorum, directory, _, _):
-            assert sorted(quorum.image.topics_by_name) == ["after", "before", "snapshot"]
+            assert sorted(quorum.metadata.image.topics_by_name) == ["after", "before", "snapshot"]
             assert sum(isinstance(message, VotersRecord) for message in await controls(directory)) == 1
         # as in Kafka, one that goes beyond the log stands for what the log has lost
         await write_atomically(disk, f"{METADATA_DIRECTORY}/{SnapshotId(99, 9).name}", data)
         async with running(disk) as (quorum, directory, _, _):
-            assert sorted(quorum.image.topics_by_name) == ["before", "snapshot"]
-            assert (quorum.epoch, quorum.committed_offset) == (10, 99 + 1)
+            assert sorted(quorum.metadata.image.topics_by_name) == ["before", "snapshot"]
+            assert (quorum.driver.epoch, quorum.driver.high_watermark) == (10, 99 + 1)
             log = await directory.partition("__cluster_metadata", 0)
             assert log.start_offset == 99
 
@@ -461,7 +467,7 @@ def test_nothing_of_it_grows_too_old_or_too_large() -> None:
             assert log.start_offset == 0
             assert len(log.segments) > 3
         async with running(disk, config=config) as (quorum, _, _, _):
-            assert len(quorum.image.topics_by_name) == 50
+            assert len(quorum.metadata.image.topics_by_name) == 50
 
     disk = new_disk()
     asyncio.run(run())
@@ -493,7 +499,7 @@ class Witness:
     async def live(self, names: Sequence[str]) -> None:
         self.disk.before = self._keep
         async with running(self.disk, config=replace(METADATA_LOG, segment_bytes=600)) as (quorum, _, _, _):
-            self.epoch = quorum.epoch
+            self.epoch = quorum.driver.epoch
             for name in names:
                 self.asked.append(name)
                 self.answered.append(await create(quorum, name))
@@ -503,13 +509,13 @@ class Witness:
 
 async def survive(moment: Moment) -> None:
     async with running(moment.disk) as (quorum, _, _, _):
-        there = set(quorum.image.topics_by_name)
+        there = set(quorum.metadata.image.topics_by_name)
         assert there >= set(moment.answered)
         assert there <= set(moment.asked)
-        assert quorum.epoch > moment.epoch
-        assert quorum.image.features == FEATURES
+        assert quorum.driver.epoch > moment.epoch
+        assert quorum.metadata.image.features == FEATURES
         await create(quorum, "one more")
-        assert "one more" in quorum.image.topics_by_name
+        assert "one more" in quorum.metadata.image.topics_by_name
 
 
 @pytest.mark.parametrize("seed", [None, 1, 2])

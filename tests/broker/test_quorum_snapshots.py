@@ -13,8 +13,9 @@ from typing import NamedTuple
 
 import pytest
 
+from barnabas.broker.quorum.driver import MetadataLogFailed
 from barnabas.broker.quorum.files import MetadataGap
-from barnabas.broker.quorum.quorum import METADATA_LOG, MetadataLogFailed, MetadataQuorum
+from barnabas.broker.quorum.quorum import METADATA_LOG, MetadataQuorum
 from barnabas.broker.quorum.snapshots import CHECK_SECONDS, SnapshotPolicy
 from barnabas.broker.storage.formatting import METADATA_DIRECTORY, DirectoryRefused
 from barnabas.controller.decisions import Decision
@@ -112,8 +113,8 @@ def test_one_is_taken_after_so_many_bytes_and_the_next_start_begins_with_it() ->
             assert 2 <= len(taken) <= 4
             last = taken[-1]
             assert last == quorum.snapshots.newest
-            assert last.epoch == quorum.epoch
-            image, end = quorum.image, quorum.end_offset
+            assert last.epoch == quorum.driver.epoch
+            image, end = quorum.metadata.image, quorum.driver.end_offset
         controls, values = await read(disk, last)
         assert [type(each) for each in controls] == [KRaftVersionRecord, VotersRecord]
         seen = image_of(*map(decode_record, values))
@@ -121,11 +122,11 @@ def test_one_is_taken_after_so_many_bytes_and_the_next_start_begins_with_it() ->
         # that the snapshot is read shows when the log no longer has what it stands for
         async with running(disk, MANUAL._replace(retention_bytes=0)) as quorum:
             assert await quorum.snapshots.clean() == len(taken) - 1
-            assert contents(quorum.image) == contents(image)
+            assert contents(quorum.metadata.image) == contents(image)
         assert await snapshots(disk) == [last]
         async with running(disk) as quorum:
-            assert contents(quorum.image) == contents(image)
-            assert quorum.end_offset == end + 2  # each start is a new epoch
+            assert contents(quorum.metadata.image) == contents(image)
+            assert quorum.driver.end_offset == end + 2  # each start is a new epoch
 
     disk = new_disk()
     asyncio.run(run())
@@ -143,7 +144,7 @@ def test_one_is_taken_after_so_long_if_anything_came() -> None:
                     await settle()
                 taken = await snapshots(disk)
                 assert len(taken) == (1 if minutes == 59 else 2)
-            assert taken[-1] == (quorum.end_offset, quorum.epoch)
+            assert taken[-1] == (quorum.driver.end_offset, quorum.driver.epoch)
             await create(quorum, "replies")
             for _ in range(2):
                 clock.advance(CHECK_SECONDS)
@@ -199,7 +200,7 @@ def test_a_broken_one_is_set_aside_and_the_one_before_counts(caplog: pytest.LogC
             for number in range(5):
                 await create(quorum, f"t{number}")
                 await quorum.snapshots.take()
-            image = quorum.image
+            image = quorum.metadata.image
         for keep_bytes in (0, 100):
             newest = (await snapshots(disk))[-1]
             path = f"{METADATA_DIRECTORY}/{newest.name}"
@@ -207,7 +208,7 @@ def test_a_broken_one_is_set_aside_and_the_one_before_counts(caplog: pytest.LogC
             await file.truncate(keep_bytes)
             file.close()
             async with running(disk) as quorum:
-                assert contents(quorum.image) == contents(image)
+                assert contents(quorum.metadata.image) == contents(image)
             assert newest not in await snapshots(disk)
             assert await disk.size_of(path + ".corrupt") == keep_bytes
         assert caplog.text.count("it is set aside") == 2
@@ -237,7 +238,7 @@ def test_a_full_disk_costs_a_snapshot_and_nothing_else() -> None:
             await create(quorum, "replies")
             taken = await quorum.snapshots.take()
             assert taken is not None
-            assert taken.end_offset == quorum.end_offset
+            assert taken.end_offset == quorum.driver.end_offset
 
     disk = new_disk()
     asyncio.run(run())
@@ -248,7 +249,7 @@ def test_none_is_taken_of_an_image_that_is_in_doubt() -> None:
         async with running(disk) as quorum:
             await create(quorum, "letters")
             twice = asyncio.ensure_future(
-                quorum.submit(lambda image: Decision([topic("replies"), topic("letters")], None))
+                quorum.controller.submit(lambda image: Decision([topic("replies"), topic("letters")], None))
             )
             await asyncio.sleep(0)
             taking = asyncio.ensure_future(quorum.snapshots.take())
@@ -278,7 +279,9 @@ def test_leftovers_of_crashes_go_at_the_next_start() -> None:
 def test_commands_go_on_while_one_is_written() -> None:
     async def run() -> None:
         async with running(disk, config=METADATA_LOG) as quorum:
-            await quorum.submit(lambda image: Decision([topic(f"t{n}") for n in range(2000)], None))
+            await quorum.controller.submit(
+                lambda image: Decision([topic(f"t{n}") for n in range(2000)], None)
+            )
             taking = asyncio.ensure_future(quorum.snapshots.take())
             during = 0
             while not taking.done():
@@ -290,9 +293,9 @@ def test_commands_go_on_while_one_is_written() -> None:
             _, values = await read(disk, taken)
             # exactly what was committed when it began
             assert len(values) == 2000 + len(FEATURES) + 1
-            assert taken.end_offset < quorum.end_offset
+            assert taken.end_offset < quorum.driver.end_offset
         async with running(disk) as quorum:
-            assert len(quorum.image.topics_by_name) == 2000 + during
+            assert len(quorum.metadata.image.topics_by_name) == 2000 + during
 
     disk = new_disk()
     asyncio.run(run())
@@ -308,7 +311,7 @@ def test_a_large_image_does_not_hold_the_loop_up(topics: int) -> None:
             for number in range(topics):
                 many.append(topic(f"t{number}"))
                 many += [partition(f"t{number}", index) for index in range(10_000 // topics)]
-            await quorum.submit(lambda image: Decision(many, None))
+            await quorum.controller.submit(lambda image: Decision(many, None))
             gc.disable()  # of all that the tests before have left
             try:
                 return await longest_turn(asyncio.ensure_future(quorum.snapshots.take()))
@@ -381,7 +384,7 @@ KEPT: list[Message] = [
 def test_records_of_what_is_not_served_survive_byte_for_byte() -> None:
     async def run() -> None:
         async with running(disk) as quorum:
-            await quorum.submit(lambda image: Decision(list(KEPT), None))
+            await quorum.controller.submit(lambda image: Decision(list(KEPT), None))
             taken = await quorum.snapshots.take()
             assert taken is not None
             _, values = await read(disk, taken)
@@ -412,9 +415,9 @@ def test_an_older_metadata_version_is_told_in_older_records() -> None:
             )
             led = partition("letters", 0)
             led.last_known_elr = [1]
-            await quorum.submit(lambda image: Decision([level], None))
-            await quorum.submit(lambda image: Decision([broker, topic("letters"), led], None))
-            image = quorum.image
+            await quorum.controller.submit(lambda image: Decision([level], None))
+            await quorum.controller.submit(lambda image: Decision([broker, topic("letters"), led], None))
+            image = quorum.metadata.image
             # what could not be written is not believed, either
             assert image.brokers[1].cordoned_log_dirs is None
             assert image.topics_by_name["letters"].partitions[0].last_known_elr == ()
@@ -424,7 +427,7 @@ def test_an_older_metadata_version_is_told_in_older_records() -> None:
             versions = {cls: version for cls, version, _ in map(read_frame, values)}
             assert (versions[RegisterBrokerRecord], versions[PartitionRecord]) == (3, 1)
         async with running(disk) as quorum:
-            assert contents(quorum.image) == contents(image)
+            assert contents(quorum.metadata.image) == contents(image)
 
     disk = new_disk()
     asyncio.run(run())
@@ -451,7 +454,7 @@ def test_what_a_newer_kafka_wrote_is_refused_by_name(
     async def run() -> None:
         values = [] if value is None else [value]
         async with running(disk) as quorum:
-            end, epoch = quorum.end_offset, quorum.epoch
+            end, epoch = quorum.driver.end_offset, quorum.driver.epoch
             if not in_snapshot:
                 log = quorum.snapshots._log
                 batches = data_batches(values, NOW_MS) or [control_batch(controls, NOW_MS)]
@@ -483,7 +486,7 @@ def test_what_a_newer_kafka_formatted_is_refused_before_it_is_in_the_log(value: 
         await write_atomically(disk, BOOTSTRAP_CHECKPOINT, ours)
         disk.crash_process()
         async with running(disk) as quorum:
-            assert quorum.image.features == FEATURES
+            assert quorum.metadata.image.features == FEATURES
 
     disk = new_disk()
     asyncio.run(run())
@@ -526,11 +529,11 @@ class Witness:
 
 async def survive(crash: Crash) -> None:
     async with running(crash.disk, Witness.policy) as quorum:
-        there = set(quorum.image.topics_by_name)
+        there = set(quorum.metadata.image.topics_by_name)
         assert set(crash.answered) <= there <= set(crash.asked)
-        assert quorum.image.features == FEATURES
+        assert quorum.metadata.image.features == FEATURES
         await create(quorum, "one more")
-        assert "one more" in quorum.image.topics_by_name
+        assert "one more" in quorum.metadata.image.topics_by_name
         names = await crash.disk.listdir(METADATA_DIRECTORY)
         assert not [name for name in names if name.endswith((".corrupt", ".checkpoint.deleted"))]
 

@@ -169,14 +169,32 @@ def test_who_resigned_leads_again_only_in_a_new_epoch() -> None:
     assert (raft.state, raft.epoch) == (State.LEADER, 2)
 
 
-def test_what_was_ready_before_the_epoch_changed_is_refused() -> None:
+def test_batches_written_while_the_epoch_moved_are_in_the_log_and_count_for_nothing() -> None:
     raft = leader()
-    raft.propose(batch())
+    start = raft.end_offset
+    raft.propose(batch(3))
     ready = raft.ready()
     raft.resign()
     raft.tick(0)
-    with pytest.raises(InvariantViolation):
-        raft.advance(ready)
+    assert raft.epoch == 2
+    raft.advance(ready)
+    assert (raft.end_offset, raft.next_offset, raft.high_watermark) == (start + 3, start + 3, start)
+    settle(raft)
+    assert (raft.state, raft.epoch) == (State.LEADER, 2)
+    assert raft.high_watermark == raft.end_offset == start + 4  # with the leader change of the new epoch
+
+
+def test_offsets_are_given_when_batches_are_proposed() -> None:
+    raft = leader()
+    start = raft.end_offset
+    assert raft.propose(batch(2)) == raft.next_offset == start + 2
+    ready = raft.ready()
+    assert raft.propose(batch(1)) == start + 3  # while the first is being written
+    raft.advance(ready)
+    assert (raft.end_offset, raft.next_offset, raft.high_watermark) == (start + 2, start + 3, start + 2)
+    assert raft.ready().base_offset == start + 2
+    raft.withdraw()
+    assert raft.next_offset == start + 2
 
 
 def test_one_of_three_waits_for_the_votes_of_others() -> None:

@@ -27,6 +27,7 @@ from barnabas.broker.connections.requests import Door
 from barnabas.broker.directories.placement import Placement
 from barnabas.broker.directories.upkeep import Upkeep
 from barnabas.broker.handlers import SERVED_BY_CONTROLLER
+from barnabas.broker.quorum.controller import NotController
 from barnabas.broker.quorum.quorum import METADATA_LOG, MetadataQuorum
 from barnabas.broker.quorum.snapshots import SnapshotPolicy
 from barnabas.broker.replicas.changes import follow
@@ -162,13 +163,14 @@ class Node:
         refuse_unenforceable(settings.broker)
         refuse_unenforced(metadata.image, storage.metadata.where, allowed=settings.broker.boolean(ALLOW))
         controller = LocalController(
-            self._quorum,
+            self._quorum.controller,
             node_id=self.node_id,
             cluster_id=self.cluster_id,
             random=self._random,
+            clock=self._clock,
             topic_policy=settings.topic_policy,
             config_rules=settings.config_rules,
-            min_insync_replicas=lambda: settings.broker.integer("min.insync.replicas"),
+            election_defaults=settings.election_defaults,
         )
         self._membership = Membership(self.node_id, controller)
         self._replicas = Replicas(self.node_id, metadata, self._logs, settings.of_topic, self.fail)
@@ -268,7 +270,8 @@ class Node:
             random=self._random,
             network=self._network,
             inter_broker_listener=listeners.inter_broker,
-            quorum=self._quorum,
+            quorum=self._quorum.driver,
+            metadata=self._quorum.metadata,
             controller=controller,
             replicas=self._replicas,
             sessions=FetchSessions(
@@ -330,7 +333,7 @@ class Node:
     @property
     def endpoints(self) -> list[str]:
         """Where clients find this node."""
-        broker = self._quorum.image.brokers[self.node_id]
+        broker = self._quorum.metadata.image.brokers[self.node_id]
         return [f"{at.host}:{at.port}" for at in broker.endpoints.values()]
 
     @property
@@ -369,7 +372,10 @@ class Node:
             await self.services.moves.close()
         try:
             await self._membership.leave()
-        except StorageError as error:  # a full disk does not keep the logs from being closed cleanly
+        except (
+            StorageError,
+            NotController,
+        ) as error:  # a full disk does not keep the logs from being closed cleanly
             logger.error("the metadata will not tell of this stop: %s", error)
         await self._quorum.close()
         await self._placement.close()

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from barnabas.broker.cluster.controller_channel import ControllerChannel
 from barnabas.broker.cluster.producer_ids import ProducerIds
-from barnabas.broker.quorum.quorum import MetadataQuorum
+from barnabas.broker.quorum.driver import RaftDriver
 from barnabas.broker.replicas.fetch_sessions import FetchSessions
 from barnabas.broker.replicas.replicas import Replicas
 from barnabas.broker.settings.current_settings import CurrentSettings
@@ -19,6 +19,7 @@ from barnabas.core.random import Random
 from barnabas.core.settings.broker_settings import BrokerSettings
 from barnabas.metadata.image import ClusterImage
 from barnabas.metadata.names import CONSUMER_OFFSETS, TRANSACTION_STATE
+from barnabas.metadata.publisher import MetadataPublisher
 
 if TYPE_CHECKING:
     from barnabas.broker.cluster.peers import Peers
@@ -70,7 +71,8 @@ class Services:
         random: Random,
         network: Network,
         inter_broker_listener: str,
-        quorum: MetadataQuorum,
+        quorum: RaftDriver,
+        metadata: MetadataPublisher,
         controller: ControllerChannel,
         replicas: Replicas,
         sessions: FetchSessions,
@@ -87,7 +89,7 @@ class Services:
         self._inter_broker_listener = inter_broker_listener
         self._peers: Peers | None = None
         self.quorum = quorum
-        self.metadata = quorum.metadata
+        self.metadata = metadata
         self.controller = controller
         self.features = SUPPORTED_FEATURES
         self.fetch_max_bytes = self.settings.integer("fetch.max.bytes")

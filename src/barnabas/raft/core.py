@@ -1,7 +1,7 @@
 """A node of the metadata quorum, as Kafka's KRaft defines it: synchronous, without clock, disk or network.
 
 The driver tells it what happened (`tick`: time passed; `step`: a voter answered; `propose`: append this) and
-does what `ready` says, in that order:
+does what `ready` says, in that order (more may be proposed meanwhile, and the epoch may move):
 
 1. write `election` to the disk, durably;
 2. append `batches` to the log under `epoch`, and flush it;
@@ -88,9 +88,15 @@ class Raft:
         self._epoch_start_offset = end_offset
         self._persisted = election
         self._pending: list[bytearray] = []
+        self._pending_records = 0
         self._granted: set[VoterKey] = set()
         self._held: dict[VoterKey, int] = {}
-        self._now_ms = 0
+        self._wall_ms = 0
+
+    @property
+    def next_offset(self) -> int:
+        """The offset of the first record that is proposed next."""
+        return self.end_offset + self._pending_records
 
     @property
     def epoch(self) -> int:
@@ -103,9 +109,12 @@ class Raft:
 
     # --- what happened
 
-    def tick(self, now_ms: int) -> None:
-        """Time passed. A sole voter that does not lead stands for election at once."""
-        self._now_ms = now_ms
+    def tick(self, wall_ms: int) -> None:
+        """Time passed. A sole voter that does not lead stands for election at once.
+
+        `wall_ms` is for the timestamps of records alone; what waits is to be timed by a monotonic clock.
+        """
+        self._wall_ms = wall_ms
         if self.voters == {self.me} and self.state in (State.UNATTACHED, State.RESIGNED):
             self._become(State.PROSPECTIVE)
             # one's own opinion is not a promise: there is nothing to write before it counts
@@ -131,16 +140,17 @@ class Raft:
         if self.state is not State.LEADER:
             raise NotLeader(f"node {self.me.id} is {self.state.value} in epoch {self.epoch}")
         self._pending += batches
-        return self.end_offset + _records_in(self._pending)
+        self._pending_records += _records_in(batches)
+        return self.next_offset
 
     def withdraw(self) -> None:
-        """What was proposed could not be written, and left no trace: it is as if nobody had asked."""
-        self._pending.clear()
+        """What was proposed could not be written, and left no trace: it was never proposed."""
+        self._drop_pending()
 
     def resign(self) -> None:
         """Lead no more in this epoch."""
         self._become(State.RESIGNED)
-        self._pending.clear()
+        self._drop_pending()
 
     # --- what is to be done
 
@@ -150,17 +160,19 @@ class Raft:
         return Ready(election, self.epoch, self.end_offset, tuple(self._pending))
 
     def advance(self, ready: Ready) -> None:
-        """All of `ready` was done, and is durable."""
-        if ready.epoch != self.epoch:
-            raise InvariantViolation(f"epoch {ready.epoch} was made ready, but it is {self.epoch}")
+        """All of `ready` was done, and is durable. What was done in an epoch that is over is in the log, and
+        counts for nothing else."""
         if ready.election is not None:
             self._persisted = ready.election
             if ready.election.voted == self.me:
-                self.step(VoteGranted(self.me, self.epoch))
+                self.step(VoteGranted(self.me, ready.epoch))
         if ready.batches:
-            del self._pending[: len(ready.batches)]
-            self.end_offset += _records_in(ready.batches)
-            self.step(Holds(self.me, self.epoch, self.end_offset))
+            written = _records_in(ready.batches)
+            self.end_offset += written
+            if self.state is State.LEADER and ready.epoch == self.epoch:
+                del self._pending[: len(ready.batches)]
+                self._pending_records -= written
+            self.step(Holds(self.me, ready.epoch, self.end_offset))
 
     # --- states
 
@@ -183,7 +195,12 @@ class Raft:
         change = LeaderChangeMessage(
             leader_id=self.me.id, voters=_named(sorted(self.voters)), granting_voters=_named(granting)
         )
-        self._pending = [control_batch([change, *self._epoch_records], self._now_ms)]
+        self._drop_pending()
+        self.propose([control_batch([change, *self._epoch_records], self._wall_ms)])
+
+    def _drop_pending(self) -> None:
+        self._pending.clear()
+        self._pending_records = 0
 
     def _count_offset(self, message: Holds) -> None:
         if self.state is not State.LEADER:

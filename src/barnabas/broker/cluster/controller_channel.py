@@ -12,11 +12,16 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from barnabas.broker.quorum.quorum import MetadataQuorum
+from barnabas.broker.quorum.controller import ActiveController
 from barnabas.controller import brokers, producer_ids, topics
+from barnabas.controller.contacts import BrokerLife
+from barnabas.controller.decisions import Decision
+from barnabas.controller.elections import ElectionDefaults
 from barnabas.controller.topics import TopicPolicy
+from barnabas.core.clock import Clock
 from barnabas.core.errors import InvariantViolation
 from barnabas.core.random import Random
+from barnabas.metadata.image import ClusterImage
 from barnabas.protocol.schema import Message
 
 if TYPE_CHECKING:
@@ -55,6 +60,8 @@ if TYPE_CHECKING:
     from barnabas.protocol.messages.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse
 
 M = TypeVar("M", bound=Message)
+R = TypeVar("R")
+Command = Callable[[ClusterImage], Decision[R]]
 
 
 class ControllerChannel(Protocol):
@@ -70,22 +77,24 @@ class LocalController:
 
     def __init__(
         self,
-        quorum: MetadataQuorum,
+        active: ActiveController,
         *,
         node_id: int,
         cluster_id: str,
         random: Random,
         topic_policy: Callable[[], TopicPolicy],
         config_rules: Callable[[], ConfigRules],
-        min_insync_replicas: Callable[[], int],
+        clock: Clock,
+        election_defaults: Callable[[], ElectionDefaults],
     ) -> None:
-        self._quorum = quorum
+        self._active = active
         self._node_id = node_id
         self._cluster_id = cluster_id
         self._random = random
         self._topic_policy = topic_policy
         self._config_rules = config_rules
-        self._min_insync_replicas = min_insync_replicas
+        self._clock = clock
+        self._election_defaults = election_defaults
 
     async def send(self, request: Message, response: type[M]) -> M:
         carry_out = _COMMANDS.get(request.__key__)
@@ -95,36 +104,58 @@ class LocalController:
         assert isinstance(answer, response)
         return answer
 
+    def _electing(self, command: Callable[..., Decision[R]], request: Message) -> Command[R]:
+        """A command that may elect leaders, by the controller's settings."""
+        return partial(command, request=request, defaults=self._election_defaults())
+
     async def _register(self, request: BrokerRegistrationRequest) -> BrokerRegistrationResponse:
-        return await self._quorum.submit(
+        self._active.contacts.forget_all_but(self._active.decided)
+        return await self._active.submit(
             lambda image: brokers.register_broker(
                 image,
                 request,
                 cluster_id=self._cluster_id,
-                next_offset=self._quorum.end_offset,
+                next_offset=self._active.next_offset,
                 # whoever had this id before held the lock of the directory that this process holds now
                 may_be_alive=False,
+                defaults=self._election_defaults(),
             )
         )
 
     async def _heartbeat(self, request: BrokerHeartbeatRequest) -> BrokerHeartbeatResponse:
-        return await self._quorum.submit(partial(brokers.heartbeat, request=request))
+        contacts = self._active.contacts
+        # that a broker lives is known at once; everything else is decided in its turn
+        broker = BrokerLife(request.broker_id, request.broker_epoch)
+        contacts.heard(broker, self._clock.monotonic(), request.current_metadata_offset)
+
+        def decide(image: ClusterImage) -> Decision[BrokerHeartbeatResponse]:
+            decision = brokers.heartbeat(
+                image,
+                request,
+                others_have_seen_it_go=contacts.have_seen_shutdown(image, broker),
+                defaults=self._election_defaults(),
+            )
+            if request.want_shut_down and decision.records:
+                contacts.began_shutdown(broker, self._active.next_offset + len(decision.records) - 1)
+            return decision
+
+        return await self._active.submit(decide)
 
     async def _unregister_broker(self, request: UnregisterBrokerRequest) -> UnregisterBrokerResponse:
-        return await self._quorum.submit(partial(brokers.unregister_broker, request=request))
+        return await self._active.submit(self._electing(brokers.unregister_broker, request))
 
     async def _allocate_producer_ids(
         self, request: AllocateProducerIdsRequest
     ) -> AllocateProducerIdsResponse:
-        return await self._quorum.submit(partial(producer_ids.allocate_producer_ids, request=request))
+        return await self._active.submit(partial(producer_ids.allocate_producer_ids, request=request))
 
     async def _create_topics(self, request: CreateTopicsRequest) -> CreateTopicsResponse:
-        return await self._quorum.submit(
+        return await self._active.submit(
             partial(topics.create_topics, request=request, random=self._random, policy=self._topic_policy())
         )
 
     async def _delete_topics(self, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
-        return await self._quorum.submit(partial(topics.delete_topics, request=request))
+        return await self._active.submit(partial(topics.delete_topics, request=request))
 
     # what follows is seldom asked for, and imported only then
 
@@ -132,7 +163,7 @@ class LocalController:
         from barnabas.controller.config_messages import decide_alter_configs
 
         rules = self._config_rules()
-        return await self._quorum.submit(partial(decide_alter_configs, request=request, rules=rules))
+        return await self._active.submit(partial(decide_alter_configs, request=request, rules=rules))
 
     async def _incremental_alter_configs(
         self, request: IncrementalAlterConfigsRequest
@@ -140,7 +171,7 @@ class LocalController:
         from barnabas.controller.config_messages import decide_incremental_alter_configs
 
         rules = self._config_rules()
-        return await self._quorum.submit(
+        return await self._active.submit(
             partial(decide_incremental_alter_configs, request=request, rules=rules)
         )
 
@@ -149,44 +180,44 @@ class LocalController:
     ) -> AssignReplicasToDirsResponse:
         from barnabas.controller.directories import assign_replicas_to_dirs
 
-        return await self._quorum.submit(partial(assign_replicas_to_dirs, request=request))
+        return await self._active.submit(self._electing(assign_replicas_to_dirs, request))
 
     async def _create_partitions(self, request: CreatePartitionsRequest) -> CreatePartitionsResponse:
         from barnabas.controller.partitions import create_partitions
 
-        return await self._quorum.submit(partial(create_partitions, request=request, random=self._random))
+        return await self._active.submit(partial(create_partitions, request=request, random=self._random))
 
     async def _elect_leaders(self, request: ElectLeadersRequest) -> ElectLeadersResponse:
         from barnabas.controller.leaders import elect_leaders
 
-        return await self._quorum.submit(partial(elect_leaders, request=request))
+        return await self._active.submit(self._electing(elect_leaders, request))
 
     async def _alter_reassignments(
         self, request: AlterPartitionReassignmentsRequest
     ) -> AlterPartitionReassignmentsResponse:
         from barnabas.controller.reassignments import alter_reassignments
 
-        return await self._quorum.submit(partial(alter_reassignments, request=request))
+        return await self._active.submit(self._electing(alter_reassignments, request))
 
     async def _alter_client_quotas(self, request: AlterClientQuotasRequest) -> AlterClientQuotasResponse:
         from barnabas.controller.quotas import alter_quotas
 
-        return await self._quorum.submit(partial(alter_quotas, request=request))
+        return await self._active.submit(partial(alter_quotas, request=request))
 
     async def _update_features(self, request: UpdateFeaturesRequest) -> UpdateFeaturesResponse:
         from barnabas.controller.features import update_features
 
-        updated = await self._quorum.submit(
+        updated = await self._active.submit(
             lambda image: update_features(
                 image,
                 request,
                 node_id=self._node_id,
-                kraft_version=self._quorum.kraft_version,
-                min_insync_replicas=self._min_insync_replicas(),
+                kraft_version=self._active.kraft_version,
+                min_insync_replicas=self._election_defaults().min_insync_replicas,
             )
         )
-        if updated.kraft_version > self._quorum.kraft_version:
-            await self._quorum.raise_kraft_version()
+        if updated.kraft_version > self._active.kraft_version:
+            await self._active.raise_kraft_version()
         return updated.response
 
 

@@ -59,10 +59,8 @@ class Peers:
         """The broker that leads a partition; this one where there is no leader: its handler says why not."""
         services = self._services
         topic = services.image.topic(place.topic)
-        leader = -1
-        if topic is not None and place.partition in topic.partitions:
-            leader = topic.partitions[place.partition].leader
-        return services.node_id if leader < 0 else leader
+        partition = None if topic is None else topic.partition(place.partition)
+        return services.node_id if partition is None or partition.leader < 0 else partition.leader
 
     async def send(self, node_id: int, request: Message, response: type[M], *, needs: int = 0) -> M:
         """The response of that broker; `needs` is the oldest version of the request that can be used."""

@@ -15,7 +15,7 @@ from typing import Any
 from uuid import UUID
 
 from barnabas.broker.cluster.membership import Membership, RegistrationRefused
-from barnabas.broker.quorum.quorum import QuorumClosed
+from barnabas.broker.quorum.controller import NotController
 from barnabas.broker.replicas.replicas import Replicas
 from barnabas.broker.settings.current_settings import CurrentSettings
 from barnabas.broker.storage.storage import Storage
@@ -154,5 +154,5 @@ class Upkeep:
     async def _tell(self, told: Awaitable[None], what: str) -> None:
         try:
             await told
-        except (StorageError, QuorumClosed, RegistrationRefused) as error:
+        except (StorageError, NotController, RegistrationRefused) as error:
             logger.error("the metadata will not tell which directory %s: %s", what, error)

@@ -54,7 +54,7 @@ async def handle(
             for name, (low, high) in served.items()
             if low > 0 or version >= _MINIMUM_0_FROM
         ],
-        finalized_features_epoch=quorum.committed_offset - 1,
+        finalized_features_epoch=services.image.offset - 1,
         finalized_features=[
             FinalizedFeatureKey(name=name, min_version_level=level, max_version_level=level)
             for name, level in finalized.items()

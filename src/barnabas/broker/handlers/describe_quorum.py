@@ -52,7 +52,7 @@ def _partition(services: Services) -> PartitionData:
         error_message="",
         leader_id=quorum.leader_id,
         leader_epoch=quorum.epoch,
-        high_watermark=quorum.committed_offset,
+        high_watermark=quorum.high_watermark,
         current_voters=[voter],
         observers=[],
     )

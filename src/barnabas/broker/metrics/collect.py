@@ -142,12 +142,12 @@ def _controller(page: Page, services: Services) -> None:
     page.add(f"{prefix}_activecontrollercount", int(is_active))
     page.add(f"{prefix}_fencedbrokercount", fenced)
     page.add(f"{prefix}_activebrokercount", len(brokers) - fenced)
-    page.add(f"{prefix}_lastappliedrecordoffset", quorum.committed_offset - 1)
-    page.add(f"{prefix}_lastcommittedrecordoffset", quorum.committed_offset - 1)
-    page.add("kafka_server_broker_metadata_metrics_last_applied_record_offset", quorum.committed_offset - 1)
+    page.add(f"{prefix}_lastappliedrecordoffset", quorum.high_watermark - 1)
+    page.add(f"{prefix}_lastcommittedrecordoffset", quorum.high_watermark - 1)
+    page.add("kafka_server_broker_metadata_metrics_last_applied_record_offset", quorum.high_watermark - 1)
     page.add("kafka_server_raft_metrics_current_leader", quorum.leader_id)
     page.add("kafka_server_raft_metrics_current_epoch", quorum.epoch)
-    page.add("kafka_server_raft_metrics_high_watermark", quorum.committed_offset)
+    page.add("kafka_server_raft_metrics_high_watermark", quorum.high_watermark)
     page.add("kafka_server_raft_metrics_log_end_offset", quorum.end_offset)
 
 

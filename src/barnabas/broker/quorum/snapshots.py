@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from itertools import islice
 from typing import NamedTuple
 
@@ -81,7 +81,7 @@ class Snapshots:
         log: PartitionLog,
         clock: Clock,
         policy: SnapshotPolicy,
-        moment: Callable[[], Awaitable[Moment]],
+        moment: Callable[[], Moment],
         *,
         known: Sequence[SnapshotId],
         uncovered_bytes: int,
@@ -141,7 +141,7 @@ class Snapshots:
 
     async def take(self) -> SnapshotId | None:
         """Write one of what is committed now; None where the newest says the same."""
-        moment = await self._moment()
+        moment = self._moment()
         covered_bytes = self._uncovered_bytes
         if self._known and moment.id <= self._known[-1]:
             return None

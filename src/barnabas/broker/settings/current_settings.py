@@ -11,6 +11,7 @@ import logging
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
+from barnabas.controller.elections import ElectionDefaults
 from barnabas.controller.topics import TopicPolicy
 from barnabas.core.settings.broker_settings import BrokerSettings, setting_of
 from barnabas.core.settings.definition import InvalidSetting, Setting, Update
@@ -110,6 +111,13 @@ class CurrentSettings:
             replication_factor=settings.integer("default.replication.factor"),
             validate=lambda overrides: validate_topic_overrides(overrides, defaults),
             describe=describe,
+        )
+
+    def election_defaults(self) -> ElectionDefaults:
+        """What elections go by where neither a topic nor the cluster's settings say otherwise."""
+        return ElectionDefaults(
+            self.broker.integer("min.insync.replicas"),
+            self.broker.boolean("unclean.leader.election.enable"),
         )
 
     def config_rules(self) -> ConfigRules:

@@ -1,0 +1,238 @@
+"""The active controller of this node: decides ahead of the disk, and answers when a decision is committed.
+
+There are three references to images. A command decides on the *decided* image, which runs ahead; its records
+get their offsets at that moment and are proposed to the quorum, and the next command is decided at once on
+the image with them. When the high watermark covers a decision, its image becomes the *published* one and its
+answer is sent: after any crash, a client finds again what it was told. An answer that wrote nothing (an
+error, a heartbeat) waits for the decisions that it may have seen, so that nothing uncommitted is ever told.
+
+A failed append and the loss of the lead take the same way back: the decided image is dropped for the last
+stable one, which is the published one, and everybody who waits is answered with NOT_CONTROLLER.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, TypeVar
+
+from barnabas.broker.quorum.driver import RaftDriver
+from barnabas.broker.storage.formatting import KRAFT_VERSION, make_voter
+from barnabas.controller.contacts import BrokerContacts
+from barnabas.controller.decisions import Decision
+from barnabas.core.clock import Clock
+from barnabas.core.errors import BarnabasError, wire_error
+from barnabas.metadata.delta import Delta
+from barnabas.metadata.image import ClusterImage
+from barnabas.metadata.publisher import MetadataPublisher
+from barnabas.metadata.records import (
+    AbortTransactionRecord,
+    BeginTransactionRecord,
+    EndTransactionRecord,
+    decode_record,
+    encode_record,
+)
+from barnabas.metadata.replay import Change
+from barnabas.metadata.versions import LATEST_METADATA_VERSION, record_version
+from barnabas.protocol.schema import Message
+from barnabas.raft.batches import data_batches
+from barnabas.raft.control_records import KRaftVersionRecord, VotersRecord, control_batch
+
+logger = logging.getLogger("barnabas.controller")
+
+R = TypeVar("R")
+
+
+class NotController(BarnabasError):
+    """This node does not lead the metadata quorum, or could not commit a decision."""
+
+    wire = wire_error("NOT_CONTROLLER")
+
+
+class _Pending(NamedTuple):
+    """An answer on its way. `change` is to be published, None where nothing was written; `voters`, where the
+    decision names any, are in force from then on."""
+
+    end_offset: int
+    answer: asyncio.Future[None]
+    change: Change | None = None
+    size_bytes: int = 0
+    wall_ms: int = 0
+    voters: VotersRecord | None = None
+
+
+class ActiveController:
+    """Commands of this node's quorum. `activate` begins, with the image of all that is committed."""
+
+    def __init__(self, driver: RaftDriver, metadata: MetadataPublisher, clock: Clock) -> None:
+        self._driver = driver
+        self._metadata = metadata
+        self._clock = clock
+        self._decided = metadata.image
+        self._pending: deque[_Pending] = deque()
+        self._is_active = False
+        self.contacts = BrokerContacts()
+        self.last_published_ms = 0  # the timestamp of the last batch in the published image
+        # called with the size of what was committed
+        self.on_published: Callable[[int], None] = lambda size_bytes: None
+        driver.on_commit = self._committed
+        driver.on_lost = self._lost
+
+    def activate(self) -> None:
+        """The lead was gained: decide from the published image on, with soft state that heartbeats fill."""
+        self._decided = self._metadata.image
+        self.contacts = BrokerContacts()
+        self._is_active = True
+
+    @property
+    def decided(self) -> ClusterImage:
+        """The image with everything that was decided, committed or not."""
+        return self._decided
+
+    @property
+    def next_offset(self) -> int:
+        """To a command, the offset of the first record that it returns."""
+        return self._driver.next_offset
+
+    @property
+    def kraft_version(self) -> int:
+        return self._driver.kraft_version
+
+    async def submit(self, command: Callable[[ClusterImage], Decision[R]]) -> R:
+        """Decide a command now; returns its response once its records are committed and published.
+
+        A caller that is cancelled does not take the decision back.
+        """
+        self._check()
+        try:
+            decision = command(self._decided)
+        except BarnabasError:
+            await self._told()
+            raise
+        if decision.records:
+            await self._append(decision.records)
+        else:
+            await self._told()
+        return decision.response
+
+    async def write(self, records: Sequence[Message]) -> None:
+        """Commit records that no command decided: those with which a controller begins."""
+        self._check()
+        await self._append(records)
+
+    async def raise_kraft_version(self) -> None:
+        """Keep the voters in the log from now on (kraft.version 1), and not in the settings."""
+        self._check()
+        driver = self._driver
+        if driver.kraft_version >= KRAFT_VERSION:
+            await self._told()
+            return
+        now_ms = self._clock.wall_ms()
+        voters = VotersRecord(voters=[make_voter(*driver.me, driver.controllers)])
+        batch = control_batch([KRaftVersionRecord(k_raft_version=KRAFT_VERSION), voters], now_ms)
+        await self._propose([batch], Change(self._decided, Delta(self._decided)), now_ms, voters)
+
+    def _check(self) -> None:
+        if self._driver.failure is not None:
+            raise self._driver.failure
+        if not self._is_active:
+            raise NotController("this node is stopping, or does not lead the metadata quorum")
+
+    def _append(self, records: Sequence[Message]) -> asyncio.Future[None]:
+        """Propose records and decide on from them; done when they are published."""
+        version, now_ms = self._decided.metadata_version, self._clock.wall_ms()
+        batches = _batches(records, version, now_ms)
+        if len(batches) > 1:
+            # a crash could leave some of them: in a transaction they count together or not at all
+            batches = _batches([BeginTransactionRecord(), *records, EndTransactionRecord()], version, now_ms)
+        if version < LATEST_METADATA_VERSION:
+            # fields that an older version cannot write are not replayed here, either
+            records = [decode_record(_encode(record, version)) for record in records]
+        delta = Delta(self._decided)
+        try:
+            for record in records:
+                if not isinstance(record, _FRAMES):
+                    delta.replay(record)
+            image = delta.apply(0, 0)
+        except Exception as error:
+            raise self._driver.fail(error) from error
+        return self._propose(batches, Change(image, delta), now_ms)
+
+    def _propose(
+        self,
+        batches: Sequence[bytearray],
+        change: Change,
+        now_ms: int,
+        voters: VotersRecord | None = None,
+    ) -> asyncio.Future[None]:
+        end_offset = self._driver.propose(batches)
+        self._decided = change.image._replace(offset=end_offset, epoch=self._driver.epoch)
+        change = change._replace(image=self._decided)
+        size_bytes = sum(map(len, batches))
+        return self._wait(_Pending(end_offset, _future(), change, size_bytes, now_ms, voters))
+
+    async def _told(self) -> None:
+        """Wait until everything that was decided so far is committed."""
+        if self._pending:
+            end_offset = self._pending[-1].end_offset
+            await self._wait(_Pending(end_offset, _future()))
+
+    def _wait(self, pending: _Pending) -> asyncio.Future[None]:
+        self._pending.append(pending)
+        return pending.answer
+
+    # --- told by the driver
+
+    def _committed(self, high_watermark: int) -> None:
+        while self._pending and self._pending[0].end_offset <= high_watermark:
+            pending = self._pending.popleft()
+            if pending.voters is not None:
+                self._driver.kraft_version, self._driver.voters = KRAFT_VERSION, pending.voters
+            if pending.change is not None:
+                self._publish(pending, pending.change)
+            if not pending.answer.done():
+                pending.answer.set_result(None)
+
+    def _publish(self, pending: _Pending, change: Change) -> None:
+        self.last_published_ms = pending.wall_ms
+        try:
+            self._metadata.publish(*change)
+        except Exception as error:  # noqa: BLE001 - a subscriber that fails leaves the node in doubt
+            self._driver.fail(error)
+        self.on_published(pending.size_bytes)
+
+    def _lost(self, reason: BarnabasError) -> None:
+        """Nothing that is pending will be committed: go back to the last stable image."""
+        self._decided = self._metadata.image
+        pending, self._pending = self._pending, deque()
+        for each in pending:
+            if not each.answer.done():
+                each.answer.set_exception(self._driver.failure or _not_committed(reason))
+
+    async def close(self) -> None:
+        """Take no more commands, and finish those that were given."""
+        self._is_active = False
+        await self._driver.settle()
+
+
+_FRAMES = (BeginTransactionRecord, EndTransactionRecord, AbortTransactionRecord)
+
+
+def _not_committed(reason: BarnabasError) -> NotController:
+    error = NotController(f"the decision could not be committed, and does not count: {reason}")
+    error.__cause__ = reason
+    return error
+
+
+def _future() -> asyncio.Future[Any]:
+    return asyncio.get_running_loop().create_future()
+
+
+def _batches(records: Sequence[Message], metadata_version: int, now_ms: int) -> list[bytearray]:
+    return data_batches((_encode(record, metadata_version) for record in records), now_ms)
+
+
+def _encode(record: Message, metadata_version: int) -> bytes:
+    return encode_record(record, record_version(type(record), metadata_version))

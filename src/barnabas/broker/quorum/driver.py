@@ -1,0 +1,186 @@
+"""Drives the core of `raft` over the log `__cluster_metadata`: persists, appends, flushes, tells of commits.
+
+`propose` fixes the offsets of batches and returns at once. They are written with everything that is proposed
+meanwhile, in one append and one flush; `on_commit` is called when the high watermark has moved. Batches that
+could not be written and left no trace (a full disk) are withdrawn: `on_lost` is called, and the node goes on
+leading. So it is when the lead itself is lost.
+
+An error that leaves the log in doubt (a failed sync) ends this node's part in the cluster: `on_failure` is
+called once, every later proposal gets the same `MetadataLogFailed`, and the node must stop. A new start reads
+what is there and can tell.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+
+from barnabas.broker.quorum.files import QUORUM_STATE_PATH
+from barnabas.core.clock import Clock
+from barnabas.core.disk import Disk
+from barnabas.core.errors import BarnabasError, InvariantViolation, StorageError
+from barnabas.core.settings.listeners import Listener
+from barnabas.log.checkpoints import write_atomically
+from barnabas.log.partition import PartitionLog
+from barnabas.log.producers import Origin
+from barnabas.raft.control_records import VotersRecord
+from barnabas.raft.core import Raft, Ready
+from barnabas.raft.election import State, VoterKey
+from barnabas.raft.quorum_state import encode_quorum_state
+
+logger = logging.getLogger("barnabas.quorum")
+
+Appended = Callable[[int, int, Sequence[bytearray]], None]
+
+
+class MetadataLogFailed(StorageError):
+    """The metadata log is in doubt: the node must stop, and start anew."""
+
+
+class RaftDriver:
+    """This node's part in the metadata quorum. `elect` comes first."""
+
+    def __init__(
+        self,
+        raft: Raft,
+        log: PartitionLog,
+        disk: Disk,
+        clock: Clock,
+        *,
+        kraft_version: int,
+        voters: VotersRecord | None,
+        controllers: Sequence[Listener],
+        on_failure: Callable[[BaseException], None] | None,
+    ) -> None:
+        self._raft = raft
+        self._log = log
+        self._disk = disk
+        self._clock = clock
+        self.kraft_version = kraft_version
+        self.voters = voters
+        self.controllers = tuple(controllers)
+        self._on_failure = on_failure
+        self.failure: BarnabasError | None = None
+        self._writing: asyncio.Task[None] | None = None
+        # set by the controller
+        self.on_commit: Callable[[int], None] = lambda high_watermark: None
+        self.on_lost: Callable[[BarnabasError], None] = lambda reason: None
+        # called with offset, epoch and bytes of what was appended; the simulator replays it a second time
+        self.on_append: Appended | None = None
+
+    # --- what is known
+
+    @property
+    def epoch(self) -> int:
+        return self._raft.epoch
+
+    @property
+    def leader_id(self) -> int:
+        """The node that leads the quorum, -1 where none is known."""
+        return self._raft.leader_id
+
+    @property
+    def is_leader(self) -> bool:
+        return self._raft.state is State.LEADER
+
+    @property
+    def me(self) -> VoterKey:
+        """This node, as a voter."""
+        return self._raft.me
+
+    @property
+    def high_watermark(self) -> int:
+        """Everything below is committed."""
+        return self._raft.high_watermark
+
+    @property
+    def end_offset(self) -> int:
+        """The end of what is written."""
+        return self._raft.end_offset
+
+    @property
+    def next_offset(self) -> int:
+        """The offset of the first record that is proposed next."""
+        return self._raft.next_offset
+
+    # --- what is to be done
+
+    async def elect(self) -> None:
+        """Stand for election; returns when this node leads and what it says first is committed."""
+        self._raft.tick(self._clock.wall_ms())
+        await self._write()
+
+    def propose(self, batches: Sequence[bytearray]) -> int:
+        """Append these; returns the offset behind them, with which they are committed."""
+        if self.failure is not None:
+            raise self.failure
+        end_offset = self._raft.propose(batches)
+        if self._writing is None:
+            self._writing = asyncio.get_running_loop().create_task(self._write_pending())
+        return end_offset
+
+    async def settle(self) -> None:
+        """Wait until everything that was proposed is written, or withdrawn."""
+        while self._writing is not None:
+            await asyncio.wait((self._writing,))
+
+    def resign(self) -> None:
+        """Lead no more in this epoch."""
+        if self.is_leader:
+            self._raft.resign()
+
+    async def _write_pending(self) -> None:
+        try:
+            await self._write()
+        except BarnabasError as error:
+            self.on_lost(self.failure or error)
+        except BaseException as error:
+            self.fail(error)
+            raise
+        finally:
+            self._writing = None
+
+    async def _write(self) -> None:
+        """Do what the core asks for, until it asks for nothing more."""
+        while ready := self._raft.ready():
+            if ready.election is not None:
+                voters = [voter.id for voter in sorted(self._raft.voters)]
+                state = encode_quorum_state(ready.election, min(self.kraft_version, 1), voters)
+                await write_atomically(self._disk, QUORUM_STATE_PATH, state)
+            if ready.batches:
+                await self._append(ready)
+            self._raft.advance(ready)
+            if self._log.advance_high_watermark(self._raft.high_watermark):
+                self.on_commit(self._raft.high_watermark)
+
+    async def _append(self, ready: Ready) -> None:
+        """Write and flush what the core gave; the log numbers it as the core expects."""
+        log = self._log
+        data = ready.batches[0] if len(ready.batches) == 1 else bytearray().join(ready.batches)
+        if log.end_offset != ready.base_offset:
+            raise self.fail(
+                InvariantViolation(f"{log.path} ends at {log.end_offset}, not at {ready.base_offset}")
+            )
+        try:
+            await log.append_as_leader(data, ready.epoch, Origin.COORDINATOR)
+            await log.flush()
+        except Exception as error:
+            if log.failure is None and log.end_offset == ready.base_offset:
+                self._raft.withdraw()  # nothing was written, so nothing is in doubt
+                raise
+            raise self.fail(error) from error
+        except BaseException as error:
+            self.fail(error)
+            raise
+        if self.on_append is not None:
+            self.on_append(ready.base_offset, ready.epoch, ready.batches)
+
+    def fail(self, error: BaseException) -> BarnabasError:
+        """From now on nothing is proposed here; the node is told to stop."""
+        if self.failure is None:
+            self.failure = MetadataLogFailed(f"the metadata log is in doubt ({error}): the node must stop")
+            logger.critical("%s", self.failure)
+            if self._on_failure is not None:
+                self._on_failure(self.failure)
+        return self.failure
