@@ -8,8 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-from barnabas.broker.quorum.controller import NotController
-from barnabas.controller.decisions import Decision, Refused
+from barnabas.controller.decisions import Decision, NotController, Refused
 from barnabas.core.errors import StorageError
 from barnabas.log.partition import PartitionLog
 from barnabas.metadata.delta import Delta

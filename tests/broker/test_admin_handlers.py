@@ -37,8 +37,8 @@ from tests.support.targets import Target
 
 TOPIC, BROKER, LOGGER = 2, 4, 8
 UNKNOWN_TOPIC, INVALID_TOPIC, TOPIC_EXISTS, INVALID_CONFIG, INVALID_REQUEST = 3, 17, 36, 40, 42
-STORAGE_ERROR, DELETION_DISABLED, UNKNOWN_ID, MISMATCHED_ENDPOINT, UNSUPPORTED_ENDPOINT = (
-    56,
+NOT_CONTROLLER, DELETION_DISABLED, UNKNOWN_ID, MISMATCHED_ENDPOINT, UNSUPPORTED_ENDPOINT = (
+    41,
     73,
     100,
     114,
@@ -155,9 +155,9 @@ def test_a_disk_that_fails_is_named(make_broker: Callable[..., Broker]) -> None:
         assert broker._memory is not None
         broker._memory.fail("append", errno.ENOSPC, path_glob="*__cluster_metadata*", times=2)
         result = _create(client, "after")
-        assert result.error_code == STORAGE_ERROR
+        assert result.error_code == NOT_CONTROLLER
         assert "__cluster_metadata" in (result.error_message or "")
-        assert _delete(client, "before")[0] == STORAGE_ERROR
+        assert _delete(client, "before")[0] == NOT_CONTROLLER
         assert _create(client, "after").error_code == 0  # there is room again
 
 

@@ -282,7 +282,7 @@ def test_a_node_starts_with_what_no_topic_can_have(broker: Broker, name: str, va
     record = ConfigRecord(resource_type=BROKER, resource_name="", name=name, value=value)
 
     async def leave() -> None:
-        await broker.node.services.quorum.submit(lambda image: Decision([record], None))
+        await broker.node.quorum.controller.submit(lambda image: Decision([record], None))
 
     broker.run(leave())
     broker.restart()
@@ -298,7 +298,7 @@ def test_a_topic_may_have_what_an_older_kafka_took(client: RawClient, broker: Br
     record = ConfigRecord(resource_type=TOPIC, resource_name="t", name="segment.bytes", value="1000")
 
     async def leave() -> None:
-        await broker.node.services.quorum.submit(lambda image: Decision([record], None))
+        await broker.node.quorum.controller.submit(lambda image: Decision([record], None))
 
     broker.run(leave())
     assert produced(client, b"a") == 0
@@ -314,7 +314,7 @@ def test_a_node_does_not_start_under_what_it_cannot_enforce(broker: Broker) -> N
     record = ConfigRecord(resource_type=BROKER, resource_name="1", name=name, value="/x")
 
     async def leave() -> None:
-        await broker.node.services.quorum.submit(lambda image: Decision([record], None))
+        await broker.node.quorum.controller.submit(lambda image: Decision([record], None))
 
     broker.run(leave())
     broker.stop()

@@ -49,7 +49,7 @@ from barnabas.records.reader import read_records
 from barnabas.testing import Broker
 from tests.support.raw_client import RawClient, fetch_request, metadata_request, produce_request
 
-OUT_OF_RANGE, UNKNOWN_TOPIC, NO_LEADER, NOT_LEADER, STORAGE_ERROR = 1, 3, 5, 6, 56
+OUT_OF_RANGE, UNKNOWN_TOPIC, NO_LEADER, NOT_LEADER, NOT_CONTROLLER = 1, 3, 5, 6, 41
 
 
 @pytest.fixture
@@ -214,8 +214,8 @@ def test_a_disk_that_is_full_is_named(broker: Broker) -> None:
         metadata(client)
         assert broker._memory is not None
         broker._memory.fail("append", errno.ENOSPC, path_glob="*__cluster_metadata*", times=2)
-        assert grow(client, 2)[0] == STORAGE_ERROR
-        assert alter_quota(client, "u") == STORAGE_ERROR
+        assert grow(client, 2)[0] == NOT_CONTROLLER
+        assert alter_quota(client, "u") == NOT_CONTROLLER
         assert grow(client, 2)[0] == 0  # there is room again
         target = ReassignablePartition(partition_index=0, replicas=[1])
         moves = AlterPartitionReassignmentsRequest(

@@ -24,7 +24,7 @@ from barnabas.core.random import SeededRandom
 from barnabas.core.settings.sources import resolve
 from barnabas.core.workers import InlineWorkers
 from barnabas.metadata.names import TRANSACTION_STATE
-from barnabas.metadata.parts import TopicImage
+from barnabas.metadata.publisher import MetadataPublisher
 from barnabas.protocol.channel import NotSpoken
 from barnabas.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
@@ -69,20 +69,19 @@ COMMITTED, LATEST = 1, -1
 class ShownImage:
     """A node's image as it would be in one cluster of both: other brokers, and other leaders."""
 
-    def __init__(self, image: Any, brokers: dict[int, Any], leaders: dict[str, int]) -> None:
-        self._image, self.brokers, self._leaders = image, brokers, leaders
+    def __init__(self, metadata: MetadataPublisher, brokers: dict[int, Any], leaders: dict[str, int]) -> None:
+        self._metadata, self.brokers, self._leaders = metadata, brokers, leaders
+        self.image = self  # where a service has the publisher
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._image, name)
+        return getattr(self._metadata.image, name)
 
     def topic(self, name: str) -> Any:
-        topic: TopicImage | None = self._image.topic(name)
+        topic = self._metadata.image.topic(name)
         if topic is None or name not in self._leaders:
             return topic
-        shown = TopicImage(topic.name, topic.id)
-        for index, one in topic.partitions.items():
-            shown.partitions[index] = one._replace(leader=self._leaders[name])
-        return shown
+        partitions = tuple(one._replace(leader=self._leaders[name]) for one in topic.partitions)
+        return topic._replace(partitions=partitions)
 
 
 class Requests:
@@ -118,7 +117,8 @@ class Two:
         brokers = {id_: node.services.image.brokers[id_] for id_, node in self.nodes.items()}
         for node in self.nodes.values():
             leaders = {TRANSACTION_STATE: COORDINATOR, "t": LEADER}
-            node.services.image = cast(Any, ShownImage(node.services.image, brokers, leaders))
+            shown = ShownImage(node.services.metadata, brokers, leaders)
+            node.services.metadata = cast(Any, shown)
 
     async def _start(self, node_id: int) -> None:
         settings = {
@@ -300,7 +300,7 @@ def test_a_transaction_whose_coordinator_is_another_node() -> None:
         assert two.asked[LEADER].versions("WriteTxnMarkers") == [2] * 3  # one for both partitions
         assert two.asked[LEADER].versions("AddPartitionsToTxn") == []
         log = two.nodes[COORDINATOR].services.replicas
-        topic = two.nodes[COORDINATOR].services.quorum.image.topic("t")
+        topic = two.nodes[COORDINATOR].quorum.metadata.image.topic("t")
         assert topic is not None
         assert (await log.leader(topic, 0)).log.end_offset == 0
 

@@ -12,12 +12,11 @@ from uuid import UUID
 
 import pytest
 
-from barnabas.broker.quorum.controller import NotController
 from barnabas.broker.quorum.driver import MetadataLogFailed
 from barnabas.broker.quorum.files import QUORUM_STATE_PATH
 from barnabas.broker.quorum.quorum import METADATA_LOG, MetadataQuorum
 from barnabas.broker.storage.formatting import METADATA_DIRECTORY, DirectoryRefused, make_voter
-from barnabas.controller.decisions import Decision
+from barnabas.controller.decisions import Decision, NotController
 from barnabas.core.clock import ManualClock
 from barnabas.core.disk import DiskFailed, DiskFull
 from barnabas.core.errors import InvariantViolation

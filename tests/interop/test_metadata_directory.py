@@ -117,7 +117,7 @@ async def register(node: Node, port: int) -> int:
         rack=None,
         log_dirs=[node.directory_id.bytes],
     )
-    response = await node.quorum.submit(
+    response = await node.quorum.controller.submit(
         lambda image: brokers.register_broker(
             image,
             request,
@@ -139,7 +139,7 @@ async def heartbeat(node: Node, broker_epoch: int, *, want_shut_down: bool = Fal
         want_fence=False,
         want_shut_down=want_shut_down,
     )
-    response = await node.quorum.submit(partial(brokers.heartbeat, request=request))
+    response = await node.quorum.controller.submit(partial(brokers.heartbeat, request=request))
     assert response.error_code == 0
     return response.should_shut_down
 
@@ -154,7 +154,7 @@ async def create(node: Node, name: str, partitions: int, **configs: str) -> None
             CreatableTopicConfig(name=key.replace("_", "."), value=value) for key, value in configs.items()
         ],
     )
-    response = await node.quorum.submit(
+    response = await node.quorum.controller.submit(
         partial(
             topics.create_topics,
             request=CreateTopicsRequest(topics=[topic]),
@@ -174,7 +174,7 @@ async def life(data: Path, ports: tuple[int, int], created: dict[str, int]) -> C
         for _ in range(5):
             if await heartbeat(node, epoch, want_shut_down=True):
                 break
-        return node.quorum.image
+        return node.quorum.metadata.image
 
 
 def told_by_kafka(bootstrap: str) -> str:
@@ -234,7 +234,7 @@ def test_barnabas_replays_kafkas_metadata(kafka_directory: KafkaDirectory, tmp_p
         images = []
         for _ in range(2):
             async with barnabas(data) as node:
-                images.append(node.quorum.image)
+                images.append(node.quorum.metadata.image)
                 assert node.quorum.epoch > 2
         return images
 
@@ -273,7 +273,7 @@ def test_barnabas_begins_with_kafkas_newest_snapshot(tmp_path: Path) -> None:
     async def run() -> ClusterImage:
         async with barnabas(kafka.data) as node:
             assert node.quorum.committed_offset > end_offset
-            return node.quorum.image
+            return node.quorum.metadata.image
 
     image = asyncio.run(run())
     assert {name: len(topic.partitions) for name, topic in image.topics_by_name.items()} == {"letters": 3}

@@ -27,7 +27,6 @@ from barnabas.broker.connections.requests import Door
 from barnabas.broker.directories.placement import Placement
 from barnabas.broker.directories.upkeep import Upkeep
 from barnabas.broker.handlers import SERVED_BY_CONTROLLER
-from barnabas.broker.quorum.controller import NotController
 from barnabas.broker.quorum.quorum import METADATA_LOG, MetadataQuorum
 from barnabas.broker.quorum.snapshots import SnapshotPolicy
 from barnabas.broker.replicas.changes import follow
@@ -39,6 +38,7 @@ from barnabas.broker.settings.unenforced import ALLOW, UnenforcedSecurity, refus
 from barnabas.broker.storage.formatting import DirectoryRefused, format_directory, server_properties
 from barnabas.broker.storage.storage import Layout, open_storage, read_layout
 from barnabas.controller.bootstrap import bootstrap_records
+from barnabas.controller.decisions import NOT_COMMITTED, NotController
 from barnabas.core.clock import Clock
 from barnabas.core.disk import Disk
 from barnabas.core.errors import StorageError
@@ -129,6 +129,9 @@ class Node:
                 undo.pop_all()
                 await node._hand_back()
                 raise
+            except NotController as error:
+                # the controller is this node's own: why it could not commit is why the node cannot start
+                raise error.__cause__ or error from None
             undo.pop_all()
         return node
 
@@ -331,6 +334,11 @@ class Node:
             self.fail(error)
 
     @property
+    def quorum(self) -> MetadataQuorum:
+        """This node's part in the metadata quorum."""
+        return self._quorum
+
+    @property
     def endpoints(self) -> list[str]:
         """Where clients find this node."""
         broker = self._quorum.metadata.image.brokers[self.node_id]
@@ -372,10 +380,7 @@ class Node:
             await self.services.moves.close()
         try:
             await self._membership.leave()
-        except (
-            StorageError,
-            NotController,
-        ) as error:  # a full disk does not keep the logs from being closed cleanly
+        except NOT_COMMITTED as error:  # a full disk does not keep the logs from being closed cleanly
             logger.error("the metadata will not tell of this stop: %s", error)
         await self._quorum.close()
         await self._placement.close()

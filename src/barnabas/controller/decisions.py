@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Generic, NamedTuple, TypeVar
 
-from barnabas.core.errors import BarnabasError, WireError, wire_error
+from barnabas.core.errors import BarnabasError, StorageError, WireError, wire_error
 from barnabas.protocol.schema import Message
 
 R = TypeVar("R")
@@ -19,6 +19,16 @@ class Decision(NamedTuple, Generic[R]):
 
     records: list[Message]
     response: R
+
+
+class NotController(BarnabasError):
+    """This node does not lead the metadata quorum, or could not commit a decision."""
+
+    wire = wire_error("NOT_CONTROLLER")
+
+
+# why a request to the controller has no answer: nothing of it counts
+NOT_COMMITTED = (NotController, StorageError)
 
 
 class Refused(BarnabasError):

@@ -15,10 +15,10 @@ from typing import Any
 from uuid import UUID
 
 from barnabas.broker.cluster.membership import Membership, RegistrationRefused
-from barnabas.broker.quorum.controller import NotController
 from barnabas.broker.replicas.replicas import Replicas
 from barnabas.broker.settings.current_settings import CurrentSettings
 from barnabas.broker.storage.storage import Storage
+from barnabas.controller.decisions import NOT_COMMITTED
 from barnabas.core.clock import Clock
 from barnabas.core.disk import DiskFailed, DiskFull, FileMissing, TooManyOpenFiles
 from barnabas.core.errors import StorageError
@@ -154,5 +154,5 @@ class Upkeep:
     async def _tell(self, told: Awaitable[None], what: str) -> None:
         try:
             await told
-        except (StorageError, NotController, RegistrationRefused) as error:
+        except (*NOT_COMMITTED, RegistrationRefused) as error:
             logger.error("the metadata will not tell which directory %s: %s", what, error)

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas.controller.decisions import Refused
+from barnabas.controller.decisions import NOT_COMMITTED, Refused
 from barnabas.controller.quotas import refuse_alterations
-from barnabas.core.errors import StorageError
 from barnabas.protocol.messages.alter_client_quotas import (
     AlterClientQuotasRequest,
     AlterClientQuotasResponse,
@@ -22,5 +21,5 @@ async def handle(
 ) -> AlterClientQuotasResponse:
     try:
         return await services.controller.send(request, AlterClientQuotasResponse)
-    except StorageError as error:
+    except NOT_COMMITTED as error:
         return refuse_alterations(request, Refused(error.wire.name, error.told))

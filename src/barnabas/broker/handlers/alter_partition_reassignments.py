@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas.core.errors import StorageError
+from barnabas.controller.decisions import NOT_COMMITTED
 from barnabas.protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
@@ -23,7 +23,7 @@ async def handle(
 ) -> AlterPartitionReassignmentsResponse:
     try:
         return await services.controller.send(request, AlterPartitionReassignmentsResponse)
-    except StorageError as error:
+    except NOT_COMMITTED as error:
         return AlterPartitionReassignmentsResponse(
             throttle_time_ms=0,
             allow_replication_factor_change=request.allow_replication_factor_change,

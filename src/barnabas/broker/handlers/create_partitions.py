@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas.core.errors import StorageError
+from barnabas.controller.decisions import NOT_COMMITTED
 from barnabas.protocol.messages.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,
@@ -21,7 +21,7 @@ async def handle(
 ) -> CreatePartitionsResponse:
     try:
         return await services.controller.send(request, CreatePartitionsResponse)
-    except StorageError as error:
+    except NOT_COMMITTED as error:
         results = [
             CreatePartitionsTopicResult(name=topic.name, error_code=error.wire.code, error_message=error.told)
             for topic in request.topics

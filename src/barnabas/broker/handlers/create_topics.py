@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas.core.errors import StorageError
+from barnabas.controller.decisions import NOT_COMMITTED
+from barnabas.core.errors import BarnabasError
 from barnabas.protocol.messages.create_topics import (
     CreatableTopicResult,
     CreateTopicsRequest,
@@ -26,12 +27,12 @@ async def handle(
 ) -> CreateTopicsResponse:
     try:
         return await services.controller.send(request, CreateTopicsResponse)
-    except StorageError as error:
+    except NOT_COMMITTED as error:
         results = [_failed(topic.name, error) for topic in request.topics]
         return CreateTopicsResponse(throttle_time_ms=0, topics=results)
 
 
-def _failed(name: str, error: StorageError) -> CreatableTopicResult:
+def _failed(name: str, error: BarnabasError) -> CreatableTopicResult:
     return CreatableTopicResult(
         name=name, topic_id=NO_UUID, error_code=error.wire.code, error_message=error.told, configs=[]
     )

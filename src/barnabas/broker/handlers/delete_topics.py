@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas.core.errors import StorageError, WireError, wire_error
+from barnabas.controller.decisions import NOT_COMMITTED
+from barnabas.core.errors import WireError, wire_error
 from barnabas.protocol.messages.delete_topics import (
     DeletableTopicResult,
     DeleteTopicsRequest,
@@ -33,7 +34,7 @@ async def handle(
         return _refused(request, wire, "Topic deletion is disabled (delete.topic.enable=false).")
     try:
         return await services.controller.send(request, DeleteTopicsResponse)
-    except StorageError as error:
+    except NOT_COMMITTED as error:
         return _refused(request, error.wire, error.told)
 
 

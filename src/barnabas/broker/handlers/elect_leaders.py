@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas.controller.decisions import Refused
+from barnabas.controller.decisions import NOT_COMMITTED, Refused
 from barnabas.controller.leaders import PREFERRED, refuse_all
-from barnabas.core.errors import StorageError
 from barnabas.protocol.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
 
 if TYPE_CHECKING:
@@ -21,5 +20,5 @@ async def handle(
         request.election_type = PREFERRED
     try:
         return await services.controller.send(request, ElectLeadersResponse)
-    except StorageError as error:
+    except NOT_COMMITTED as error:
         return refuse_all(request, Refused(error.wire.name, error.told))

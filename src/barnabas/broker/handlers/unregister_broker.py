@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from barnabas.core.errors import StorageError
+from barnabas.controller.decisions import NOT_COMMITTED
 from barnabas.protocol.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ async def handle(
 ) -> UnregisterBrokerResponse:
     try:
         response = await services.controller.send(request, UnregisterBrokerResponse)
-    except StorageError as error:
+    except NOT_COMMITTED as error:
         return UnregisterBrokerResponse(
             throttle_time_ms=0, error_code=error.wire.code, error_message=error.told
         )

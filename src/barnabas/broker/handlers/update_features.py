@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas.core.errors import StorageError
+from barnabas.controller.decisions import NOT_COMMITTED
 from barnabas.protocol.messages.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ async def handle(
 ) -> UpdateFeaturesResponse:
     try:
         return await services.controller.send(request, UpdateFeaturesResponse)
-    except StorageError as error:
+    except NOT_COMMITTED as error:
         return UpdateFeaturesResponse(
             throttle_time_ms=0, error_code=error.wire.code, error_message=str(error)
         )

@@ -21,9 +21,9 @@ from typing import Any, NamedTuple, TypeVar
 from barnabas.broker.quorum.driver import RaftDriver
 from barnabas.broker.storage.formatting import KRAFT_VERSION, make_voter
 from barnabas.controller.contacts import BrokerContacts
-from barnabas.controller.decisions import Decision
+from barnabas.controller.decisions import Decision, NotController
 from barnabas.core.clock import Clock
-from barnabas.core.errors import BarnabasError, wire_error
+from barnabas.core.errors import BarnabasError
 from barnabas.metadata.delta import Delta
 from barnabas.metadata.image import ClusterImage
 from barnabas.metadata.publisher import MetadataPublisher
@@ -43,12 +43,6 @@ from barnabas.raft.control_records import KRaftVersionRecord, VotersRecord, cont
 logger = logging.getLogger("barnabas.controller")
 
 R = TypeVar("R")
-
-
-class NotController(BarnabasError):
-    """This node does not lead the metadata quorum, or could not commit a decision."""
-
-    wire = wire_error("NOT_CONTROLLER")
 
 
 class _Pending(NamedTuple):
@@ -137,7 +131,7 @@ class ActiveController:
     def _check(self) -> None:
         if self._driver.failure is not None:
             raise self._driver.failure
-        if not self._is_active:
+        if not self._is_active or not self._driver.is_leader:
             raise NotController("this node is stopping, or does not lead the metadata quorum")
 
     def _append(self, records: Sequence[Message]) -> asyncio.Future[None]:

@@ -135,8 +135,10 @@ class RaftDriver:
             await self._write()
         except BarnabasError as error:
             self.on_lost(self.failure or error)
+        except Exception as error:  # noqa: BLE001 - an invariant is broken, and the node is told to stop
+            self.on_lost(self.fail(error))
         except BaseException as error:
-            self.fail(error)
+            self.on_lost(self.fail(error))
             raise
         finally:
             self._writing = None
