@@ -11,7 +11,7 @@ from barnabas.broker.directories import upkeep
 from barnabas.broker.handlers import fetch
 from barnabas.broker.replicas.replica import Replica
 from barnabas.broker.settings.current_settings import CurrentSettings
-from barnabas.log import trimming
+from barnabas.log import trimming, untouched
 from barnabas.log.compaction.cleaning import CleanerIo, clean
 from barnabas.log.compaction.survey import survey
 from barnabas.log.config import CleanerSettings
@@ -90,7 +90,7 @@ def test_topics_have_the_brokers_settings_and_the_metadata_is_never_compacted(
     wait_until(lambda: log.cleaned_offset == 40, "it is compacted")
     assert offsets(broker, log) == list(range(30, 40))
     assert len(offsets(broker, own)) == 40
-    assert broker.run(broker.node.directories[0].compacted()) == [("t", 0)]
+    assert broker.run(untouched.compacted(broker.node.directories[0])) == [("t", 0)]
     metadata = broker.node._logs.opened(CLUSTER_METADATA, 0)
     assert metadata is not None
     assert metadata.cleaned_offset is None

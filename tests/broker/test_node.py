@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
+from barnabas.log import housekeeping
 from barnabas.log.directory import LogDirectory
 from barnabas.log.partition import PartitionLog
 from barnabas.protocol.messages.create_topics import (
@@ -99,7 +100,7 @@ def test_an_error_in_the_background_stops_the_node_and_is_told(
     async def broken(directory: LogDirectory) -> None:
         raise ZeroDivisionError("no such thing")
 
-    monkeypatch.setattr(LogDirectory, "apply_retention", broken)
+    monkeypatch.setattr(housekeeping, "apply_retention", broken)
     broker = make_broker(settings={"log.retention.check.interval.ms": "10"})
     reason = broker.run(broker.node.failed())
     assert isinstance(reason, ZeroDivisionError)

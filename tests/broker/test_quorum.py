@@ -23,6 +23,7 @@ from barnabas.core.errors import InvariantViolation
 from barnabas.core.memory_disk import MemoryDisk
 from barnabas.core.random import SeededRandom
 from barnabas.core.settings.listeners import Listener
+from barnabas.log import housekeeping
 from barnabas.log.checkpoints import read_whole, write_atomically
 from barnabas.log.config import LogConfig
 from barnabas.log.directory import LogDirectory
@@ -461,7 +462,7 @@ def test_nothing_of_it_grows_too_old_or_too_large() -> None:
                 await create(quorum, f"t{number}")
             clock.advance(400 * 24 * 3600)
             await directory.checkpoint()
-            assert await directory.apply_retention() == 0
+            assert await housekeeping.apply_retention(directory) == 0
             log = await directory.partition("__cluster_metadata", 0)
             assert log.start_offset == 0
             assert len(log.segments) > 3

@@ -18,8 +18,7 @@ from barnabas.core.memory_disk import MemoryDisk
 from barnabas.core.os_disk import OsDisk
 from barnabas.core.random import SeededRandom
 from barnabas.core.workers import InlineWorkers
-from barnabas.log import directory as directory_module
-from barnabas.log import reading, trimming
+from barnabas.log import housekeeping, reading, trimming, untouched
 from barnabas.log.checkpoints import write_offset_checkpoint
 from barnabas.log.config import LogConfig
 from barnabas.log.directory import PartitionDeleted
@@ -105,7 +104,7 @@ def test_a_stop_is_not_clean_while_a_partition_waits_for_its_recovery() -> None:
         await directory.close()
         assert await disk.size_of(CLEAN) is None
         directory = await open_directory(disk)
-        await directory.recover_untouched()
+        await housekeeping.recover_untouched(directory)
         await directory.close()
         assert await disk.size_of(CLEAN) is not None
 
@@ -349,10 +348,10 @@ def test_a_deleted_partition_is_renamed_at_once_and_removed_after_the_delay() ->
         for name in (RECOVERY_POINTS, START_OFFSETS, HIGH_WATERMARKS):
             assert await contents(disk, name) == b"0\n0\n"
         clock.advance(0.999)
-        await directory.apply_retention()
+        await housekeeping.apply_retention(directory)
         assert renamed in await disk.listdir("")
         clock.advance(0.001)
-        await directory.apply_retention()
+        await housekeeping.apply_retention(directory)
         assert renamed not in await disk.listdir("")
 
     asyncio.run(scenario())
@@ -372,8 +371,8 @@ def test_a_partition_that_is_deleted_before_retention_opens_it_does_not_come_bac
             await directory.delete_partition("t", 0)
             return True
 
-        monkeypatch.setattr(directory_module, "may_be_due", deleted_meanwhile)
-        await directory.apply_retention()
+        monkeypatch.setattr(untouched, "may_be_due", deleted_meanwhile)
+        await housekeeping.apply_retention(directory)
         assert directory.partitions == []
         assert await disk.listdir("t-0") == []
 
@@ -396,7 +395,7 @@ def test_a_partition_that_is_deleted_under_retention_is_no_error(
             return 0
 
         monkeypatch.setattr(trimming, "apply_retention", meanwhile)
-        await directory.apply_retention()
+        await housekeeping.apply_retention(directory)
         assert seen == [deleted, kept]
 
     asyncio.run(scenario())
@@ -440,7 +439,7 @@ def test_a_deletion_that_a_crash_interrupted_is_finished_later() -> None:
         disk.crash_process()
         directory = await open_directory(disk, clock=clock)
         assert directory.partitions == []
-        await directory.apply_retention()
+        await housekeeping.apply_retention(directory)
         assert not [name for name in await disk.listdir("") if name.startswith("t-0")]
 
     asyncio.run(scenario())
@@ -492,7 +491,7 @@ def test_a_reader_that_holds_the_file_of_a_deleted_partition_reads_on() -> None:
         file, position, size = fetched.range
         file.pin()
         await directory.delete_partition("t", 0)
-        await directory.apply_retention()
+        await housekeeping.apply_retention(directory)
         assert b"old" in await file.read(position, size)
         file.unpin()
 
@@ -638,7 +637,7 @@ def test_what_nobody_touches_is_let_go_all_the_same(
         await directory.close()
         clock.advance(age_ms / 1000)
         directory = await open_directory(disk, config, clock)
-        await directory.apply_retention()
+        await housekeeping.apply_retention(directory)
         assert (directory.opened("t", 0) is not None) is goes
         assert ((await directory.partition("t", 0)).start_offset > 0) is goes
         await directory.close()

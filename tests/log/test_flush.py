@@ -13,7 +13,7 @@ from barnabas.core.memory_disk import MemoryDisk
 from barnabas.core.os_disk import OsDisk
 from barnabas.core.random import SeededRandom
 from barnabas.core.workers import ThreadWorkers
-from barnabas.log import trimming
+from barnabas.log import housekeeping, trimming
 from barnabas.log.config import LogConfig
 from barnabas.log.directory import LogDirectory
 from barnabas.log.partition import PartitionLog
@@ -173,15 +173,15 @@ def test_flush_ms_bounds_how_long_a_batch_may_wait() -> None:
         log = await setup.open()
         await log.append_as_leader(batch(2), 0)
         setup.clock.advance(0.999)
-        await setup.directory.flush_due()
+        await housekeeping.flush_due(setup.directory)
         assert log.recovery_point == 0
         setup.clock.advance(0.001)
-        await setup.directory.flush_due()
+        await housekeeping.flush_due(setup.directory)
         assert log.recovery_point == 2
         # the next one counts from here
         await log.append_as_leader(batch(2), 0)
         setup.clock.advance(0.999)
-        await setup.directory.flush_due()
+        await housekeeping.flush_due(setup.directory)
         assert log.recovery_point == 2
 
     asyncio.run(scenario())
@@ -194,7 +194,7 @@ def test_a_wall_clock_that_is_set_back_does_not_put_a_flush_off() -> None:
         await log.append_as_leader(batch(2), 0)
         setup.clock.jump_ms(-3_600_000)
         setup.clock.advance(1)
-        await setup.directory.flush_due()
+        await housekeeping.flush_due(setup.directory)
         assert log.recovery_point == 2
 
     asyncio.run(scenario())
@@ -207,10 +207,10 @@ def test_a_sealed_segment_is_flushed_without_the_active_one() -> None:
         await log.append_as_leader(batch(2), 0)
         await log.roll()
         await log.append_as_leader(batch(2), 0)
-        await setup.directory.flush_due()
+        await housekeeping.flush_due(setup.directory)
         assert log.recovery_point >= 2
         setup.disk.calls.clear()
-        await setup.directory.flush_due()
+        await housekeeping.flush_due(setup.directory)
         assert setup.disk.calls["sync"] == 0
 
     asyncio.run(scenario())
@@ -347,7 +347,7 @@ def test_one_partition_that_cannot_be_flushed_does_not_keep_the_others(
         for log in (broken, other):
             await log.append_as_leader(batch(2), 0)
         setup.memory.fail("sync", errno.EIO, path_glob="t-0/*.log")
-        await setup.directory.flush_due()
+        await housekeeping.flush_due(setup.directory)
         assert (broken.recovery_point, other.recovery_point) == (0, 2)
 
     asyncio.run(scenario())
@@ -416,11 +416,11 @@ def test_a_sealed_segment_for_which_there_was_no_room_is_flushed_later(
         await log.append_as_leader(batch(2), 0)
         await log.roll()
         disk.fail("append", errno.ENOSPC, path_glob="*leader-epoch-checkpoint*")
-        await directory.flush_due()
+        await housekeeping.flush_due(directory)
         assert log.recovery_point == 0
         assert "cannot flush t-0" in caplog.text
         disk.heal()
-        await directory.flush_due()
+        await housekeeping.flush_due(directory)
         assert log.recovery_point == 2
 
     asyncio.run(scenario())

@@ -13,6 +13,7 @@ from barnabas.core.disk import DiskFailed
 from barnabas.core.memory_disk import MemoryDisk
 from barnabas.log import housekeeping
 from barnabas.log.config import LogConfig
+from barnabas.log.directory import LogDirectory
 from barnabas.log.housekeeping import Intervals, keep_house
 from tests.support.logs import START_MS, batch, open_directory
 
@@ -106,13 +107,13 @@ def test_who_stops_the_housekeeping_waits_for_what_has_begun(monkeypatch: pytest
         directory = await open_directory(disk, LogConfig(), clock)
         begun, may_end, ended = asyncio.Event(), asyncio.Event(), []
 
-        async def retention() -> int:
+        async def retention(_: LogDirectory) -> int:
             begun.set()
             await may_end.wait()
             ended.append(True)
             return 0
 
-        monkeypatch.setattr(directory, "apply_retention", retention)
+        monkeypatch.setattr(housekeeping, "apply_retention", retention)
         house = asyncio.create_task(keep_house(directory, clock, EVERY))
         await pass_time(clock, 10)
         assert begun.is_set()

@@ -322,8 +322,8 @@ def test_a_crash_anywhere_leaves_one_whole_log(power: bool) -> None:
         assert again.end_offset == 12, operation
         assert len(await read_all(again)) == 12, operation
         assert sum(KEY in directory for directory in logs.live.values()) == 1
-        await logs.live[A].sweep()
-        await logs.live[B].sweep()
+        await logs.live[A].removals.sweep()
+        await logs.live[B].removals.sweep()
         for disk in machine.disks.values():
             assert not [name for name in await disk.listdir("") if name.endswith(("-future", "-delete"))]
         return is_over

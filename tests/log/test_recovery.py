@@ -411,7 +411,7 @@ def _with_a_hole(batch_before: bytes, *, policy: str, cleaned_offset: int = 0) -
         await log.append_as_leader(batch(3), 0)
         if cleaned_offset:
             log.cleaned_offset = cleaned_offset
-            await setup.directory.checkpoint_cleaned()
+            await setup.directory.offsets.write_cleaned()
         await setup.memory.remove(path_of(3, ".log"))
         return (await setup.crash()).end_offset
 

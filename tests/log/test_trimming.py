@@ -13,7 +13,7 @@ from barnabas.core.disk import DiskFailed, DiskFull
 from barnabas.core.errors import OffsetOutOfRange, OutOfOrderSequence
 from barnabas.core.memory_disk import MemoryDisk
 from barnabas.core.random import SeededRandom
-from barnabas.log import reading, trimming
+from barnabas.log import housekeeping, reading, trimming
 from barnabas.log.config import LogConfig
 from barnabas.log.directory import LogDirectory
 from barnabas.log.partition import Bound, PartitionLog
@@ -415,7 +415,7 @@ def test_retention_by_size_renames_at_once_and_removes_after_the_delay(
         await append_all(log, [sized_batch(500) for _ in range(8)])
         log.advance_high_watermark(8)
         assert log.bases == [0, 2, 4, 6]
-        assert await setup.directory.apply_retention() == 2
+        assert await housekeeping.apply_retention(setup.directory) == 2
         assert (log.start_offset, log.bases) == (4, [4, 6])
         assert await setup.names(".log") == [f"{base:020d}.log" for base in (4, 6)]
         assert await setup.names(".deleted") == [
@@ -424,10 +424,10 @@ def test_retention_by_size_renames_at_once_and_removes_after_the_delay(
             for suffix in (".index", ".log", *([".snapshot"] if base else []), ".timeindex")
         ]
         setup.clock.advance(59.999)
-        await setup.directory.apply_retention()
+        await housekeeping.apply_retention(setup.directory)
         assert len(await setup.names(".deleted")) == 7
         setup.clock.advance(0.001)
-        await setup.directory.apply_retention()
+        await housekeeping.apply_retention(setup.directory)
         assert await setup.names(".deleted") == []
         assert [record.offset for record in await read_all(log)] == [4, 5, 6, 7]
 
@@ -506,14 +506,14 @@ def test_a_reader_in_the_middle_of_a_deleted_segment_goes_on() -> None:
         file, position, size = fetched.range
         file.pin()
         first_half = await file.read(position, size // 2)
-        assert await setup.directory.apply_retention() == 3
+        assert await housekeeping.apply_retention(setup.directory) == 3
         setup.clock.advance(1)
-        await setup.directory.apply_retention()
+        await housekeeping.apply_retention(setup.directory)
         # the files of the other two are gone, those that are read are not
         assert {name[:20] for name in await setup.names(".deleted")} == {f"{0:020d}"}
         assert first_half + await file.read(position + size // 2, size - size // 2) == expected
         file.unpin()
-        await setup.directory.apply_retention()
+        await housekeeping.apply_retention(setup.directory)
         assert await setup.names(".deleted") == []
 
     asyncio.run(scenario())
@@ -524,13 +524,13 @@ def test_a_wall_clock_that_is_set_changes_nothing_about_when_files_go(jump_ms: i
     async def scenario() -> None:
         setup = Setup(LogConfig(retention_bytes=0, file_delete_delay_ms=2000))
         await three_segments(await setup.open())
-        assert await setup.directory.apply_retention() == 3
+        assert await housekeeping.apply_retention(setup.directory) == 3
         setup.clock.jump_ms(jump_ms)
         setup.clock.advance(1)
-        await setup.directory.sweep()
+        await setup.directory.removals.sweep()
         assert await setup.names(".deleted") != []
         setup.clock.advance(1)
-        await setup.directory.sweep()
+        await setup.directory.removals.sweep()
         assert await setup.names(".deleted") == []
 
     asyncio.run(scenario())
@@ -542,9 +542,9 @@ def test_files_that_cannot_be_removed_are_tried_again() -> None:
         log = await setup.open()
         await three_segments(log)
         setup.disk.fail("remove", errno.EIO, times=1)
-        await setup.directory.apply_retention()
+        await housekeeping.apply_retention(setup.directory)
         assert await setup.names(".deleted") != []
-        await setup.directory.apply_retention()
+        await housekeeping.apply_retention(setup.directory)
         assert await setup.names(".deleted") == []
 
     asyncio.run(scenario())
@@ -560,7 +560,7 @@ def test_a_partition_that_fails_does_not_keep_the_others_from_being_trimmed(
         for log in (broken, other):
             await three_segments(log)
         setup.disk.fail("rename", errno.EIO, path_glob="t-0/*.log")
-        assert await setup.directory.apply_retention() == 3
+        assert await housekeeping.apply_retention(setup.directory) == 3
         assert other.start_offset == 18
 
     asyncio.run(scenario())

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from barnabas.core.clock import ManualClock
 from barnabas.core.disk import Disk
 from barnabas.core.random import Random, SeededRandom
-from barnabas.log import trimming
+from barnabas.log import housekeeping, trimming
 from barnabas.log.config import NEVER_MS, LogConfig
 from barnabas.log.directory import LogDirectory
 from barnabas.log.partition import PartitionLog
@@ -162,14 +162,14 @@ class Workload:
 
     async def let_time_pass(self, key: Key, story: Story) -> None:
         self.clock.advance(self.random.below(2_000) / 1000)
-        await self.opened.flush_due()
+        await housekeeping.flush_due(self.opened)
 
     async def retain(self, key: Key, story: Story) -> None:
         """Retention everywhere, and files removed that were deleted long enough ago."""
         for one in PARTITIONS:
             if (log := self.opened.opened(*one)) is not None:
                 await self._retain(log, self.stories[one])
-        await self.opened.apply_retention()
+        await housekeeping.apply_retention(self.opened)
 
     async def _retain(self, log: PartitionLog, story: Story) -> None:
         story.begin(Step.RAISE_START, offset=log.high_watermark)

@@ -12,8 +12,8 @@ from barnabas.core.disk import Buffer, Disk, File, HandleClosed
 from barnabas.core.errors import StorageError
 from barnabas.log import checkpoints, directory, leftovers, names, recovery, trimming
 from barnabas.log.checkpoints import TopicPartition
-from barnabas.log.directory import LogDirectory
 from barnabas.log.epochs import LeaderEpochs
+from barnabas.log.offset_checkpoints import OffsetCheckpoints
 from barnabas.log.partition import PartitionLog
 from barnabas.log.recovery import _Recovery
 from barnabas.log.segment import Segment
@@ -108,10 +108,10 @@ def flush_ms_ignored(patch: Patch) -> None:
     needs=(power_losses,),
 )
 def recovery_point_before_sync(patch: Patch) -> None:
-    writing: ContextVar[LogDirectory] = ContextVar("writing")
-    write_offsets, write_checkpoint = LogDirectory._write_offsets, checkpoints.write_offset_checkpoint
+    writing: ContextVar[OffsetCheckpoints] = ContextVar("writing")
+    write_offsets, write_checkpoint = OffsetCheckpoints._write_offsets, checkpoints.write_offset_checkpoint
 
-    async def note_directory(self: LogDirectory) -> None:
+    async def note_directory(self: OffsetCheckpoints) -> None:
         writing.set(self)
         await write_offsets(self)
 
@@ -120,7 +120,7 @@ def recovery_point_before_sync(patch: Patch) -> None:
             offsets = {**offsets, **{key: log.end_offset for key, log in of._logs.items()}}
         await write_checkpoint(disk, name, offsets)
 
-    patch(LogDirectory, "_write_offsets", note_directory)
+    patch(OffsetCheckpoints, "_write_offsets", note_directory)
     patch(checkpoints, "write_offset_checkpoint", write_ends)
 
 

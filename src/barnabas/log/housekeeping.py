@@ -13,9 +13,11 @@ import logging
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 
 from barnabas.core.clock import Clock
-from barnabas.core.errors import StorageError
+from barnabas.core.errors import BarnabasError, StorageError
+from barnabas.log import names, trimming
 from barnabas.log.config import CleanerSettings
 from barnabas.log.directory import LogDirectory
 
@@ -41,15 +43,15 @@ async def keep_house(
     """Run until cancelled. `cleaner` says how logs are compacted, as it is now; None where they are not."""
     every = intervals or Intervals()
     works = [
-        _repeat(clock, every.flush_ms, directory.flush_due, directory),
-        _repeat(clock, every.sweep_ms, directory.sweep, directory),
+        _repeat(clock, every.flush_ms, partial(flush_due, directory), directory),
+        _repeat(clock, every.sweep_ms, directory.removals.sweep, directory),
         _repeat(clock, every.checkpoint_ms, directory.checkpoint, directory),
-        _repeat(clock, every.retention_ms, directory.apply_retention, directory),
+        _repeat(clock, every.retention_ms, partial(apply_retention, directory), directory),
     ]
     if cleaner is not None:
         works.append(_compact(directory, clock, cleaner))
     if not directory.was_clean:
-        works.append(directory.recover_untouched())
+        works.append(recover_untouched(directory))
     # no TaskGroup: it cancels in the order of a set, which is another one in every run
     tasks = [asyncio.ensure_future(work) for work in works]
     try:
@@ -64,7 +66,9 @@ async def _compact(directory: LogDirectory, clock: Clock, settings: Callable[[],
     """What compacts is loaded when there is first a topic for it, and not while the node starts."""
     while True:
         await clock.sleep(settings().backoff_ms / 1000)
-        if await directory.compacted():
+        from barnabas.log.untouched import compacted
+
+        if await compacted(directory):
             break
     from barnabas.log.compaction.cleaner import Cleaner
 
@@ -96,3 +100,65 @@ async def carried_through(action: Callable[[], Awaitable[object]]) -> None:
         if not task.cancelled() and (error := task.exception()) is not None:
             logger.error("housekeeping was to stop, and could not end what it had begun: %s", error)
         raise
+
+
+# ---- rounds: an error of one log does not keep the others from their turn
+
+
+async def flush_due(directory: LogDirectory) -> None:
+    """Flush sealed segments, and what has waited for `flush.ms`."""
+    now = directory.clock.monotonic()
+    rolled = set(directory.to_flush)
+    directory.to_flush.clear()
+    for log in list(directory.logs.values()):
+        try:
+            if (now - log.flushed_at) * 1000 >= log.config.flush_ms:
+                await log.flush()
+            elif log in rolled:
+                await log.flush(log.active.base_offset)
+        except StorageError as error:
+            logger.error("cannot flush %s: %s", log.path, error)
+            directory.in_trouble(error)
+            if log in rolled and log.failure is None:
+                directory.to_flush.add(log)
+
+
+async def apply_retention(directory: LogDirectory) -> int:
+    """Delete what retention no longer covers, and what was deleted long enough ago; returns the count."""
+    await _touch_what_is_due(directory)
+    count = 0
+    for log in list(directory.logs.values()):
+        try:
+            if log is not directory.being_cleaned:
+                count += await trimming.apply_retention(log)
+            log.expire_producers()
+        except StorageError as error:
+            if log.ended is None:  # else it was closed or deleted meanwhile
+                logger.error("cannot apply retention to %s: %s", log.path, error)
+                directory.in_trouble(error)
+    await directory.removals.sweep()
+    return count
+
+
+async def _touch_what_is_due(directory: LogDirectory) -> None:
+    """Open the partitions that nobody has touched where retention has something to do."""
+    from barnabas.log.untouched import may_be_due
+
+    for topic, partition in [key for key in directory.known if key not in directory.logs]:
+        try:
+            path, config = names.partition_directory(topic, partition), directory.config_of(topic)
+            if await may_be_due(directory.disk, path, config, directory.clock.wall_ms()):
+                await directory.existing(topic, partition)
+        except BarnabasError as error:  # of the disk, or of settings that a log cannot have
+            logger.error("cannot apply retention to %s-%d: %s", topic, partition, error)
+        await asyncio.sleep(0)  # there may be thousands of them
+
+
+async def recover_untouched(directory: LogDirectory) -> None:
+    """After an unclean stop: recover the partitions that nobody has touched yet, in the background."""
+    for topic, partition in directory.partitions:
+        if not directory.was_clean and directory.is_untouched((topic, partition)):
+            try:
+                await directory.existing(topic, partition)
+            except BarnabasError as error:  # of the disk, or of settings that a log cannot have
+                logger.error("cannot recover %s-%d: %s", topic, partition, error)

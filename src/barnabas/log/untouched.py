@@ -1,4 +1,4 @@
-"""Whether there is anything to do for a partition that nobody has opened, judged by its files alone.
+"""What can be told of partitions that nobody has opened: sizes, and whether there is anything to do for them.
 
 To open every partition just to look would cost what opening on the first touch saves. For retention, a file's
 date stands in for its records' timestamps: the last append to a segment is not earlier than what it appended,
@@ -9,11 +9,18 @@ may be wrong in one direction: then a partition is opened in vain, once.
 
 from __future__ import annotations
 
+import asyncio
 from bisect import bisect_right
 
 from barnabas.core.disk import Disk
+from barnabas.core.errors import BarnabasError
 from barnabas.log import names
+from barnabas.log.checkpoints import TopicPartition
 from barnabas.log.config import NEVER_MS, UNLIMITED, LogConfig
+from barnabas.log.directory import LogDirectory
+
+# partitions that are looked at before others get a turn
+LOOKED_AT_ONCE = 200
 
 
 async def may_be_due(disk: Disk, path: str, config: LogConfig, now_ms: int) -> bool:
@@ -35,7 +42,7 @@ async def may_be_due(disk: Disk, path: str, config: LogConfig, now_ms: int) -> b
     return config.retention_bytes != UNLIMITED and size_bytes > config.retention_bytes
 
 
-async def may_be_dirty(disk: Disk, path: str, config: LogConfig, cleaned_offset: int | None) -> bool:
+async def _may_be_dirty(disk: Disk, path: str, config: LogConfig, cleaned_offset: int | None) -> bool:
     """Whether so much of a compacted log has come since `cleaned_offset` that a round may be due."""
     if not config.is_compacted:
         return False
@@ -48,3 +55,57 @@ async def may_be_dirty(disk: Disk, path: str, config: LogConfig, cleaned_offset:
     dirty_bytes = sum(sizes[first_dirty:])
     is_limited = config.max_compaction_lag_ms != NEVER_MS
     return dirty_bytes > (0 if is_limited else sum(sizes) * config.min_cleanable_dirty_ratio)
+
+
+async def compacted(directory: LogDirectory) -> list[TopicPartition]:
+    """The partitions, open or not, of topics that are compacted now."""
+    by_topic: dict[str, bool] = {}
+    found = []
+    for number, key in enumerate(list(directory.known)):
+        log = directory.logs.get(key)
+        if log is not None:
+            is_compacted = log.config.is_compacted
+        elif (known := by_topic.get(key[0])) is not None:
+            is_compacted = known
+        else:
+            is_compacted = by_topic[key[0]] = _is_compacted(directory, key[0])
+        if is_compacted:
+            found.append(key)
+        if number % LOOKED_AT_ONCE == LOOKED_AT_ONCE - 1:
+            await asyncio.sleep(0)
+    return found
+
+
+def _is_compacted(directory: LogDirectory, topic: str) -> bool:
+    try:
+        return directory.config_of(topic).is_compacted
+    except BarnabasError:  # settings that a log cannot have: whoever opens it will say so
+        return False
+
+
+async def may_be_dirty(directory: LogDirectory, key: TopicPartition) -> bool:
+    """Whether it is worth opening a partition, that nobody has, to compact it."""
+    path, config = names.partition_directory(*key), directory.config_of(key[0])
+    return await _may_be_dirty(directory.disk, path, config, directory.offsets.cleaned_offsets.get(key))
+
+
+async def sizes(directory: LogDirectory) -> dict[TopicPartition, int]:
+    """How many bytes of batches every partition has, opened or not, by topic and number."""
+    found: dict[TopicPartition, int] = {}
+    for number, key in enumerate(directory.partitions):
+        log = directory.logs.get(key)
+        if log is not None:
+            found[key] = log.size_bytes
+        else:
+            found[key] = await _size_on_disk(directory.disk, names.partition_directory(*key))
+        if number % LOOKED_AT_ONCE == LOOKED_AT_ONCE - 1:
+            await asyncio.sleep(0)
+    return found
+
+
+async def _size_on_disk(disk: Disk, path: str) -> int:
+    size_bytes = 0
+    for name in await disk.listdir(path):
+        if names.parse_offset(name, names.LOG) is not None:
+            size_bytes += await disk.size_of(f"{path}/{name}") or 0
+    return size_bytes

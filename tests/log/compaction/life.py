@@ -212,7 +212,7 @@ class Life:
         cleaned = await clean(log, cleanable, offsets, io=CleanerIo(buffer_bytes, 0.9, throttle))
         assert cleanable.first_dirty_offset < cleaned.end_offset <= cleanable.first_uncleanable_offset
         log.cleaned_offset = cleaned.end_offset
-        await self.directory.checkpoint_cleaned()
+        await self.directory.offsets.write_cleaned()
         return cleaned
 
     async def reopen(self, *, is_clean: bool, without_snapshots: bool = False) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from barnabas.core.memory_disk import MemoryDisk
 from barnabas.core.random import SeededRandom
-from barnabas.log import names, trimming
+from barnabas.log import names, trimming, untouched
 from barnabas.log.config import LogConfig
 from barnabas.log.partition import PartitionLog
 from tests.log.compaction.life import COMPACTED as COMPACTED_LIFE
@@ -35,7 +35,7 @@ def test_it_is_written_read_and_kept_for_those_that_are_not_touched() -> None:
             log = await directory.partition("t", partition)
             await filled(log, 2)
             log.cleaned_offset = 10 + partition if partition else None
-        await directory.checkpoint_cleaned()
+        await directory.offsets.write_cleaned()
         assert await contents(disk, CHECKPOINT) == b"0\n2\nt 1 11\nt 2 12\n"
         await directory.close()
         directory = await open_directory(disk, COMPACTED)
@@ -67,7 +67,7 @@ def test_it_is_lowered_durably_before_the_cut(cut: int) -> None:
         log = await directory.partition("t", 0)
         await filled(log, 4)
         log.cleaned_offset = 30
-        await directory.checkpoint_cleaned()
+        await directory.offsets.write_cleaned()
         if cut:
             await trimming.truncate_to(log, cut)
         else:
@@ -105,7 +105,7 @@ def test_it_goes_down_with_a_log_that_ends_before_it() -> None:
         log = await directory.partition("t", 0)
         await filled(log, 2)
         log.cleaned_offset = 99
-        await directory.checkpoint_cleaned()
+        await directory.offsets.write_cleaned()
         disk.crash_process()
         directory = await open_directory(disk, COMPACTED)
         assert (await directory.partition("t", 0)).cleaned_offset == 20
@@ -122,7 +122,7 @@ def test_a_deleted_partition_leaves_nothing_to_the_next_of_its_name() -> None:
             log = await directory.partition("t", partition)
             await filled(log, 2)
             log.cleaned_offset = 10
-        await directory.checkpoint_cleaned()
+        await directory.offsets.write_cleaned()
         await directory.delete_partition("t", 0)
         assert await contents(disk, CHECKPOINT) == b"0\n1\nt 1 10\n"
         assert (await directory.partition("t", 0)).cleaned_offset is None
@@ -174,8 +174,8 @@ def test_files_alone_tell_whether_opening_is_worth_it(
         log.cleaned_offset = cleaned_offset
         await directory.close()
         directory = await open_directory(disk, config)
-        assert await directory.may_be_dirty("t", 0) is expected
-        assert await directory.compacted() == ([("t", 0)] if config.is_compacted else [])
+        assert await untouched.may_be_dirty(directory, ("t", 0)) is expected
+        assert await untouched.compacted(directory) == ([("t", 0)] if config.is_compacted else [])
         assert directory.opened("t", 0) is None
 
     asyncio.run(scenario())

@@ -13,8 +13,8 @@ import pytest
 from barnabas.core.clock import ManualClock
 from barnabas.core.disk import DiskFailed
 from barnabas.core.memory_disk import MemoryDisk
-from barnabas.log import names, trimming
-from barnabas.log.checkpoints import write_offset_checkpoint
+from barnabas.log import housekeeping, names, trimming, untouched
+from barnabas.log.checkpoints import TopicPartition, write_offset_checkpoint
 from barnabas.log.compaction import cleaner as cleaner_module
 from barnabas.log.compaction.cleaner import Cleaner
 from barnabas.log.config import CleanerSettings, LogConfig
@@ -381,18 +381,20 @@ def test_a_partition_that_is_deleted_does_not_wait_for_its_compaction() -> None:
     run(scenario)
 
 
-def test_a_partition_that_is_deleted_before_it_is_opened_does_not_come_back() -> None:
+def test_a_partition_that_is_deleted_before_it_is_opened_does_not_come_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     async def scenario(bench: Bench) -> None:
         await bench.log(rounds=4)
         await bench.reopen()
-        may_be_dirty = bench.directory.may_be_dirty
+        may_be_dirty = untouched.may_be_dirty
 
-        async def deleted_meanwhile(topic: str, partition: int) -> bool:
-            is_dirty = await may_be_dirty(topic, partition)
-            await bench.directory.delete_partition(topic, partition)
+        async def deleted_meanwhile(directory: LogDirectory, key: TopicPartition) -> bool:
+            is_dirty = await may_be_dirty(directory, key)
+            await directory.delete_partition(*key)
             return is_dirty
 
-        bench.directory.may_be_dirty = deleted_meanwhile  # type: ignore[method-assign]
+        monkeypatch.setattr(untouched, "may_be_dirty", deleted_meanwhile)
         assert await bench.cleaner.clean_all() == 0
         assert bench.directory.partitions == []
         assert await bench.disk.listdir("t-0") == []
@@ -456,7 +458,7 @@ def test_retention_keeps_off_what_is_being_compacted_and_comes_afterwards() -> N
         old = await bench.log(rounds=4)
         task = await begun(bench)
         bench.clock.advance(0.001)
-        assert await bench.directory.apply_retention() == 0
+        assert await housekeeping.apply_retention(bench.directory) == 0
         bench.settings = bench.settings._replace(max_bytes_per_second=1e12)
         bench.clock.advance(3600)
         await task
@@ -472,7 +474,7 @@ def test_what_is_only_compacted_goes_when_it_is_before_the_start() -> None:
     async def scenario(bench: Bench) -> None:
         log = await bench.log(rounds=4)
         await trimming.delete_records(log, 25)
-        assert await bench.directory.apply_retention() == 2
+        assert await housekeeping.apply_retention(bench.directory) == 2
         await bench.cleaner.clean_all()
         assert await offsets_in(log) == list(range(30, 40))
         assert log.start_offset == 25

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from barnabas.broker.storage.storage import is_cordoned
 from barnabas.core.errors import StorageError, wire_error
+from barnabas.log import untouched
 from barnabas.log.checkpoints import TopicPartition
 from barnabas.log.directory import LogDirectory
 from barnabas.metadata.names import CLUSTER_METADATA
@@ -77,7 +78,7 @@ async def _describe(
     without_files: Iterable[TopicPartition],
     services: Services,
 ) -> DescribeLogDirsResult:
-    sizes = {**await directory.sizes(), **dict.fromkeys(without_files, 0)}
+    sizes = {**await untouched.sizes(directory), **dict.fromkeys(without_files, 0)}
     topics: dict[str, list[DescribeLogDirsPartition]] = {}
     for name, number in sorted(sizes):
         if name != CLUSTER_METADATA and (asked is None or (name, number) in asked):

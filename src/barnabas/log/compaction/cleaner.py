@@ -20,7 +20,7 @@ from typing import NamedTuple
 from barnabas.core.clock import Clock
 from barnabas.core.disk import DiskFull, HandleClosed, TooManyOpenFiles
 from barnabas.core.errors import BarnabasError, InvariantViolation
-from barnabas.log import trimming
+from barnabas.log import trimming, untouched
 from barnabas.log.checkpoints import TopicPartition
 from barnabas.log.compaction.cleaning import CleanerIo, CleanStats, clean
 from barnabas.log.compaction.plan import Cleanable, filthiest, is_due
@@ -98,7 +98,7 @@ class Cleaner:
 
     async def _filthiest(self) -> _Due | None:
         candidates = []
-        for key in await self._directory.compacted():
+        for key in await untouched.compacted(self._directory):
             is_open_to_it = key not in self._put_off and key not in self._directory.held_back
             if is_open_to_it and (due := await self._look_at(key)) is not None:
                 candidates.append((due, due.cleanable))
@@ -128,7 +128,7 @@ class Cleaner:
                 offset,
             )
         log.cleaned_offset = offset
-        await self._directory.checkpoint_cleaned()
+        await self._directory.offsets.write_cleaned()
 
     async def _open_if_dirty(self, key: TopicPartition) -> PartitionLog | None:
         """A log that nobody has touched, if a look at its files says that it may have to be compacted."""
@@ -137,7 +137,7 @@ class Cleaner:
             if self._left_closed.get(key) is config:
                 return None
             self._left_closed[key] = config
-            if not await self._directory.may_be_dirty(*key):
+            if not await untouched.may_be_dirty(self._directory, key):
                 return None
             return await self._directory.existing(*key)
         except BarnabasError as error:  # of the disk, or of settings that a log cannot have
@@ -212,7 +212,7 @@ class Cleaner:
             stats.segments_after,
             stats.segments_before,
         )
-        await self._directory.checkpoint_cleaned()
+        await self._directory.offsets.write_cleaned()
         await trimming.apply_retention(log)  # which has kept off meanwhile
 
     def _count(self, stats: CleanStats, seconds: float) -> None:

@@ -1,0 +1,44 @@
+"""Which topic a partition's directory belongs to: the topic id in its `partition.metadata`."""
+
+from __future__ import annotations
+
+import logging
+from uuid import UUID
+
+from barnabas.core.disk import Disk
+from barnabas.core.errors import InconsistentTopicId
+from barnabas.log import checkpoints, names
+from barnabas.log.checkpoints import CorruptCheckpoint
+
+logger = logging.getLogger("barnabas.log")
+
+
+async def claim(disk: Disk, path: str, topic_id: UUID | None, *, is_new: bool) -> UUID | None:
+    """The topic id that the directory belongs to, which must be the one asked for."""
+    file = f"{path}/{names.PARTITION_METADATA}"
+    found, problem = None, f"{disk.describe(file)} is missing"
+    try:
+        found = None if is_new else await checkpoints.read_partition_metadata(disk, file)
+    except CorruptCheckpoint as corrupt:
+        problem = str(corrupt)
+    if found is None and topic_id is not None:
+        if not is_new:
+            logger.warning("%s; taking the directory for that of topic id %s", problem, topic_id)
+        await disk.mkdir(path)
+        # that of a new partition is synced with its first batches
+        await checkpoints.write_partition_metadata(disk, file, topic_id, sync=not is_new)
+        return topic_id
+    if topic_id is not None and found != topic_id:
+        raise InconsistentTopicId(
+            f"{disk.describe(path)} holds topic id {found}, not {topic_id}: a topic of that name "
+            "was deleted and made anew; remove the directory if its data is no longer wanted"
+        )
+    return found
+
+
+async def owner(disk: Disk, path: str) -> UUID | None:
+    """The topic id that a directory bears, None where it cannot be told."""
+    try:
+        return await checkpoints.read_partition_metadata(disk, f"{path}/{names.PARTITION_METADATA}")
+    except CorruptCheckpoint:
+        return None
