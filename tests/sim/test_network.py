@@ -22,7 +22,7 @@ async def connected(stage: Stage, client: Process, server: Process) -> tuple[Con
 def test_bytes_arrive_later_and_in_their_order() -> None:
     async def scene(stage: Stage) -> None:
         client, server, _ = await connected(stage, stage.process("c"), stage.process("s"))
-        stage.network.delay_s = 2.0
+        stage.network.delay("s", 2.0)
         began = stage.loop.time()
         for number in range(50):
             await client.write([b"%02d" % number])

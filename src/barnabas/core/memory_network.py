@@ -31,8 +31,10 @@ class End(Enum):
 class Link:
     """One direction between two hosts."""
 
-    def __init__(self, name: str) -> None:
-        self.name = name
+    def __init__(self, source: str, target: str) -> None:
+        self.source = source
+        self.target = target
+        self.name = f"{source}>{target}"
         self.open = asyncio.Event()
         self.open.set()
         self.pipes: dict[Pipe, None] = {}
@@ -252,7 +254,7 @@ class MemoryNetwork:
     def link(self, source: str, target: str) -> Link:
         link = self._links.get((source, target))
         if link is None:
-            link = self._links[source, target] = Link(f"{source}>{target}")
+            link = self._links[source, target] = Link(source, target)
         return link
 
     def pipe(self, link: Link) -> Pipe:

@@ -48,7 +48,6 @@ class Nemesis:
         self._machine = machine
         self._network = network
         self._history = history
-        self._away_ms = 0
 
     async def run(self) -> None:
         """Return when the faults have ended and all is healed."""
@@ -70,7 +69,6 @@ class Nemesis:
     def heal(self) -> None:
         """Take back whatever still goes on."""
         self._machine.drive.heal()
-        self._network.delay_s = 0.0
         self._network.heal()
 
     async def _repeat(self, kind: str, mean_s: float) -> None:
@@ -188,9 +186,9 @@ class Nemesis:
     async def _network_delay(self, random: SeededRandom) -> None:
         seconds, delay_s = log_between(random, 0.5, 15), log_between(random, 0.01, 3)
         self._note("network-delay", f"up to {delay_s:.3f} s, for {seconds:.3f} s")
-        self._network.delay_s = delay_s
+        self._network.delay(HOST, delay_s)
         await asyncio.sleep(seconds)
-        self._network.delay_s = 0.0
+        self._network.delay(HOST, 0.0)
 
     async def _network_held(self, random: SeededRandom) -> None:
         callers = sorted({wire.caller.name for wire in self._network.wires()})
@@ -212,8 +210,7 @@ class Nemesis:
 
     async def _clock_jump(self, random: SeededRandom) -> None:
         jump_ms = int(log_between(random, 100, 6 * 3_600_000)) * pick(random, (1, -1))
-        if abs(self._away_ms + jump_ms) > MAX_AWAY_MS:
+        if abs(self._machine.clock.away_ms + jump_ms) > MAX_AWAY_MS:
             jump_ms = -jump_ms
-        self._away_ms += jump_ms
         self._note("clock-jump", f"{jump_ms:+d} ms")
         self._machine.clock.jump_ms(jump_ms)

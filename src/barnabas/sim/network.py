@@ -79,7 +79,7 @@ class SimPipe(Pipe):
             self._refuse()
             return
         loop = asyncio.get_running_loop()
-        self._last_at = max(self._last_at, loop.time() + self._network.latency_s())
+        self._last_at = max(self._last_at, loop.time() + self._latency_s())
         self._travelling.append((data, end))
         self._travelling_bytes += len(data)
         loop.call_at(self._last_at, self._arrive)
@@ -101,7 +101,10 @@ class SimPipe(Pipe):
     def _refuse(self) -> None:
         back = self.back
         assert isinstance(back, SimPipe)
-        asyncio.get_running_loop().call_later(self._network.latency_s(), back.drop)
+        asyncio.get_running_loop().call_later(self._latency_s(), back.drop)
+
+    def _latency_s(self) -> float:
+        return self._network.latency_s(self.link.source, self.link.target)
 
 
 class Wire(NamedTuple):
@@ -138,21 +141,27 @@ class Wire(NamedTuple):
 
 
 class SimNetwork(MemoryNetwork):
-    """The wires of a simulation. `delay_s`: the most that a delivery takes longer, while it is set."""
+    """The wires of a simulation."""
 
     def __init__(self, random: Random, trace: Trace) -> None:
         super().__init__()
         self.trace = trace
-        self.delay_s = 0.0
         self.owners: dict[MemoryListener, SimHost] = {}
         self._random = random
         self._wires: list[Wire] = []
         self._dark: dict[str, asyncio.Event] = {}
+        self._delays_s: dict[str, float] = {}
 
-    def latency_s(self) -> float:
+    def delay(self, name: str, delay_s: float) -> None:
+        """Deliveries to and from a host take up to that much longer; 0: no longer than usual."""
+        self._delays_s[name] = delay_s
+
+    def latency_s(self, source: str, target: str) -> float:
+        """How long a delivery takes from one host to another."""
         random = self._random
-        if self.delay_s and happens(random, 0.5):
-            return self.delay_s * random.uniform()
+        delay_s = max(self._delays_s.get(source, 0.0), self._delays_s.get(target, 0.0))
+        if delay_s and happens(random, 0.5):
+            return delay_s * random.uniform()
         if happens(random, HICCUP):
             return between(random, HICCUP_MIN_S, HICCUP_MAX_S)
         return between(random, MIN_LATENCY_S, MAX_LATENCY_S)
@@ -161,6 +170,20 @@ class SimNetwork(MemoryNetwork):
         """The connections that are not over."""
         self._wires = [wire for wire in self._wires if not wire.is_over]
         return self._wires
+
+    def wires_of(self, name: str) -> list[Wire]:
+        """The connections of a host that are not over, those that it made and those that it accepted."""
+        return [wire for wire in self.wires() if name in (wire.caller.name, wire.callee.name)]
+
+    def peers_of(self, name: str) -> list[str]:
+        """The hosts to which a host has connections, in the order of their names."""
+        ends = ((wire.caller.name, wire.callee.name) for wire in self.wires_of(name))
+        return sorted({callee if caller == name else caller for caller, callee in ends})
+
+    def heal(self) -> None:
+        """Release every link, and end every delay."""
+        super().heal()
+        self._delays_s.clear()
 
     def pipe(self, link: Link) -> Pipe:
         return SimPipe(link, self)
@@ -224,7 +247,7 @@ class SimHost(MemoryHost):
             while not (out.open.is_set() and back.open.is_set()):
                 await out.open.wait()
                 await back.open.wait()
-            await asyncio.sleep(network.latency_s())
+            await asyncio.sleep(network.latency_s(self.name, host))
         self._check()
         listener = network.listeners.get(Address(host, port))
         if listener is None:
