@@ -10,9 +10,10 @@ from barnabas.sim.chance import stream
 from barnabas.sim.clock import SimClock
 from barnabas.sim.history import History
 from barnabas.sim.loop import VirtualLoop
-from barnabas.sim.machine import Machine, broker_settings
+from barnabas.sim.machine import Machine
 from barnabas.sim.network import SimNetwork
 from barnabas.sim.process import Process, own_task
+from barnabas.sim.scenario import MachinePlan
 from barnabas.sim.trace import Trace
 
 T = TypeVar("T")
@@ -34,15 +35,15 @@ class Stage:
     def process(self, name: str) -> Process:
         return Process(self.loop, self.network, name, self.clock, stream(self.seed, name))
 
-    def machine(self, **settings: str) -> Machine:
-        """A broker's machine; underscores in the names of settings stand for dots."""
+    def machine(self, plan: MachinePlan | None = None, **settings: str) -> Machine:
+        """A node's machine; underscores in the names of settings stand for dots."""
         dotted = {name.replace("_", "."): value for name, value in settings.items()}
         return Machine(
             self.loop,
             self.network,
-            self.clock,
+            plan or MachinePlan(),
             seed=self.seed,
-            settings=broker_settings(dotted),
+            settings=dotted,
             history=self.history,
             trace=self.trace,
             broken=self.broken.append,

@@ -10,11 +10,12 @@ import pytest
 from barnabas.client.consumer import Consumer, ConsumerConfig, Reset
 from barnabas.client.producer import Producer
 from barnabas.sim.history import Crash, Started
-from barnabas.sim.machine import HOST, PORT, Machine
+from barnabas.sim.machine import Machine
 from barnabas.sim.process import Process
+from barnabas.sim.scenario import MachinePlan
 from tests.sim.stage import Stage, on_stage
 
-BOOTSTRAP = f"{HOST}:{PORT}"
+BOOTSTRAP = MachinePlan().address
 
 
 async def send(process: Process, count: int) -> list[int]:

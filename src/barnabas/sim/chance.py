@@ -20,6 +20,12 @@ def stream(seed: int, name: str) -> SeededRandom:
     return SeededRandom(int.from_bytes(blake2b(f"{seed}/{name}".encode(), digest_size=8).digest(), "big"))
 
 
+def node_stream(seed: int, node: int, name: str) -> SeededRandom:
+    """The randomness of one part of one node's machine. Node 1 draws from the stream of that name, however
+    many nodes there are; every other node has one of its own."""
+    return stream(seed, name if node == 1 else f"{name} of node {node}")
+
+
 def pick(random: Random, choices: Sequence[T]) -> T:
     return choices[random.below(len(choices))]
 

@@ -20,7 +20,7 @@ from barnabas.core.memory_disk import MemoryDisk, MemoryFile
 from barnabas.core.random import SeededRandom
 from barnabas.sim.chance import between, happens, log_between
 from barnabas.sim.clock import SimClock
-from barnabas.sim.trace import Trace
+from barnabas.sim.trace import AddLine
 from barnabas.sim.under_way import Call, NodeCrash, UnderWay
 
 T = TypeVar("T")
@@ -38,7 +38,7 @@ CACHED = 0.7
 class Drive:
     """The medium of a machine. `slow`: the part of all calls that takes very long, while it is set."""
 
-    def __init__(self, clock: SimClock, random: SeededRandom, trace: Trace) -> None:
+    def __init__(self, clock: SimClock, random: SeededRandom, trace: AddLine) -> None:
         self.files = MemoryDisk(clock=clock)
         self.files.before = self._before
         self.slow = 0.0

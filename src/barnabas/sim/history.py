@@ -240,18 +240,23 @@ class Crash(NamedTuple):
 
     at: float
     kind: str
+    node: int = 1
 
 
 class Started(NamedTuple):
-    """The broker serves again."""
+    """The node serves, for the first time or again."""
 
     at: float
+    node: int = 1
 
 
 class Fault(NamedTuple):
+    """What the nemesis did to the machine of a node, or to its connections."""
+
     at: float
     kind: str
     detail: str
+    node: int = 1
 
 
 class FaultsEnded(NamedTuple):
@@ -315,7 +320,15 @@ Event = (
     | TransactionEvent
 )
 
+NodeEvent = Crash | Started | Fault
+
 E = TypeVar("E")
+
+
+def without_node(event: NodeEvent) -> str:
+    """The text of an event, for a reader who knows the node."""
+    fields = (f"{name}={value!r}" for name, value in event._asdict().items() if name != "node")
+    return f"{type(event).__name__}({', '.join(fields)})"
 
 
 class History:

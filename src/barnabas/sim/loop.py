@@ -29,9 +29,10 @@ class Stalled(RuntimeError):
 
 
 class NumberedTask(asyncio.Task[T]):
-    """A task whose place in a set is always the same."""
+    """A task whose place in a set is always the same. `owner` is set by `VirtualLoop.on_task`, if at all."""
 
     number = 0
+    owner: object = None
 
     def __hash__(self) -> int:
         return self.number
@@ -60,14 +61,14 @@ class _Timers:
 
 
 class VirtualLoop(base_events.BaseEventLoop):
-    """An event loop with a clock of its own. `on_task` is told of every new task and its context."""
+    """An event loop with a clock of its own. `on_task` is called with every new task and its context."""
 
     def __init__(self) -> None:
         super().__init__()
         self._selector = self._timers = _Timers()
         self._clock_resolution = 1e-9  # timers are exact here
         self._task_count = 0
-        self.on_task: Callable[[asyncio.Task[Any], Context | None], None] | None = None
+        self.on_task: Callable[[NumberedTask[Any], Context | None], None] | None = None
         self._task_factory = self._new_task
 
     def time(self) -> float:

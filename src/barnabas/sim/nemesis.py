@@ -1,20 +1,21 @@
 """The nemesis: everything that can go wrong, each kind at its own rate, all at once, until the faults end.
 
-Each kind is a task with randomness of its own. Then everything is healed: the disk has room and works, the
-network delivers, the broker comes back; only the clock stays where it is.
+Each kind is a task with randomness of its own. A fault strikes one machine, which is drawn from a stream of
+its own: what else is drawn for a fault does not depend on how many machines there are. In the end everything
+is healed: disks have room and work, the network delivers, nodes come back; only clocks stay where they are.
 """
 
 from __future__ import annotations
 
 import asyncio
 import errno
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from math import log
 
 from barnabas.core.random import SeededRandom
 from barnabas.sim.chance import happens, log_between, pick, stream
 from barnabas.sim.history import Fault, FaultsEnded, History
-from barnabas.sim.machine import HOST, Kind, Machine
+from barnabas.sim.machine import Kind, Machine
 from barnabas.sim.network import SimNetwork
 from barnabas.sim.scenario import Scenario
 
@@ -39,13 +40,17 @@ ANY_FILE = ("*", "*")
 KEPT_FILES = ("*.log", "*.index", "*.timeindex", "*.snapshot", "*checkpoint*", "__cluster_metadata*")
 WHERE = (*ANY_FILE, *KEPT_FILES, "*.cleaned", "*.swap", "*.deleted")
 
+Strike = Callable[[SeededRandom, Machine], Awaitable[None]]
+
 
 class Nemesis:
-    """Does what the scenario has drawn to a machine and its network."""
+    """Does what the scenario has drawn to machines and their network."""
 
-    def __init__(self, scenario: Scenario, machine: Machine, network: SimNetwork, history: History) -> None:
+    def __init__(
+        self, scenario: Scenario, machines: Sequence[Machine], network: SimNetwork, history: History
+    ) -> None:
         self._scenario = scenario
-        self._machine = machine
+        self._machines = machines
         self._network = network
         self._history = history
 
@@ -68,17 +73,19 @@ class Nemesis:
 
     def heal(self) -> None:
         """Take back whatever still goes on."""
-        self._machine.drive.heal()
+        for machine in self._machines:
+            machine.drive.heal()
         self._network.heal()
 
     async def _repeat(self, kind: str, mean_s: float) -> None:
-        random = stream(self._scenario.seed, f"nemesis {kind}")
+        seed = self._scenario.seed
+        random, choice = stream(seed, f"nemesis {kind}"), stream(seed, f"nemesis {kind} machine")
         strike = self._kinds()[kind]
         while True:
             await asyncio.sleep(-mean_s * log(1 - random.uniform()))
-            await strike(random)
+            await strike(random, pick(choice, self._machines))
 
-    def _kinds(self) -> dict[str, Callable[[SeededRandom], Awaitable[None]]]:
+    def _kinds(self) -> dict[str, Strike]:
         return {
             "process-crash": self._process_crash,
             "process-crash-in-write": self._process_crash_in_write,
@@ -95,30 +102,30 @@ class Nemesis:
             "clock-jump": self._clock_jump,
         }
 
-    def _note(self, kind: str, detail: str) -> None:
-        self._history.add(Fault(asyncio.get_running_loop().time(), kind, detail))
+    def _note(self, machine: Machine, kind: str, detail: str) -> None:
+        self._history.add(Fault(asyncio.get_running_loop().time(), kind, detail, machine.node))
 
     # Crashes
 
-    async def _process_crash(self, random: SeededRandom) -> None:
-        self._crash(random, "process-crash", "process")
+    async def _process_crash(self, random: SeededRandom, machine: Machine) -> None:
+        self._crash(random, machine, "process-crash", "process")
 
-    async def _power_loss(self, random: SeededRandom) -> None:
-        self._crash(random, "power-loss", "power")
+    async def _power_loss(self, random: SeededRandom, machine: Machine) -> None:
+        self._crash(random, machine, "power-loss", "power")
 
-    async def _process_crash_in_write(self, random: SeededRandom) -> None:
-        self._crash_in_write(random, "process-crash-in-write", "process")
+    async def _process_crash_in_write(self, random: SeededRandom, machine: Machine) -> None:
+        self._crash_in_write(random, machine, "process-crash-in-write", "process")
 
-    async def _power_loss_in_write(self, random: SeededRandom) -> None:
-        self._crash_in_write(random, "power-loss-in-write", "power")
+    async def _power_loss_in_write(self, random: SeededRandom, machine: Machine) -> None:
+        self._crash_in_write(random, machine, "power-loss-in-write", "power")
 
-    def _crash(self, random: SeededRandom, name: str, kind: Kind) -> None:
-        if self._machine.is_up or kind == "power":
+    def _crash(self, random: SeededRandom, machine: Machine, name: str, kind: Kind) -> None:
+        if machine.is_up or kind == "power":
             outage_s = log_between(random, *OUTAGE_S)
-            self._note(name, f"for {outage_s:.3f} s")
-            self._machine.crash(kind, outage_s)
+            self._note(machine, name, f"for {outage_s:.3f} s")
+            machine.crash(kind, outage_s)
 
-    def _crash_in_write(self, random: SeededRandom, name: str, kind: Kind) -> None:
+    def _crash_in_write(self, random: SeededRandom, machine: Machine, name: str, kind: Kind) -> None:
         outage_s = log_between(random, *OUTAGE_S)
         where, most = "*", MUTATIONS
         if happens(random, RARE):
@@ -127,79 +134,81 @@ class Nemesis:
         mutations = int(log_between(random, 1, most))
 
         def crash() -> None:
-            self._note(name, f"for {outage_s:.3f} s")
-            self._machine.crash(kind, outage_s)
+            self._note(machine, name, f"for {outage_s:.3f} s")
+            machine.crash(kind, outage_s)
 
-        self._machine.drive.crash_at(mutations, crash, where)
+        machine.drive.crash_at(mutations, crash, where)
 
-    async def _restart(self, random: SeededRandom) -> None:
-        if self._machine.is_up:
+    async def _restart(self, random: SeededRandom, machine: Machine) -> None:
+        if machine.is_up:
             outage_s = log_between(random, *OUTAGE_S)
-            self._note("restart", f"for {outage_s:.3f} s")
-            self._machine.restart(outage_s)
+            self._note(machine, "restart", f"for {outage_s:.3f} s")
+            machine.restart(outage_s)
 
     # The disk
 
-    async def _slow_disk(self, random: SeededRandom) -> None:
+    async def _slow_disk(self, random: SeededRandom, machine: Machine) -> None:
         seconds, part = log_between(random, 0.5, 15), log_between(random, 0.01, 1)
-        self._note("slow-disk", f"{part:.3f} of all calls for {seconds:.3f} s")
-        self._machine.drive.slow = part
+        self._note(machine, "slow-disk", f"{part:.3f} of all calls for {seconds:.3f} s")
+        machine.drive.slow = part
         await asyncio.sleep(seconds)
-        self._machine.drive.slow = 0.0
+        machine.drive.slow = 0.0
 
-    async def _disk_full(self, random: SeededRandom) -> None:
+    async def _disk_full(self, random: SeededRandom, machine: Machine) -> None:
         seconds, free_bytes = log_between(random, 0.5, 15), random.below(FREE_BYTES)
         if happens(random, 0.3):
             free_bytes = 0
-        self._note("disk-full", f"but for {free_bytes} bytes, for {seconds:.3f} s")
-        self._machine.drive.leave_free(free_bytes)
+        self._note(machine, "disk-full", f"but for {free_bytes} bytes, for {seconds:.3f} s")
+        machine.drive.leave_free(free_bytes)
         await asyncio.sleep(seconds)
-        self._machine.drive.leave_free(None)
+        machine.drive.leave_free(None)
 
-    async def _disk_error(self, random: SeededRandom) -> None:
+    async def _disk_error(self, random: SeededRandom, machine: Machine) -> None:
         operation, where = pick(random, FAILING), pick(random, WHERE)
         after, times = int(log_between(random, 1, 30)) - 1, 1 if happens(random, 0.8) else 1 + random.below(5)
-        self._note("disk-error", f"{operation} of {where} after {after}, {times} times")
-        self._machine.drive.fail(operation, errno.EIO, where, after, times)
+        self._note(machine, "disk-error", f"{operation} of {where} after {after}, {times} times")
+        machine.drive.fail(operation, errno.EIO, where, after, times)
 
     # The network
 
-    async def _connection_dropped(self, random: SeededRandom) -> None:
-        wires = self._network.wires()
+    async def _connection_dropped(self, random: SeededRandom, machine: Machine) -> None:
+        wires = self._network.wires_of(machine.host)
         if wires:
             wire = pick(random, wires)
-            self._note("connection-dropped", wire.name)
+            self._note(machine, "connection-dropped", wire.name)
             wire.drop()
 
-    async def _connection_half_open(self, random: SeededRandom) -> None:
-        wires = [wire for wire in self._network.wires() if not wire.is_cut]
+    async def _connection_half_open(self, random: SeededRandom, machine: Machine) -> None:
+        wires = [wire for wire in self._network.wires_of(machine.host) if not wire.is_cut]
         if not wires:
             return
         wire, told = pick(random, wires), pick(random, ("nobody", "the client", "the broker"))
-        self._note("connection-half-open", f"{wire.name}, {told} is told")
+        self._note(machine, "connection-half-open", f"{wire.name}, {told} is told")
         wire.cut()
         if told == "the client":
             wire.coming.drop()
         elif told == "the broker":
             wire.going.drop()
 
-    async def _network_delay(self, random: SeededRandom) -> None:
+    async def _network_delay(self, random: SeededRandom, machine: Machine) -> None:
         seconds, delay_s = log_between(random, 0.5, 15), log_between(random, 0.01, 3)
-        self._note("network-delay", f"up to {delay_s:.3f} s, for {seconds:.3f} s")
-        self._network.delay(HOST, delay_s)
+        self._note(machine, "network-delay", f"up to {delay_s:.3f} s, for {seconds:.3f} s")
+        self._network.delay(machine.host, delay_s)
         await asyncio.sleep(seconds)
-        self._network.delay(HOST, 0.0)
+        self._network.delay(machine.host, 0.0)
 
-    async def _network_held(self, random: SeededRandom) -> None:
-        callers = sorted({wire.caller.name for wire in self._network.wires()})
-        if not callers:
+    async def _network_held(self, random: SeededRandom, machine: Machine) -> None:
+        peers = self._network.peers_of(machine.host)
+        if not peers:
             return
-        held = callers if happens(random, 0.3) else [pick(random, callers)]
+        held = peers if happens(random, 0.3) else [pick(random, peers)]
         directions = pick(random, (("to", "from"), ("to", "from"), ("to",), ("from",)))
         seconds = log_between(random, 0.2, 15)
-        self._note("network-held", f"{' and '.join(directions)} {', '.join(held)} for {seconds:.3f} s")
-        links = [(name, HOST) for name in held if "to" in directions]
-        links += [(HOST, name) for name in held if "from" in directions]
+        self._note(
+            machine, "network-held", f"{' and '.join(directions)} {', '.join(held)} for {seconds:.3f} s"
+        )
+        links = [(name, machine.host) for name in held if "to" in directions]
+        links += [(machine.host, name) for name in held if "from" in directions]
         for source, target in links:
             self._network.hold(source, target)
         await asyncio.sleep(seconds)
@@ -208,9 +217,9 @@ class Nemesis:
 
     # The clock
 
-    async def _clock_jump(self, random: SeededRandom) -> None:
+    async def _clock_jump(self, random: SeededRandom, machine: Machine) -> None:
         jump_ms = int(log_between(random, 100, 6 * 3_600_000)) * pick(random, (1, -1))
-        if abs(self._machine.clock.away_ms + jump_ms) > MAX_AWAY_MS:
+        if abs(machine.clock.away_ms + jump_ms) > MAX_AWAY_MS:
             jump_ms = -jump_ms
-        self._note("clock-jump", f"{jump_ms:+d} ms")
-        self._machine.clock.jump_ms(jump_ms)
+        self._note(machine, "clock-jump", f"{jump_ms:+d} ms")
+        machine.clock.jump_ms(jump_ms)

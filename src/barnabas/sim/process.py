@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 from barnabas.core.random import SeededRandom
 from barnabas.sim.clock import SimClock
+from barnabas.sim.loop import NumberedTask
 from barnabas.sim.network import SimHost, SimNetwork
 from barnabas.sim.under_way import Call, UnderWay
 
@@ -30,7 +31,8 @@ class Undead(RuntimeError):
 
 
 class Process:
-    """One process on the machine `host`; `name` is the process's own."""
+    """One process on the machine `host`, by which it is named; `node` is the node that runs in it, None in a
+    client's."""
 
     def __init__(
         self,
@@ -39,8 +41,10 @@ class Process:
         host: str,
         clock: SimClock,
         random: SeededRandom,
+        node: int | None = None,
     ) -> None:
         self.name = host
+        self.node = node
         self.network = SimHost(network, host)
         self.clock = clock
         self.random = random
@@ -83,8 +87,9 @@ class Process:
             f"{self.name} was killed, and goes on: " + "; ".join(where(task) for task in self._tasks)
         )
 
-    def own(self, task: asyncio.Task[Any]) -> None:
+    def own(self, task: NumberedTask[Any]) -> None:
         """A task has begun in this process."""
+        task.owner = self
         self._tasks[task] = None
         task.add_done_callback(self._ended)
         if not self.is_alive:
@@ -97,12 +102,18 @@ class Process:
 
 
 def current_process() -> Process | None:
-    """Whose code is running now; None: the simulator's own."""
+    """The process whose code is running now; None: the simulator's own code."""
     return _current.get()
 
 
-def own_task(task: asyncio.Task[Any], context: Context | None) -> None:
-    """To be told of every new task: it belongs to the process in whose context it is."""
+def process_of(task: asyncio.Task[Any]) -> Process | None:
+    """The process in which a task began, also when it has ended; None: the simulator's own code."""
+    owner = task.owner if isinstance(task, NumberedTask) else None
+    return owner if isinstance(owner, Process) else None
+
+
+def own_task(task: NumberedTask[Any], context: Context | None) -> None:
+    """Called with every new task: it belongs to the process in whose context it is."""
     process = _current.get() if context is None else context.get(_current)
     if process is not None:
         process.own(task)

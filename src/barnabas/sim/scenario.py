@@ -9,6 +9,8 @@ that kind has it.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import NamedTuple
 
 from barnabas.core.random import SeededRandom
@@ -44,6 +46,21 @@ FAULTS = {
     "network-held": (8.0, 40.0),
     "clock-jump": (4.0, 40.0),
 }
+
+
+class MachinePlan(NamedTuple):
+    """A machine and the node on it. `drift` is that of its wall clock; `settings` are those of this node
+    alone."""
+
+    node: int = 1
+    host: str = "broker"
+    port: int = 9092
+    drift: float = 0.0
+    settings: Mapping[str, str] = MappingProxyType({})
+
+    @property
+    def address(self) -> str:
+        return f"{self.host}:{self.port}"
 
 
 class TopicPlan(NamedTuple):
@@ -97,8 +114,8 @@ class Scenario(NamedTuple):
 
     seed: int
     seconds: float
-    broker: dict[str, str]
-    drift: float  # of the broker's wall clock
+    broker: dict[str, str]  # the settings that all nodes share
+    machines: tuple[MachinePlan, ...]
     topics: tuple[TopicPlan, ...]
     producers: tuple[ProducerPlan, ...]
     readers: int
@@ -144,7 +161,7 @@ def _draw(seed: int, seconds: float | None) -> Scenario:
         seed,
         length_s if seconds is None else seconds,
         _broker(random),
-        pick(random, (0.0, 0.0, 1e-4, -1e-4, 0.02, -0.02)),
+        (MachinePlan(drift=pick(random, (0.0, 0.0, 1e-4, -1e-4, 0.02, -0.02))),),
         topics,
         _producers(random, topics),
         readers=1 + random.below(3),

@@ -1,7 +1,9 @@
-"""The trace: a line for whatever happens, and a running hash over all lines.
+"""The trace: a line for everything that happens, and a running hash over all lines.
 
 Two runs of a seed went the same way if and only if their hashes are equal. A line is "time actor what", and
-says nothing that differs between processes: no addresses, no real time, no order of sets.
+says nothing that differs between processes: no addresses, no real time, no order of sets. In a simulation of
+several machines the actor of a machine's line names its host ("disk@broker-2"); where there is one machine
+nothing names it.
 """
 
 from __future__ import annotations
@@ -9,6 +11,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from hashlib import blake2b
+
+# Adds a line: actor, what
+AddLine = Callable[[str, str], None]
 
 
 class Trace:
@@ -27,6 +32,10 @@ class Trace:
         self._hash.update(b"\n")
         if self._on_line is not None:
             self._on_line(line)
+
+    def at(self, host: str) -> AddLine:
+        """Adds the lines of one machine among several."""
+        return lambda actor, what: self(f"{actor}@{host}", what)
 
     @property
     def hash(self) -> str:

@@ -1,9 +1,12 @@
 """A simulation from beginning to end: everything is built from the seed, run, ended, and judged.
 
-What is a violation, besides what the checkers find in the history: an error that nobody expected (in a task,
-in the log, out of the node), a process that cannot be killed, and time that runs out, or stands still, before
-the workload is done. The collector of garbage is off meanwhile: finalisers that run at its whim would make
-two runs of a seed differ.
+Besides what the checkers find in the history, these are violations: an unexpected error (in a task, in the
+log, out of a node), a process that cannot be killed, and time that runs out, or stands still, before the
+workload is done. An error belongs to the process that made it. One that a node logs is excused only by the
+disk of the node's own machine, and not where it is about a peer; one that a client logs is never excused.
+
+The garbage collector is off meanwhile: it would run finalisers at times that differ between two runs of a
+seed.
 """
 
 from __future__ import annotations
@@ -22,13 +25,13 @@ from barnabas.sim.chance import stream
 from barnabas.sim.checkers import check_all
 from barnabas.sim.checkers.violation import Violation
 from barnabas.sim.clock import SimClock
-from barnabas.sim.history import Acked, Event, Fault, History, Read
+from barnabas.sim.history import Acked, Event, Fault, History, NodeEvent, Read, without_node
 from barnabas.sim.loop import Stalled, VirtualLoop
-from barnabas.sim.machine import HOST, PORT, Machine, broker_settings
+from barnabas.sim.machine import Machine
 from barnabas.sim.nemesis import Nemesis
 from barnabas.sim.network import SimNetwork
-from barnabas.sim.process import Process, current_process, own_task, where
-from barnabas.sim.scenario import Scenario, draw_scenario
+from barnabas.sim.process import Process, current_process, own_task, process_of, where
+from barnabas.sim.scenario import MachinePlan, Scenario, draw_scenario
 from barnabas.sim.trace import Trace
 from barnabas.sim.transaction_events import OutputRead, TxnWritten
 from barnabas.sim.workload import run_workload
@@ -36,7 +39,8 @@ from barnabas.sim.workload import run_workload
 # how long the workload may take after the faults have ended, before it counts as hanging
 PATIENCE_S = 600.0
 MAX_HANGING = 20
-_CLIENT_LOGGERS = ("barnabas.client", "barnabas.transport")
+# what these log as an error concerns a peer, and is a violation whatever the disk of the process did
+_OF_PEERS = ("barnabas.client", "barnabas.transport")
 
 Workload = Callable[["World"], Awaitable[None]]
 Check = Callable[[History], list[Violation]]
@@ -62,14 +66,18 @@ class Outcome(NamedTuple):
 
 
 class World:
-    """What the clients of a simulation may know, and what it is made of."""
+    """What the clients of a simulation may know, and what it is made of.
+
+    `bootstrap` lists the nodes of all machines. Where there are several machines, lines of the trace and
+    violations name theirs by its host.
+    """
 
     def __init__(
         self, loop: VirtualLoop, scenario: Scenario, on_line: Callable[[str], None] | None = None
     ) -> None:
         seed = scenario.seed
         self.scenario = scenario
-        self.bootstrap = f"{HOST}:{PORT}"
+        self.bootstrap = ",".join(plan.address for plan in scenario.machines)
         self.clock = SimClock(loop)
         self.random: SeededRandom = stream(seed, "workload")
         self.faults_ended = asyncio.Event()
@@ -80,16 +88,25 @@ class World:
         self._loop = loop
         self._network = SimNetwork(stream(seed, "network"), self.trace)
         self._processes: list[Process] = []
-        self.machine = Machine(
-            loop,
+        self.machines = tuple(map(self._machine, scenario.machines))
+        self._by_node = {machine.node: machine for machine in self.machines}
+
+    def _machine(self, plan: MachinePlan) -> Machine:
+        is_named = len(self.scenario.machines) > 1
+        return Machine(
+            self._loop,
             self._network,
-            SimClock(loop, drift=scenario.drift),
-            seed=seed,
-            settings=broker_settings(scenario.broker),
+            plan,
+            seed=self.scenario.seed,
+            settings=self.scenario.broker,
             history=self.history,
-            trace=self.trace,
-            broken=self.broken,
+            trace=self.trace.at(plan.host) if is_named else self.trace,
+            broken=(lambda what: self.broken(f"{plan.host}: {what}")) if is_named else self.broken,
         )
+
+    def machine_of(self, process: Process | None) -> Machine | None:
+        """The machine of the node that runs in a process; None: no node does."""
+        return None if process is None or process.node is None else self._by_node[process.node]
 
     def process(self, name: str) -> Process:
         """A new process of a client, on a machine of its own."""
@@ -106,33 +123,39 @@ class World:
 
     async def run(self, workload: Workload) -> None:
         """Everything, until the workload is done or cannot be."""
-        broker = self._loop.create_task(self.machine.run())
+        nodes = [self._loop.create_task(machine.run()) for machine in self.machines]
         nemesis = self._loop.create_task(self._strike())
         working = self._loop.create_task(_as_coroutine(workload(self)))
         ended = asyncio.gather(nemesis, working)
         limit_s = self.scenario.seconds + PATIENCE_S
         breaking = self._loop.create_task(_as_coroutine(self._is_broken.wait()))
-        await asyncio.wait((broker, ended, breaking), timeout=limit_s, return_when=asyncio.FIRST_COMPLETED)
-        for task in (broker, nemesis, working):
+        ends: list[asyncio.Future[Any]] = [*nodes, ended, breaking]
+        await asyncio.wait(ends, timeout=limit_s, return_when=asyncio.FIRST_COMPLETED)
+        for task, machine in (*zip(nodes, self.machines, strict=True), (nemesis, None), (working, None)):
             if task.done() and (error := task.exception()) is not None:
-                self._failed(error)
+                self.failed(error, machine)
         if not self.violations and not working.done():
             self.broken(f"not done after {limit_s:.0f} s; what waits: {hanging(self._loop)}")
-        for task in (working, nemesis, broker, breaking):
+        for task in (working, nemesis, *nodes, breaking):
             task.cancel()
-        await asyncio.gather(working, nemesis, broker, breaking, ended, return_exceptions=True)
-        for process in [*self._processes, *self.machine.processes()]:
+        await asyncio.gather(working, nemesis, *nodes, breaking, ended, return_exceptions=True)
+        of_nodes = [process for machine in self.machines for process in machine.processes()]
+        for process in (*self._processes, *of_nodes):
             await process.kill()
 
     async def _strike(self) -> None:
-        await Nemesis(self.scenario, self.machine, self._network, self.history).run()
+        await Nemesis(self.scenario, self.machines, self._network, self.history).run()
         self.faults_ended.set()
 
-    def _failed(self, error: BaseException) -> None:
-        self.broken(f"{type(error).__name__}: {error} ({_origin(error)})")
+    def failed(self, error: BaseException, machine: Machine | None = None) -> None:
+        """An error has ended the supervisor of a machine, or something else of the simulation."""
+        (machine or self).broken(f"{type(error).__name__}: {error} ({_origin(error)})")
 
     def _observe(self, event: Event) -> None:
-        self.trace("event", repr(event))
+        if isinstance(event, NodeEvent):
+            self._by_node[event.node].trace("event", without_node(event))
+        else:
+            self.trace("event", repr(event))
 
     def stats(self) -> Stats:
         history = self.history
@@ -150,14 +173,17 @@ class World:
         error = context.get("exception")
         said = f"{type(error).__name__}: {error} ({_origin(error)})" if error else ""
         of = context.get("future") or context.get("task")
+        machine = None
         if isinstance(of, asyncio.Task):
             said += f" of {getattr(of.get_coro(), '__qualname__', '?')}"
-        self.broken(f"{context.get('message')} {said}")
+            machine = self.machine_of(process_of(of))
+        (machine or self).broken(f"{context.get('message')} {said}")
 
 
 class _LogToTrace(logging.Handler):
-    """What production code logs is part of the trace. A violation is an exception that it did not expect, any
-    error of a client's, and any of the broker's whose disk has always been good."""
+    """What production code logs is part of the trace. These are violations: an exception that it did not
+    expect, every error outside of a node's process, every error about a peer, and every error of a node whose
+    disk has always been good."""
 
     def __init__(self, world: World) -> None:
         super().__init__(logging.WARNING)
@@ -167,15 +193,19 @@ class _LogToTrace(logging.Handler):
         process = current_process()
         if process is not None and not process.is_alive:
             return  # the dead do not log
-        world, said = self._world, record.getMessage()
-        world.trace("log", f"{record.name} {record.levelname} {said}")
+        said, machine = record.getMessage(), self._world.machine_of(process)
+        scene = machine or self._world
+        scene.trace("log", f"{record.name} {record.levelname} {said}")
         error = record.exc_info[1] if record.exc_info else None
         if error is not None and not isinstance(error, BarnabasError):
-            world.broken(f"{said}: {type(error).__name__}: {error} ({_origin(error)})")
-        elif record.levelno >= logging.ERROR and record.name in _CLIENT_LOGGERS:
-            world.broken(f"a client says: {said}")
-        elif record.levelno >= logging.ERROR and not world.machine.drive.has_failed:
-            world.broken(f"{record.name} says, with a good disk: {said}")
+            scene.broken(f"{said}: {type(error).__name__}: {error} ({_origin(error)})")
+        elif record.levelno < logging.ERROR:
+            return
+        elif machine is None or record.name in _OF_PEERS:
+            is_client = process is not None and machine is None
+            scene.broken(f"{'a client' if is_client else record.name} says: {said}")
+        elif not machine.drive.has_failed:
+            scene.broken(f"{record.name} says, with a good disk: {said}")
 
 
 def simulate(
@@ -219,7 +249,7 @@ def _run(loop: VirtualLoop, world: World, workload: Workload) -> None:
     except Stalled as stalled:
         world.broken(f"{stalled}; what waits: {hanging(loop)}")
     except Exception as error:  # noqa: BLE001 - a violation, whatever it is
-        world._failed(error)
+        world.failed(error)
     left = [task for task in asyncio.all_tasks(loop) if not task.done()]
     for task in sorted(left, key=hash):
         task.cancel()
