@@ -37,6 +37,66 @@ def test_bytes_arrive_later_and_in_their_order() -> None:
     on_stage(scene)
 
 
+def test_a_link_is_held_between_one_pair_of_hosts() -> None:
+    async def scene(stage: Stage) -> None:
+        a, b, c = (stage.process(name) for name in "abc")
+        a_to_b, b_from_a, _ = await connected(stage, a, b)
+        a_to_c, c_from_a, _ = await connected(stage, a, c)
+        c_to_b = await c.network.connect("b", 9092)
+        stage.network.hold("a", "b")
+        for connection in (a_to_b, b_from_a, a_to_c, c_from_a):
+            await connection.write([b"sent"])
+            connection.flush()
+        held = asyncio.create_task(b_from_a.read(9))
+        calls = [asyncio.create_task(one.network.connect(other, 9092)) for one, other in ((a, "b"), (c, "b"))]
+        assert [await one.read(9) for one in (a_to_b, a_to_c, c_from_a)] == [b"sent"] * 3
+        await asyncio.sleep(100)
+        assert not held.done()
+        assert [call.done() for call in calls] == [False, True]
+        stage.network.release("a", "b")
+        assert await held == b"sent"
+        for connection in (c_to_b, *await asyncio.gather(*calls)):
+            connection.abort()
+
+    on_stage(scene)
+
+
+def test_a_delay_is_that_of_one_host() -> None:
+    async def scene(stage: Stage) -> None:
+        a, b, c = (stage.process(name) for name in "abc")
+        pairs = [await connected(stage, a, b), await connected(stage, b, c), await connected(stage, c, a)]
+        stage.network.delay("c", 1000.0)
+        took: list[float] = []
+        for one, other, _ in pairs:
+            began = stage.loop.time()
+            for _ in range(10):
+                await one.write([b"?"])
+                one.flush()
+                assert await other.read(1) == b"?"
+            took.append(stage.loop.time() - began)
+        assert took[0] < 1 < 100 < min(took[1:])
+        stage.network.heal()
+        assert max(stage.network.latency_s("a", "c") for _ in range(100)) < 0.1
+
+    on_stage(scene)
+
+
+def test_the_connections_of_a_host() -> None:
+    async def scene(stage: Stage) -> None:
+        a, b, c = (stage.process(name) for name in "abc")
+        *_, a_b = await connected(stage, a, b)
+        *_, b_c = await connected(stage, b, c)
+        assert [stage.network.wires_of(name) for name in "abc"] == [[a_b], [a_b, b_c], [b_c]]
+        assert [stage.network.peers_of(name) for name in "abc"] == [["b"], ["a", "c"], ["b"]]
+        await a.kill()
+        await asyncio.sleep(1)
+        assert stage.network.peers_of("a") == ["b"]  # which has not closed its end
+        await b.kill()
+        assert stage.network.peers_of("a") == []
+
+    on_stage(scene)
+
+
 def test_a_dead_process_is_told_of_at_once_and_calls_to_it_are_refused() -> None:
     async def scene(stage: Stage) -> None:
         c, s = stage.process("c"), stage.process("s")

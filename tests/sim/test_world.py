@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 import os
 import subprocess
 import sys
+from collections.abc import Callable, Coroutine
+from typing import Any
 
 import pytest
 
 from barnabas.sim import world as worlds
 from barnabas.sim.coordination_scenario import CoordinationPlan
-from barnabas.sim.history import FaultsEnded, Finished, History
-from barnabas.sim.scenario import FAULTS, GROUPS, KINDS, LOG, TRANSACTIONS, draw_scenario
+from barnabas.sim.history import Crash, Fault, FaultsEnded, Finished, History, Started
+from barnabas.sim.machine import Machine
+from barnabas.sim.scenario import FAULTS, GROUPS, KINDS, LOG, TRANSACTIONS, MachinePlan, draw_scenario
 from barnabas.sim.world import Outcome, World, simulate, simulate_scenario
 from tests.sim import tiny
 
 SECONDS = 10.0
+# two nodes, each a cluster of its own
+TWO = (MachinePlan(1, "broker-1"), MachinePlan(2, "broker-2", port=9093, drift=0.02))
 # a replay in another process: seed, seconds and kind from the command line
 REPLAY = """
 import sys
@@ -86,6 +92,7 @@ def test_every_line_of_the_trace_can_be_had() -> None:
     times = [float(line.split()[0]) for line in lines]
     assert times == sorted(times)
     assert {line.split()[1] for line in lines} >= {"net", "disk", "event", "log"}
+    assert not any("@" in line.split()[1] or "node=" in line for line in lines)
     assert outcome.trace_hash == simulate(1, seconds=3, workload=tiny.run, check=judge_nothing).trace_hash
 
 
@@ -152,6 +159,124 @@ def test_what_never_should_happen_is_a_violation(workload: worlds.Workload, what
     with pytest.raises(AssertionError, match=what):
         raise AssertionError(str(outcome.violations[0]))
     assert simulate_scenario(scenario, workload, judge_nothing).trace_hash == outcome.trace_hash
+
+
+def test_machines_of_a_world() -> None:
+    seen: list[World] = []
+
+    async def looks(world: World) -> None:
+        await asyncio.sleep(1)
+        seen.append(world)
+
+    scenario = draw_scenario(1, 5)._replace(faults={})
+    assert simulate_scenario(scenario, looks, judge_nothing).violations == []
+    assert simulate_scenario(scenario._replace(machines=TWO), looks, judge_nothing).violations == []
+    alone, both = seen
+    assert (alone.bootstrap, both.bootstrap) == ("broker:9092", "broker-1:9092,broker-2:9093")
+    assert [(each.node, each.host) for each in alone.machines] == [(1, "broker")]
+    assert [(each.node, each.host) for each in both.machines] == [(1, "broker-1"), (2, "broker-2")]
+    one, other = both.machines
+    assert one.drive is not other.drive
+    assert one.clock is not other.clock
+
+
+async def _serve_both(world: World) -> None:
+    await asyncio.gather(*(tiny.run_at(world, machine.address) for machine in world.machines))
+
+
+def test_faults_strike_every_machine_and_name_it() -> None:
+    drawn = draw_scenario(3, 60)._replace(faults=dict.fromkeys(FAULTS, 4.0), machines=TWO)
+    lines: list[str] = []
+    outcome = simulate_scenario(drawn, _serve_both, judge_nothing, on_line=lines.append)
+    assert outcome.violations == []
+    assert len(list(outcome.history.of(Finished))) == 2
+    for kind in FAULTS:
+        assert {fault.node for fault in outcome.history.of(Fault) if fault.kind == kind} == {1, 2}, kind
+    for event in (Crash, Started):
+        assert {each.node for each in outcome.history.of(event)} == {1, 2}
+    actors = {line.split()[1] for line in lines}
+    assert actors >= {f"{actor}@{plan.host}" for actor in ("disk", "event", "log") for plan in TWO}
+    assert not actors & {"disk", "machine"}
+    logged = {(line.split()[1], line.split()[2]) for line in lines if line.split()[1].startswith("log")}
+    assert ("log", "barnabas.client") in logged  # clients are on none of the machines
+    assert {actor for actor, logger in logged if logger == "barnabas.node"} == {
+        f"log@{plan.host}" for plan in TWO
+    }
+    assert simulate_scenario(drawn, _serve_both, judge_nothing).trace_hash == outcome.trace_hash
+
+
+def test_one_node_crashes_and_another_goes_on_serving() -> None:
+    """In a world: the client of the second node is done long before the first one is back."""
+
+    async def workload(world: World) -> None:
+        one, other = world.machines
+        serving = asyncio.create_task(tiny.run_at(world, other.address))
+        await asyncio.sleep(1)
+        one.crash("power", 200.0)
+        await serving
+        assert not one.is_up
+        await tiny.run_at(world, one.address)  # which waits for it
+
+    scenario = draw_scenario(3, SECONDS)._replace(faults={}, machines=TWO)
+    outcome = simulate_scenario(scenario, workload, judge_nothing)
+    assert outcome.violations == []
+    assert [(event.kind, event.node) for event in outcome.history.of(Crash)] == [("power", 1)]
+    first, second = (event.at for event in outcome.history.of(Finished))
+    assert first < 100 < 200 < second
+
+
+def _in_process(machine: Machine, work: Callable[[], Coroutine[Any, Any, None]]) -> asyncio.Task[None]:
+    (process,) = machine.processes()
+    return process.spawn(work())
+
+
+async def _says_an_error() -> None:
+    logging.getLogger("barnabas.test").error("something is wrong")
+
+
+async def _raises_in_a_task() -> None:
+    raise ValueError("nobody looks at this")
+
+
+@pytest.mark.parametrize("logs", [0, 1])
+def test_an_error_is_blamed_on_the_node_that_logged_it(logs: int) -> None:
+    async def workload(world: World) -> None:
+        await asyncio.sleep(3)
+        world.machines[0].drive.fail("append", errno.EIO, "no such file", 0, 1)
+        await _in_process(world.machines[logs], _says_an_error)
+        await asyncio.sleep(1)
+
+    scenario = draw_scenario(1, 5)._replace(faults={}, machines=TWO)
+    lines: list[str] = []
+    outcome = simulate_scenario(scenario, workload, judge_nothing, on_line=lines.append)
+    said = "broker-2: barnabas.test says, with a good disk: something is wrong"
+    assert [violation.what for violation in outcome.violations] == [said] * logs
+    assert any(f"log@{TWO[logs].host} barnabas.test ERROR something is wrong" in line for line in lines)
+
+
+def test_an_error_of_a_task_is_blamed_on_its_node() -> None:
+    async def workload(world: World) -> None:
+        await asyncio.sleep(3)
+        _in_process(world.machines[1], _raises_in_a_task)
+        await asyncio.sleep(1)
+
+    scenario = draw_scenario(1, 5)._replace(faults={}, machines=TWO)
+    (violation,) = simulate_scenario(scenario, workload, judge_nothing).violations
+    assert violation.what.startswith("broker-2: ")
+    assert "exception was never retrieved ValueError: nobody looks at this" in violation.what
+
+
+@pytest.mark.parametrize(("where", "who"), [("client", "a client"), (None, "barnabas.test")])
+def test_an_error_outside_of_nodes_is_excused_by_no_disk(where: str | None, who: str) -> None:
+    async def workload(world: World) -> None:
+        await asyncio.sleep(3)
+        for machine in world.machines:
+            machine.drive.fail("append", errno.EIO, "no such file", 0, 1)
+        await (world.process(where).spawn(_says_an_error()) if where else _says_an_error())
+        await asyncio.sleep(1)
+
+    outcome = simulate_scenario(draw_scenario(1, 5)._replace(faults={}), workload, judge_nothing)
+    assert [violation.what for violation in outcome.violations] == [f"{who} says: something is wrong"]
 
 
 def test_a_deadlock_of_everything_is_a_violation(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,30 +19,33 @@ CLIENT = ClientConfig(request_timeout_ms=5_000, connect_timeout_ms=3_000)
 
 
 async def run(world: World) -> None:
-    """To be given to `simulate`."""
+    """The workload, for `simulate`."""
+    await run_at(world, world.bootstrap)
+
+
+async def run_at(world: World, bootstrap: str) -> None:
+    """The same for one cluster, of those that the world's machines are."""
     for topic in world.scenario.topics:
         process = world.process("admin")
-        await process.spawn(_make_topic(world, process, topic))
+        await process.spawn(_make_topic(bootstrap, process, topic))
         await process.kill()
     sending = []
     for plan in world.scenario.producers:
         process = world.process(plan.name)
-        sending.append(process.spawn(_produce(world, process, plan)))
+        sending.append(process.spawn(_produce(world, bootstrap, process, plan)))
     await asyncio.gather(*sending)
     await world.faults_ended.wait()
     reader = world.process("reader")
     for topic in world.scenario.topics:
         for partition in range(topic.partitions):
-            await reader.spawn(_read(world, reader, topic.name, partition))
+            await reader.spawn(_read(world, bootstrap, reader, topic.name, partition))
     world.history.add(Finished(world.clock.monotonic()))
 
 
-async def _make_topic(world: World, process: Process, topic: TopicPlan) -> None:
+async def _make_topic(bootstrap: str, process: Process, topic: TopicPlan) -> None:
     while True:
         try:
-            async with Admin(
-                process.network, process.clock, process.random, world.bootstrap, CLIENT
-            ) as admin:
+            async with Admin(process.network, process.clock, process.random, bootstrap, CLIENT) as admin:
                 await admin.create_topics([NewTopic(topic.name, topic.partitions, 1, topic.configs)])
             return
         except BrokerError as error:
@@ -53,7 +56,7 @@ async def _make_topic(world: World, process: Process, topic: TopicPlan) -> None:
         await process.clock.sleep(0.2)
 
 
-async def _produce(world: World, process: Process, plan: ProducerPlan) -> None:
+async def _produce(world: World, bootstrap: str, process: Process, plan: ProducerPlan) -> None:
     config = ProducerConfig(
         acks=plan.acks,
         idempotence=plan.is_idempotent,
@@ -65,7 +68,7 @@ async def _produce(world: World, process: Process, plan: ProducerPlan) -> None:
     )
     clock, history = process.clock, world.history
     notes = []
-    async with Producer(process.network, clock, process.random, world.bootstrap, config) as producer:
+    async with Producer(process.network, clock, process.random, bootstrap, config) as producer:
 
         async def note(number: int) -> None:
             mark = f"{plan.name}/{number}"
@@ -90,10 +93,10 @@ async def _produce(world: World, process: Process, plan: ProducerPlan) -> None:
         await asyncio.gather(*notes)
 
 
-async def _read(world: World, process: Process, topic: str, partition: int) -> None:
+async def _read(world: World, bootstrap: str, process: Process, topic: str, partition: int) -> None:
     config = ConsumerConfig(reset=Reset.EARLIEST, client=CLIENT)
     asked_at = process.clock.monotonic()
-    async with Consumer(process.network, process.clock, process.random, world.bootstrap, config) as consumer:
+    async with Consumer(process.network, process.clock, process.random, bootstrap, config) as consumer:
         consumer.assign([(topic, partition)])
         (start,) = (await consumer.beginning_offsets((topic, partition))).values()
         (end,) = (await consumer.end_offsets((topic, partition))).values()

@@ -55,6 +55,19 @@ def test_the_broker_stays_down_or_never_stops_crashing() -> None:
     assert "starts again although the faults ended" in only(_done(restarting).judged(check)).what
 
 
+def test_each_node_starts_after_its_own_crash() -> None:
+    def story(started: int) -> Story:
+        both = Story().add(Started(0, 1), Started(0, 2), Crash(80, "power", 2), Crash(90, "process", 1))
+        return _done(both.add(Started(95, started), FaultsEnded(ENDED)))
+
+    violation = only(story(1).judged(check))
+    assert (violation.at, violation.what) == (80, "node 2 never started again after this crash")
+    violation = only(story(2).judged(check))
+    assert (violation.at, violation.what) == (90, "node 1 never started again after this crash")
+    restarting = _story().add(Started(LATER, 3))
+    assert "node 3 starts again although" in only(_done(restarting).judged(check)).what
+
+
 def test_sends_that_nobody_settles() -> None:
     story = _done(_story().sent(50, "a/0"))
     violation = only(story.judged(check))
@@ -122,6 +135,8 @@ def test_compaction_that_is_due() -> None:
     assert failed.judged(check) == []
     started = story().add(Fault(50, "disk-error", ""), Started(ENDED + 6))
     assert started.final(ENDED + 60, {0: "a/0", 1: "a/1"}).add(done).judged(check) != []
+    other = story().add(Fault(50, "disk-error", "", 2), Started(ENDED + 6, 1))
+    assert other.final(ENDED + 60, {0: "a/0", 1: "a/1"}).add(done).judged(check) == []
 
 
 def test_a_reader_at_the_end_is_given_what_comes_at_once() -> None:

@@ -2,7 +2,7 @@
 
 In virtual time from the end of the faults:
 
-- the broker serves again: it started after its last crash, and after CALM_S it neither crashes nor starts;
+- every node serves again: it started after its last crash, and after CALM_S it neither crashes nor starts;
 - within SETTLE_S every send of before is acknowledged or has failed (but those of killed clients);
 - every record that is handed over after CALM_S is acknowledged, within ACK_S;
 - every reader that begins after CALM_S reaches the end, and is given what is acknowledged meanwhile within
@@ -14,7 +14,7 @@ Compaction of what is due happens: on a topic with max.compaction.lag.ms, what w
 older than that plus COMPACTION_SLACK_S is gone from the last read. A tombstone goes with the first pass that
 comes when it has been through one and delete.retention.ms is over since. The lag is counted by the broker's
 wall clock from the records' timestamps, so a clock that jumped in between is an excuse. So is a disk that
-failed, unless the broker started after the faults: a log that could not be compacted is left until then.
+failed, unless its node started after the faults: a log that could not be compacted is left until then.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def check(history: History) -> list[Violation]:
     if calm is None:
         return []
     view = View(history)
-    violations = _broker(history, calm.at)
+    violations = _nodes(history, calm.at)
     violations += _sends(history, view, calm.at)
     violations += _readers(view, calm.at)
     violations += _end(history, view, calm.at)
@@ -59,18 +59,19 @@ def check(history: History) -> list[Violation]:
     return violations
 
 
-def _broker(history: History, calm_at: float) -> list[Violation]:
-    violations = []
+def _nodes(history: History, calm_at: float) -> list[Violation]:
     for event in history.events:
         if isinstance(event, (Crash, Started)) and event.at > calm_at + CALM_S:
             what = "crashes" if isinstance(event, Crash) else "starts again"
-            text = f"the broker {what} although the faults ended at {calm_at:.3f} s"
+            text = f"node {event.node} {what} although the faults ended at {calm_at:.3f} s"
             return [Violation(NAME, event.at, text)]
-    crashes, starts = list(history.of(Crash)), list(history.of(Started))
-    if crashes and (not starts or starts[-1].at < crashes[-1].at):
-        what = "the broker never started again after this crash"
-        violations.append(Violation(NAME, crashes[-1].at, what))
-    return violations
+    crashed_at = {event.node: event.at for event in history.of(Crash)}
+    started_at = {event.node: event.at for event in history.of(Started)}
+    return [
+        Violation(NAME, at, f"node {node} never started again after this crash")
+        for node, at in crashed_at.items()
+        if started_at.get(node, -1.0) < at
+    ]
 
 
 def _sends(history: History, view: View, calm_at: float) -> list[Violation]:
@@ -159,10 +160,10 @@ def _compaction(view: View, place: Place) -> list[Violation]:
 
 
 def _may_be_left(history: History) -> bool:
-    """Whether the broker may have met an error of the disk in its last life: one may strike late."""
-    has_failed = any(fault.kind == DISK_ERROR for fault in history.of(Fault))
+    """Whether a node may have met an error of its disk in its last life: one may strike late."""
+    failed = {fault.node for fault in history.of(Fault) if fault.kind == DISK_ERROR}
     ended_at = max((event.at for event in history.of(FaultsEnded)), default=0.0)
-    return has_failed and not any(started.at > ended_at for started in history.of(Started))
+    return bool(failed - {started.node for started in history.of(Started) if started.at > ended_at})
 
 
 def _slack_s(history: History) -> float:
