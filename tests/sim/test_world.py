@@ -266,6 +266,21 @@ def test_an_error_of_a_task_is_blamed_on_its_node() -> None:
     assert "exception was never retrieved ValueError: nobody looks at this" in violation.what
 
 
+def test_an_error_about_a_peer_is_excused_by_no_disk() -> None:
+    async def doubts_its_peer() -> None:
+        logging.getLogger("barnabas.transport").error("broker-2 does not speak as it should")
+
+    async def workload(world: World) -> None:
+        await asyncio.sleep(3)
+        world.machines[0].drive.fail("append", errno.EIO, "no such file", 0, 1)
+        await _in_process(world.machines[0], doubts_its_peer)
+        await asyncio.sleep(1)
+
+    scenario = draw_scenario(1, 5)._replace(faults={}, machines=TWO)
+    (violation,) = simulate_scenario(scenario, workload, judge_nothing).violations
+    assert violation.what == "broker-1: barnabas.transport says: broker-2 does not speak as it should"
+
+
 @pytest.mark.parametrize(("where", "who"), [("client", "a client"), (None, "barnabas.test")])
 def test_an_error_outside_of_nodes_is_excused_by_no_disk(where: str | None, who: str) -> None:
     async def workload(world: World) -> None:
