@@ -257,6 +257,36 @@ def test_where_all_is_synced_already_a_roll_syncs_the_indexes_too(caplog: pytest
     assert said(caplog) == []
 
 
+def test_flush_that_ends_during_a_roll_leaves_no_unsynced_index(caplog: pytest.LogCaptureFixture) -> None:
+    """The recovery point does not pass a segment whose indexes were written after its batches were synced.
+    Seed 7700358: a power loss tore such an index, and reads from the start missed the first records."""
+
+    async def scenario(seed: int) -> None:
+        setup = Setup(LogConfig(index_interval_bytes=0))
+        log = await setup.open()
+        await append_all(log, [batch(1, timestamp=START_MS + number) for number in range(8)])
+        syncing = setup.disk.gate("sync", path_of(0, ".log"))
+        creating = setup.disk.gate("open", path_of(8, ".log"))
+        flushing = asyncio.create_task(log.flush(8))
+        await syncing.reached.wait()
+        rolling = asyncio.create_task(log.roll())
+        await creating.reached.wait()
+        syncing.open()
+        for _ in range(50):
+            await asyncio.sleep(0)
+        assert log.recovery_point == 0
+        creating.open()
+        await asyncio.gather(rolling, flushing)
+        assert log.recovery_point == 8
+        await setup.directory.checkpoint()
+        log = await setup.lose_power(seed)
+        assert [record.offset for record in await read_all(log)] == list(range(8))
+
+    for seed in range(16):
+        asyncio.run(scenario(seed))
+    assert said(caplog) == []
+
+
 def test_a_flush_that_meets_a_roll_goes_round_again() -> None:
     async def scenario() -> None:
         setup = Setup()

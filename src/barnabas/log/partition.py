@@ -126,6 +126,7 @@ class PartitionLog:
 
     __slots__ = (
         "_flush",
+        "_is_rolling",
         "_latest_epoch",
         "bases",
         "cleaned_offset",
@@ -197,6 +198,8 @@ class PartitionLog:
         # where reads ended, so that those who go on from there need no look-up (see `reading`)
         self.read_ends: dict[int, ReadEnd] = {}
         self._flush = SharedCall(self._flush_once)
+        # a segment is sealed, or about to be, and still the active one; only while the turn is taken
+        self._is_rolling = False
         # whether a close has anything to do
         self.is_dirty = is_dirty
 
@@ -327,8 +330,7 @@ class PartitionLog:
             markers = find_markers(data, headers)
             await self._append(memoryview(data)[:consumed], headers, markers, self.home.clock.wall_ms())
             end_offset = self.end_offset
-        if end_offset - self.recovery_point >= self.config.flush_messages:
-            await self.flush(end_offset)
+        await self.flush_messages_due(end_offset)
         return Appended(first_offset, end_offset - 1, NO_TIMESTAMP, self.start_offset)
 
     async def _append(
@@ -419,9 +421,19 @@ class PartitionLog:
             return await self.roll_to(self.end_offset)
 
     async def roll_to(self, base_offset: int) -> bool:
-        sealed = self.active
-        if base_offset == sealed.base_offset:
+        if base_offset == self.active.base_offset:
             return False
+        self._is_rolling = True
+        try:
+            await self._seal_active()
+            await self._begin_segment(base_offset)
+        finally:
+            self._is_rolling = False
+        self.home.on_roll(self)
+        return True
+
+    async def _seal_active(self) -> None:
+        sealed = self.active
         await sealed.seal()
         try:
             if self.recovery_point >= self.end_offset:
@@ -433,6 +445,8 @@ class PartitionLog:
         except StorageError as error:
             self.fail(error)
             raise
+
+    async def _begin_segment(self, base_offset: int) -> None:
         await self.side.write_snapshot(self.end_offset, self.producers)
         segment = new_segment(self.home, self.path, self.config, base_offset)
         try:
@@ -443,8 +457,6 @@ class PartitionLog:
         self.side.names_changed()
         self.segments.append(segment)
         self.bases.append(base_offset)
-        self.home.on_roll(self)
-        return True
 
     async def _undo(self, segment: Segment, error: asyncio.CancelledError) -> None:
         """Whoever had a segment made went away meanwhile: its file, if it is there by now, would hide what is
@@ -486,12 +498,17 @@ class PartitionLog:
         finally:
             self.shape += 1
 
+    async def flush_messages_due(self, end_offset: int) -> None:
+        """Make everything below `end_offset` durable if flush.messages asks for it, as an append does."""
+        if end_offset - self.recovery_point >= self.config.flush_messages:
+            await self.flush(end_offset)
+
     async def flush(self, up_to: int | None = None) -> None:
         """Make everything below `up_to` (by default the end) durable; one sync serves all who wait."""
         target = self.end_offset if up_to is None else up_to
         while self.recovery_point < min(target, self.end_offset):
             self.require_sound()
-            if self.shape & 1:
+            if self.shape & 1 or self._is_rolling:
                 async with self.turn:
                     continue
             try:
@@ -519,8 +536,9 @@ class PartitionLog:
                 self.fail(error)
                 raise
         self.home.totals.flushes.observe(self.home.clock.monotonic() - began)
-        # a segment cut or sealed meanwhile is not synced as a whole: the next round will see to it
-        if shape == self.shape and active is self.active:
+        # A segment that was cut or sealed meanwhile is not synced as a whole: its indexes are not, and below
+        # the recovery point nobody would look at them again after a crash. The next round syncs them.
+        if shape == self.shape and active is self.active and not self._is_rolling:
             self.recovery_point = max(self.recovery_point, end_offset)
             self.flushed_at = self.home.clock.monotonic()
 
