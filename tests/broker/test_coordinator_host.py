@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import errno
 from collections.abc import Callable, Coroutine
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 
 from barnabas.broker.coordinators import coordinator as coordinator_module
 from barnabas.broker.coordinators.coordinator import (
+    RELOAD_SECONDS,
     RESTS_FOR_LOADS,
     SLOW_LOAD_SECONDS,
     Coordinator,
@@ -295,10 +297,56 @@ def test_a_partition_that_cannot_be_read_is_told_of_and_read_when_it_can(
         host = await tallies.host(tallies.partition_of("a"))
         host.resign(NotCoordinator("for a test"))
         site.disk.fail("read", errno.EIO, path_glob=f"{TOPIC}*.log", times=1)
-        with pytest.raises(CoordinatorNotAvailable, match="cannot be read"):
+        with pytest.raises(CoordinatorNotAvailable, match="cannot be loaded"):
             await tallies.ask("a", add("a", 1))
         assert (await tallies.ask("a", add("a", 1))).group == "2"
         assert "was not loaded" in caplog.text
+
+    coordinated(work)
+
+
+def test_shard_is_loaded_only_after_a_failed_write_is_synced() -> None:
+    """The record is in the log all the same. Seed 7700279: a shard was loaded with a commit that was not
+    synced, told of it, and a power loss took it back."""
+
+    async def work(site: Site, tallies: Coordinator[Tally]) -> None:
+        await tallies.ask("a", add("a", 1))
+        log = (await tallies.host(tallies.partition_of("a"))).replica.log
+        log.config = dataclasses.replace(log.config, flush_messages=1)
+        log.epochs_changed()
+        site.disk.fail("append", errno.EIO, path_glob=f"{TOPIC}*/leader-epoch-checkpoint.tmp", times=2)
+        with pytest.raises(CoordinatorNotAvailable, match="could not be written"):
+            await tallies.ask("a", add("a", 1))
+        assert (log.end_offset, log.recovery_point) == (2, 0)
+        with pytest.raises(CoordinatorNotAvailable, match="cannot be loaded"):
+            await tallies.host(tallies.partition_of("a"))
+        host = await tallies.host(tallies.partition_of("a"))
+        assert log.recovery_point == log.high_watermark == 2
+        assert host.shard.numbers == {"a": 2}
+
+    coordinated(work)
+
+
+@pytest.mark.parametrize("is_start", [False, True])
+def test_shard_that_cannot_be_loaded_is_tried_again_without_being_asked(is_start: bool) -> None:
+    async def work(site: Site, tallies: Coordinator[Tally]) -> None:
+        clock = tallies._clock = ManualClock()
+        await tallies.ask("a", add("a", 1))
+        host = await tallies.host(tallies.partition_of("a"))
+        if is_start:
+            del tallies._hosts[host.replica.partition]
+        else:
+            host.resign(NotCoordinator("for a test"))
+        site.disk.fail("read", errno.EIO, path_glob=f"{TOPIC}*.log", times=3)
+        if is_start:
+            await tallies.load_all()
+        await turns()
+        tries = 0
+        while not tallies.loaded() and tries < 10:
+            tries += 1
+            clock.advance(RELOAD_SECONDS)
+            await turns()
+        assert tries == (3 if is_start else 4)
 
     coordinated(work)
 
@@ -493,11 +541,11 @@ def test_what_takes_long_to_load_is_left_alone_for_a_while(monkeypatch: pytest.M
     loads = 0
     load = coordinator_module.load
 
-    async def slowly(log: PartitionLog, kinds: Kinds, shard: Shard) -> None:
+    async def slowly(log: PartitionLog, end_offset: int, kinds: Kinds, shard: Shard) -> None:
         nonlocal loads
         loads += 1
         clock.advance(2 * SLOW_LOAD_SECONDS)
-        await load(log, kinds, shard)
+        await load(log, end_offset, kinds, shard)
 
     async def work(site: Site, tallies: Coordinator[Tally]) -> None:
         tallies._clock = clock

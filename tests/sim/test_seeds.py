@@ -29,6 +29,12 @@ FOUND = {
     "the checker of ownership took the late answer of a dead process for one of its successor": [
         (GROUPS, 95361559),
     ],
+    "a coordinator loaded a commit that was written but not synced, told of it, and power was lost": [
+        (GROUPS, 7700279),
+    ],
+    "a flush that ended during a roll moved the recovery point past indexes that were not synced": [
+        (LOG, 7700358),
+    ],
 }
 
 

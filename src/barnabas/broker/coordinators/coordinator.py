@@ -3,8 +3,9 @@
 A key belongs to the partition `hash(key) % partitions`, and whoever leads that coordinates it. A partition is
 loaded when somebody first asks for one of its keys, or soon after the start where it holds anything, or soon
 after its host was lost: transactions have to be ended and members to be missed even if nobody asks. It is
-read only when its last host writes nothing any more. Whoever comes while it is loaded waits a little, and is
-then told to try again.
+read only when its last host writes nothing any more, and only after everything in its log is committed: a
+write that failed may be in the log all the same, and a shard that told of it could not take it back. Whoever
+comes while it is loaded waits a little, and is then told to try again.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ logger = logging.getLogger("barnabas.coordinators")
 
 _NOBODY = -1
 WAIT_SECONDS = 0.5  # for a partition that is being loaded
-RELOAD_SECONDS = 1.0  # after a write failed: the next may fail as well
+RELOAD_SECONDS = 1.0  # after a write or a load failed: the next may fail as well
 # A partition that takes a while to load is left alone for some times as long before it is loaded again: on a
 # full disk every write fails.
 SLOW_LOAD_SECONDS = 0.05
@@ -92,6 +93,7 @@ class Coordinator(Generic[S]):
         self._loads: dict[int, asyncio.Task[Host[S]]] = {}
         self._load_seconds: dict[int, float] = {}
         self._rests_until: dict[int, float] = {}
+        self._reloading: set[int] = set()
         self._tasks: dict[asyncio.Task[None], None] = {}
         self._is_closed = False
         replicas.on_removed.append(self._topic_removed)
@@ -179,9 +181,10 @@ class Coordinator(Generic[S]):
         )
         began = self._clock.monotonic()
         try:
-            await load(replica.log, self._kinds, shard)
+            end_offset = await replica.commit_written()
+            await load(replica.log, end_offset, self._kinds, shard)
         except BarnabasError as error:
-            raise CoordinatorNotAvailable(f"{host.name} cannot be read: {error}") from error
+            raise CoordinatorNotAvailable(f"{host.name} cannot be loaded: {error}") from error
         if self._is_closed or not self._is_current(host):
             raise NotCoordinator(f"{host.name} changed hands while it was loaded")
         self._load_seconds[partition] = self._clock.monotonic() - began
@@ -220,30 +223,43 @@ class Coordinator(Generic[S]):
         if isinstance(host.lost, CoordinatorNotAvailable) and load_seconds > SLOW_LOAD_SECONDS:
             rest_seconds = RESTS_FOR_LOADS * load_seconds
             self._rests_until[partition] = self._clock.monotonic() + rest_seconds
-        if not self._is_closed:
-            self._begin(self._load_anew(partition, max(RELOAD_SECONDS, rest_seconds)))
+        self._load_later(partition, max(RELOAD_SECONDS, rest_seconds))
+
+    def _load_later(self, partition: int, wait_seconds: float) -> None:
+        if not self._is_closed and partition not in self._reloading:
+            self._reloading.add(partition)
+            self._begin(self._load_anew(partition, wait_seconds))
 
     async def _load_anew(self, partition: int, wait_seconds: float) -> None:
-        await self._clock.sleep(wait_seconds)
-        await self._take_up(partition)
+        try:
+            await self._clock.sleep(wait_seconds)
+            while not await self._take_up(partition):
+                await self._clock.sleep(RELOAD_SECONDS)
+        finally:
+            self._reloading.discard(partition)
 
     def _with_contents(self) -> list[int]:
         topic = self._metadata.image.topic(self.topic)
         return [] if topic is None else self._replicas.with_files(topic)
 
     async def load_all(self) -> None:
-        """Load whatever holds anything; a partition that cannot be read is tried again when asked for."""
+        """Load all partitions that hold anything; one that cannot be loaded is tried again and again."""
         for partition in self._with_contents():
-            await self._take_up(partition)
+            if not await self._take_up(partition):
+                self._load_later(partition, RELOAD_SECONDS)
 
-    async def _take_up(self, partition: int) -> None:
+    async def _take_up(self, partition: int) -> bool:
+        """Load a partition, if it is to be loaded here; False if its log cannot be read or synced now."""
         while partition not in self._hosts and not self._is_closed:
             try:
                 await self.host(partition)
             except CoordinatorLoadInProgress:
                 continue
-            except (CoordinatorNotAvailable, NotCoordinator, InvariantViolation):
+            except CoordinatorNotAvailable:
+                return False
+            except (NotCoordinator, InvariantViolation):
                 break  # see `_load_ended`
+        return True
 
     # ---- what becomes of topics
 

@@ -1,4 +1,4 @@
-"""How a shard learns what its partition holds: everything is replayed, in the order of the log."""
+"""How a shard learns what its partition holds: what is committed is replayed, in the order of the log."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _CHUNK_BYTES = 64 * 1024
 _RECORDS_A_TURN = 1_000
 
 
-async def load(log: PartitionLog, kinds: Kinds, shard: Shard) -> None:
-    """Replay a partition; records of types that are not known here are left alone."""
+async def load(log: PartitionLog, end_offset: int, kinds: Kinds, shard: Shard) -> None:
+    """Replay a partition up to `end_offset`; records of types that are not known here are left alone."""
     reader = RecordReader(kinds)
     chunk_seen: bytes | None = None
-    async for chunk, position, header in batches(log, log.start_offset, log.end_offset, _CHUNK_BYTES):
+    async for chunk, position, header in batches(log, log.start_offset, end_offset, _CHUNK_BYTES):
         if chunk is not chunk_seen:
             chunk_seen = chunk
             await asyncio.sleep(0)

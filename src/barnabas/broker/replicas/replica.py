@@ -105,6 +105,14 @@ class Replica:
         self._committed(appended.last_offset + 1, appended.stored_bytes)
         return appended
 
+    async def commit_written(self) -> int:
+        """Commit everything that is in the log, and return where it ends. After an append that failed, and
+        after a crash, the log may hold records that were written but not synced as flush.messages asks."""
+        end_offset = self.log.end_offset
+        await self.log.flush_messages_due(end_offset)
+        self._committed(end_offset, 0)
+        return end_offset
+
     def _committed(self, offset: int, new_bytes: int) -> None:
         """Every in-sync replica has what is before `offset`."""
         log = self.log
