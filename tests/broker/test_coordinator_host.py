@@ -27,6 +27,7 @@ from barnabas.core.errors import (
     InvalidProducerEpoch,
     InvariantViolation,
     RecordListTooLarge,
+    StorageError,
 )
 from barnabas.groups.records import KINDS, GroupMetadataKey, OffsetCommitKey, OffsetCommitValue
 from barnabas.log.partition import PartitionLog
@@ -384,6 +385,30 @@ def test_a_shard_is_loaded_after_what_the_one_before_it_was_writing() -> None:
         assert (await loading).shard.numbers == {"a": 1}
         await host.settled()
         assert log.end_offset == 1  # what was not under way yet is not written any more
+
+    coordinated(work)
+
+
+def test_shard_is_loaded_anew_after_a_marker_that_could_not_be_synced() -> None:
+    """The marker is in the log, before all that is written later, so that is where the transaction ends."""
+
+    async def work(site: Site, tallies: Coordinator[Tally]) -> None:
+        partition, producer = tallies.partition_of("a"), Producer(7, 3)
+        host = await tallies.host(partition)
+        await host.ask(add("a", 5, producer))
+        log = host.replica.log
+        log.config = dataclasses.replace(log.config, flush_messages=1)
+        log.epochs_changed()
+        site.disk.fail("append", errno.EIO, path_glob=f"{TOPIC}*/leader-epoch-checkpoint.tmp", times=1)
+        with pytest.raises(StorageError):
+            await host.write_marker(
+                marker(producer, is_commit=True), producer, is_commit=True, transaction_version=0
+            )
+        with pytest.raises(CoordinatorNotAvailable):
+            await host.ask(add("b", 1))
+        again = await tallies.host(partition)
+        assert again.shard.numbers == {"a": 5}
+        assert again.shard.pending == {}
 
     coordinated(work)
 

@@ -22,7 +22,13 @@ from barnabas.broker.replicas.replica import Replica
 from barnabas.coordination.effects import NOTHING, Effects, Markers, Now, Producer, Reply
 from barnabas.coordination.records import KeyedRecord
 from barnabas.core.clock import Clock
-from barnabas.core.errors import BarnabasError, InvariantViolation, RecordListTooLarge, wire_error
+from barnabas.core.errors import (
+    BarnabasError,
+    InvariantViolation,
+    RecordListTooLarge,
+    StorageError,
+    wire_error,
+)
 
 logger = logging.getLogger("barnabas.coordinators")
 
@@ -227,7 +233,8 @@ class Host(Generic[S]):
     async def write_marker(
         self, batch: bytearray, producer: Producer, *, is_commit: bool, transaction_version: int
     ) -> None:
-        """End a transaction in this partition; what keeps the marker out is raised, and changes nothing."""
+        """End a transaction in this partition. A marker that is refused changes nothing; after one that could
+        not be written the host is lost, as after any failed append: it may be in the log all the same."""
         while self._gate is not None:
             await asyncio.shield(self._gate)
         if self.lost is not None:
@@ -242,6 +249,10 @@ class Host(Generic[S]):
         except asyncio.CancelledError:
             # it may be in the log, and the shard does not know
             self._lose(CoordinatorNotAvailable("a marker was being written when the request was given up"))
+            raise
+        except StorageError as error:
+            logger.error("%s is loaded anew: a marker could not be written: %s", self.name, error)
+            self._lose(error)
             raise
         finally:
             self._gate = None
