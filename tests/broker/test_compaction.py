@@ -180,7 +180,7 @@ def test_what_is_removed_while_other_partitions_are_read_is_looked_up_again(
     log, other = create(broker, "t", file_delete_delay_ms="0"), create(broker, "u")
     fill(broker, log)
     fill(broker, other)
-    read, seen = fetch._read, []
+    read, seen = fetch._read_partition, []
 
     async def read_slowly(replica: Replica, *arguments: Any, **options: Any) -> Any:
         seen.append(replica.name)
@@ -188,7 +188,7 @@ def test_what_is_removed_while_other_partitions_are_read_is_looked_up_again(
             await compact_and_sweep(log)  # what was found in it is gone
         return await read(replica, *arguments, **options)
 
-    monkeypatch.setattr(fetch, "_read", read_slowly)
+    monkeypatch.setattr(fetch, "_read_partition", read_slowly)
     request = fetch_request("t", offset=log.bases[-2])
     request.topics += fetch_request("u", offset=0).topics
     with RawClient(broker.port) as client:

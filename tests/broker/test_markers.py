@@ -308,13 +308,13 @@ def test_verification_can_be_switched_off(make_broker: MakeBroker) -> None:
 def test_a_reader_who_waits_for_much_does_not_look_at_every_batch_that_comes(
     broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    looks, look = [], fetch._read_what_is_there
+    looks, look = [], fetch._read_partitions
 
     async def counted(*given: Any) -> Any:
         looks.append(1)
         return await look(*given)
 
-    monkeypatch.setattr(fetch, "_read_what_is_there", counted)
+    monkeypatch.setattr(fetch, "_read_partitions", counted)
     with RawClient(broker.port) as client, RawClient(broker.port) as other, RawClient(broker.port) as reader:
         create_topic(client, "t", 2)
         one = Transactor(client, "x")

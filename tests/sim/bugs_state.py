@@ -180,7 +180,7 @@ def lost_wakeup(patch: Patch) -> None:
     ),
 )
 def wakeup_race(patch: Patch) -> None:
-    patch(fetch, "_have_moved", lambda replicas, results: False)
+    patch(fetch, "_has_moved", lambda replica, result, is_undecided: False)
 
 
 @bug("requests of a connection are answered as they are done, not in their order", "world", "liveness")

@@ -67,7 +67,7 @@ async def read(
     log: PartitionLog, offset: int, max_bytes: int, bound: Bound = Bound.HIGH_WATERMARK
 ) -> Fetched:
     """The batches from `offset` on, up to `max_bytes` (or one batch, if that is larger) and to the bound."""
-    return await _undisturbed(log, lambda: _read(log, offset, max_bytes, bound))
+    return await _undisturbed(log, lambda: _find_batches(log, offset, max_bytes, bound))
 
 
 def read_on(log: PartitionLog, offset: int, max_bytes: int, bound: Bound) -> Fetched | None:
@@ -121,7 +121,7 @@ def _remember(log: PartitionLog, offset: int, end: ReadEnd) -> None:
         del ends[next(iter(ends))]  # the one that was noted first
 
 
-async def _read(log: PartitionLog, offset: int, max_bytes: int, bound: Bound) -> Fetched:
+async def _find_batches(log: PartitionLog, offset: int, max_bytes: int, bound: Bound) -> Fetched:
     if not log.start_offset <= offset <= log.end_offset:
         raise OffsetOutOfRange(
             f"offset {offset} of {log.path} is not between {log.start_offset} and {log.end_offset}"

@@ -51,7 +51,7 @@ class _Terms(NamedTuple):
     is_follower: bool
 
 
-class _Read(NamedTuple):
+class _Found(NamedTuple):
     """What was found, by partition; how many bytes there are to be read (though not all may be in the
     answers), and whether it must not wait."""
 
@@ -70,9 +70,9 @@ async def handle(request: FetchRequest, context: RequestContext, services: Servi
             services.traffic.failed("Fetch", context.api_version, [error.wire.code])
         return FetchResponse(throttle_time_ms=0, error_code=error.wire.code, session_id=0, responses=[])
     terms = _terms(request, context, services)
-    read = await _read_or_wait(request, terms, session.wants, services)
-    response = session.respond(read.results)
-    for traffic, size_bytes in read.sent:
+    found = await _fetch(request, terms, session.wants, services)
+    response = session.respond(found.results)
+    for traffic, size_bytes in found.sent:
         traffic.bytes_out += size_bytes
     failed = (
         (topic.topic, topic.topic_id, one.partition_index, one)
@@ -96,63 +96,53 @@ def _terms(request: FetchRequest, context: RequestContext, services: Services) -
     )
 
 
-async def _read_or_wait(request: FetchRequest, terms: _Terms, wants: list[Want], services: Services) -> _Read:
-    read = await _read_what_is_there(wants, terms, services)
-    min_bytes = min(request.min_bytes, terms.max_bytes)
-    missing_bytes = min_bytes - read.readable_bytes
-    if missing_bytes <= 0 or request.max_wait_ms <= 0 or not wants or read.is_final:
-        return read
-    if terms.bound is Bound.LAST_STABLE:
-        return await _wait_for_stable(read, min_bytes, request.max_wait_ms / 1000, terms, wants, services)
-    if _have_moved(read.replicas, read.results):
-        return await _read_what_is_there(wants, terms, services)
-    poll = LongPoll(missing_bytes)
-    for replica in read.replicas:
-        poll.watch(replica.marks)
-    # what was found before the wait may have been compacted or deleted since, and its files removed
-    if await poll.wait(request.max_wait_ms / 1000) or read.readable_bytes:
-        read = await _read_what_is_there(wants, terms, services)
-    return read
+async def _fetch(request: FetchRequest, terms: _Terms, wants: list[Want], services: Services) -> _Found:
+    """What is there, once that is enough, an error turned up, or the time is over."""
+    clock, min_bytes = services.clock, min(request.min_bytes, terms.max_bytes)
+    left_seconds = request.max_wait_ms / 1000 if wants else 0
+    while True:
+        found = await _read_partitions(wants, terms, services)
+        if any(isinstance(one.records, FileRange) and one.records.file.is_gone for one in found.results):
+            # Partitions are read one after another. Meanwhile a topic that was read first was deleted, or its
+            # segment was compacted and removed.
+            continue
+        if found.readable_bytes >= min_bytes or left_seconds <= 0 or found.is_final:
+            return found
+        poll = _poll(found, min_bytes, terms.bound)
+        began = clock.monotonic()
+        has_news = await poll.wait(left_seconds)
+        if not has_news and not found.readable_bytes:
+            return found
+        # Even without news it is read again: what was found before the wait may have been removed since.
+        left_seconds = left_seconds - (clock.monotonic() - began) if poll.looks_again else 0
 
 
-async def _wait_for_stable(
-    read: _Read, min_bytes: int, seconds: float, terms: _Terms, wants: list[Want], services: Services
-) -> _Read:
-    """The same for whom bytes count only when they are decided.
+def _poll(found: _Found, min_bytes: int, bound: Bound) -> LongPoll:
+    """A wait for what is missing.
 
-    Where nothing was undecided, no more can become readable than comes. Elsewhere the end of a transaction
-    may be enough: so it looks again after each. What it finds may be too little; then it waits on.
+    To a reader of committed records bytes count only when they are decided. Where nothing was undecided, no
+    more can become readable than comes. Elsewhere the end of a transaction may be enough.
     """
-    clock = services.clock
-    deadline = clock.monotonic() + seconds
-    while True:
-        poll = LongPoll(min_bytes - read.readable_bytes)
-        for replica, result in zip(read.replicas, read.results, strict=True):
-            if result.last_stable_offset < result.high_watermark:
-                poll.watch_stable(replica.marks, result.last_stable_offset)
-                has_moved = replica.log.last_stable_offset > result.last_stable_offset
-            else:
-                poll.watch(replica.marks)
-                has_moved = replica.log.high_watermark > result.high_watermark
-            if has_moved:
-                poll.look_again()  # while others were looked at
-        if await poll.wait(max(0, deadline - clock.monotonic())) or read.readable_bytes:
-            read = await _read_what_is_there(wants, terms, services)
-        is_enough = read.readable_bytes >= min_bytes or read.is_final
-        if is_enough or not poll.looks_again or clock.monotonic() >= deadline:
-            return read
+    poll = LongPoll(min_bytes - found.readable_bytes)
+    for replica, result in zip(found.replicas, found.results, strict=True):
+        is_undecided = bound is Bound.LAST_STABLE and result.last_stable_offset < result.high_watermark
+        if is_undecided:
+            poll.watch_stable(replica.marks, result.last_stable_offset)
+        else:
+            poll.watch(replica.marks)
+        if _has_moved(replica, result, is_undecided=is_undecided):
+            poll.look_again()
+    return poll
 
 
-async def _read_what_is_there(wants: list[Want], terms: _Terms, services: Services) -> _Read:
-    """One partition after another takes time; what was found first may be gone when the last is found: its
-    topic deleted, its segment compacted and removed. Then it is looked for again."""
-    while True:
-        read = await _read_all(wants, terms, services)
-        if not any(isinstance(one.records, FileRange) and one.records.file.is_gone for one in read.results):
-            return read
+def _has_moved(replica: Replica, result: PartitionData, *, is_undecided: bool) -> bool:
+    """Whether a partition moved after it was read, while others were: no mark would wake the poll."""
+    if is_undecided:
+        return replica.log.last_stable_offset > result.last_stable_offset
+    return replica.log.high_watermark > result.high_watermark
 
 
-async def _read_all(wants: list[Want], terms: _Terms, services: Services) -> _Read:
+async def _read_partitions(wants: list[Want], terms: _Terms, services: Services) -> _Found:
     results: list[PartitionData] = []
     replicas: list[Replica] = []
     sent: list[tuple[TopicTraffic, int]] = []
@@ -168,7 +158,7 @@ async def _read_all(wants: list[Want], terms: _Terms, services: Services) -> _Re
             if replica is None:
                 replica = await services.replicas.leader(topic, ask.partition)
             replica.traffic.fetches += 1
-            data, readable = await _read(replica, ask, terms, left, is_first=not found_bytes)
+            data, readable = await _read_partition(replica, ask, terms, left, is_first=not found_bytes)
         except BarnabasError as error:
             is_final = True
             results.append(_failed(ask.partition, error))
@@ -186,7 +176,7 @@ async def _read_all(wants: list[Want], terms: _Terms, services: Services) -> _Re
             found_bytes += size
             left -= size
             sent.append((replica.traffic, size))
-    return _Read(results, replicas, sent, readable_bytes, is_final)
+    return _Found(results, replicas, sent, readable_bytes, is_final)
 
 
 def _topic(want: Want, replicas: Replicas, *, by_id: bool) -> TopicImage:
@@ -198,21 +188,13 @@ def _topic(want: Want, replicas: Replicas, *, by_id: bool) -> TopicImage:
         raise replicas.gone(want.name_of_id, want.topic_id, want.ask.partition) from None
 
 
-def _have_moved(replicas: list[Replica], results: list[PartitionData]) -> bool:
-    """Whether something was committed after it was looked for, while others were: nobody would be woken."""
-    pairs = zip(replicas, results, strict=True)
-    return any(replica.log.high_watermark > result.high_watermark for replica, result in pairs)
-
-
-async def _read(
+async def _read_partition(
     replica: Replica, ask: FetchPartition, terms: _Terms, left: int, *, is_first: bool
 ) -> tuple[PartitionData, int]:
     """The answer of one partition, and how many bytes are there to be read."""
     if terms.is_follower:
         raise NotLeaderOrFollower(f"no other node has a replica of {replica.name}-{replica.partition}")
-    if (
-        ask.current_leader_epoch >= 0
-    ):  # here, as in Kafka, every negative one is that of a client who knows none
+    if ask.current_leader_epoch >= 0:  # as in Kafka, every negative one means that the client knows none
         replica.check_epoch(ask.current_leader_epoch)
     if ask.last_fetched_epoch >= 0:
         diverging = _divergence(replica, ask)
