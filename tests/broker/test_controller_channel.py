@@ -1,4 +1,4 @@
-"""What a broker asks its controller is all in the requests: nothing is lost on the wire."""
+"""Requests to the controller survive encoding: they carry all that a decision needs."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ M = TypeVar("M", bound=Message)
 
 
 class OnTheWire(LocalController):
-    """Encodes and decodes whatever passes, as a connection to another node would."""
+    """Encodes and decodes every message, as a connection to another node would."""
 
     seen: ClassVar[dict[int, str]] = {}
 
@@ -100,14 +100,14 @@ async def _administer(bootstrap: str) -> None:
         await admin.alter_client_quotas({QuotaEntity.of({USER: "k"}): {"producer_byte_rate": 1.0}})
         await admin.update_features({ELR_FEATURE: FeatureUpdate(0, FeatureUpgrade.SAFE_DOWNGRADE)})
         await admin.update_features({ELR_FEATURE: 1})
-        # its own settings are what the controller finalises, whoever asked
+        # the controller uses its own settings
         of_all = await admin.describe_configs(ResourceType.BROKER, "1")
         assert of_all["min.insync.replicas"].value == "1"
         with pytest.raises(BrokerError, match="BROKER_ID_NOT_REGISTERED"):
             await admin.unregister_broker(7)
 
 
-def test_what_no_controller_decides_is_a_mistake(broker: Broker) -> None:
+def test_request_without_a_command_is_an_invariant_violation(broker: Broker) -> None:
     request = FetchRequest(max_wait_ms=0, min_bytes=0, topics=[])
     with pytest.raises(InvariantViolation, match="no command of the controller takes a FetchRequest"):
         broker.run(broker.node.services.controller.send(request, FetchResponse))

@@ -85,7 +85,7 @@ class ShownImage:
 
 
 class Requests:
-    """What a node was asked through its listeners: names and versions."""
+    """The requests that came in at a node's listeners: names and versions."""
 
     def __init__(self) -> None:
         self.seen: list[tuple[str, int]] = []
@@ -263,7 +263,7 @@ def error_of(answer: AddPartitionsToTxnResponse) -> str:
 
 
 @pytest.mark.parametrize("asking", [LEADER, COORDINATOR])
-def test_the_answer_is_the_same_to_oneself_and_over_the_wire(asking: int) -> None:
+def test_same_answer_to_oneself_and_over_the_wire(asking: int) -> None:
     async def work(two: Two) -> None:
         await two.init()
         peers = two.nodes[asking].services.peers
@@ -276,7 +276,7 @@ def test_the_answer_is_the_same_to_oneself_and_over_the_wire(asking: int) -> Non
         written = await peers.send(LEADER, marker_request(two), WriteTxnMarkersResponse)
         assert codes_of(written) == ["NONE", "NONE", "UNKNOWN_TOPIC_OR_PARTITION"]
         other = COORDINATOR if asking == LEADER else LEADER
-        times = 3 if asking == LEADER else 1  # what one asks oneself passes no listener
+        times = 3 if asking == LEADER else 1  # a request to oneself passes no listener
         assert two.asked[other].versions("AddPartitionsToTxn") == [5] * times
         assert two.asked[other].versions("WriteTxnMarkers") == [2] * (asking != LEADER)
         assert two.asked[asking].versions("AddPartitionsToTxn") == []
@@ -285,7 +285,7 @@ def test_the_answer_is_the_same_to_oneself_and_over_the_wire(asking: int) -> Non
     with_two(work)
 
 
-def test_a_transaction_whose_coordinator_is_another_node() -> None:
+def test_transaction_with_remote_coordinator() -> None:
     async def work(two: Two) -> None:
         await two.init()
         for number in range(1, 4):
@@ -307,7 +307,7 @@ def test_a_transaction_whose_coordinator_is_another_node() -> None:
     with_two(work)
 
 
-def test_what_the_other_node_does_not_know_of_is_refused() -> None:
+def test_remote_coordinator_refuses_unknown_partitions_and_epochs() -> None:
     async def work(two: Two) -> None:
         await two.init()
         assert await two.produce(VERIFYING_PRODUCE) == "TRANSACTION_ABORTABLE"
@@ -319,7 +319,7 @@ def test_what_the_other_node_does_not_know_of_is_refused() -> None:
     with_two(work)
 
 
-def test_a_coordinator_that_cannot_be_reached_is_worth_another_try() -> None:
+def test_unreachable_coordinator_is_a_retriable_error() -> None:
     async def work(two: Two) -> None:
         await two.init()
         assert await two.produce() == "NONE"
@@ -337,7 +337,7 @@ def test_a_coordinator_that_cannot_be_reached_is_worth_another_try() -> None:
 
 
 @pytest.mark.parametrize("fault", ["partition", "drop"])
-def test_markers_are_sent_again_when_the_leader_is_back(fault: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_markers_are_retried_until_the_leader_is_back(fault: str, caplog: pytest.LogCaptureFixture) -> None:
     async def work(two: Two) -> None:
         await two.init()
         assert await two.produce() == "NONE"
@@ -362,7 +362,7 @@ def test_markers_are_sent_again_when_the_leader_is_back(fault: str, caplog: pyte
     assert caplog.text.count("t-0 gets its markers later: broker 1 does not answer") == 1
 
 
-def test_a_broker_that_nobody_knows_and_one_that_is_too_old() -> None:
+def test_unknown_broker_and_too_old_broker() -> None:
     async def work(two: Two) -> None:
         await two.init()
         peers = two.nodes[LEADER].services.peers
@@ -378,7 +378,7 @@ def test_a_broker_that_nobody_knows_and_one_that_is_too_old() -> None:
     with_two(work)
 
 
-def test_a_broker_that_moves_is_dialed_where_it_is_now() -> None:
+def test_new_address_of_a_broker_is_used() -> None:
     async def work(two: Two) -> None:
         await two.init()
         services = two.nodes[LEADER].services

@@ -24,7 +24,7 @@ from barnabas.transport.waiting import Backoff, within
 M = TypeVar("M", bound=Message)
 T = TypeVar("T")
 
-Codes = Iterable[tuple[str, int]]  # what failed, and Kafka's code; 0 is no failure
+Codes = Iterable[tuple[str, int]]  # the text of an error, and Kafka's code; 0 is no error
 
 _MOVED = frozenset(("NOT_COORDINATOR", "COORDINATOR_NOT_AVAILABLE"))
 _NOT_ATTEMPTED = "OPERATION_NOT_ATTEMPTED"  # for the sake of another of the same request
@@ -33,11 +33,11 @@ _CONCURRENT_MS = (20, 200)  # markers are written within milliseconds
 
 
 class Coordinator:
-    """Who coordinates a name, and how it is asked."""
+    """The coordinator of one key, and requests to it."""
 
     def __init__(self, cluster: Cluster, kind: CoordinatorType, key: str) -> None:
         self._cluster, self._kind, self._key = cluster, kind, key
-        self.last_features: dict[str, int] = {}  # what the cluster had finalised when it was last asked
+        self.last_features: dict[str, int] = {}  # the finalised levels at the last request
         self.unanswered = 0  # requests that may still be done, though others were asked in their place
         self._finder = CoordinatorFinder(cluster.ask)
         self._concurrent = Backoff(*_CONCURRENT_MS, cluster.random)
@@ -54,7 +54,7 @@ class Coordinator:
     ) -> M:
         """An answer without error; BrokerError for one that stays, TimedOut for none within that time.
 
-        `needs` is the oldest version of the request that says what is meant.
+        `needs` is the oldest version of the request that can be used.
         """
         name = type(request).__name__.removesuffix("Request")
 
@@ -70,7 +70,7 @@ class Coordinator:
         return await self._until(once, timeout_s, f"{name} for {self._key!r}")
 
     async def features(self, timeout_s: float) -> dict[str, int]:
-        """What the cluster has finalised by now; a connection tells only what it was when it was made."""
+        """The levels that are finalised now; a connection knows those of the time when it was made."""
 
         async def once() -> dict[str, int]:
             connection = await self._connection()

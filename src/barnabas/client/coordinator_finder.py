@@ -22,7 +22,7 @@ _LAST_OF_ONE = 3  # the last version of FindCoordinator that is for one key
 
 
 class CoordinatorType(IntEnum):
-    """What a coordinator is for."""
+    """The two kinds of coordinator, as FindCoordinator numbers them."""
 
     GROUP = 0
     TRANSACTION = 1

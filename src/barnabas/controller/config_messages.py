@@ -28,7 +28,7 @@ Response = AlterConfigsResponse | IncrementalAlterConfigsResponse
 
 
 def alterations_of(request: AlterConfigsRequest | IncrementalAlterConfigsRequest) -> list[Alteration]:
-    """What is asked for each resource, in the order of the request."""
+    """The alteration of each resource, in the order of the request."""
     if isinstance(request, AlterConfigsRequest):
         return [
             Alteration(

@@ -2,8 +2,8 @@
 
 `submit` is synchronous: the order of the calls is the order on the wire. A writer task hands over whatever
 has gathered; a reader task resolves the responses. A request that is not answered in time ends the whole
-connection, since what would come after it can no longer be told apart from its answer; whatever was open
-then fails with ConnectionLost, and nobody knows whether the broker did it.
+connection, since a late response could be taken for that of the next request. All open requests then fail
+with ConnectionLost; whether the broker has carried them out is unknown.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ logger = logging.getLogger("barnabas.transport")
 
 SOFTWARE_NAME = "barnabas"
 MAX_RESPONSE_BYTES = 0x7FFFFFFF
-# ... of the first one, which tells versions: what claims more is no Kafka
+# ... of the first one, ApiVersions: a peer that announces a larger one does not speak Kafka's protocol
 MAX_VERSIONS_BYTES = 1024 * 1024
 
 M = TypeVar("M", bound=Message)
@@ -49,7 +49,7 @@ class BrokerConnection:
         self, connection: Connection, clock: Clock, *, client_id: str, timeout_s: float, scratch: memoryview
     ) -> None:
         self.versions = Versions({ApiVersionsRequest.__key__: ApiVersionsRequest.__versions__})
-        self.features: dict[str, int] = {}  # what the cluster has finalised, by the last ApiVersions
+        self.features: dict[str, int] = {}  # the finalised levels, by the last ApiVersions
         self.lost: BarnabasError | None = None
         self.on_lost: Callable[[], None] | None = None
         self._connection = connection
@@ -59,8 +59,8 @@ class BrokerConnection:
         self._reader = FrameReader(scratch, MAX_VERSIONS_BYTES)
         self._open: dict[int, _Open] = {}
         self._unwritten: list[Part] = []
-        self._told: list[asyncio.Future[None]] = []  # whoever waits for these parts to be taken
-        self._telling: list[asyncio.Future[None]] = []  # ... and for those that are being written
+        self._told: list[asyncio.Future[None]] = []  # resolved when these parts are taken
+        self._telling: list[asyncio.Future[None]] = []  # ... and these, when the parts being written are
         self._to_write = asyncio.Event()
         self._alarm = Alarm(clock, self._check_deadlines)
         loop = asyncio.get_running_loop()
@@ -120,7 +120,7 @@ class BrokerConnection:
         return pending
 
     async def learn_versions(self, software_version: str) -> None:
-        """Ask the broker what it speaks, and what its cluster has finalised.
+        """Ask the broker for its versions, and for the finalised features of its cluster.
 
         Older ones are asked again in a way they understand."""
         request = ApiVersionsRequest(
@@ -139,10 +139,10 @@ class BrokerConnection:
         self.features = {each.name: each.max_version_level for each in response.finalized_features}
 
     def close(self) -> None:
-        """Send what was submitted and close; open requests fail. Harmless when repeated."""
+        """Send the submitted requests and close; open requests fail. Harmless when repeated."""
         if self.lost is None:
             if self._unwritten:
-                # a bare `write` would be a coroutine; what has gathered is too little to wait for
+                # a bare `write` would be a coroutine; the gathered parts are too few to wait for
                 asyncio.get_running_loop().create_task(self._last_write(self._unwritten))
             else:
                 self._connection.close()

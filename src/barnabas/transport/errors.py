@@ -1,6 +1,6 @@
-"""What can go wrong when another node is sent a request, whatever the request is about.
+"""Errors of sending a request to another node, independent of the kind of request.
 
-`client.errors` has these too, and those of single requests beside them.
+`client.errors` re-exports them, beside the errors of single requests.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ class ClientError(BarnabasError):
 
 
 class TimedOut(ClientError):
-    """Something took longer than it was allowed to; `refusal` is what a broker answered meanwhile, if any."""
+    """A time limit has passed; `refusal` is the last error that a broker answered within it, if any."""
 
     wire = wire_error("REQUEST_TIMED_OUT")
 

@@ -44,7 +44,7 @@ class Alarm:
 
 
 class Wake:
-    """What a loop waits at between its turns: until somebody calls it, or until it is time."""
+    """A loop waits here between its turns, until it is called or until a given time."""
 
     def __init__(self, clock: Clock) -> None:
         self._event = asyncio.Event()
@@ -67,7 +67,7 @@ class Wake:
 
 
 async def within(clock: Clock, seconds: float, work: Coroutine[Any, Any, T], what: str) -> T:
-    """What `work` gives, or TimedOut if it takes longer than that."""
+    """The result of `work`; TimedOut if it takes longer than that."""
     loop = asyncio.get_running_loop()
     task, timer = loop.create_task(work), loop.create_task(clock.sleep(max(0.0, seconds)))
     try:

@@ -1,9 +1,9 @@
 """How a broker asks the active controller: a request of the wire protocol in, its response out.
 
 `LocalController` is the active controller in this process. It gets the request as it is, without encoding it;
-the commands of `controller/` decide, and the quorum commits what they decided before `send` returns. What the
-decision needs beside the request (defaults of topics, rules for settings) comes from the controller's own
-settings, never from the broker that asks: a request says the same from another node.
+the commands of `controller/` decide, and the quorum commits the decision before `send` returns. A decision
+depends on the request and on the controller's own settings (defaults of topics, rules for settings), never on
+the broker that sent it: the same request from another node gives the same decision.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class ControllerChannel(Protocol):
     """Sends requests to the active controller, wherever it is."""
 
     async def send(self, request: Message, response: type[M]) -> M:
-        """The response to a request, once what it changes is committed."""
+        """The response to a request, once its records are committed."""
         ...
 
 
@@ -157,7 +157,7 @@ class LocalController:
     async def _delete_topics(self, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
         return await self._active.submit(partial(topics.delete_topics, request=request))
 
-    # what follows is seldom asked for, and imported only then
+    # the following are seldom used, and imported at the first use
 
     async def _alter_configs(self, request: AlterConfigsRequest) -> AlterConfigsResponse:
         from barnabas.controller.config_messages import decide_alter_configs

@@ -26,7 +26,7 @@ logger = logging.getLogger("barnabas.transactions")
 
 
 class End(NamedTuple):
-    """What a marker says."""
+    """The contents of a marker."""
 
     producer: Producer
     is_commit: bool
@@ -37,9 +37,9 @@ class End(NamedTuple):
 async def write_ends(
     place: TopicPartition, ends: Sequence[End], services: Services
 ) -> list[BarnabasError | None]:
-    """Write markers, of different producers; what kept each of them out, None where it is committed.
+    """Write markers of different producers; the error of each, None where it is committed.
 
-    Who sent them gets no more than the name of an error: the log of this node has the reason, once.
+    The sender gets only the code of an error: the log of this node has the reason, once.
     """
     failures = await _write_all(place, ends, services)
     reason = next((one for one in failures if isinstance(one, StorageError)), None)
@@ -94,7 +94,7 @@ async def _write_offsets(partition: int, end: End, services: Services) -> Barnab
             transaction_version=end.transaction_version,
         )
     except (NotCoordinator, CoordinatorNotAvailable, CoordinatorLoadInProgress) as error:
-        return NotLeaderOrFollower(str(error))  # who writes markers knows of leaders only
+        return NotLeaderOrFollower(str(error))  # senders of markers know errors of leaders only
     except BarnabasError as error:
         return error
     return None

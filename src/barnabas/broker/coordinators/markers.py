@@ -1,13 +1,15 @@
-"""Decided transactions, until every partition of theirs has the marker and their coordinator is told so.
+"""Sends the markers of decided transactions, and tells the coordinator when every partition has its marker.
 
 Markers go to the brokers that lead the partitions, this one included, in WriteTxnMarkers requests: one at a
-time to each broker. What is decided while one is under way waits for the next, in which each partition gets
-all its markers with one append; only those of the group coordinator, which may still be loading, are on their
-own. A partition that cannot be written now is tried again later, with the leader that it has then, for as
-long as it takes: readers of committed records wait there. One that is gone needs no marker. Where a partition
-has heard of a later epoch, of the producer or of the coordinator, somebody else has taken over there: the
-others get their markers, but the transaction is not complete. A host that is lost sends nothing: whoever
-loads its shard finds the transaction decided, and begins anew.
+time to each broker. Transactions that are decided meanwhile wait for the next request, which gives each
+partition all its markers with one append. Markers for `__consumer_offsets` get a request of their own, since
+the group coordinator may still be loading.
+
+A partition that cannot be written now is tried again later, with the leader that it has then, for as long as
+it takes: readers of committed records wait there. A deleted partition needs no marker. Where a partition has
+seen a later epoch of the producer or of the coordinator, another coordinator has taken over: the other
+partitions get their markers, but the transaction is not completed here. A host that is lost sends nothing
+more; the host that loads its shard finds the transaction decided, and sends all markers again.
 """
 
 from __future__ import annotations
@@ -106,7 +108,7 @@ class MarkerSender:
     async def _guarded(self, work: Callable[[], Awaitable[None]]) -> None:
         try:
             await work()
-        except Exception as error:  # noqa: BLE001 - what it leaves undone would hold readers back for good
+        except Exception as error:  # noqa: BLE001 - a marker that is not sent holds readers back for good
             self._services.stop(error)
 
     async def _work(self, node_id: int) -> None:
@@ -137,7 +139,7 @@ class MarkerSender:
     def _settle(
         self, partition: TopicPartition, endings: list[_Ending], codes: _Codes, told: str | None
     ) -> None:
-        """What becomes of a partition's endings after an answer."""
+        """Complete, drop or retry the endings of a partition, by the answer of its leader."""
         late: list[_Ending] = []
         for ending in endings:
             code = codes.get((ending.markers.producer.id, *partition), _NO_ANSWER)

@@ -1,13 +1,12 @@
-"""Whether what is about to begin a transaction in a partition belongs to one (KIP-890).
+"""The first batch of a transaction in a partition is verified with the transaction coordinator (KIP-890).
 
-Whoever writes first in a transaction asks its coordinator, which either verifies that the partition was added
-to it before, or adds it now, as the client's version has it. The partition gives a guard before the question
-and wants to see it with the append: what ended meanwhile cannot be revived. Where the producer has a
-transaction open in the partition, nobody is asked.
+The coordinator verifies that the partition was added to the transaction before, or adds it now, depending on
+the client's version. The partition gives a guard before the request and checks it at the append, so that a
+batch cannot reopen a transaction that was ended meanwhile. Where the producer has a transaction open in the
+partition, no request is sent.
 
-The question is an AddPartitionsToTxn request to the broker that coordinates the transactional id, which may
-be this one. Names of errors differ: the coordinator's are translated into what clients of that version know
-how to treat.
+The request is an AddPartitionsToTxn to the broker that coordinates the transactional id, which may be this
+one. The coordinator's errors are translated into those that clients of that version can handle.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ _INVALID_EPOCH = wire_error("INVALID_PRODUCER_EPOCH")
 _ABORTABLE = wire_error("TRANSACTION_ABORTABLE")
 _INVALID_STATE = wire_error("INVALID_TXN_STATE")
 _NOT_ALLOWED = wire_error("CLUSTER_AUTHORIZATION_FAILED")
-_UNKNOWN = wire_error("UNKNOWN_SERVER_ERROR")  # what a newer broker knows and this one does not
+_UNKNOWN = wire_error("UNKNOWN_SERVER_ERROR")  # for codes of newer brokers
 
 _FIRST_OF_BROKERS = 4  # of AddPartitionsToTxn; earlier versions are those of clients
 
@@ -57,7 +56,7 @@ class Unverified(BarnabasError):
 
 
 class Operation(enum.Enum):
-    """What is asked of the coordinator, and which errors the client knows."""
+    """The request to the coordinator, and the errors that the client knows."""
 
     VERIFY = "verify"
     VERIFY_OR_ABORT = "verify, where the client knows TRANSACTION_ABORTABLE"
@@ -90,10 +89,10 @@ async def verify(
     operation: Operation,
     services: Services,
 ) -> list[Verdict]:
-    """Of each claim: the guard to write with (None where the transaction is open there), or what forbids it.
+    """For each claim: the guard to append with (None where the transaction is open there), or the error.
 
-    While the producer's last transaction is being ended, one who adds partitions waits a little: his next
-    request would be as early, and a produce request is expensive to send again.
+    While the producer's last transaction is being ended, a request that adds partitions waits a little: the
+    client would send it again just as early, and a produce request is expensive to send again.
     """
     settings = services.settings
     adds = operation is Operation.ADD
@@ -156,7 +155,7 @@ async def _ask(
     operation: Operation,
     services: Services,
 ) -> dict[TopicPartition, BarnabasError]:
-    """What the coordinator refuses."""
+    """The partitions that the coordinator refuses, and why."""
     topics: dict[str, list[int]] = {}
     for place in places:
         topics.setdefault(place.topic, []).append(place.partition)

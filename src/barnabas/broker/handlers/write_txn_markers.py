@@ -53,7 +53,7 @@ async def handle(
 
 
 def _by_partition(request: WriteTxnMarkersRequest, results: _Results) -> dict[TopicPartition, list[End]]:
-    """The ends that go to each partition; those of nobody are refused."""
+    """The ends that go to each partition; those without a producer are refused."""
     places: dict[TopicPartition, list[End]] = {}
     for marker in request.markers:
         end = End(
@@ -74,7 +74,7 @@ def _by_partition(request: WriteTxnMarkersRequest, results: _Results) -> dict[To
 
 
 def _at_once(ends: list[End]) -> list[list[End]]:
-    """What may share an append: ends of different producers."""
+    """Groups that may share an append: ends of different producers."""
     if len({end.producer.id for end in ends}) == len(ends):
         return [ends]
     return [[end] for end in ends]

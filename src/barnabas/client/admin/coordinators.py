@@ -1,8 +1,8 @@
 """Asking coordinators: brokers that look after groups, or after transactional ids, by their names.
 
-Who coordinates what is asked of any broker, for many at once, and remembered until somebody says otherwise:
-a broker that is not the coordinator (any more) or that cannot be reached is asked for no longer. One that is
-still loading, or that is not there yet, is asked again until time is up.
+The finder looks coordinators up, many at once, and remembers them. A broker that answers NOT_COORDINATOR, or
+cannot be reached, is forgotten, and the coordinator is looked up again. A coordinator that is still loading,
+or not available yet, is asked again until the time is up.
 """
 
 from __future__ import annotations
