@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from contextlib import aclosing
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import pyarrow as pa  # type: ignore[import-untyped]
 from pyspark import TaskContext
@@ -22,9 +22,10 @@ from barnabas.client.producer import Producer
 from barnabas.core.random import SystemRandom
 from barnabas.spark.checks import check_task_settings
 from barnabas.spark.commits import Committer
-from barnabas.spark.driving import Background, seams
+from barnabas.spark.driving import seams
 from barnabas.spark.exactly_once import Job, Report, Sending, Step, TaskWrite, not_told
 from barnabas.spark.option_values import OptionError
+from barnabas.spark.process_state import this_process
 from barnabas.spark.pulling import pulled
 from barnabas.spark.sink_options import WriteOptions, parse_write_options
 from barnabas.spark.sink_schema import Column, to_records, written_columns
@@ -109,30 +110,28 @@ class StreamWriter(DataSourceStreamArrowWriter):
             return write_at_least_once(self._options, iterator, self._columns)
         app, batch, run = (_property(name) for name in (_QUERY, _BATCH, _RUN))
         job = Job(self._options, app, int(batch))
-        is_first = not (app in _latest and _latest[app][0] == run and _latest[app][1] < job.batch)
+        process = this_process()
+        is_first = process.is_first(app, run, job.batch)
         message = write_once(job, is_first, iterator, self._columns, self.step)
-        _latest[app] = run, job.batch
+        process.wrote(app, run, job.batch)
         return message
 
     def commit(self, messages: Messages, batchId: int) -> None:  # noqa: N803
         """All tasks have written."""
         if reports := reports_of(messages):
             job = Job(self._options, reports[0].app, batchId)
-            work = _committer(job, self.step)
+            work = this_process().committer(job, self.step)
             work.loop.run(work.committer.commit(job, reports))
 
     def abort(self, messages: Messages, batchId: int) -> None:  # noqa: N803
         """Some have not, or the commit failed."""
         if reports := reports_of(messages):
             job = Job(self._options, reports[0].app, batchId)
-            work = _committer(job, self.step)
+            work = this_process().committer(job, self.step)
             work.loop.run(work.committer.abort(job, reports))
 
 
 # ---- tasks ------------------------------------------------------------------------------------------------
-
-# application -> run and batch that this process wrote last: what was begun before a run comes first in it
-_latest: dict[str, tuple[str, int]] = {}
 
 
 def write_once(job: Job, is_first: bool, rows: Rows, columns: Sequence[Column], step: Step) -> Message:
@@ -178,27 +177,6 @@ def _property(name: str) -> str:
 
 
 # ---- the driver -------------------------------------------------------------------------------------------
-
-
-class _Work(NamedTuple):
-    loop: Background
-    committer: Committer
-
-
-# the process that commits a query's batches is the same as long as none fails: so are its connections
-_work: dict[tuple[str, WriteOptions], _Work] = {}
-_MOST_QUERIES = 8
-
-
-def _committer(job: Job, step: Step) -> _Work:
-    key = job.app, job.options
-    if key not in _work:
-        while len(_work) >= _MOST_QUERIES:
-            old = _work.pop(next(iter(_work)))
-            old.loop.run(old.committer.close())
-            old.loop.close()
-        _work[key] = _Work(Background("commits"), Committer(job.options, job.app, step))
-    return _work[key]
 
 
 def reports_of(messages: Messages) -> list[Report]:
