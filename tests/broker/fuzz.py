@@ -114,8 +114,10 @@ class Target:
     async def forget_all(self) -> None:
         """Wait until no connection is left."""
         deadline = time.monotonic() + 20
-        while len(self.node._connections):
-            assert time.monotonic() < deadline, f"{len(self.node._connections)} connections are left behind"
+        while len(self.node.broker.connections):
+            assert time.monotonic() < deadline, (
+                f"{len(self.node.broker.connections)} connections are left behind"
+            )
             await asyncio.sleep(0.01)
 
 

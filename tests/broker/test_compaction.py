@@ -53,7 +53,7 @@ def create(broker: Broker, name: str, **settings: str) -> PartitionLog:
 
 def log_of(broker: Broker, name: str) -> PartitionLog:
     async def opened() -> PartitionLog:
-        replicas = broker.node._replicas
+        replicas = broker.node.broker.replicas
         topic = replicas.topic(name, b"", by_id=False)
         return (await replicas.leader(topic, 0)).log
 
@@ -91,7 +91,7 @@ def test_topics_have_the_brokers_settings_and_the_metadata_is_never_compacted(
     assert offsets(broker, log) == list(range(30, 40))
     assert len(offsets(broker, own)) == 40
     assert broker.run(untouched.compacted(broker.node.directories[0])) == [("t", 0)]
-    metadata = broker.node._logs.opened(CLUSTER_METADATA, 0)
+    metadata = broker.node.storage.logs.opened(CLUSTER_METADATA, 0)
     assert metadata is not None
     assert metadata.cleaned_offset is None
 
@@ -122,7 +122,7 @@ def test_the_settings_reach_the_cleaner_as_they_are_now(make_broker: Callable[..
             "log.cleaner.io.max.bytes.per.second": "1e6",
         }
     )
-    settings = CurrentSettings(1, broker.node._quorum.metadata, broker.node.settings)
+    settings = CurrentSettings(1, broker.node.quorum.metadata, broker.node.settings)
     assert settings.cleaner() == (1, 2_000_000, 1000, 0.5, 1e6)  # the loop is not to spin
 
 
@@ -135,7 +135,7 @@ def test_a_node_ends_in_the_middle_of_a_compaction(make_broker: Callable[..., Br
     wait_until(lambda: broker.node.directories[0].being_cleaned is log, "a compaction")
     getattr(broker, how)()
     broker.start()
-    assert broker.node._logs.was_clean is (how == "stop")
+    assert broker.node.storage.logs.was_clean is (how == "stop")
     assert len(offsets(broker, log_of(broker, "t"))) == 40
 
 
@@ -160,7 +160,9 @@ def test_what_is_compacted_and_removed_under_a_long_poll_is_looked_up_again(
     position = log.bases[-2]
 
     def replica() -> Replica:
-        found = broker.node._replicas.opened(broker.node._replicas.topic("t", b"", by_id=False), 0)
+        found = broker.node.broker.replicas.opened(
+            broker.node.broker.replicas.topic("t", b"", by_id=False), 0
+        )
         assert found is not None
         return found
 

@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from barnabas.broker.connections.connections import Connections, Limits, Session
-from barnabas.broker.connections.requests import Door
 from barnabas.core.memory_network import MemoryNetwork
 from barnabas.core.network import WRITE_LIMIT_BYTES, Address, Connection
 from barnabas.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
@@ -87,7 +86,7 @@ def lines_about(caplog: pytest.LogCaptureFixture, client: RawClient | str) -> li
 
 
 def connections_of(broker: Broker) -> Connections:
-    return broker.node._connections
+    return broker.node.broker.connections
 
 
 def sessions_of(broker: Broker) -> list[Session]:
@@ -107,7 +106,7 @@ def polls_of(broker: Broker) -> int:
     """How many long polls are waiting."""
 
     async def look() -> int:
-        return sum(len(replica.marks.polls) for replica in broker.node._replicas._open.values())
+        return sum(len(replica.marks.polls) for replica in broker.node.broker.replicas._open.values())
 
     return broker.run(look())
 
@@ -411,7 +410,7 @@ def test_one_client_does_not_keep_the_others_waiting(broker: Broker, stream: byt
     endless = _NeverStops(stream, 3_000)
 
     async def look() -> int:
-        connections_of(broker).accept(endless, Door("PLAINTEXT"))  # type: ignore[arg-type]
+        connections_of(broker).accept(endless, "PLAINTEXT")  # type: ignore[arg-type]
         await asyncio.sleep(0)
         await asyncio.sleep(0)
         seen, endless.left = endless.left, 0
@@ -530,7 +529,7 @@ def test_stopping_lets_go_of_one_who_has_only_just_come(broker: Broker) -> None:
         accepted: asyncio.Future[Connection] = asyncio.get_running_loop().create_future()
         listener = await network.host("there").listen("there", 1, accepted.set_result)
         coming = await network.host("here").connect("there", 1)
-        connections.accept(await accepted, Door("PLAINTEXT"))
+        connections.accept(await accepted, "PLAINTEXT")
         await connections.close()
         listener.close()
         assert await coming.read(1) == b""
@@ -711,7 +710,7 @@ def test_a_client_that_leaves_during_a_long_poll_is_forgotten(
     wait_until(lambda: not sessions_of(broker), "it is forgotten once its time is over")
     client.close()
     assert not [r for r in caplog.records if r.levelno >= logging.WARNING]
-    marks = broker.node._replicas._open.popitem()[1].marks
+    marks = broker.node.broker.replicas._open.popitem()[1].marks
     assert not marks.polls
 
 
@@ -778,8 +777,8 @@ def test_an_unexpected_error_is_logged_and_ends_one_connection(
 
     from barnabas.broker.connections import requests
 
-    route = requests._routes[(3, METADATA)]
-    monkeypatch.setitem(requests._routes, (3, METADATA), route._replace(handle=fail))
+    route = requests.BROKER_ROUTER.routes[(3, METADATA)]
+    monkeypatch.setitem(requests.BROKER_ROUTER.routes, (3, METADATA), route._replace(handle=fail))
     client.send(metadata_request(), METADATA)
     assert client.is_closed()
     wait_until(

@@ -170,7 +170,7 @@ class Site:
 
     @property
     def _directories(self) -> dict[UUID, object]:
-        return dict(self.broker.node._storage.directories)  # type: ignore[arg-type]
+        return dict(self.broker.node.storage.directories)  # type: ignore[arg-type]
 
     def held(self, name: str) -> str:
         """In which directory each partition has its files."""
@@ -233,7 +233,7 @@ def test_each_directory_has_what_a_directory_has(site: Site, tmp_path: Path) -> 
         assert (tmp_path / name / "recovery-point-offset-checkpoint").read_text().count("t ") == 1
     assert len({site.directory_id(name) for name in "abc"}) == 3
     site.start()
-    assert site.broker.node._logs.was_clean
+    assert site.broker.node.storage.logs.was_clean
 
 
 def test_a_place_outlives_a_restart_before_there_are_files(site: Site) -> None:
@@ -252,7 +252,7 @@ def test_a_topic_made_anew_may_be_elsewhere_and_leaves_nothing(site: Site) -> No
         site.fill("t", 2)
         assert site.held("t") == site.told("t")
         site.delete("t")
-    wait_until(lambda: not site.broker.node._logs.partitions[1:], "the files are gone")
+    wait_until(lambda: not site.broker.node.storage.logs.partitions[1:], "the files are gone")
 
 
 def test_another_order_of_the_directories_changes_nothing(site: Site) -> None:
@@ -551,7 +551,7 @@ def test_a_disk_that_fails_takes_its_own_partitions_along(
 
 
 def flush(site: Site, name: str, partition: int) -> str:
-    log = site.broker.node._logs.opened(name, partition)
+    log = site.broker.node.storage.logs.opened(name, partition)
     assert log is not None
     with pytest.raises(DiskFailed) as caught:
         site.broker.run(log.flush())
@@ -563,7 +563,9 @@ def test_who_waits_there_is_told_at_once(in_memory: Site) -> None:
     site.fill("t")
     with RawClient(site.broker.port) as client:
         client.send(fetch_request("t", partition=1, offset=1, max_wait_ms=20_000), 12)
-        wait_until(lambda: any(each.marks.polls for each in site.broker.node._replicas.open), "it waits")
+        wait_until(
+            lambda: any(each.marks.polls for each in site.broker.node.broker.replicas.open), "it waits"
+        )
         site.broker._disks["b"].fail("append", errno.EIO)
         assert site.produce("t", 1) == "KAFKA_STORAGE_ERROR"
         _, answer = client.receive_response(FetchResponse, 12, flexible=True)
@@ -667,12 +669,12 @@ def test_a_move_keeps_what_only_the_log_knows(site: Site) -> None:
     site.create("t")
     for _ in range(10):
         site.produce("t", 1)
-    log = site.broker.node._logs.opened("t", 1)
+    log = site.broker.node.storage.logs.opened("t", 1)
     assert log is not None
     site.broker.run(trimming.delete_records(log, 4))
     assert alter(site, "t", 1, "a") == "NONE"
     wait_until(lambda: site.held("t") == "-a-" and not moves_of(site), "it has moved")
-    new = site.broker.node._logs.opened("t", 1)
+    new = site.broker.node.storage.logs.opened("t", 1)
     assert new is not None
     assert new is not log
     assert (new.start_offset, new.end_offset, new.high_watermark) == (4, 10, 10)
@@ -735,7 +737,9 @@ def test_a_copy_is_described_given_up_and_deleted_with_its_topic() -> None:
     assert alter(site, "t", 1, "a") == "NONE"
     wait_until(lambda: under_way(site), "it has begun")
     site.delete("t")
-    wait_until(lambda: not under_way(site) and len(site.broker.node._logs.partitions) == 1, "all is gone")
+    wait_until(
+        lambda: not under_way(site) and len(site.broker.node.storage.logs.partitions) == 1, "all is gone"
+    )
     for disk in site.broker._disks.values():
         assert not [name for name in site.broker.run(disk.listdir("")) if name.endswith("-future")]
     site.broker.stop()
@@ -830,8 +834,8 @@ def test_a_move_that_fails_half_way_leaves_no_doubt(
         end()
         site.start()
         assert [site.fetch("t", number) for number in range(3)] == [("NONE", 2)] * 3
-        there = site.broker.node._storage.logs.where("t", 1)
-        assert site.broker.node._storage.directories[there].where == f"memory:{place}/"  # type: ignore[index]
+        there = site.broker.node.storage.logs.where("t", 1)
+        assert site.broker.node.storage.directories[there].where == f"memory:{place}/"  # type: ignore[index]
 
 
 def test_of_two_the_one_that_the_metadata_names_counts(site: Site, tmp_path: Path) -> None:

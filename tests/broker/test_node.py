@@ -39,7 +39,7 @@ def produce(client: RawClient, topic: str) -> None:
 
 
 def log_of(broker: Broker, topic: str) -> PartitionLog | None:
-    return broker.node._logs.opened(topic, 0)
+    return broker.node.storage.logs.opened(topic, 0)
 
 
 @pytest.mark.parametrize("is_touched", [False, True])
@@ -72,7 +72,7 @@ def test_a_full_disk_does_not_spoil_a_clean_stop(broker: Broker, caplog: pytest.
     lines = [record.getMessage() for record in caplog.records if record.levelno == logging.ERROR]
     assert ["No space left" in line for line in lines] == [True, True]  # of the disk, and what came of it
     broker.start()
-    assert broker.node._logs.was_clean
+    assert broker.node.storage.logs.was_clean
     with RawClient(broker.port) as client:
         produce(client, "t")
 

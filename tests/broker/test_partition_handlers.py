@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from barnabas.broker.connections.requests import PARTITIONS_A_TURN, Door, RequestContext
+from barnabas.broker.connections.requests import BROKER_ROUTER, PARTITIONS_A_TURN, RequestContext
 from barnabas.broker.handlers import fetch as fetch_handler
 from barnabas.broker.handlers import produce as produce_handler
 from barnabas.core.disk import Disk
@@ -252,7 +252,7 @@ def test_a_request_for_very_many_partitions_gives_way_to_others(broker: Broker) 
         metadata(client)
         assert grow(client, count) == (0, None)
     services = broker.node.services
-    context = RequestContext("User:ANONYMOUS", Door("PLAINTEXT"), "127.0.0.1", "client", 11)
+    context = RequestContext("User:ANONYMOUS", "PLAINTEXT", BROKER_ROUTER, "127.0.0.1", "client", 11)
 
     async def send() -> None:
         request = produce_request("t", [b"a"])

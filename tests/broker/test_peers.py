@@ -8,19 +8,18 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from functools import partial
 from typing import Any, cast
 
 import pytest
 
 from barnabas.broker.cluster.peers import PeerNotReachable
-from barnabas.broker.connections.requests import Door
 from barnabas.broker.node import Node
 from barnabas.core.errors import WIRE_ERRORS
 from barnabas.core.memory_disk import MemoryDisk
 from barnabas.core.memory_network import MemoryNetwork
 from barnabas.core.network import Address
 from barnabas.core.random import SeededRandom
+from barnabas.core.settings.listeners import Listener
 from barnabas.core.settings.sources import resolve
 from barnabas.core.workers import InlineWorkers
 from barnabas.metadata.names import TRANSACTION_STATE
@@ -344,7 +343,7 @@ def test_markers_are_retried_until_the_leader_is_back(fault: str, caplog: pytest
         if fault == "partition":
             two.network.partition(["node1"], ["node2"])
         else:
-            two.nodes[LEADER]._open[0].close()  # nobody listens any more
+            two.nodes[LEADER]._listeners.close()  # nobody listens any more
             two.network.drop("node1", "node2")
         assert await two.end() == "NONE"
         await asyncio.sleep(30)
@@ -352,9 +351,7 @@ def test_markers_are_retried_until_the_leader_is_back(fault: str, caplog: pytest
         if fault == "partition":
             two.network.heal()
         else:
-            node = two.nodes[LEADER]
-            accept = partial(node._accept, Door("PLAINTEXT"))
-            node._open[0] = await two.network.host("node1").listen("node1", PORT, accept)
+            await two.nodes[LEADER]._listeners.bind([Listener("PLAINTEXT", "node1", PORT, "PLAINTEXT")])
         await two.marked(2)
         assert await two.produce() == "NONE"
 

@@ -179,7 +179,7 @@ def test_data_that_comes_between_the_look_and_the_wait_is_not_missed(broker: Bro
         for topic in ("first", "second"):
             client.ask(metadata_request(topic), 9, MetadataResponse)
         client.ask(produce_request("first", [b"x"]), 9, ProduceResponse)
-        replicas = broker.node._replicas
+        replicas = broker.node.broker.replicas
         open_replica = replicas._open_replica
 
         async def append_meanwhile(topic: object, partition: int) -> object:

@@ -204,7 +204,7 @@ def test_markers_outlive_compaction(shared_broker: Broker) -> None:
                 await producer.abort_transaction()
 
     async def roll() -> PartitionLog:
-        replicas = shared_broker.node._replicas
+        replicas = shared_broker.node.broker.replicas
         log = (await replicas.leader(replicas.topic(topic, b"", by_id=False), 0)).log
         await log.roll()
         return log

@@ -148,7 +148,7 @@ def test_a_compacted_topic_has_gaps(shared_broker: Broker, read: Read) -> None:
     fill(shared_broker, "compacted", plain(995), **configs)
 
     async def roll() -> PartitionLog:
-        replicas = shared_broker.node._replicas
+        replicas = shared_broker.node.broker.replicas
         log = (await replicas.leader(replicas.topic("compacted", b"", by_id=False), 0)).log
         await log.roll()
         return log

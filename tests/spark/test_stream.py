@@ -382,7 +382,7 @@ def test_offsets_that_compaction_took_are_no_loss(broker: Broker, stream: Open) 
                 await producer.send("compact", None, b"%d" % n)
 
     async def roll() -> PartitionLog:
-        replicas = broker.node._replicas
+        replicas = broker.node.broker.replicas
         log = (await replicas.leader(replicas.topic("compact", b"", by_id=False), 0)).log
         await log.roll()
         return log

@@ -73,7 +73,7 @@ def test_a_stop_leaves_nothing_open_of_a_client_that_does_not_read() -> None:
             client.send(fetch_request("t", max_bytes=20_000_000), 12)
 
         async def unsent() -> int:
-            sessions = broker.node._connections._sessions
+            sessions = broker.node.broker.connections._sessions
             return sum(session.connection.unsent_bytes for session in sessions)
 
         wait_until(lambda: broker.run(unsent()) > 0, "answers wait")

@@ -1,4 +1,7 @@
-"""What handlers have at hand. Made once, when a node starts; handlers keep no state of their own."""
+"""What handlers have at hand, at a controller's listeners and at a broker's.
+
+Made once, when a node starts; handlers keep no state of their own.
+"""
 
 from __future__ import annotations
 
@@ -32,33 +35,21 @@ if TYPE_CHECKING:
     from barnabas.transactions.shard import TransactionShard
 
 
-class Services:
-    """The parts of a running node."""
+class ControllerServices:
+    """The parts that a controller's handlers have at hand; those of a broker have them, too."""
 
     __slots__ = (
-        "_inter_broker_listener",
-        "_network",
-        "_peers",
         "_settings",
         "clock",
         "cluster_id",
         "controller",
         "features",
-        "fetch_max_bytes",
-        "groups_in_use",
         "metadata",
-        "moves",
         "node_id",
-        "producer_ids",
         "quorum",
         "random",
-        "replicas",
-        "sessions",
         "stop",
-        "storage",
         "traffic",
-        "transactions_in_use",
-        "unmarked",
     )
 
     def __init__(
@@ -69,15 +60,9 @@ class Services:
         settings: CurrentSettings,
         clock: Clock,
         random: Random,
-        network: Network,
-        inter_broker_listener: str,
         quorum: RaftDriver,
         metadata: MetadataPublisher,
         controller: ControllerChannel,
-        replicas: Replicas,
-        sessions: FetchSessions,
-        producer_ids: ProducerIds,
-        storage: Storage,
         stop: Callable[[BaseException], None],
     ) -> None:
         self.node_id = node_id
@@ -85,23 +70,11 @@ class Services:
         self._settings = settings
         self.clock = clock
         self.random = random
-        self._network = network
-        self._inter_broker_listener = inter_broker_listener
-        self._peers: Peers | None = None
         self.quorum = quorum
         self.metadata = metadata
         self.controller = controller
         self.features = SUPPORTED_FEATURES
-        self.fetch_max_bytes = self.settings.integer("fetch.max.bytes")
-        self.replicas = replicas
-        self.sessions = sessions
-        self.producer_ids = producer_ids
-        self.storage = storage
-        self.moves: Moves | None = None  # where there are several directories
         self.stop = stop
-        self.groups_in_use: Coordinator[GroupShard] | None = None
-        self.transactions_in_use: Coordinator[TransactionShard] | None = None
-        self.unmarked: dict[TopicPartition, None] = {}  # could not take a marker, and the log says why
         self.traffic: RequestTraffic | None = None  # counted only where somebody asks for metrics
 
     @property
@@ -111,8 +84,67 @@ class Services:
 
     @property
     def settings(self) -> BrokerSettings:
-        """The broker's settings as they are now."""
+        """The node's settings as they are now."""
         return self._settings.broker
+
+    def config_rules(self) -> ConfigRules:
+        """What can be set for topics, brokers, groups and subscriptions."""
+        return self._settings.config_rules()
+
+
+class Services(ControllerServices):
+    """The parts that a broker's handlers have at hand."""
+
+    __slots__ = (
+        "_inter_broker_listener",
+        "_network",
+        "_peers",
+        "fetch_max_bytes",
+        "groups_in_use",
+        "moves",
+        "producer_ids",
+        "replicas",
+        "sessions",
+        "storage",
+        "transactions_in_use",
+        "unmarked",
+    )
+
+    def __init__(
+        self,
+        common: ControllerServices,
+        *,
+        network: Network,
+        inter_broker_listener: str,
+        replicas: Replicas,
+        sessions: FetchSessions,
+        producer_ids: ProducerIds,
+        storage: Storage,
+    ) -> None:
+        """`common` are the services of the controller, or those that a broker alone would have of them."""
+        super().__init__(
+            node_id=common.node_id,
+            cluster_id=common.cluster_id,
+            settings=common._settings,
+            clock=common.clock,
+            random=common.random,
+            quorum=common.quorum,
+            metadata=common.metadata,
+            controller=common.controller,
+            stop=common.stop,
+        )
+        self._network = network
+        self._inter_broker_listener = inter_broker_listener
+        self._peers: Peers | None = None
+        self.fetch_max_bytes = self.settings.integer("fetch.max.bytes")
+        self.replicas = replicas
+        self.sessions = sessions
+        self.producer_ids = producer_ids
+        self.storage = storage
+        self.moves: Moves | None = None  # where there are several directories
+        self.groups_in_use: Coordinator[GroupShard] | None = None
+        self.transactions_in_use: Coordinator[TransactionShard] | None = None
+        self.unmarked: dict[TopicPartition, None] = {}  # could not take a marker, and the log says why
 
     @property
     def peers(self) -> Peers:
@@ -161,7 +193,3 @@ class Services:
             await self.groups_in_use.close()
         if self.transactions_in_use is not None:
             await self.transactions_in_use.close()
-
-    def config_rules(self) -> ConfigRules:
-        """What can be set for topics, brokers, groups and subscriptions."""
-        return self._settings.config_rules()

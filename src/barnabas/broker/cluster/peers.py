@@ -12,14 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypeVar
 
 from barnabas import __version__
-from barnabas.broker.connections.requests import (
-    ANONYMOUS,
-    Door,
-    Handle,
-    RequestContext,
-    handler_of,
-    newest_version,
-)
+from barnabas.broker.connections.requests import ANONYMOUS, BROKER_ROUTER, Handle, RequestContext
 from barnabas.core.errors import BarnabasError, wire_error
 from barnabas.core.network import Address, ConnectionLost, Network
 from barnabas.metadata.parts import ListenerImage
@@ -90,9 +83,14 @@ class Peers:
         if known is None:
             endpoint = self._endpoint(self._services.node_id)
             context = RequestContext(
-                ANONYMOUS, Door(self._listener), endpoint.host, self._client_id, newest_version(cls)
+                ANONYMOUS,
+                self._listener,
+                BROKER_ROUTER,
+                endpoint.host,
+                self._client_id,
+                BROKER_ROUTER.newest_version(cls),
             )
-            known = self._own[cls] = handler_of(cls), context
+            known = self._own[cls] = BROKER_ROUTER.handler_of(cls), context
         handle, context = known
         answer = await handle(request, context, self._services)
         assert isinstance(answer, response)

@@ -16,7 +16,7 @@ import logging
 from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.broker.connections.pace import UNLIMITED, Pace
-from barnabas.broker.connections.requests import Door, NotServed, answer
+from barnabas.broker.connections.requests import NotServed, RequestRouter, answer
 from barnabas.broker.traffic import ListenerTraffic
 from barnabas.core.errors import BarnabasError, InvariantViolation
 from barnabas.core.network import Address, Connection, ConnectionLost
@@ -26,7 +26,7 @@ from barnabas.protocol.frames import SCRATCH_BYTES, BadFrame, FrameReader
 from barnabas.protocol.wire import MalformedMessage
 
 if TYPE_CHECKING:
-    from barnabas.broker.services import Services
+    from barnabas.broker.services import ControllerServices
 
 logger = logging.getLogger("barnabas.connections")
 
@@ -62,11 +62,11 @@ def limits_of(settings: BrokerSettings) -> Limits:
 class Session:
     """One connection, as long as it lasts."""
 
-    __slots__ = ("connection", "door", "is_busy", "is_let_go", "last_active", "task", "unsent_bytes")
+    __slots__ = ("connection", "is_busy", "is_let_go", "last_active", "listener", "task", "unsent_bytes")
 
-    def __init__(self, connection: Connection, door: Door, now: float) -> None:
+    def __init__(self, connection: Connection, listener: str, now: float) -> None:
         self.connection = connection
-        self.door = door
+        self.listener = listener
         self.is_busy = False  # with an answer, rather than waiting for the client
         self.is_let_go = False  # it was idle for too long; what it was doing may take a while to end
         self.last_active = now
@@ -111,10 +111,11 @@ class Share:
 
 
 class Connections:
-    """All connections of a node."""
+    """All connections of a broker, or of a controller; `router` says what is served to them."""
 
-    def __init__(self, services: Services, limits: Limits) -> None:
+    def __init__(self, services: ControllerServices, router: RequestRouter, limits: Limits) -> None:
         self._services = services
+        self._router = router
         self._clock = services.clock
         self._pace = Pace(limits.created_per_second, self._clock.monotonic())
         self.limit(limits)
@@ -144,16 +145,16 @@ class Connections:
         """What requests take in memory, where that is limited."""
         return self._room.used
 
-    def accept(self, connection: Connection, door: Door) -> None:
+    def accept(self, connection: Connection, listener: str) -> None:
         """Take a connection in, or turn it away."""
         host = connection.peer.host
-        traffic = self.traffic.setdefault(door.listener, ListenerTraffic())
+        traffic = self.traffic.setdefault(listener, ListenerTraffic())
         if not self._has_room_for(connection.peer):
             traffic.turned_away += 1
             connection.abort()
             return
         traffic.created += 1
-        session = Session(connection, door, self._clock.monotonic())
+        session = Session(connection, listener, self._clock.monotonic())
         self._sessions[session] = None
         self._per_host[host] = self._per_host.get(host, 0) + 1
         wait_seconds = self._pace.wait_seconds(session.last_active)
@@ -204,7 +205,7 @@ class Connections:
     async def _answer_all(self, session: Session) -> None:
         connection, services, clock = session.connection, self._services, self._clock
         reader = FrameReader(self._scratch, self._limits.max_request_bytes)
-        door, host = session.door, connection.peer.host
+        router, listener, host = self._router, session.listener, connection.peer.host
         room = self._room.share()
         turn_bytes = TURN_BYTES
         try:
@@ -225,7 +226,7 @@ class Connections:
                 for frame in reader.received(count):
                     if room is not None:
                         await room.take(len(frame))
-                    response = await answer(frame, door, host, services)
+                    response = await answer(frame, router, listener, host, services)
                     if room is not None:
                         room.give_back()
                     if response is not None:
@@ -246,7 +247,7 @@ class Connections:
     def _forget(self, session: Session) -> None:
         if session in self._sessions:
             del self._sessions[session]
-            self.traffic[session.door.listener].closed += 1
+            self.traffic[session.listener].closed += 1
         host = session.connection.peer.host
         left = self._per_host.get(host, 1) - 1
         if left:
@@ -271,7 +272,7 @@ class Connections:
                 elif session.last_active < now - idle_seconds and not session.is_let_go:
                     session.is_let_go = True
                     logger.info("closed the connection with %s: idle for too long", session.connection.peer)
-                    self.traffic[session.door.listener].expired += 1
+                    self.traffic[session.listener].expired += 1
                     session.connection.abort()
                     assert session.task is not None
                     session.task.cancel()

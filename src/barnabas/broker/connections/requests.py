@@ -1,7 +1,8 @@
-"""A frame's way to its handler and back: one table, and codecs that are loaded when first used.
+"""A frame's way to its handler and back: a router for each kind of listener, codecs loaded when first used.
 
-The table is the whole truth about what is served: ApiVersions answers from it, and what it does not list is
-refused. A handler gets the decoded request and gives the response, or None where the client wants none
+The table of a router is the whole truth about what its listeners serve: ApiVersions answers from it, and an
+API that it does not list is refused. The same API may have another handler at a controller's listener than at
+a broker's. A handler gets the decoded request and gives the response, or None where the client wants none
 (acks=0). An API that is not served, bytes that are no request of the version they claim, and a handler that
 fails unexpectedly end the connection: the stream has lost its meaning, and clients reconnect.
 """
@@ -12,7 +13,7 @@ from collections.abc import Awaitable, Callable
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from barnabas.broker.handlers import SERVED, Served
+from barnabas.broker.handlers import SERVED, SERVED_BY_CONTROLLER, Served
 from barnabas.core.errors import BarnabasError, wire_error
 from barnabas.core.network import Part
 from barnabas.protocol.codecs import Decoder, Encoder, decode_with, decoder, encoder
@@ -28,7 +29,7 @@ from barnabas.protocol.schema import Message
 from barnabas.protocol.wire import Beside, parts, size_of
 
 if TYPE_CHECKING:
-    from barnabas.broker.services import Services
+    from barnabas.broker.services import ControllerServices
 
 # Most appends and reads wait for nothing: a request about more partitions gives way to others in between.
 PARTITIONS_A_TURN = 200
@@ -36,28 +37,18 @@ PARTITIONS_A_TURN = 200
 ANONYMOUS = "User:ANONYMOUS"  # nobody says who he is yet, brokers included
 
 
-class Door(NamedTuple):
-    """Where a connection came in, and what is served there."""
-
-    listener: str
-    served: dict[int, Served] = SERVED
-
-
 class RequestContext(NamedTuple):
-    """Who asks, how, and through which door."""
+    """The sender of a request, and how it came."""
 
     principal: str
-    door: Door
+    listener: str
+    router: RequestRouter
     host: str
     client_id: str | None
     api_version: int
 
-    @property
-    def listener(self) -> str:
-        return self.door.listener
 
-
-Handle = Callable[[Any, RequestContext, "Services"], Awaitable[Message | None]]
+Handle = Callable[[Any, RequestContext, Any], Awaitable[Message | None]]
 
 
 class NotServed(BarnabasError):
@@ -75,37 +66,45 @@ class _Route(NamedTuple):
     is_flexible: bool
 
 
-_routes: dict[tuple[int, int], _Route] = {}
+class RequestRouter:
+    """What one kind of listener serves, by API key, and the routes that were used so far."""
 
+    __slots__ = ("routes", "served")
 
-def _route(header: RequestHeader) -> _Route:
-    key = (header.api_key, header.api_version)
-    served = SERVED[header.api_key]
-    request = _class_of(served, "Request")
-    first, last = request.__versions__
-    if not max(first, served.first) <= header.api_version <= min(last, served.last):
-        raise NotServed(
-            f"{served.name} is served from version {served.first} to {served.last}, not {header.api_version}"
+    def __init__(self, served: dict[int, Served]) -> None:
+        self.served = served
+        self.routes: dict[tuple[int, int], _Route] = {}
+
+    def route(self, header: RequestHeader) -> _Route:
+        """The route of an API and version that is used for the first time."""
+        served, version = self.served[header.api_key], header.api_version
+        request = _class_of(served, "Request")
+        first, last = request.__versions__
+        if not max(first, served.first) <= version <= min(last, served.last):
+            raise NotServed(
+                f"{served.name} is served from version {served.first} to {served.last}, not {version}"
+            )
+        route = self.routes[header.api_key, version] = _Route(
+            self.handler_of(request),
+            decoder(request, version),
+            encoder(_class_of(served, "Response"), version),
+            version >= request.__flexible__,
         )
-    version = header.api_version
-    route = _routes[key] = _Route(
-        handler_of(request),
-        decoder(request, version),
-        encoder(_class_of(served, "Response"), version),
-        version >= request.__flexible__,
-    )
-    return route
+        return route
+
+    def handler_of(self, request: type[Message]) -> Handle:
+        """The handler of an API, imported when it is first asked for."""
+        module = self.served[request.__key__].module
+        handle: Handle = import_module(f"barnabas.broker.handlers.{module}").handle
+        return handle
+
+    def newest_version(self, request: type[Message]) -> int:
+        """The newest version of an API that is served."""
+        return min(request.__versions__[1], self.served[request.__key__].last)
 
 
-def handler_of(request: type[Message]) -> Handle:
-    """The handler of an API, imported when it is first asked for."""
-    handle: Handle = import_module(f"barnabas.broker.handlers.{SERVED[request.__key__].module}").handle
-    return handle
-
-
-def newest_version(request: type[Message]) -> int:
-    """The newest version of an API that is served here."""
-    return min(request.__versions__[1], SERVED[request.__key__].last)
+BROKER_ROUTER = RequestRouter(SERVED)
+CONTROLLER_ROUTER = RequestRouter(SERVED_BY_CONTROLLER)
 
 
 def _class_of(served: Served, side: str) -> type[Message]:
@@ -114,30 +113,32 @@ def _class_of(served: Served, side: str) -> type[Message]:
     return cls
 
 
-async def answer(frame: memoryview, door: Door, host: str, services: Services) -> list[Part] | None:
+async def answer(
+    frame: memoryview, router: RequestRouter, listener: str, host: str, services: ControllerServices
+) -> list[Part] | None:
     """The response to a request, as parts to be written; None where there is none."""
     traffic = services.traffic
     began = 0.0 if traffic is None else services.clock.monotonic()
     header = read_request_header(frame)
     key, version = header.api_key, header.api_version
-    if key not in door.served:
-        raise NotServed(f"API {key} is not served at listener {door.listener}")
-    route = _routes.get((key, version))
+    route = router.routes.get((key, version))
     if route is None:
-        if key == API_VERSIONS and not 0 <= version <= SERVED[key].last:
-            return _unsupported_api_versions(header, door)
-        route = _route(header)
+        if key not in router.served:
+            raise NotServed(f"API {key} is not served at listener {listener}")
+        if key == API_VERSIONS and not 0 <= version <= router.served[key].last:
+            return _unsupported_api_versions(header, router)
+        route = router.route(header)
     body = skip_header_tags(frame, header.end) if route.is_flexible else header.end
     # librdkafka leaves three bytes behind when it asks for all topics, and Kafka ignores them
     request = decode_with(route.decode, frame, body, exact=False)
-    context = RequestContext(ANONYMOUS, door, host, header.client_id, version)
+    context = RequestContext(ANONYMOUS, listener, router, host, header.client_id, version)
     response = await route.handle(request, context, services)
     encoded = None
     if response is not None:
         begun = begin_response(key, header.correlation_id, flexible=route.is_flexible)
         encoded = _encoded(response, route.encode, begun)
     if traffic is not None:
-        traffic.answered(SERVED[key].name, version, response, services.clock.monotonic() - began)
+        traffic.answered(router.served[key].name, version, response, services.clock.monotonic() - began)
     return encoded
 
 
@@ -151,10 +152,10 @@ def _encoded(response: Message, encode: Encoder, frame: bytearray) -> list[Part]
     return parts(frame, beside)
 
 
-def _unsupported_api_versions(header: RequestHeader, door: Door) -> list[Part]:
+def _unsupported_api_versions(header: RequestHeader, router: RequestRouter) -> list[Part]:
     """A client that is newer than this broker learns what is spoken here, in the oldest format."""
     from barnabas.broker.handlers.api_versions import unsupported
 
     frame = begin_response(API_VERSIONS, header.correlation_id, flexible=False)
-    response = unsupported(door.served)
+    response = unsupported(router.served)
     return _encoded(response, encoder(type(response), 0), frame)

@@ -13,11 +13,11 @@ from barnabas.protocol.messages.alter_client_quotas import (
 
 if TYPE_CHECKING:
     from barnabas.broker.connections.requests import RequestContext
-    from barnabas.broker.services import Services
+    from barnabas.broker.services import ControllerServices
 
 
 async def handle(
-    request: AlterClientQuotasRequest, context: RequestContext, services: Services
+    request: AlterClientQuotasRequest, context: RequestContext, services: ControllerServices
 ) -> AlterClientQuotasResponse:
     try:
         return await services.controller.send(request, AlterClientQuotasResponse)

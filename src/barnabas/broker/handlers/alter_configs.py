@@ -15,12 +15,12 @@ from barnabas.protocol.messages.alter_configs import AlterConfigsRequest, AlterC
 
 if TYPE_CHECKING:
     from barnabas.broker.connections.requests import RequestContext
-    from barnabas.broker.services import Services
+    from barnabas.broker.services import ControllerServices
     from barnabas.controller.configs import ConfigResult
 
 
 async def handle(
-    request: AlterConfigsRequest, context: RequestContext, services: Services
+    request: AlterConfigsRequest, context: RequestContext, services: ControllerServices
 ) -> AlterConfigsResponse:
     asked, validate_only = alterations_of(request), request.validate_only
 

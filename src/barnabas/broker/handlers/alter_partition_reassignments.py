@@ -15,11 +15,11 @@ from barnabas.protocol.messages.alter_partition_reassignments import (
 
 if TYPE_CHECKING:
     from barnabas.broker.connections.requests import RequestContext
-    from barnabas.broker.services import Services
+    from barnabas.broker.services import ControllerServices
 
 
 async def handle(
-    request: AlterPartitionReassignmentsRequest, context: RequestContext, services: Services
+    request: AlterPartitionReassignmentsRequest, context: RequestContext, services: ControllerServices
 ) -> AlterPartitionReassignmentsResponse:
     try:
         return await services.controller.send(request, AlterPartitionReassignmentsResponse)

@@ -22,7 +22,7 @@ from barnabas.protocol.messages.api_versions import (
 )
 
 if TYPE_CHECKING:
-    from barnabas.broker.services import Services
+    from barnabas.broker.services import ControllerServices
 
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 _API_VERSIONS = 18
@@ -31,7 +31,7 @@ _MINIMUM_0_FROM = 4
 
 
 async def handle(
-    request: ApiVersionsRequest, context: RequestContext, services: Services
+    request: ApiVersionsRequest, context: RequestContext, services: ControllerServices
 ) -> ApiVersionsResponse:
     version = context.api_version
     if version >= _SOFTWARE_FROM and not (
@@ -47,7 +47,7 @@ async def handle(
         finalized["kraft.version"] = quorum.kraft_version
     return ApiVersionsResponse(
         error_code=0,
-        api_keys=_api_keys(context.door.served),
+        api_keys=_api_keys(context.router.served),
         throttle_time_ms=0,
         supported_features=[
             SupportedFeatureKey(name=name, min_version=low, max_version=high)

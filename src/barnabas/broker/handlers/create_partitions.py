@@ -13,11 +13,11 @@ from barnabas.protocol.messages.create_partitions import (
 
 if TYPE_CHECKING:
     from barnabas.broker.connections.requests import RequestContext
-    from barnabas.broker.services import Services
+    from barnabas.broker.services import ControllerServices
 
 
 async def handle(
-    request: CreatePartitionsRequest, context: RequestContext, services: Services
+    request: CreatePartitionsRequest, context: RequestContext, services: ControllerServices
 ) -> CreatePartitionsResponse:
     try:
         return await services.controller.send(request, CreatePartitionsResponse)

@@ -19,11 +19,11 @@ from barnabas.protocol.schema import NO_UUID
 
 if TYPE_CHECKING:
     from barnabas.broker.connections.requests import RequestContext
-    from barnabas.broker.services import Services
+    from barnabas.broker.services import ControllerServices
 
 
 async def handle(
-    request: CreateTopicsRequest, context: RequestContext, services: Services
+    request: CreateTopicsRequest, context: RequestContext, services: ControllerServices
 ) -> CreateTopicsResponse:
     try:
         return await services.controller.send(request, CreateTopicsResponse)

@@ -20,13 +20,13 @@ from barnabas.protocol.schema import NO_UUID
 
 if TYPE_CHECKING:
     from barnabas.broker.connections.requests import RequestContext
-    from barnabas.broker.services import Services
+    from barnabas.broker.services import ControllerServices
 
 _FIRST_WITH_DISABLED = 3
 
 
 async def handle(
-    request: DeleteTopicsRequest, context: RequestContext, services: Services
+    request: DeleteTopicsRequest, context: RequestContext, services: ControllerServices
 ) -> DeleteTopicsResponse:
     if not services.settings.boolean("delete.topic.enable"):
         knows = context.api_version >= _FIRST_WITH_DISABLED

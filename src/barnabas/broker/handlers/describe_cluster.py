@@ -20,7 +20,7 @@ from barnabas.protocol.messages.describe_cluster import (
 
 if TYPE_CHECKING:
     from barnabas.broker.connections.requests import RequestContext
-    from barnabas.broker.services import Services
+    from barnabas.broker.services import ControllerServices
 
 _BROKERS = 1
 _CONTROLLERS = 2
@@ -29,9 +29,9 @@ _NOT_ASKED = -(2**31)
 
 
 async def handle(
-    request: DescribeClusterRequest, context: RequestContext, services: Services
+    request: DescribeClusterRequest, context: RequestContext, services: ControllerServices
 ) -> DescribeClusterResponse:
-    own_type = _CONTROLLERS if context.door.served is SERVED_BY_CONTROLLER else _BROKERS
+    own_type = _CONTROLLERS if context.router.served is SERVED_BY_CONTROLLER else _BROKERS
     if request.endpoint_type not in (_BROKERS, _CONTROLLERS):
         return _failed("UNSUPPORTED_ENDPOINT_TYPE", f"Unsupported endpoint type {request.endpoint_type}")
     if request.endpoint_type != own_type:
@@ -54,7 +54,7 @@ async def handle(
 
 
 def _brokers(
-    request: DescribeClusterRequest, context: RequestContext, services: Services
+    request: DescribeClusterRequest, context: RequestContext, services: ControllerServices
 ) -> list[DescribeClusterBroker]:
     return [
         DescribeClusterBroker(
@@ -66,7 +66,7 @@ def _brokers(
     ]
 
 
-def _controllers(services: Services) -> list[DescribeClusterBroker]:
+def _controllers(services: ControllerServices) -> list[DescribeClusterBroker]:
     return [
         DescribeClusterBroker(broker_id=services.node_id, host=each.host, port=each.port, rack=None)
         for each in services.quorum.controllers[:1]

@@ -41,11 +41,11 @@ from barnabas.protocol.messages.describe_configs import (
 
 if TYPE_CHECKING:
     from barnabas.broker.connections.requests import RequestContext
-    from barnabas.broker.services import Services
+    from barnabas.broker.services import ControllerServices
 
 
 async def handle(
-    request: DescribeConfigsRequest, context: RequestContext, services: Services
+    request: DescribeConfigsRequest, context: RequestContext, services: ControllerServices
 ) -> DescribeConfigsResponse:
     answers: dict[tuple[int, str, tuple[str, ...]], DescribeConfigsResult] = {}
     results = []
@@ -59,7 +59,7 @@ async def handle(
 
 
 def _answer(
-    resource: DescribeConfigsResource, request: DescribeConfigsRequest, services: Services
+    resource: DescribeConfigsResource, request: DescribeConfigsRequest, services: ControllerServices
 ) -> DescribeConfigsResult:
     try:
         if resource.resource_type == BROKER_LOGGER_RESOURCE:
@@ -71,7 +71,7 @@ def _answer(
     return _result(resource, wire_error("NONE"), "", configs)
 
 
-def _described(resource: DescribeConfigsResource, services: Services) -> list[Described]:
+def _described(resource: DescribeConfigsResource, services: ControllerServices) -> list[Described]:
     keys = resource.configuration_keys or None
     kind, name, image, settings = (
         *(resource.resource_type, resource.resource_name),
@@ -101,7 +101,7 @@ def _check_filled(name: str, problem: str) -> None:
         raise Refused("INVALID_REQUEST", problem)
 
 
-def _check_broker(name: str, services: Services, or_else: str) -> None:
+def _check_broker(name: str, services: ControllerServices, or_else: str) -> None:
     try:
         broker_id = int(name)
     except ValueError:
@@ -125,7 +125,9 @@ def _of_all_brokers(settings: BrokerSettings, keys: list[str] | None) -> list[De
     ]
 
 
-def _loggers(resource: DescribeConfigsResource, services: Services) -> list[DescribeConfigsResourceResult]:
+def _loggers(
+    resource: DescribeConfigsResource, services: ControllerServices
+) -> list[DescribeConfigsResourceResult]:
     _check_filled(resource.resource_name, "Broker id must not be empty")
     _check_broker(resource.resource_name, services, "")
     keys = resource.configuration_keys

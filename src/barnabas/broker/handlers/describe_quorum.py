@@ -22,11 +22,11 @@ from barnabas.protocol.messages.describe_quorum import (
 
 if TYPE_CHECKING:
     from barnabas.broker.connections.requests import RequestContext
-    from barnabas.broker.services import Services
+    from barnabas.broker.services import ControllerServices
 
 
 async def handle(
-    request: DescribeQuorumRequest, context: RequestContext, services: Services
+    request: DescribeQuorumRequest, context: RequestContext, services: ControllerServices
 ) -> DescribeQuorumResponse:
     asked = [
         (topic.topic_name, each.partition_index) for topic in request.topics for each in topic.partitions
@@ -37,7 +37,7 @@ async def handle(
     return DescribeQuorumResponse(error_code=0, error_message="", topics=[described], nodes=_nodes(services))
 
 
-def _partition(services: Services) -> PartitionData:
+def _partition(services: ControllerServices) -> PartitionData:
     quorum, now_ms = services.quorum, services.clock.wall_ms()
     voter = ReplicaState(
         replica_id=quorum.me.id,
@@ -58,7 +58,7 @@ def _partition(services: Services) -> PartitionData:
     )
 
 
-def _nodes(services: Services) -> list[Node]:
+def _nodes(services: ControllerServices) -> list[Node]:
     quorum = services.quorum
     listeners = [Listener(name=each.name, host=each.host, port=each.port) for each in quorum.controllers]
     return [Node(node_id=quorum.me.id, listeners=listeners)]

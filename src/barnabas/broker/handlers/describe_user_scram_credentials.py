@@ -20,11 +20,11 @@ from barnabas.protocol.messages.describe_user_scram_credentials import (
 
 if TYPE_CHECKING:
     from barnabas.broker.connections.requests import RequestContext
-    from barnabas.broker.services import Services
+    from barnabas.broker.services import ControllerServices
 
 
 async def handle(
-    request: DescribeUserScramCredentialsRequest, context: RequestContext, services: Services
+    request: DescribeUserScramCredentialsRequest, context: RequestContext, services: ControllerServices
 ) -> DescribeUserScramCredentialsResponse:
     kept: dict[str, list[CredentialInfo]] = {}
     for record in services.image.kept.values():

@@ -10,11 +10,11 @@ from barnabas.protocol.messages.elect_leaders import ElectLeadersRequest, ElectL
 
 if TYPE_CHECKING:
     from barnabas.broker.connections.requests import RequestContext
-    from barnabas.broker.services import Services
+    from barnabas.broker.services import ControllerServices
 
 
 async def handle(
-    request: ElectLeadersRequest, context: RequestContext, services: Services
+    request: ElectLeadersRequest, context: RequestContext, services: ControllerServices
 ) -> ElectLeadersResponse:
     if context.api_version == 0:
         request.election_type = PREFERRED

@@ -17,12 +17,12 @@ from barnabas.protocol.messages.incremental_alter_configs import (
 
 if TYPE_CHECKING:
     from barnabas.broker.connections.requests import RequestContext
-    from barnabas.broker.services import Services
+    from barnabas.broker.services import ControllerServices
     from barnabas.controller.configs import ConfigResult
 
 
 async def handle(
-    request: IncrementalAlterConfigsRequest, context: RequestContext, services: Services
+    request: IncrementalAlterConfigsRequest, context: RequestContext, services: ControllerServices
 ) -> IncrementalAlterConfigsResponse:
     asked, validate_only = alterations_of(request), request.validate_only
 

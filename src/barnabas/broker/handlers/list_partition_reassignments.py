@@ -12,10 +12,10 @@ from barnabas.protocol.messages.list_partition_reassignments import (
 
 if TYPE_CHECKING:
     from barnabas.broker.connections.requests import RequestContext
-    from barnabas.broker.services import Services
+    from barnabas.broker.services import ControllerServices
 
 
 async def handle(
-    request: ListPartitionReassignmentsRequest, context: RequestContext, services: Services
+    request: ListPartitionReassignmentsRequest, context: RequestContext, services: ControllerServices
 ) -> ListPartitionReassignmentsResponse:
     return list_reassignments(services.image, request)

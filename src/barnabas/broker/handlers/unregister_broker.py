@@ -14,13 +14,13 @@ from barnabas.protocol.messages.unregister_broker import UnregisterBrokerRequest
 
 if TYPE_CHECKING:
     from barnabas.broker.connections.requests import RequestContext
-    from barnabas.broker.services import Services
+    from barnabas.broker.services import ControllerServices
 
 logger = logging.getLogger("barnabas.cluster")
 
 
 async def handle(
-    request: UnregisterBrokerRequest, context: RequestContext, services: Services
+    request: UnregisterBrokerRequest, context: RequestContext, services: ControllerServices
 ) -> UnregisterBrokerResponse:
     try:
         response = await services.controller.send(request, UnregisterBrokerResponse)

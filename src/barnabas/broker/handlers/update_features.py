@@ -9,11 +9,11 @@ from barnabas.protocol.messages.update_features import UpdateFeaturesRequest, Up
 
 if TYPE_CHECKING:
     from barnabas.broker.connections.requests import RequestContext
-    from barnabas.broker.services import Services
+    from barnabas.broker.services import ControllerServices
 
 
 async def handle(
-    request: UpdateFeaturesRequest, context: RequestContext, services: Services
+    request: UpdateFeaturesRequest, context: RequestContext, services: ControllerServices
 ) -> UpdateFeaturesResponse:
     try:
         return await services.controller.send(request, UpdateFeaturesResponse)

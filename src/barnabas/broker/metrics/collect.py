@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from barnabas import __version__
 from barnabas.broker.connections.connections import Connections
+from barnabas.broker.life import NodeLife, NodeState
 from barnabas.broker.metrics.coordinators import add_groups, add_transactions
 from barnabas.broker.metrics.loop_watch import LoopWatch
 from barnabas.broker.metrics.requests import ApiTraffic, RequestTraffic
@@ -48,14 +49,24 @@ _TOPIC_COUNTERS = {
     "kafka_server_brokertopicmetrics_totalfetchrequests_total": "fetches",
     "kafka_server_brokertopicmetrics_failedfetchrequests_total": "failed_fetches",
 }
-_RUNNING, _STOPPING = 3, 6
+# Kafka's numbers of a broker's states
+_BROKER_STATES = {
+    NodeState.STARTING: 1,
+    NodeState.CONTROLLER_UP: 1,
+    NodeState.FENCED: 2,
+    NodeState.SERVING: 3,
+    NodeState.CONTROLLED_SHUTDOWN: 6,
+    NodeState.STOPPED: 7,
+    NodeState.FAILED: 7,
+}
 
 
 class Parts(NamedTuple):
     """The parts of a node that are measured."""
 
     services: Services
-    connections: Connections
+    connections: Sequence[Connections]  # of the broker and of the controller
+    life: NodeLife
     directories: Callable[[], Sequence[LogDirectory]]
     offline: Callable[[], Sequence[str]]  # log directories that cannot be used
     settings_of: Callable[[str], TopicSettings]
@@ -68,7 +79,10 @@ async def collect(parts: Parts) -> Page:
     """All metrics as they are now."""
     page = Page(FAMILIES)
     _requests(page, parts.traffic, parts.services.clock.monotonic())
-    _connections(page, parts.connections)
+    for each in parts.connections:
+        _connections(page, each)
+    page.add("barnabas_queued_request_bytes", sum(each.queued_bytes for each in parts.connections))
+    page.add("kafka_server_kafkaserver_brokerstate", _BROKER_STATES[parts.life.state])
     _loop(page, parts)
     _controller(page, parts.services)
     _process(page)
@@ -118,9 +132,6 @@ def _connections(page: Page, connections: Connections) -> None:
         page.add(f"{prefix}_connection_close_total", traffic.closed, listener)
         page.add(f"{prefix}_expired_connections_killed_count", traffic.expired, listener)
         page.add("barnabas_connections_turned_away_total", traffic.turned_away, listener)
-    page.add("barnabas_queued_request_bytes", connections.queued_bytes)
-    state = _STOPPING if connections.is_closing else _RUNNING
-    page.add("kafka_server_kafkaserver_brokerstate", state)
 
 
 def _loop(page: Page, parts: Parts) -> None:

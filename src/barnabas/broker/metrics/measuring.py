@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from barnabas.broker.connections.connections import Connections
+from barnabas.broker.broker_server import BrokerServer
+from barnabas.broker.controller_server import ControllerServer
+from barnabas.broker.life import NodeLife, NodeState
 from barnabas.broker.metrics.collect import Parts, collect
 from barnabas.broker.metrics.endpoint import MetricsEndpoint
 from barnabas.broker.metrics.loop_watch import LoopWatch
 from barnabas.broker.metrics.requests import RequestTraffic
-from barnabas.broker.services import Services
-from barnabas.broker.settings.current_settings import TopicSettings
 from barnabas.core.errors import InvariantViolation
 from barnabas.core.metrics import Page
 from barnabas.log.directory import LogDirectory
@@ -18,22 +18,31 @@ from barnabas.log.directory import LogDirectory
 
 def measure(
     endpoint: MetricsEndpoint,
-    services: Services,
-    connections: Connections,
+    controller: ControllerServer,
+    broker: BrokerServer,
+    life: NodeLife,
     *,
     directories: Callable[[], Sequence[LogDirectory]],
     offline: Callable[[], Sequence[str]],
-    settings_of: Callable[[str], TopicSettings],
     start_seconds: float,
 ) -> None:
     """Count requests and watch the loop from now on, until the endpoint is closed.
 
     `directories` are the log directories in use, `offline` the names of those that cannot be used.
     """
-    services.traffic = RequestTraffic()
+    services = broker.services
+    traffic = services.traffic = controller.services.traffic = RequestTraffic()
     watch = LoopWatch(services.clock)
     parts = Parts(
-        services, connections, directories, offline, settings_of, services.traffic, watch, start_seconds
+        services,
+        (broker.connections, controller.connections),
+        life,
+        directories,
+        offline,
+        controller.settings.of_topic,
+        traffic,
+        watch,
+        start_seconds,
     )
 
     async def page() -> Page:
@@ -43,4 +52,4 @@ def measure(
             services.stop(error)
             raise
 
-    endpoint.serve(page, is_ready=lambda: not connections.is_closing, at_end=watch.stop)
+    endpoint.serve(page, is_ready=lambda: life.state is NodeState.SERVING, at_end=watch.stop)

@@ -30,7 +30,7 @@ from barnabas.core.settings.dynamic import check_alteration
 from barnabas.metadata.image import BROKER_RESOURCE, CLUSTER_DEFAULT, TOPIC_RESOURCE
 
 if TYPE_CHECKING:
-    from barnabas.broker.services import Services
+    from barnabas.broker.services import ControllerServices
 
 BROKER_LOGGER_RESOURCE = 8
 
@@ -42,7 +42,7 @@ Forward = Callable[[Sequence[int]], Awaitable[Sequence[ConfigResult]]]
 
 
 async def alter(
-    asked: Sequence[Alteration], services: Services, forward: Forward, *, validate_only: bool
+    asked: Sequence[Alteration], services: ControllerServices, forward: Forward, *, validate_only: bool
 ) -> list[ConfigResult]:
     """Carry out, or only judge, what is asked; a result for each resource."""
     times = Counter((one.resource_type, one.resource_name) for one in asked)
@@ -77,7 +77,7 @@ def _check_form(one: Alteration) -> None:
         raise Refused("INVALID_REQUEST", f"Null value not supported for : {', '.join(nulls)}")
 
 
-def _check_node_id(name: str, services: Services, words: str) -> None:
+def _check_node_id(name: str, services: ControllerServices, words: str) -> None:
     try:
         node_id = int(name)
     except ValueError:
@@ -86,7 +86,7 @@ def _check_node_id(name: str, services: Services, words: str) -> None:
         raise Refused("INVALID_REQUEST", f"Unexpected {words} {services.node_id}, but received {name}")
 
 
-def _check_broker(one: Alteration, services: Services) -> None:
+def _check_broker(one: Alteration, services: ControllerServices) -> None:
     of_one_broker = one.resource_name != CLUSTER_DEFAULT
     if of_one_broker:
         _check_node_id(one.resource_name, services, "broker id, expected")

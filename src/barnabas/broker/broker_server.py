@@ -1,0 +1,161 @@
+"""The broker of a node: its place in the cluster, its replicas, and the listeners at which it answers.
+
+The order of its life: the replicas follow the metadata, the broker registers and is fenced, says where its
+partitions are, becomes active, and then answers clients. A stop begins with the controlled shutdown: others
+take over while this broker still answers; then it answers what is under way and lets go of everything.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Coroutine, Sequence
+from math import inf
+from typing import Any
+from uuid import UUID
+
+from barnabas.broker.cluster.membership import Membership
+from barnabas.broker.cluster.producer_ids import ProducerIds
+from barnabas.broker.connections.connections import Connections, limits_of
+from barnabas.broker.connections.requests import BROKER_ROUTER
+from barnabas.broker.directories.placement import Placement
+from barnabas.broker.directories.upkeep import Upkeep
+from barnabas.broker.replicas.changes import follow
+from barnabas.broker.replicas.fetch_sessions import FetchSessions
+from barnabas.broker.replicas.replicas import Replicas
+from barnabas.broker.services import ControllerServices, Services
+from barnabas.broker.settings.current_settings import CurrentSettings
+from barnabas.broker.storage.storage import Storage
+from barnabas.controller.decisions import NOT_COMMITTED
+from barnabas.core.errors import StorageError
+from barnabas.core.network import Network
+from barnabas.core.settings.broker_settings import BrokerSettings
+from barnabas.core.settings.listeners import Listener
+
+logger = logging.getLogger("barnabas.node")
+
+# what requests under way get when the node stops: an append is a matter of milliseconds
+FINISH_SECONDS = 0.5
+
+Run = Callable[[Coroutine[Any, Any, None]], Any]
+
+
+class BrokerServer:
+    """`prepare`, `register`, `activate` and `serve` come in this order. `run` starts background tasks."""
+
+    def __init__(
+        self,
+        static: BrokerSettings,
+        storage: Storage,
+        settings: CurrentSettings,
+        common: ControllerServices,
+        *,
+        network: Network,
+        inter_broker_listener: str,
+        run: Run,
+        fail: Callable[[BaseException], None],
+    ) -> None:
+        self._static = static
+        self._storage = storage
+        self._settings = settings
+        self._metadata = metadata = common.metadata
+        self._run = run
+        clock = common.clock
+        self.membership = Membership(common.node_id, common.controller)
+        self.replicas = Replicas(common.node_id, metadata, storage.logs, settings.of_topic, fail)
+        follow(metadata, self.replicas, settings)
+        self._upkeep = Upkeep(
+            storage, self.replicas, self.membership, metadata, settings, clock, run=run, fail=fail
+        )
+        self._placement = Placement(metadata, storage, self.replicas, self.membership, fail)
+        slots = static.integer("max.incremental.fetch.session.cache.slots")
+        self.services = Services(
+            common,
+            network=network,
+            inter_broker_listener=inter_broker_listener,
+            replicas=self.replicas,
+            sessions=FetchSessions(clock, common.random, slots),
+            producer_ids=ProducerIds(self.membership.allocate_producer_ids),
+            storage=storage,
+        )
+        if not storage.logs.is_single:
+            from barnabas.broker.directories.moves import BYTES_PER_SECOND, Moves
+
+            self.services.moves = Moves(
+                storage.logs,
+                self.replicas,
+                self.membership,
+                clock,
+                lambda: settings.broker.optional_integer(BYTES_PER_SECOND) or inf,
+                fail,
+            )
+        self.connections = Connections(self.services, BROKER_ROUTER, limits_of(settings.broker))
+        settings.subscribe(lambda altered: self.connections.limit(limits_of(altered)))
+
+    async def prepare(self) -> None:
+        """Bring the directories in line with the metadata."""
+        await self._storage.settle(self._metadata.image, self.membership.node_id)
+        await self.replicas.set_strays_aside()
+
+    async def register(self, incarnation_id: UUID, advertised: Sequence[Listener]) -> None:
+        """Become known to the controller, fenced."""
+        self._found, self._anew = self._placement.survey()
+        await self.membership.register(
+            cluster_id=self.services.cluster_id,
+            incarnation_id=incarnation_id,
+            directory_ids=list(self._storage.directories),
+            listeners=advertised,
+            rack=self._static.string("broker.rack"),
+            previous_epoch=self._storage.previous_epoch,
+        )
+
+    async def activate(self) -> None:
+        """Say where the partitions are, and become active."""
+        if self._found:
+            await self.membership.assign(self._found)
+        await self.membership.activate()
+        if self._anew:
+            await self.membership.assign(self._anew)
+        self._placement.follow()
+        self._upkeep.follow_cordons()
+
+    def serve(self) -> None:
+        """Keep the directories in order and load the coordinators, in the background."""
+        self._run(self.connections.close_idle())
+        self._upkeep.begin(self._static)
+        self._run(self.services.load_coordinators())
+
+    def directory_failed(self, directory_id: UUID, error: StorageError) -> None:
+        self._upkeep.failed(directory_id, error)
+
+    async def shut_down(self) -> None:
+        """The controlled shutdown: returns when this broker leads nothing any more, or cannot say so."""
+        try:
+            await self.membership.leave()
+        except NOT_COMMITTED as error:  # a full disk does not keep the logs from being closed cleanly
+            logger.error("the metadata will not tell of this stop: %s", error)
+
+    async def finish(self) -> None:
+        """Answer what is under way, and let go of clients, coordinators and moves."""
+        self.replicas.wake_readers()
+        await self.services.close_coordinators()
+        await self.connections.finish(FINISH_SECONDS)
+        await self.cut_off()
+        if self.services.moves is not None:
+            await self.services.moves.close()
+
+    async def cut_off(self) -> None:
+        """End all connections at once, and all that waits for coordinators."""
+        await self.services.close_coordinators()
+        self.services.close_peers()
+        await self.connections.close()
+
+    async def close(self) -> None:
+        """Wait for what was begun on the disk and in the metadata."""
+        await self._placement.close()
+        await self.replicas.close()
+
+    async def abandon(self) -> None:
+        """Stop at once, as a crash would."""
+        await self.cut_off()
+        if self.services.moves is not None:
+            await self.services.moves.abandon()
