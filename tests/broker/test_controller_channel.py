@@ -8,7 +8,7 @@ from typing import ClassVar, TypeVar
 
 import pytest
 
-from barnabas.broker import node
+from barnabas.broker import controller_server
 from barnabas.broker.cluster.controller_channel import _COMMANDS, LocalController
 from barnabas.client.admin import (
     USER,
@@ -58,7 +58,7 @@ class OnTheWire(LocalController):
 @pytest.fixture
 def seen(monkeypatch: pytest.MonkeyPatch) -> dict[int, str]:
     OnTheWire.seen.clear()
-    monkeypatch.setattr(node, "LocalController", OnTheWire)
+    monkeypatch.setattr(controller_server, "LocalController", OnTheWire)
     return OnTheWire.seen
 
 

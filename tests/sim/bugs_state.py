@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 from barnabas.broker.connections.connections import Connections, Session
 from barnabas.broker.connections.requests import answer
 from barnabas.broker.handlers import fetch
+from barnabas.broker.quorum import controller
 from barnabas.broker.replicas.purgatory import Marks
 from barnabas.broker.replicas.replica import Replica
 from barnabas.core.disk import Disk
@@ -20,6 +21,7 @@ from barnabas.log.producer import Producer
 from barnabas.log.producers import ProducerStates
 from barnabas.log.segment import Located, Segment
 from barnabas.log.snapshots import CorruptSnapshot
+from barnabas.metadata.records import NoOpRecord
 from barnabas.protocol.frames import SCRATCH_BYTES, FrameReader
 from tests.sim.bugs_switch import Patch, bug, disk_errors, power_losses, retries, starts
 
@@ -185,10 +187,12 @@ def wakeup_race(patch: Patch) -> None:
 
 @bug("requests of a connection are answered as they are done, not in their order", "world", "liveness")
 def responses_out_of_order(patch: Patch) -> None:
-    async def answer_one(session: Session, services: Any, frame: memoryview) -> None:
+    async def answer_one(connections: Connections, session: Session, frame: memoryview) -> None:
         connection = session.connection
         with suppress(BarnabasError):
-            response = await answer(frame, session.door, connection.peer.host, services)
+            response = await answer(
+                frame, connections._router, session.listener, connection.peer.host, connections._services
+            )
             if response is not None:
                 await connection.write(response)
                 connection.flush()
@@ -200,13 +204,27 @@ def responses_out_of_order(patch: Patch) -> None:
             while count := await session.connection.readinto(reader.buffer()):
                 session.last_active = self._clock.monotonic()
                 for frame in reader.received(count):
-                    work = answer_one(session, self._services, memoryview(bytearray(frame)))
+                    work = answer_one(self, session, memoryview(bytearray(frame)))
                     tasks.append(asyncio.get_running_loop().create_task(work))
         finally:
             for task in tasks:
                 task.cancel()
 
     patch(Connections, "_answer_all", answer_all)
+
+
+# ---- metadata --------------------------------------------------------------------------------------------
+
+
+@bug("the controller publishes the last record of a decision, and does not write it", "world")
+def decided_not_written(patch: Patch) -> None:
+    batches = controller._batches
+
+    def without_the_last(records: Any, metadata_version: int, now_ms: int) -> list[bytearray]:
+        kept = records if len(records) < 2 else [*records[:-1], NoOpRecord()]
+        return batches(kept, metadata_version, now_ms)
+
+    patch(controller, "_batches", without_the_last)
 
 
 # ---- failures --------------------------------------------------------------------------------------------

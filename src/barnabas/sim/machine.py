@@ -23,6 +23,7 @@ from barnabas.sim.chance import between, node_stream
 from barnabas.sim.clock import SimClock
 from barnabas.sim.disk import Drive, SimDisk
 from barnabas.sim.history import Crash, History, Started
+from barnabas.sim.metadata_twin import MetadataTwin
 from barnabas.sim.network import SimNetwork
 from barnabas.sim.process import Process
 from barnabas.sim.scenario import MachinePlan
@@ -134,6 +135,7 @@ class Machine:
         """What the process does: as `barnabas serve`."""
         try:
             node = await self._start(process)
+            MetadataTwin(node.quorum, self.broken)
             self._history.add(Started(self._loop.time(), self.node))
             failed = asyncio.create_task(node.failed())
             stopped = asyncio.create_task(self._stop.wait())
