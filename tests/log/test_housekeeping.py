@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import gc
+import struct
 from collections.abc import Awaitable, Callable
 
 import pytest
 
 from barnabas.core.clock import ManualClock
-from barnabas.core.disk import DiskFailed
+from barnabas.core.disk import DiskFailed, DiskFull
+from barnabas.core.errors import StorageError
 from barnabas.core.memory_disk import MemoryDisk
 from barnabas.log import housekeeping
 from barnabas.log.config import LogConfig
@@ -77,6 +80,53 @@ def test_a_rolled_segment_is_flushed_soon() -> None:
         house.cancel()
         with pytest.raises(asyncio.CancelledError):
             await house
+
+    run(test)
+
+
+def test_index_files_exist_at_once_and_have_their_entries_within_a_second() -> None:
+    async def test(disk: MemoryDisk, clock: ManualClock) -> None:
+        config = LogConfig(index_interval_bytes=0, segment_index_bytes=48)
+        directory = await open_directory(disk, config, clock)
+        log = await directory.partition("t", 0)
+        paths = [f"t-0/00000000000000000000{suffix}" for suffix in (".index", ".timeindex")]
+        assert [await disk.size_of(path) for path in paths] == [0, 0]
+        house = asyncio.create_task(keep_house(directory, clock, EVERY))
+        await settle()
+        for number in range(3):
+            await log.append_as_leader(batch(2, timestamp=START_MS + number), 0)
+        assert [await disk.size_of(path) for path in paths] == [0, 0]
+        await pass_time(clock, 1)
+        offsets, times = [await (await disk.open(path)).read(0, 100) for path in paths]
+        size = log.size_bytes // 3
+        # the first batch has no entry; the files are preallocated to 48 bytes
+        assert offsets == struct.pack(">iiii", 3, size, 5, 2 * size) + bytes(32)
+        assert times == struct.pack(">qiqi", START_MS + 2, 3, START_MS + 3, 5) + bytes(24)
+        assert not log.active.has_waiting_entries
+        house.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await house
+
+    run(test)
+
+
+def test_index_entries_that_cannot_be_written_wait_in_memory() -> None:
+    async def test(disk: MemoryDisk, clock: ManualClock) -> None:
+        directory = await open_directory(disk, LogConfig(index_interval_bytes=0), clock)
+        troubles: list[StorageError] = []
+        directory.on_trouble = troubles.append
+        log = await directory.partition("t", 0)
+        for number in range(3):
+            await log.append_as_leader(batch(2, timestamp=START_MS + number), 0)
+        disk.fail("write_at", errno.ENOSPC, path_glob="*index")
+        await housekeeping.write_index_entries(directory)
+        assert [type(error) for error in troubles] == [DiskFull]
+        assert log.active.has_waiting_entries
+        assert log.failure is None
+        disk.heal()
+        await housekeeping.write_index_entries(directory)
+        assert len(troubles) == 1
+        assert not log.active.has_waiting_entries
 
     run(test)
 

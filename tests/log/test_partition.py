@@ -201,8 +201,10 @@ def test_rolling_on_demand_seals_the_segment_and_leaves_an_empty_one_alone() -> 
             "00000000000000000000.index",
             "00000000000000000000.log",
             "00000000000000000000.timeindex",
+            "00000000000000000005.index",
             "00000000000000000005.log",
             "00000000000000000005.snapshot",
+            "00000000000000000005.timeindex",
         ]
 
     asyncio.run(scenario())

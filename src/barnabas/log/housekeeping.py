@@ -1,9 +1,9 @@
 """What a log directory does by itself as time goes by, at Kafka's intervals.
 
-Flushes what is due (sealed segments, `flush.ms`), removes what was deleted a while ago, writes checkpoints,
-lets go of what retention no longer covers, compacts what is dirty, and after an unclean stop recovers the
-partitions that nobody has touched. A failure of one round is logged and the next one comes; the log concerned
-has already refused further appends if it must.
+Flushes what is due (sealed segments, `flush.ms`), writes the index entries that wait in memory, removes what
+was deleted a while ago, writes checkpoints, lets go of what retention no longer covers, compacts what is
+dirty, and after an unclean stop recovers the partitions that nobody has touched. A failure of one round is
+logged and the next one comes; the log concerned has already refused further appends if it must.
 """
 
 from __future__ import annotations
@@ -23,12 +23,17 @@ from barnabas.log.directory import LogDirectory
 
 logger = logging.getLogger("barnabas.log")
 
+# logs that are looked at before others get a turn
+LOOKED_AT_ONCE = 500
+
 
 @dataclass(frozen=True, slots=True)
 class Intervals:
-    """How often; the defaults are Kafka's, but for flushes and removals, which Kafka schedules one by one."""
+    """How often; the defaults are Kafka's, but for flushes and removals, which Kafka schedules one by one,
+    and for index entries, which Kafka has in mapped memory."""
 
     flush_ms: int = 1000
+    index_ms: int = 1000
     sweep_ms: int = 1000
     checkpoint_ms: int = 60_000  # log.flush.offset.checkpoint.interval.ms
     retention_ms: int = 300_000  # log.retention.check.interval.ms
@@ -44,6 +49,7 @@ async def keep_house(
     every = intervals or Intervals()
     works = [
         _repeat(clock, every.flush_ms, partial(flush_due, directory), directory),
+        _repeat(clock, every.index_ms, partial(write_index_entries, directory), directory),
         _repeat(clock, every.sweep_ms, directory.removals.sweep, directory),
         _repeat(clock, every.checkpoint_ms, directory.checkpoint, directory),
         _repeat(clock, every.retention_ms, partial(apply_retention, directory), directory),
@@ -121,6 +127,15 @@ async def flush_due(directory: LogDirectory) -> None:
             directory.in_trouble(error)
             if log in rolled and log.failure is None:
                 directory.to_flush.add(log)
+
+
+async def write_index_entries(directory: LogDirectory) -> None:
+    """Write the index entries that wait in memory, so that tools can read the files of a running node."""
+    for number, log in enumerate(list(directory.logs.values()), 1):
+        if log.segments[-1].has_waiting_entries:
+            await log.write_index_entries()
+        if number % LOOKED_AT_ONCE == 0:
+            await asyncio.sleep(0)
 
 
 async def apply_retention(directory: LogDirectory) -> int:

@@ -430,6 +430,8 @@ class PartitionLog:
         finally:
             self._is_rolling = False
         self.home.on_roll(self)
+        await self.active.create_indexes()
+        self.side.names_changed()
         return True
 
     async def _seal_active(self) -> None:
@@ -502,6 +504,16 @@ class PartitionLog:
         """Make everything below `end_offset` durable if flush.messages asks for it, as an append does."""
         if end_offset - self.recovery_point >= self.config.flush_messages:
             await self.flush(end_offset)
+
+    async def write_index_entries(self) -> None:
+        """Write the index entries of the active segment that wait in memory."""
+        async with self.turn:
+            if self.failure is not None:
+                return
+            try:
+                await self.active.write_waiting_entries()
+            except StorageError as error:
+                self.home.on_trouble(error)  # they stay in memory, and are tried again
 
     async def flush(self, up_to: int | None = None) -> None:
         """Make everything below `up_to` (by default the end) durable; one sync serves all who wait."""

@@ -120,6 +120,7 @@ async def _begin_at(home: Home, path: str, config: LogConfig, offset: int) -> tu
     """A log with nothing in it that goes on at `offset`."""
     segment = new_segment(home, path, config, offset)
     await segment.create()
+    await segment.create_indexes()
     return [segment], offset
 
 

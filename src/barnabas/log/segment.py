@@ -103,11 +103,20 @@ class Segment:
         return self._disk.describe(self.path(names.LOG))
 
     async def create(self) -> None:
-        """Make a new, empty, active segment; its indexes come into being with their first entries."""
+        """Make a new, empty, active segment; `create_indexes` makes the files of its indexes."""
         self._file = await self._disk.open(self.path(names.LOG), create=True)
         if self._file.size:
             await self._file.truncate(0)
         self._indexed = True
+
+    async def create_indexes(self) -> None:
+        """Make the files of the indexes, empty. Where that fails, the first entries make them: a segment
+        without index files can be appended to and read."""
+        try:
+            await self.offsets.create()
+            await self.times.create()
+        except StorageError as error:
+            logger.warning("the index files of %s come with their first entries: %s", self.describe(), error)
 
     @property
     def opened_file(self) -> File | None:
@@ -249,6 +258,16 @@ class Segment:
                 await self.times.write()
         except StorageError as error:
             logger.warning("index entries wait in memory: %s", error)
+
+    @property
+    def has_waiting_entries(self) -> bool:
+        return not (self.offsets.is_written and self.times.is_written)
+
+    async def write_waiting_entries(self) -> None:
+        """Write all index entries that wait, however few; on an error they stay in memory."""
+        for index in (self.offsets, self.times):
+            if not index.is_written:
+                await index.write()
 
     async def reindex(self, headers: Sequence[BatchHeader], position: int) -> int:
         """Index batches of a segment that is rebuilt; returns where they end."""

@@ -1,9 +1,10 @@
 """The two sparse indexes of a segment: offset -> position, and timestamp -> offset.
 
-Both are files of fixed-size ascending entries, searched by halving. While its segment takes appends, an
-index file is preallocated to its full size, and new entries wait in memory until there are enough of them
-for one write: the index of an active segment is rebuilt after a crash anyway, so nothing is owed to the
-disk before the segment is sealed, when the entries are written and the file is trimmed to them.
+Both are files of fixed-size ascending entries, searched by halving. The file exists, empty, from the start of
+its segment. While the segment takes appends, the file is preallocated to its full size with the first entry.
+New entries wait in memory until there are enough of them for one write, or until housekeeping writes them,
+once a second: other programs may read the files of a running node. The index of an active segment is rebuilt
+after a crash, so entries need not be durable before the segment is sealed, which trims the file to them.
 
 Invariants: `count` entries exist, the first `_stored` of them in the file, the rest in `_pending`; both
 columns ascend (offsets and positions strictly, timestamps strictly, their offsets weakly).
@@ -62,6 +63,15 @@ class SparseIndex:
     @property
     def count(self) -> int:
         return self._stored + len(self._pending) // self.ENTRY.size
+
+    async def create(self) -> None:
+        """Make an empty file, without keeping it open."""
+        file = await self._disk.open(self._path, create=True)
+        try:
+            if file.size:
+                await file.truncate(0)
+        finally:
+            file.close()
 
     async def load(self) -> None:
         """Open a sealed index file; CorruptIndex if it is missing or cannot be right."""

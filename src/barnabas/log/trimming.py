@@ -116,6 +116,7 @@ async def _start_over(log: PartitionLog, offset: int) -> None:
             await log.home.persist()
         segment = new_segment(log.home, log.path, log.config, offset)
         await segment.create()
+        await segment.create_indexes()
         log.segments, log.bases = [segment], [offset]
         log.end_offset = log.high_watermark = log.recovery_point = offset
         log.producers, log.side.snapshot_offset = ProducerStates(offset), offset
