@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable
 
 import pytest
 
+from barnabas.core.errors import WIRE_ERRORS
+from barnabas.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from barnabas.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from barnabas.protocol.schema import NO_UUID
 from barnabas.testing import Broker
@@ -64,3 +67,17 @@ def test_what_is_not_created_is_unknown_whatever_would_become_of_it(
         assert ask(client, 12, "no topic", NO_UUID)[0] == INVALID_TOPIC
         topics = client.ask(metadata_request("t"), 12, MetadataResponse).topics
         assert [topic.error_code for topic in topics] == [UNKNOWN_TOPIC]
+
+
+def test_a_topic_that_cannot_be_created_now_has_no_leader_yet(broker: Broker) -> None:
+    assert broker._memory is not None
+    with RawClient(broker.port) as client:
+        broker._memory.fail("append", errno.ENOSPC, path_glob="*__cluster_metadata*", times=2)
+        (topic,) = client.ask(metadata_request("t"), 12, MetadataResponse).topics
+        assert WIRE_ERRORS[topic.error_code].name == "LEADER_NOT_AVAILABLE"
+        find = FindCoordinatorRequest(key="g", key_type=0)
+        answer = client.ask(find, 2, FindCoordinatorResponse)
+        assert WIRE_ERRORS[answer.error_code].name == "COORDINATOR_NOT_AVAILABLE"
+        assert client.ask(find, 2, FindCoordinatorResponse).error_code == 0
+        (topic,) = client.ask(metadata_request("t"), 12, MetadataResponse).topics
+        assert topic.error_code == 0

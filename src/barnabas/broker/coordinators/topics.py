@@ -10,6 +10,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from barnabas.broker.coordinators.host import CoordinatorNotAvailable
+from barnabas.controller.decisions import NOT_COMMITTED
 from barnabas.core.settings.broker_settings import BrokerSettings
 from barnabas.metadata.names import CONSUMER_OFFSETS, TRANSACTION_STATE
 from barnabas.protocol.messages.create_topics import (
@@ -34,7 +35,10 @@ async def ensure_topic(name: str, services: Services) -> None:
         alive = sum(not broker.fenced for broker in services.image.brokers.values())
         wanted = _wanted(name, services.settings, alive)
         request = CreateTopicsRequest(topics=[wanted], timeout_ms=_TIMEOUT_MS, validate_only=False)
-        (result,) = (await services.controller.send(request, CreateTopicsResponse)).topics
+        try:
+            (result,) = (await services.controller.send(request, CreateTopicsResponse)).topics
+        except NOT_COMMITTED as error:
+            raise CoordinatorNotAvailable(f"{name} cannot be made now: {error}") from error
         if result.error_code and services.image.topic(name) is None:
             logger.error("%s cannot be made: %s", name, result.error_message)
             raise CoordinatorNotAvailable(f"{name} cannot be made: {result.error_message}")

@@ -11,9 +11,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.broker.connections.requests import RequestContext
-from barnabas.controller.decisions import Refused
+from barnabas.controller.decisions import NOT_COMMITTED, Refused
 from barnabas.controller.names import check_name
-from barnabas.core.errors import BarnabasError, wire_error
+from barnabas.core.errors import wire_error
 from barnabas.metadata.directories import is_online
 from barnabas.metadata.names import INTERNAL_TOPICS, is_internal
 from barnabas.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
@@ -186,8 +186,8 @@ async def _create_missing(request: MetadataRequest, services: Services) -> dict[
     )
     try:
         response = await services.controller.send(wanted, CreateTopicsResponse)
-    except BarnabasError as error:
-        return dict.fromkeys(missing, error.wire.code)
+    except NOT_COMMITTED:  # the log has the reason; clients know this error as one of topics, and try again
+        return dict.fromkeys(missing, _LEADER_NOT_AVAILABLE)
     errors = {topic.name: topic.error_code for topic in response.topics if topic.error_code}
     return {name: code for name, code in errors.items() if code != _EXISTS}
 
