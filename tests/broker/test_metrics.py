@@ -367,7 +367,8 @@ class TestEndpoint:
         for sent in (b"GET /met", b"GET /metrics HTTP/1.1\r\n\r\n"):
             with socket.create_connection(address_of(broker), timeout=20) as connection:
                 connection.sendall(sent)
-                wait_until(lambda: endpoint.connection_count == 1, "it is there")
+                with contextlib.suppress(ConnectionResetError):
+                    connection.recv(1)  # the first byte of an answer, or the end
                 wait_until(lambda: endpoint.connection_count == 0, "it was let go")
         assert get(broker, "/ready")[0] == 200
 
@@ -420,8 +421,8 @@ class TestEndpoint:
                 one = held.enter_context(socket.create_connection(address_of(broker), timeout=20))
                 one.sendall(b"GET /health HTTP/1.1\r\n\r\n")
                 assert one.recv(1) == b"H"  # and it does not hang up
-            one_more = held.enter_context(socket.create_connection(address_of(broker), timeout=20))
-            with contextlib.suppress(ConnectionResetError):
+            with contextlib.suppress(ConnectionResetError):  # which connect itself may be told
+                one_more = held.enter_context(socket.create_connection(address_of(broker), timeout=20))
                 assert one_more.recv(1) == b""
         wait_until(lambda: is_answered(broker), "there is room again")
 
