@@ -424,3 +424,18 @@ class TestSpace:
                 await OsDisk(tmp_path / "gone", InlineWorkers(), SystemClock()).space()
 
         asyncio.run(scenario())
+
+
+class TestSyncAll:
+    def test_everything_at_once(self, run: Run) -> None:
+        async def scenario(disk: Disk) -> None:
+            await disk.mkdir("d")
+            release = await disk.lock(".lock")
+            await put(disk, "d/a", b"one")
+            if disk.can_sync_all:  # some systems cannot
+                await disk.sync_all()
+            await put(disk, "d/a", b"two")
+            assert await contents(disk, "d/a") == b"onetwo"
+            release()
+
+        run(scenario)

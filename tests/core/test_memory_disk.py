@@ -608,3 +608,39 @@ class TestHook:
             assert await file.read(0, 9) == b"y"
 
         asyncio.run(scenario())
+
+
+def test_sync_all_leaves_nothing_to_a_power_loss() -> None:
+    async def scenario(seed: int) -> None:
+        disk = MemoryDisk()
+        await disk.mkdir("d/e")
+        file = await disk.open("d/e/a", create=True)
+        await file.append(b"kept")
+        await file.rename("d/b")
+        await disk.sync_all()
+        await file.append(b"perhaps")
+        disk.crash_power(SeededRandom(seed))
+        assert (await (await disk.open("d/b")).read(0, 4), await disk.listdir("d")) == (b"kept", ["b", "e"])
+
+    for seed in range(20):
+        asyncio.run(scenario(seed))
+
+
+def test_sync_all_that_failed_is_a_failed_sync_of_all() -> None:
+    async def scenario() -> None:
+        disk = MemoryDisk()
+        file, other = await disk.open("a", create=True), await disk.open("b", create=True)
+        await other.append(b"y")
+        await other.sync()
+        await file.append(b"x")
+        disk.fail("sync_all", errno.EIO, times=1)
+        assert disk.can_sync_all
+        with pytest.raises(DiskFailed, match="cannot sync all files in memory:"):
+            await disk.sync_all()
+        assert not disk.can_sync_all
+        for sync in (disk.sync_all, file.sync):
+            with pytest.raises(DiskFailed, match="an earlier sync failed"):
+                await sync()
+        await other.sync()
+
+    asyncio.run(scenario())

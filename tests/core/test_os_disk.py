@@ -12,10 +12,12 @@ import threading
 import tracemalloc
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import ParamSpec, TypeVar
 
 import pytest
 
+from barnabas.core import os_sync
 from barnabas.core.clock import ManualClock, SystemClock
 from barnabas.core.descriptors import raise_open_file_limit
 from barnabas.core.disk import DirectoryLocked, DiskFailed, DiskFull, FileMissing, TooManyOpenFiles
@@ -480,3 +482,39 @@ class TestLocks:
         assert answer.startswith("refused"), "our own refusal must not have given up the lock"
         release()
         asyncio.run(other.lock(".lock"))()
+
+
+def test_sync_all_that_failed_is_not_believed_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[int] = []
+
+    def fail(fd: int) -> None:
+        calls.append(fd)
+        raise OSError(errno.EIO, "said the device")
+
+    async def scenario() -> None:
+        disk = OsDisk(tmp_path, InlineWorkers(), SystemClock())
+        assert not disk.can_sync_all  # it is not locked: writes may have failed unseen
+        release = await disk.lock(".lock")
+        monkeypatch.setattr(os_sync, "can_sync_file_system", lambda fd: True)
+        monkeypatch.setattr(os_sync, "sync_file_system", fail)
+        assert disk.can_sync_all
+        with pytest.raises(DiskFailed, match="cannot sync all files in"):
+            await disk.sync_all()
+        assert not disk.can_sync_all
+        with pytest.raises(DiskFailed, match="an earlier sync failed"):
+            await disk.sync_all()
+        assert len(calls) == 1
+        release()
+        disk.close()
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("release", ["5.7.19", "4.19.0-generic", "nonsense"])
+def test_old_kernels_do_not_tell_of_failed_writes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, release: str
+) -> None:
+    fd = os.open(tmp_path, os.O_RDONLY)
+    monkeypatch.setattr(os, "uname", lambda: SimpleNamespace(release=release))
+    assert not os_sync.can_sync_file_system(fd)
+    os.close(fd)

@@ -169,6 +169,14 @@ class WatchedDisk:
         await self.watch("sync_dir", path)
         await self.inner.sync_dir(path)
 
+    @property
+    def can_sync_all(self) -> bool:
+        return self.inner.can_sync_all
+
+    async def sync_all(self) -> None:
+        await self.watch("sync_all", "")
+        await self.inner.sync_all()
+
     async def space(self) -> Space:
         return await self.inner.space()
 

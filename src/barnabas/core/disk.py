@@ -10,10 +10,10 @@ thread or in simulated time. The rules every implementation keeps (tests/core ho
   raises, the file ends where it ended before (or, if even the cut failed, the error says so).
 - A file that is pinned keeps its descriptor: a renamed or removed file can be read by its pinned readers
   to the end.
-- Nothing is durable before `sync` (contents of a file) and `sync_dir` (names in a directory) return. Once a
-  sync has failed, every later one of that file fails: the kernel may have dropped what it could not write,
-  and would call the next sync a success. A new start, which reads what is there, can tell; and a file that
-  was emptied starts anew.
+- Nothing is durable before `sync` (contents of a file) and `sync_dir` (names in a directory) return, or
+  `sync_all` (both, of all files). Once a sync has failed, every later one of that file fails: the kernel may
+  have dropped what it could not write, and would call the next sync a success. A new start, which reads what
+  is there, can tell; and a file that was emptied starts anew. `sync_all` fails for all files.
 - Every failure is a `StorageError` naming the file, the operation and the next step; an `OSError` never
   gets out.
 """
@@ -128,6 +128,13 @@ class Disk(Protocol):
 
     async def sync_dir(self, path: str) -> None:
         """Return when names made, moved or removed in that directory before this call are durable."""
+
+    @property
+    def can_sync_all(self) -> bool:
+        """Whether `sync_all` can be relied upon here, and no file's sync has failed before."""
+
+    async def sync_all(self) -> None:
+        """Return when everything written to all files, and all names, before this call are durable."""
 
     async def space(self) -> Space:
         """How much room there is on the medium, others' files on it included."""

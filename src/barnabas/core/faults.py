@@ -26,6 +26,7 @@ OPERATIONS = {
     "rename": "rename",
     "set_modified": "set the time of",
     "sync": "sync",
+    "sync_all": "sync all files in",
     "sync_dir": "sync the directory",
     "truncate": "truncate",
     "write_at": "write to",

@@ -271,6 +271,21 @@ class MemoryDisk:
             raise self.error(errno.ENOTDIR if node else errno.ENOENT, "sync_dir", path)
         self._tree.sync(node)
 
+    @property
+    def can_sync_all(self) -> bool:
+        return not any(file.unsyncable for file in self._tree.files())
+
+    async def sync_all(self) -> None:
+        if not self.can_sync_all:
+            raise sync_failed_before(self.describe(""))
+        try:
+            self.begin("sync_all", "")
+        except StorageError:
+            for file in self._tree.files():
+                file.unsyncable = bool(file.pending)
+            raise
+        self._tree.sync_all()
+
     async def space(self) -> Space:
         self.check_alive("")
         total_bytes = UNLIMITED_BYTES if self.capacity_bytes is None else self.capacity_bytes

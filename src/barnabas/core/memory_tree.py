@@ -291,6 +291,14 @@ class Tree:
         for change in self._pending.synced(directory):
             _settle(change)
 
+    def sync_all(self) -> None:
+        """Make everything durable."""
+        for change in self._pending:
+            _settle(change)
+        self._pending.clear()
+        for file in self.files():
+            file.sync()
+
     def lose_power(self, random: Random) -> None:
         """Keep what is durable and a random choice of the rest; that is then durable too."""
         quarters = random.below(5)

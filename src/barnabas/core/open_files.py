@@ -90,6 +90,11 @@ class OpenFiles:
         self._pool.close_idle()
 
     @property
+    def has_unsyncable(self) -> bool:
+        """Whether the sync of a file failed."""
+        return any(node.unsyncable for nodes in self._nodes.values() for node in nodes.values())
+
+    @property
     def descriptors(self) -> int:
         """How many descriptors are open."""
         return len(self._pool)

@@ -16,7 +16,8 @@ from pathlib import Path
 
 from barnabas.core.clock import Clock
 from barnabas.core.descriptors import OPEN_FLAGS, OsNode, default_max_open
-from barnabas.core.disk import HandleClosed, Space, storage_errors
+from barnabas.core.disk import HandleClosed, Space, storage_errors, sync_failed_before
+from barnabas.core.errors import StorageError
 from barnabas.core.open_files import OpenFiles
 from barnabas.core.os_file import INLINE_FREE_BYTES, FileIo, OsFile
 from barnabas.core.os_lock import lock_file
@@ -33,6 +34,8 @@ class OsDisk:
         self._io = FileIo(self._files, workers, clock, self.rename)
         self._workers = workers
         self._locks: list[Callable[[], None]] = []
+        self._root_fd = -1  # from the lock on, to tell of writes that failed since then
+        self._all_failed = False
 
     def describe(self, path: str) -> str:
         return self._files.describe(path)
@@ -120,6 +123,27 @@ class OsDisk:
         with storage_errors("sync the directory", self.describe(path)):
             await self._workers.run(_sync_directory, self.describe(path))
 
+    @property
+    def can_sync_all(self) -> bool:
+        if self._root_fd < 0 or self._all_failed or self._files.has_unsyncable:
+            return False
+        from barnabas.core.os_sync import can_sync_file_system
+
+        return can_sync_file_system(self._root_fd)
+
+    async def sync_all(self) -> None:
+        from barnabas.core.os_sync import sync_file_system
+
+        self._check_open("")
+        if not self.can_sync_all:
+            raise sync_failed_before(self.describe(""))
+        try:
+            with storage_errors("sync all files in", self.describe("")):
+                await self._workers.run(sync_file_system, self._root_fd)
+        except StorageError:
+            self._all_failed = True
+            raise
+
     async def space(self) -> Space:
         self._check_open("")
         with storage_errors("look at", self.describe("")):
@@ -128,7 +152,15 @@ class OsDisk:
 
     async def lock(self, path: str) -> Callable[[], None]:
         self._check_open(path)
-        release = lock_file(self.describe(path))
+        unlock = lock_file(self.describe(path))
+        if self._root_fd < 0:
+            with storage_errors("open", self.describe("")):
+                self._root_fd = os.open(self.describe(""), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+
+        def release() -> None:
+            self._close_root()
+            unlock()
+
         self._locks.append(release)
         return release
 
@@ -137,6 +169,11 @@ class OsDisk:
         for release in self._locks:
             release()
         self._locks.clear()
+
+    def _close_root(self) -> None:
+        if self._root_fd >= 0:
+            os.close(self._root_fd)
+            self._root_fd = -1
 
     @property
     def descriptors(self) -> int:

@@ -94,9 +94,13 @@ def parse_checkpoint(data: bytes, where: str, parse: Callable[[list[str]], Entry
 
 async def write_checkpoint(disk: Disk, path: str, lines: Iterable[str]) -> None:
     """Replace a checkpoint, durably."""
+    await write_atomically(disk, path, _checkpoint(lines))
+
+
+def _checkpoint(lines: Iterable[str]) -> bytes:
     entries = list(lines)
     text = "".join(f"{line}\n" for line in (str(_VERSION), str(len(entries)), *entries))
-    await write_atomically(disk, path, text.encode())
+    return text.encode()
 
 
 async def read_offset_checkpoint(disk: Disk, path: str) -> dict[TopicPartition, int]:
@@ -115,7 +119,23 @@ async def read_leader_epochs(disk: Disk, path: str) -> list[EpochEntry]:
 
 
 async def write_leader_epochs(disk: Disk, path: str, entries: Iterable[tuple[int, int]]) -> None:
-    await write_checkpoint(disk, path, (f"{epoch} {start}" for epoch, start in entries))
+    await write_checkpoint(disk, path, _epoch_lines(entries))
+
+
+async def prepare_leader_epochs(disk: Disk, path: str, entries: Iterable[tuple[int, int]]) -> None:
+    """Write them beside the file, without a sync. They may take its place when they are durable: nothing in a
+    checkpoint tells that a number was cut."""
+    file = await disk.open(path + TEMPORARY, create=True)
+    try:
+        if file.size:  # left over from a crash
+            await file.truncate(0)
+        await file.append(_checkpoint(_epoch_lines(entries)))
+    finally:
+        file.close()
+
+
+def _epoch_lines(entries: Iterable[tuple[int, int]]) -> Iterable[str]:
+    return (f"{epoch} {start}" for epoch, start in entries)
 
 
 def _parse_offset_entry(fields: list[str]) -> tuple[TopicPartition, int]:

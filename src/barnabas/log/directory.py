@@ -30,6 +30,7 @@ from barnabas.core.random import Random
 from barnabas.core.workers import Workers
 from barnabas.log import checkpoints, names, owners
 from barnabas.log.checkpoints import TopicPartition
+from barnabas.log.closing import flush_together
 from barnabas.log.config import LogConfig
 from barnabas.log.names import DirectoryKind
 from barnabas.log.offset_checkpoints import OffsetCheckpoints
@@ -406,6 +407,7 @@ class LogDirectory:
             async with turn:  # whatever is being opened or deleted is waited for
                 pass
         is_clean = (self._is_clean and not self._left_open) or self.known.keys() == self.logs.keys()
+        await flush_together(self._disk, list(self.logs.values()), self._home.on_failure)
         is_clean = await self._close_logs() and is_clean
         try:
             await self.checkpoint()

@@ -93,6 +93,14 @@ class Appended(NamedTuple):
 _appended = partial(tuple.__new__, Appended)
 
 
+class WrittenOut(NamedTuple):
+    """What a log was when it was written out, to tell whether it has changed since."""
+
+    end_offset: int
+    shape: int
+    side_files: tuple[int, int]
+
+
 class UnexpectedOffset(BarnabasError):
     """A leader sent batches that do not follow what this follower has."""
 
@@ -557,6 +565,33 @@ class PartitionLog:
     def expire_producers(self) -> None:
         """Forget producers that have been silent for `producer.id.expiration.ms`."""
         self.producers.expire(self.home.clock.wall_ms(), self.config.producer_id_expiration_ms)
+
+    async def write_out(self) -> WrittenOut | None:
+        """Write what a clean stop leaves behind, without making it durable: that is for a sync of the whole
+        disk. None where the log has to be closed by itself."""
+        async with self.turn:
+            await self._flush.settled()
+            if self.failure is not None or not self.is_dirty:
+                return None
+            await self.side.write_snapshot(self.end_offset, self.producers)
+            for segment in self.segments[self.floor_segment(self.recovery_point) :]:
+                await segment.seal()
+                if segment.has_waiting_entries:
+                    return None
+            return WrittenOut(self.end_offset, self.shape, await self.side.prepare())
+
+    async def put_in_place(self, written: WrittenOut) -> bool:
+        """After a sync of the disk: the second half of `write_out`, which a second sync makes durable. False
+        where the log has changed since, and has to be closed by itself."""
+        async with self.turn:
+            return self.failure is None and await self.side.put_in_place(written.side_files)
+
+    def count_as_flushed(self, written: WrittenOut) -> None:
+        """The disk was synced after `put_in_place`: unless the log has changed, nothing is left to do."""
+        is_same = (self.end_offset, self.shape) == (written.end_offset, written.shape)
+        if self.failure is None and is_same and self.side.all_synced(written.side_files):
+            self.recovery_point = self.end_offset
+            self.is_dirty = False
 
     async def close(self) -> bool:
         """Leave the files as a clean stop does: flushed, indexes trimmed, producers' state written. False

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from barnabas.core.disk import Disk
 from barnabas.log import names, snapshots
-from barnabas.log.checkpoints import write_leader_epochs
+from barnabas.log.checkpoints import TEMPORARY, prepare_leader_epochs, write_leader_epochs
 from barnabas.log.epochs import LeaderEpochs
 from barnabas.log.producer import NO_OFFSET
 from barnabas.log.producers import ProducerStates
@@ -21,6 +21,7 @@ class SideFiles:
 
     __slots__ = (
         "_disk",
+        "_epoch_changes",
         "_epochs",
         "_epochs_dirty",
         "_epochs_turn",
@@ -39,6 +40,7 @@ class SideFiles:
         self._path = path
         self._epochs = epochs
         self._epochs_dirty = is_dirty
+        self._epoch_changes = 0
         self._epochs_turn = Turn()
         self._name_changes = int(is_dirty)
         self._names_synced = 0
@@ -58,6 +60,7 @@ class SideFiles:
     def epochs_changed(self) -> None:
         """They are to be written with the next flush."""
         self._epochs_dirty = True
+        self._epoch_changes += 1
 
     def snapshot_path(self, offset: int) -> str:
         return f"{self._path}/{names.offset_name(offset)}{names.SNAPSHOT}"
@@ -79,14 +82,42 @@ class SideFiles:
         await self.write_epochs()
         await self.sync_names()
 
+    async def prepare(self) -> tuple[int, int]:
+        """Write the epochs beside their file, without a sync; gives what `all_synced` wants to know."""
+        async with self._epochs_turn:
+            seen = (self._name_changes, self._epoch_changes)
+            if self._epochs_dirty:
+                await prepare_leader_epochs(self._disk, self._epochs_path, self._epochs.entries)
+            return seen
+
+    async def put_in_place(self, prepared: tuple[int, int]) -> bool:
+        """Once that is synced: let the epochs take the place of their file, which is to be synced in turn."""
+        async with self._epochs_turn:
+            is_same = prepared == (self._name_changes, self._epoch_changes)
+            if is_same and self._epochs_dirty:
+                await self._disk.rename(self._epochs_path + TEMPORARY, self._epochs_path)
+            return is_same
+
+    @property
+    def _epochs_path(self) -> str:
+        return f"{self._path}/{names.LEADER_EPOCH_CHECKPOINT}"
+
+    def all_synced(self, prepared: tuple[int, int]) -> bool:
+        """All that was there at `prepare` is durable; False where there has been more since."""
+        if prepared != (self._name_changes, self._epoch_changes):
+            return False
+        self._epochs_dirty = self._parent_dirty = False
+        self._names_synced = self._name_changes
+        self._snapshot_synced = self.snapshot_offset
+        return True
+
     async def write_epochs(self) -> None:
         """Write the epochs, durably, if they changed."""
         async with self._epochs_turn:  # the file is replaced by one at a time, the latest last
             if self._epochs_dirty:
                 self._epochs_dirty = False
                 try:
-                    path = f"{self._path}/{names.LEADER_EPOCH_CHECKPOINT}"
-                    await write_leader_epochs(self._disk, path, self._epochs.entries)
+                    await write_leader_epochs(self._disk, self._epochs_path, self._epochs.entries)
                 except BaseException:
                     self._epochs_dirty = True
                     raise

@@ -282,6 +282,13 @@ class SimDisk:
     async def sync_dir(self, path: str) -> None:
         await self.call(SYNC_S, lambda: _now(self._files.sync_dir(path)))
 
+    @property
+    def can_sync_all(self) -> bool:
+        return self._files.can_sync_all
+
+    async def sync_all(self) -> None:
+        await self.call(SYNC_S, lambda: _now(self._files.sync_all()))
+
     async def space(self) -> Space:
         return await self.call(READ_S, lambda: _now(self._files.space()))
 
