@@ -13,6 +13,7 @@ from barnabas.controller.decisions import Decision
 from barnabas.core.settings.security import UnsupportedSetting
 from barnabas.core.settings.sources import resolve
 from barnabas.log.config import LogConfig
+from barnabas.metadata.delta import Delta
 from barnabas.metadata.publisher import MetadataPublisher
 from barnabas.metadata.records import ConfigRecord
 from barnabas.protocol.messages.fetch import FetchResponse
@@ -37,7 +38,7 @@ from tests.support.configs import (
     replace,
     value_of,
 )
-from tests.support.images import image_of, replayed
+from tests.support.images import image_of
 from tests.support.raw_client import (
     RawClient,
     fetch_request,
@@ -332,8 +333,9 @@ def test_subscribers_are_told_of_every_change() -> None:
             record = ConfigRecord(
                 resource_type=BROKER, resource_name="1", name="max.connections", value=value
             )
-            metadata.image = replayed(metadata.image, record)
-            settings.broker_changed()
+            delta = Delta(metadata.image)
+            delta.replay(record)
+            metadata.publish(delta.apply(1, 1), delta)
         assert told == [5, 6, 2**31 - 1]
 
     asyncio.run(run())

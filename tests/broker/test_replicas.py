@@ -19,10 +19,9 @@ from barnabas.broker.replicas.replicas import (
     UnknownTopicId,
     UnknownTopicOrPartition,
 )
-from barnabas.broker.settings.current_settings import CurrentSettings, TopicSettings
+from barnabas.broker.settings.current_settings import TopicSettings
 from barnabas.core.errors import BarnabasError, FencedLeaderEpoch, InvariantViolation
 from barnabas.core.memory_disk import MemoryDisk
-from barnabas.core.settings.sources import resolve
 from barnabas.log.config import LogConfig
 from barnabas.log.directories import LogDirectories
 from barnabas.log.directory import LogDirectory
@@ -51,7 +50,7 @@ class Site:
             self._settings_of,
             self.failures.append,
         )
-        follow(cluster.metadata, self.replicas, CurrentSettings(NODE, cluster.metadata, resolve()))
+        follow(cluster.metadata, self.replicas)
 
     def _settings_of(self, _: str) -> TopicSettings:
         return TopicSettings(self.config, self.min_in_sync)

@@ -62,7 +62,7 @@ class BrokerServer:
         clock = common.clock
         self.membership = Membership(common.node_id, common.controller)
         self.replicas = Replicas(common.node_id, metadata, storage.logs, settings.of_topic, fail)
-        follow(metadata, self.replicas, settings)
+        follow(metadata, self.replicas)
         self._upkeep = Upkeep(
             storage, self.replicas, self.membership, metadata, settings, clock, run=run, fail=fail
         )

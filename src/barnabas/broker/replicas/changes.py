@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 from barnabas.broker.replicas.replicas import Replicas
-from barnabas.broker.settings.current_settings import CurrentSettings
 from barnabas.metadata.delta import Delta
 from barnabas.metadata.image import BROKER_RESOURCE, TOPIC_RESOURCE, ClusterImage
 from barnabas.metadata.publisher import MetadataPublisher
 from barnabas.protocol.schema import Uuid
 
 
-def follow(metadata: MetadataPublisher, replicas: Replicas, settings: CurrentSettings) -> None:
-    """Have the replicas follow what is published from now on."""
+def follow(metadata: MetadataPublisher, replicas: Replicas) -> None:
+    """Have the replicas follow what is published from now on; the node's settings follow before them."""
 
     def published(image: ClusterImage, delta: Delta) -> None:
         changed: dict[Uuid, None] = {}
         if any(resource_type == BROKER_RESOURCE for resource_type, _ in delta.changed_configs):
-            settings.broker_changed()
             changed.update(dict.fromkeys(image.topics_by_id))
-        elif delta.changed_features:
-            settings.broker_changed()  # some settings need a metadata.version
         for removed in delta.removed_topics.values():
             replicas.topic_removed(removed)
         changed.update(delta.changed_topics)

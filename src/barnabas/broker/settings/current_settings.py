@@ -22,6 +22,8 @@ from barnabas.core.settings.topic import (
     validate_topic_overrides,
 )
 from barnabas.log.config import CleanerSettings, InvalidConfig, LogConfig, known_settings
+from barnabas.metadata.delta import Delta
+from barnabas.metadata.image import BROKER_RESOURCE, ClusterImage
 from barnabas.metadata.publisher import MetadataPublisher
 
 if TYPE_CHECKING:
@@ -50,11 +52,16 @@ class CurrentSettings:
         self._topics: dict[tuple[tuple[str, str], ...], TopicSettings] = {}
         self._subscribers: list[Callable[[BrokerSettings], None]] = []
         self.broker = static
-        self.broker_changed()
+        self._work_out_broker(metadata.image)
+        metadata.subscribe(self._published)
 
-    def broker_changed(self) -> None:
-        """The metadata has other settings for this broker, or for all."""
-        image = self._metadata.image
+    def _published(self, image: ClusterImage, delta: Delta) -> None:
+        # some settings need a metadata.version
+        is_altered = any(resource_type == BROKER_RESOURCE for resource_type, _ in delta.changed_configs)
+        if is_altered or delta.changed_features:
+            self._work_out_broker(image)
+
+    def _work_out_broker(self, image: ClusterImage) -> None:
         own, common = image.broker_config(self._name), image.broker_config()
         self.broker = self._static.with_dynamic(_usable(own), _usable(common))
         self._topics.clear()
