@@ -5,16 +5,19 @@ from __future__ import annotations
 import asyncio
 import errno
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
+from barnabas.broker.quorum.driver import MetadataLogFailed
+from barnabas.broker.quorum.quorum import METADATA_LOG
 from barnabas.controller.decisions import Decision, NotController, Refused
 from barnabas.core.errors import StorageError
 from barnabas.log.partition import PartitionLog
 from barnabas.metadata.delta import Delta
 from barnabas.metadata.image import ClusterImage
 from tests.broker.test_formatting import CHECKPOINT
-from tests.broker.test_quorum import FIRST, create, new_disk, running, topic
+from tests.broker.test_quorum import FIRST, create, new_disk, running, start, topic
 
 
 class HeldFlush:
@@ -201,6 +204,82 @@ def test_a_stop_finishes_what_was_decided_and_takes_no_more(monkeypatch: pytest.
             flushes.release.set()
             await closing
             assert await waiting == "letters"
+
+    disk = new_disk()
+    asyncio.run(run())
+
+
+def test_commands_that_come_together_may_exceed_a_segment() -> None:
+    async def run() -> None:
+        config = replace(METADATA_LOG, segment_bytes=6_000)
+        async with running(disk, config=config) as (quorum, _, _, _):
+            await asyncio.gather(
+                *(
+                    quorum.controller.submit(
+                        lambda image, n=number: Decision([topic(f"{n}-{each}") for each in range(40)], None)
+                    )
+                    for number in range(10)
+                )
+            )
+            assert len(quorum.metadata.image.topics_by_name) == 400
+            with pytest.raises(StorageError, match=r"metadata\.log\.segment\.bytes"):
+                await quorum.controller.submit(
+                    lambda image: Decision([topic(f"large-{each}") for each in range(400)], None)
+                )
+            await create(quorum, "after")
+            assert len(quorum.metadata.image.topics_by_name) == 401
+
+    disk = new_disk()
+    asyncio.run(run())
+
+
+def test_a_write_that_is_cancelled_before_it_begins_answers_all() -> None:
+    async def run() -> None:
+        quorum, _, _, failures = await start(disk)
+        waiting = asyncio.ensure_future(create(quorum, "letters"))
+        await asyncio.sleep(0)
+        assert quorum.driver._writing is not None
+        quorum.driver._writing.cancel()
+        with pytest.raises(MetadataLogFailed):
+            await waiting
+        assert len(failures) == 1
+
+    disk = new_disk()
+    asyncio.run(run())
+
+
+def test_a_service_that_cannot_follow_stops_the_node_and_sees_no_later_change() -> None:
+    async def run() -> None:
+        quorum, _, _, failures = await start(disk)
+        seen: list[int] = []
+
+        def fail(image: ClusterImage, delta: Delta) -> None:
+            seen.append(image.offset)
+            raise KeyError("unknown")
+
+        quorum.metadata.subscribe(fail)
+        said = await asyncio.gather(create(quorum, "a"), create(quorum, "b"), return_exceptions=True)
+        assert said == ["a", "b"]  # both are committed
+        assert seen == [FIRST + 1]
+        assert len(failures) == 1
+        assert "could not follow" in str(failures[0])
+
+    disk = new_disk()
+    asyncio.run(run())
+
+
+def test_a_leader_that_resigns_answers_all_who_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def run() -> None:
+        async with running(disk) as (quorum, _, _, _):
+            flushes = HeldFlush(monkeypatch)
+            waiting = asyncio.ensure_future(create(quorum, "letters"))
+            await turns()
+            quorum.driver.resign()
+            with pytest.raises(NotController, match="resigned"):
+                await waiting
+            with pytest.raises(NotController):
+                await create(quorum, "later")
+            flushes.release.set()
 
     disk = new_disk()
     asyncio.run(run())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 from collections.abc import Iterator
 
@@ -348,3 +349,17 @@ def test_many_settings_altered_at_once_are_one_change(broker: Broker, client: Ra
     names = [f"of.a.plug.in.{number}" for number in range(100)]
     assert alter(client, BROKER, "1", *((name, SET, "x") for name in names)) == DONE
     assert told == [dict.fromkeys(sorted(names), "x")]
+
+
+def test_an_alteration_that_cannot_be_written_is_answered(broker: Broker) -> None:
+    assert broker._memory is not None
+    with RawClient(broker.port) as client:
+        client.ask(metadata_request("t"), 12, MetadataResponse)
+        broker._memory.fail("append", errno.ENOSPC, path_glob="*__cluster_metadata*", times=2)
+        for answer in (
+            alter(client, TOPIC, "t", ("retention.ms", SET, "7")),
+            replace(client, TOPIC, "t", [("retention.ms", "7")]),
+        ):
+            assert answer.error == "NOT_CONTROLLER"
+            assert "No space left" in (answer.message or "")
+        assert alter(client, TOPIC, "t", ("retention.ms", SET, "7")) == DONE

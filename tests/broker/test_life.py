@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 from barnabas.broker.cluster.membership import Membership
 from barnabas.broker.life import TRANSITIONS, NodeLife, NodeState
 from barnabas.broker.node import Node
-from barnabas.core.errors import InvariantViolation
+from barnabas.core.errors import InvariantViolation, StorageError
 from barnabas.core.memory_disk import MemoryDisk
 from barnabas.core.memory_network import MemoryNetwork
 from barnabas.core.network import Address
@@ -170,5 +171,73 @@ def test_a_node_that_fails_says_so_and_is_stopped_when_it_is_abandoned() -> None
         assert str(await node.failed()) == "first"
         await node.abandon()
         assert node.life.state is NodeState.STOPPED
+
+    on_a_site(work)
+
+
+def test_to_stop_again_is_to_wait_for_the_first_stop() -> None:
+    async def work(site: Site) -> None:
+        node = await site.start()
+        assert await asyncio.gather(node.stop(), node.stop()) == [True, True]
+        assert await node.stop()
+        await node.abandon()
+        assert node.life.state is NodeState.STOPPED
+
+    on_a_site(work)
+
+
+def test_a_stop_that_fails_on_the_way_is_not_clean() -> None:
+    async def work(site: Site) -> None:
+        node = await site.start()
+        site.disk.fail("sync", errno.EIO, path_glob="*__cluster_metadata*.log", times=1)
+        assert not await node.stop()
+        assert node.life.state is NodeState.STOPPED
+        assert not await node.stop()
+        site.disk.crash_process()
+        again = await site.start()
+        assert not again.storage.logs.was_clean
+        await again.stop()
+
+    on_a_site(work)
+
+
+def test_a_node_that_is_abandoned_while_it_stops_stops_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def work(site: Site) -> None:
+        node = await site.start()
+
+        async def never(membership: Membership) -> None:
+            await asyncio.Event().wait()
+
+        monkeypatch.setattr(Membership, "leave", never)
+        stopping = asyncio.ensure_future(node.stop())
+        await asyncio.sleep(1)
+        await node.abandon()
+        assert node.life.state is NodeState.STOPPED
+        with pytest.raises(asyncio.CancelledError):
+            await stopping
+
+    on_a_site(work)
+
+
+def test_a_start_that_fails_meanwhile_ends_by_that_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def work(site: Site) -> None:
+        register = Membership.register
+
+        async def fail(membership: Membership, **options: Any) -> None:
+            await register(membership, **options)
+            nodes[0].fail(StorageError("the disk is gone"))
+
+        nodes: list[Node] = []
+        init = Node.__init__
+
+        def remember(node: Node, *arguments: Any) -> None:
+            nodes.append(node)
+            init(node, *arguments)
+
+        monkeypatch.setattr(Node, "__init__", remember)
+        monkeypatch.setattr(Membership, "register", fail)
+        with pytest.raises(StorageError, match="the disk is gone"):
+            await site.start()
+        assert nodes[0].life.state is NodeState.STOPPED
 
     on_a_site(work)

@@ -14,7 +14,7 @@ from barnabas.raft.control_records import (
     LeaderChangeVoter,
     read_control_batch,
 )
-from barnabas.raft.core import Holds, NotLeader, Raft, VoteGranted
+from barnabas.raft.core import NotLeader, Raft, ReplicaOffset, VoteGranted
 from barnabas.raft.election import Election, State, VoterKey
 from barnabas.records.batch import BatchHeader
 
@@ -98,7 +98,7 @@ def test_what_earlier_epochs_left_is_committed_with_the_first_record_of_this_one
     raft = new(end_offset=10, log_epoch=3)
     raft.tick(0)
     raft.advance(raft.ready())
-    raft.step(Holds(ME, raft.epoch, 10))
+    raft.step(ReplicaOffset(ME, raft.epoch, 10))
     assert raft.high_watermark == 0
     settle(raft)
     assert raft.high_watermark == 11
@@ -216,7 +216,7 @@ def test_one_of_three_waits_for_the_votes_of_others() -> None:
     assert raft.state is State.LEADER
     settle(raft)
     assert raft.high_watermark == 0
-    raft.step(Holds(B, 1, 1))
+    raft.step(ReplicaOffset(B, 1, 1))
     assert raft.high_watermark == 1
-    raft.step(Holds(B, 1, 0))
+    raft.step(ReplicaOffset(B, 1, 0))
     assert raft.high_watermark == 1

@@ -11,7 +11,7 @@
 - STOPPED: nothing is open any more.
 - FAILED: it is not safe to go on; the next start checks everything.
 
-A node that never held anything open may go to STOPPED from every state: its start was refused.
+Every state may be followed by STOPPED: a start that is refused and a node that is abandoned end so.
 """
 
 from __future__ import annotations

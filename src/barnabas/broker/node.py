@@ -83,6 +83,7 @@ class Node:
         self._broker: BrokerServer | None = None
         self._tasks: list[asyncio.Task[Any]] = []
         self._failure: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
+        self._stopping: asyncio.Task[bool] | None = None
         self._began = clock.monotonic()
 
     @classmethod
@@ -146,7 +147,7 @@ class Node:
         self._listeners.serve(listeners.controller, controller.connections.accept)
         self._run(controller.connections.close_idle())
         self._run(controller.quorum.snapshots.keep())
-        self.life.become(NodeState.CONTROLLER_UP)
+        self._become(NodeState.CONTROLLER_UP)
         assert listeners.inter_broker is not None  # it has the role
         broker = self._broker = BrokerServer(
             self.settings,
@@ -161,13 +162,19 @@ class Node:
         await broker.prepare()
         advertised = listeners.advertised_at(self._listeners.ports, self._host_name)
         await broker.register(self._random.uuid(), advertised)
-        self.life.become(NodeState.FENCED)
+        self._become(NodeState.FENCED)
         await broker.activate()
-        self.life.become(NodeState.SERVING)
+        self._become(NodeState.SERVING)
         self._listeners.serve(listeners.broker, broker.connections.accept)
         if self.metrics is not None:
             self._measure(self.metrics, storage, controller, broker)
         broker.serve()
+
+    def _become(self, state: NodeState) -> None:
+        """The next state of a start; one that has failed meanwhile ends by that."""
+        if self._failure.done():
+            raise self._failure.result()
+        self.life.become(state)
 
     async def _found_cluster(
         self, listeners: Listeners, disk: Disk, places: Mapping[str, str]
@@ -296,11 +303,17 @@ class Node:
         """Wait until the node cannot go on, and why."""
         return await asyncio.shield(self._failure)
 
-    async def stop(self) -> None:
-        """Stop cleanly: nothing has to be recovered at the next start. One that has failed is abandoned."""
-        if self.life.has_failed:
-            await self.abandon()
-            return
+    async def stop(self) -> bool:
+        """Stop cleanly: nothing has to be recovered at the next start. A node that has failed, or fails on
+        the way, is abandoned; returns whether the stop was clean. To stop again is to wait for the first."""
+        if self._stopping is None:
+            if self.life.state is NodeState.STOPPED or self.life.has_failed:
+                await self.abandon()
+                return False
+            self._stopping = asyncio.get_running_loop().create_task(self._stop())
+        return await asyncio.shield(self._stopping)
+
+    async def _stop(self) -> bool:
         self.life.become(NodeState.CONTROLLED_SHUTDOWN)
         controller, broker = self.controller, self.broker
         await broker.shut_down()
@@ -310,15 +323,19 @@ class Node:
         await self._end_tasks()
         await controller.quorum.close()
         await broker.close()
-        if self.life.has_failed:  # meanwhile
-            await self.storage.abandon()
-        else:
+        is_clean = not self.life.has_failed
+        if is_clean:
             await self.storage.close(broker.membership.epoch)
+        else:
+            await self.storage.abandon()
         self.life.become(NodeState.STOPPED)
+        return is_clean
 
     async def _hand_back(self) -> None:
         """A start that was refused has touched nothing: the next one need not recover."""
         await self._cut_off()
+        if self._controller is not None:
+            await self._controller.quorum.close()
         if self._storage is not None:
             previous_epoch = self._storage.previous_epoch
             await self._storage.close(-1 if previous_epoch is None else previous_epoch)
@@ -326,11 +343,17 @@ class Node:
 
     async def abandon(self) -> None:
         """Stop at once, as a crash would: the next start checks everything."""
+        if self._stopping is not None and not self._stopping.done():
+            self._stopping.cancel()
+            await asyncio.gather(self._stopping, return_exceptions=True)
+        if self.life.state is NodeState.STOPPED:
+            return
         await self._cut_off()
+        if self._controller is not None:
+            await self._controller.quorum.abandon()
         if self._storage is not None:
             await self._storage.abandon()
-        if self.life.state is not NodeState.STOPPED:
-            self.life.become(NodeState.STOPPED)
+        self.life.become(NodeState.STOPPED)
 
     async def _cut_off(self) -> None:
         self._listeners.close()

@@ -188,7 +188,7 @@ class Services(ControllerServices):
             await self.groups.load_all()
 
     async def close_coordinators(self) -> None:
-        """Whoever waits for a group or a transaction is told that it is not here any more."""
+        """Answer all requests that wait for a group or a transaction: it is not coordinated here any more."""
         if self.groups_in_use is not None:
             await self.groups_in_use.close()
         if self.transactions_in_use is not None:

@@ -175,9 +175,12 @@ async def _serve(settings: BrokerSettings) -> int:
         status = 1
     else:
         logger.info("stopping")
-        await node.stop()
-        logger.info("stopped cleanly")
-        status = 0
+        if await node.stop():
+            logger.info("stopped cleanly")
+            status = 0
+        else:
+            logger.critical("the stop was not clean: the next start checks everything")
+            status = 1
     for task in (failed, stopped):
         task.cancel()
         with contextlib.suppress(asyncio.CancelledError):

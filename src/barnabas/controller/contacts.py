@@ -44,8 +44,9 @@ class BrokerContacts:
         return self._contacts.get(broker)
 
     def began_shutdown(self, broker: BrokerLife, offset: int) -> None:
-        """The last record of a broker's controlled shutdown has this offset."""
-        self._shutdown_offsets.setdefault(broker, offset)
+        """The last record of a broker's controlled shutdown has this offset; a shutdown that is not committed
+        is decided again, with another offset."""
+        self._shutdown_offsets[broker] = offset
 
     def forget_all_but(self, image: ClusterImage) -> None:
         """Drop what is known of lives that are over."""

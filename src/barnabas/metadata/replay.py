@@ -37,6 +37,7 @@ class Replayer:
         self.image = image
         self._delta = Delta(image)
         self._in_transaction = False
+        self._loaded = (image.offset, image.epoch)
 
     @property
     def in_transaction(self) -> bool:
@@ -47,23 +48,39 @@ class Replayer:
         """Take one batch. Mostly one change; none inside a transaction."""
         changes: list[Change] = []
         for offset, record in enumerate(records, base_offset):
-            if isinstance(record, BeginTransactionRecord):
-                if self._in_transaction:
-                    raise InvariantViolation("a metadata transaction begins inside another")
-                if not self._delta.is_empty:
-                    changes.append(self._apply(offset, epoch))
-                self._in_transaction = True
-            elif isinstance(record, (EndTransactionRecord, AbortTransactionRecord)):
-                if not self._in_transaction:
-                    raise InvariantViolation("a metadata transaction ends that never began")
-                self._in_transaction = False
-                if isinstance(record, AbortTransactionRecord):
-                    self._delta = Delta(self.image)
-            else:
-                self._delta.replay(record)
+            if isinstance(record, BeginTransactionRecord) and not self._delta.is_empty:
+                changes.append(self._apply(offset, epoch))
+            self._take(record)
         if not self._in_transaction:
             changes.append(self._apply(base_offset + len(records), epoch))
         return changes
+
+    def load(self, base_offset: int, epoch: int, records: Sequence[Message]) -> None:
+        """Take one batch of many that make one change, which `finish` ends: a log that is read at a start."""
+        for offset, record in enumerate(records, base_offset):
+            if isinstance(record, BeginTransactionRecord) and not self._delta.is_empty:
+                self._apply(offset, epoch)
+            self._take(record)
+        self._loaded = base_offset + len(records), epoch
+
+    def finish(self) -> None:
+        """All batches of `load` are taken."""
+        if not self._in_transaction:
+            self._apply(*self._loaded)
+
+    def _take(self, record: Message) -> None:
+        if isinstance(record, BeginTransactionRecord):
+            if self._in_transaction:
+                raise InvariantViolation("a metadata transaction begins inside another")
+            self._in_transaction = True
+        elif isinstance(record, (EndTransactionRecord, AbortTransactionRecord)):
+            if not self._in_transaction:
+                raise InvariantViolation("a metadata transaction ends that never began")
+            self._in_transaction = False
+            if isinstance(record, AbortTransactionRecord):
+                self._delta = Delta(self.image)
+        else:
+            self._delta.replay(record)
 
     def skip(self, end_offset: int, epoch: int) -> None:
         """A control batch: it says nothing about the cluster, but the image stands behind it."""

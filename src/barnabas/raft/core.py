@@ -42,7 +42,7 @@ class VoteGranted(NamedTuple):
     pre_vote: bool = False
 
 
-class Holds(NamedTuple):
+class ReplicaOffset(NamedTuple):
     """A voter holds the leader's log, durably, up to that offset."""
 
     voter: VoterKey
@@ -120,11 +120,11 @@ class Raft:
             # one's own opinion is not a promise: there is nothing to write before it counts
             self.step(VoteGranted(self.me, self.epoch, pre_vote=True))
 
-    def step(self, message: VoteGranted | Holds) -> None:
+    def step(self, message: VoteGranted | ReplicaOffset) -> None:
         """A voter answered. What was meant for another epoch or comes from no voter counts for nothing."""
         if message.epoch != self.epoch or message.voter not in self.voters:
             return
-        if isinstance(message, Holds):
+        if isinstance(message, ReplicaOffset):
             self._count_offset(message)
         elif self.state is (State.PROSPECTIVE if message.pre_vote else State.CANDIDATE):
             self._granted.add(message.voter)
@@ -172,7 +172,7 @@ class Raft:
             if self.state is State.LEADER and ready.epoch == self.epoch:
                 del self._pending[: len(ready.batches)]
                 self._pending_records -= written
-            self.step(Holds(self.me, ready.epoch, self.end_offset))
+            self.step(ReplicaOffset(self.me, ready.epoch, self.end_offset))
 
     # --- states
 
@@ -202,7 +202,7 @@ class Raft:
         self._pending.clear()
         self._pending_records = 0
 
-    def _count_offset(self, message: Holds) -> None:
+    def _count_offset(self, message: ReplicaOffset) -> None:
         if self.state is not State.LEADER:
             return
         self._held[message.voter] = message.end_offset

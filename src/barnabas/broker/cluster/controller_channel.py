@@ -116,7 +116,7 @@ class LocalController:
                 request,
                 cluster_id=self._cluster_id,
                 next_offset=self._active.next_offset,
-                # whoever had this id before held the lock of the directory that this process holds now
+                # the process that had this id before held the lock of the directory that this one holds now
                 may_be_alive=False,
                 defaults=self._election_defaults(),
             )
@@ -126,7 +126,9 @@ class LocalController:
         contacts = self._active.contacts
         # that a broker lives is known at once; everything else is decided in its turn
         broker = BrokerLife(request.broker_id, request.broker_epoch)
-        contacts.heard(broker, self._clock.monotonic(), request.current_metadata_offset)
+        known = self._active.decided.brokers.get(request.broker_id)
+        if known is not None and known.epoch == request.broker_epoch:
+            contacts.heard(broker, self._clock.monotonic(), request.current_metadata_offset)
 
         def decide(image: ClusterImage) -> Decision[BrokerHeartbeatResponse]:
             decision = brokers.heartbeat(
@@ -135,7 +137,9 @@ class LocalController:
                 others_have_seen_it_go=contacts.have_seen_shutdown(image, broker),
                 defaults=self._election_defaults(),
             )
-            if request.want_shut_down and decision.records:
+            registered = image.brokers.get(request.broker_id)
+            is_first = registered is not None and not registered.in_controlled_shutdown
+            if request.want_shut_down and decision.records and is_first:
                 contacts.began_shutdown(broker, self._active.next_offset + len(decision.records) - 1)
             return decision
 

@@ -81,12 +81,11 @@ class Peers:
         cls = type(request)
         known = self._own.get(cls)
         if known is None:
-            endpoint = self._endpoint(self._services.node_id)
             context = RequestContext(
                 ANONYMOUS,
                 self._listener,
                 BROKER_ROUTER,
-                endpoint.host,
+                "localhost",
                 self._client_id,
                 BROKER_ROUTER.newest_version(cls),
             )

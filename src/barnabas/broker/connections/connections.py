@@ -74,7 +74,7 @@ class Session:
         self.task: asyncio.Task[None] | None = None
 
 
-class Room:
+class MemoryBudget:
     """The memory that requests may take together (queued.max.request.bytes): who finds none, waits."""
 
     def __init__(self, max_bytes: int) -> None:
@@ -82,15 +82,15 @@ class Room:
         self.used = 0
         self.freed = asyncio.Event()
 
-    def share(self) -> Share | None:
+    def share(self) -> MemoryShare | None:
         """A connection's part in it; None where there is no limit."""
-        return Share(self) if self.max_bytes > 0 else None
+        return MemoryShare(self) if self.max_bytes > 0 else None
 
 
-class Share:
+class MemoryShare:
     """What one connection holds of the room, for one request at a time."""
 
-    def __init__(self, room: Room) -> None:
+    def __init__(self, room: MemoryBudget) -> None:
         self._room = room
         self._held = 0
 
@@ -122,7 +122,7 @@ class Connections:
         self._sessions: dict[Session, None] = {}  # a set whose order does not depend on addresses
         self._per_host: dict[str, int] = {}
         self._scratch = memoryview(bytearray(SCRATCH_BYTES))
-        self._room = Room(limits.queued_max_bytes)
+        self._room = MemoryBudget(limits.queued_max_bytes)
         self._is_closing = False
         self.traffic: dict[str, ListenerTraffic] = {}  # by the listener's name
 

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 # Most appends and reads wait for nothing: a request about more partitions gives way to others in between.
 PARTITIONS_A_TURN = 200
 
-ANONYMOUS = "User:ANONYMOUS"  # nobody says who he is yet, brokers included
+ANONYMOUS = "User:ANONYMOUS"  # there is no authentication yet, between brokers neither
 
 
 class RequestContext(NamedTuple):

@@ -47,10 +47,10 @@ _LISTENER_NOT_FOUND = wire_error("LISTENER_NOT_FOUND").code
 
 
 async def handle(request: MetadataRequest, context: RequestContext, services: Services) -> MetadataResponse:
-    image = services.image
     asked = request.topics
     if asked is None or (context.api_version == 0 and not asked):
-        topics = [_known(topic, request, context, services) for topic in image.topics_by_name.values()]
+        known = services.image.topics_by_name.values()
+        topics = [_known(topic, request, context, services) for topic in known]
     else:
         errors = await _create_missing(request, services)
         once = {(one.name, one.topic_id): one for one in asked}  # as in Kafka, however often asked for
@@ -59,7 +59,7 @@ async def handle(request: MetadataRequest, context: RequestContext, services: Se
         throttle_time_ms=0,
         brokers=[
             MetadataResponseBroker(node_id=broker.id, host=at.host, port=at.port, rack=broker.rack)
-            for broker in image.brokers.values()
+            for broker in services.image.brokers.values()
             if not broker.fenced and (at := broker.endpoints.get(context.listener)) is not None
         ],
         cluster_id=services.cluster_id,

@@ -7,7 +7,7 @@ answer is sent: after any crash, a client finds again what it was told. An answe
 error, a heartbeat) waits for the decisions that it may have seen, so that nothing uncommitted is ever told.
 
 A failed append and the loss of the lead take the same way back: the decided image is dropped for the last
-stable one, which is the published one, and everybody who waits is answered with NOT_CONTROLLER.
+stable one, which is the published one, and all answers that wait become NOT_CONTROLLER.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from barnabas.broker.storage.formatting import KRAFT_VERSION, make_voter
 from barnabas.controller.contacts import BrokerContacts
 from barnabas.controller.decisions import Decision, NotController
 from barnabas.core.clock import Clock
-from barnabas.core.errors import BarnabasError
+from barnabas.core.errors import BarnabasError, InvariantViolation
 from barnabas.metadata.delta import Delta
 from barnabas.metadata.image import ClusterImage
 from barnabas.metadata.publisher import MetadataPublisher
@@ -190,11 +190,13 @@ class ActiveController:
                 pending.answer.set_result(None)
 
     def _publish(self, pending: _Pending, change: Change) -> None:
+        if self._driver.failure is not None:
+            return  # a subscriber that has missed a change must not see the next one
         self.last_published_ms = pending.wall_ms
         try:
             self._metadata.publish(*change)
-        except Exception as error:  # noqa: BLE001 - a subscriber that fails leaves the node in doubt
-            self._driver.fail(error)
+        except Exception as error:  # noqa: BLE001 - it has half of a change, and the node must stop
+            self._driver.fail(InvariantViolation(f"a service could not follow the metadata: {error!r}"))
         self.on_published(pending.size_bytes)
 
     def _lost(self, reason: BarnabasError) -> None:

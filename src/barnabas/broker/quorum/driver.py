@@ -25,11 +25,14 @@ from barnabas.log.checkpoints import write_atomically
 from barnabas.log.partition import PartitionLog
 from barnabas.log.producers import Origin
 from barnabas.raft.control_records import VotersRecord
-from barnabas.raft.core import Raft, Ready
+from barnabas.raft.core import NotLeader, Raft, Ready
 from barnabas.raft.election import State, VoterKey
 from barnabas.raft.quorum_state import encode_quorum_state
 
 logger = logging.getLogger("barnabas.quorum")
+
+# their changes are published without a pause when the flush is done: some milliseconds
+MAX_BATCHES_A_WRITE = 200
 
 Appended = Callable[[int, int, Sequence[bytearray]], None]
 
@@ -115,20 +118,36 @@ class RaftDriver:
         """Append these; returns the offset behind them, with which they are committed."""
         if self.failure is not None:
             raise self.failure
+        largest = max(map(len, batches))
+        if largest > self._log.config.segment_bytes:
+            raise StorageError(
+                f"a batch of {largest} bytes does not fit into a segment of the metadata log: raise "
+                "metadata.log.segment.bytes, or ask for less at a time"
+            )
         end_offset = self._raft.propose(batches)
-        if self._writing is None:
+        if self._writing is None or self._writing.done():
             self._writing = asyncio.get_running_loop().create_task(self._write_pending())
+            self._writing.add_done_callback(self._written)
         return end_offset
 
     async def settle(self) -> None:
         """Wait until everything that was proposed is written, or withdrawn."""
-        while self._writing is not None:
+        while self._writing is not None and not self._writing.done():
             await asyncio.wait((self._writing,))
 
     def resign(self) -> None:
-        """Lead no more in this epoch."""
+        """Lead no more in this epoch; proposals that are not committed are lost."""
         if self.is_leader:
             self._raft.resign()
+            self.on_lost(NotLeader(f"node {self.me.id} has resigned in epoch {self.epoch}"))
+
+    async def abandon(self) -> None:
+        """Write nothing any more, as a crash would."""
+        if self.failure is None:
+            self.failure = MetadataLogFailed("the node was abandoned")
+        if self._writing is not None:
+            self._writing.cancel()
+            await asyncio.gather(self._writing, return_exceptions=True)
 
     async def _write_pending(self) -> None:
         try:
@@ -137,15 +156,26 @@ class RaftDriver:
             self.on_lost(self.failure or error)
         except Exception as error:  # noqa: BLE001 - an invariant is broken, and the node is told to stop
             self.on_lost(self.fail(error))
-        except BaseException as error:
-            self.on_lost(self.fail(error))
-            raise
-        finally:
-            self._writing = None
+
+    def _written(self, task: asyncio.Task[None]) -> None:
+        """One that is cancelled may never have begun; nobody who waits is forgotten."""
+        if task.cancelled():
+            self.on_lost(self.fail(asyncio.CancelledError("the write was cancelled")))
+
+    def _first_of(self, ready: Ready) -> Ready:
+        """As much of it as one append takes: within a segment, and few enough to be published in one turn."""
+        size, count = 0, 0
+        for batch in ready.batches[:MAX_BATCHES_A_WRITE]:
+            size += len(batch)
+            if count and size > self._log.config.segment_bytes:
+                break
+            count += 1
+        return ready._replace(batches=ready.batches[:count])
 
     async def _write(self) -> None:
         """Do what the core asks for, until it asks for nothing more."""
         while ready := self._raft.ready():
+            ready = self._first_of(ready)
             if ready.election is not None:
                 voters = [voter.id for voter in sorted(self._raft.voters)]
                 state = encode_quorum_state(ready.election, min(self.kraft_version, 1), voters)

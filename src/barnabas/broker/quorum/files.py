@@ -45,7 +45,7 @@ class MetadataGap(StorageError):
     """The metadata log and its snapshot do not meet: something between them is missing."""
 
 
-class Found(NamedTuple):
+class QuorumFiles(NamedTuple):
     """What is known of the quorum before the log is replayed."""
 
     election: Election
@@ -58,7 +58,7 @@ class Found(NamedTuple):
     uncovered_bytes: int  # of the log behind the newest
 
 
-async def find_quorum(disk: Disk, log: PartitionLog) -> Found:
+async def find_quorum(disk: Disk, log: PartitionLog) -> QuorumFiles:
     """Read the vote and the newest snapshot, and look through the log for what the quorum says of itself."""
     data = await read_whole(disk, QUORUM_STATE_PATH)
     election = decode_quorum_state(data, disk.describe(QUORUM_STATE_PATH)) if data else Election()
@@ -82,7 +82,9 @@ async def find_quorum(disk: Disk, log: PartitionLog) -> Found:
             in_log = in_log or any(isinstance(message, VotersRecord) for message in told)
             kraft_version, voters = _told(told, kraft_version, voters)
     in_log = in_log or snapshot_id.end_offset > 0
-    return Found(election, snapshot, snapshot_id, kraft_version, voters, in_log, snapshots, uncovered_bytes)
+    return QuorumFiles(
+        election, snapshot, snapshot_id, kraft_version, voters, in_log, snapshots, uncovered_bytes
+    )
 
 
 async def _begin_behind(snapshot: SnapshotId, log: PartitionLog, disk: Disk) -> None:

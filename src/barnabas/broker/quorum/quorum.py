@@ -13,9 +13,9 @@ from uuid import UUID
 
 from barnabas.broker.quorum.controller import ActiveController
 from barnabas.broker.quorum.driver import RaftDriver
-from barnabas.broker.quorum.files import Found, find_quorum
+from barnabas.broker.quorum.files import QuorumFiles, find_quorum
 from barnabas.broker.quorum.loader import load_metadata
-from barnabas.broker.quorum.snapshots import Moment, SnapshotPolicy, Snapshots
+from barnabas.broker.quorum.snapshots import SnapshotPolicy, Snapshots, SnapshotSource
 from barnabas.broker.storage.formatting import (
     KRAFT_VERSION,
     METADATA_DIRECTORY,
@@ -60,7 +60,7 @@ class MetadataQuorum:
         log: PartitionLog,
         disk: Disk,
         clock: Clock,
-        found: Found,
+        found: QuorumFiles,
         policy: SnapshotPolicy,
     ) -> None:
         self.driver = driver
@@ -138,7 +138,7 @@ class MetadataQuorum:
             ) from error
         return quorum
 
-    async def _start(self, found: Found, min_insync_replicas: int) -> None:
+    async def _start(self, found: QuorumFiles, min_insync_replicas: int) -> None:
         await self.driver.elect()
         replayer, last_ms = await load_metadata(self._log, found, self.driver.high_watermark)
         self.metadata.publish(replayer.image, difference(self.metadata.image, replayer.image))
@@ -169,7 +169,7 @@ class MetadataQuorum:
             others=[each for each in told if not isinstance(each, FeatureLevelRecord)],
         )
 
-    def _moment(self) -> Moment:
+    def _moment(self) -> SnapshotSource:
         """What a snapshot would hold now: a reference to the published image."""
         if self.driver.failure is not None:
             raise self.driver.failure
@@ -178,7 +178,11 @@ class MetadataQuorum:
             controls.append(KRaftVersionRecord(k_raft_version=self.driver.kraft_version))
             if self.driver.voters is not None:
                 controls.append(self.driver.voters)
-        return Moment(self.metadata.image, controls, self.controller.last_published_ms)
+        return SnapshotSource(self.metadata.image, controls, self.controller.last_published_ms)
+
+    async def abandon(self) -> None:
+        """Stop at once, as a crash would."""
+        await self.driver.abandon()
 
     async def close(self) -> None:
         """Take no more commands, finish those that were given, and resign; the directory closes the log."""
@@ -186,7 +190,7 @@ class MetadataQuorum:
         self.driver.resign()
 
 
-def _sole_voter(found: Found, me: VoterKey, disk: Disk) -> VoterKey:
+def _sole_voter(found: QuorumFiles, me: VoterKey, disk: Disk) -> VoterKey:
     """This node, which must be the only voter; with kraft.version 0 the settings say so, not the log."""
     voters = [] if found.voters is None else found.voters.voters
     keys = [VoterKey(each.voter_id, UUID(bytes=bytes(each.voter_directory_id))) for each in voters] or [me]
@@ -199,7 +203,7 @@ def _sole_voter(found: Found, me: VoterKey, disk: Disk) -> VoterKey:
     return me
 
 
-def _epoch_records(found: Found, voters: VotersRecord) -> list[Message]:
+def _epoch_records(found: QuorumFiles, voters: VotersRecord) -> list[Message]:
     """What the leader says at the start of its epoch: the voters, if the log tells none, or others."""
     if found.kraft_version < KRAFT_VERSION or found.voters is None:
         return []

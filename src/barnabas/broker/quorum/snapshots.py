@@ -60,7 +60,7 @@ class SnapshotPolicy(NamedTuple):
         )
 
 
-class Moment(NamedTuple):
+class SnapshotSource(NamedTuple):
     """What a snapshot is taken of: a committed image, and what the quorum said by then."""
 
     image: ClusterImage
@@ -81,7 +81,7 @@ class Snapshots:
         log: PartitionLog,
         clock: Clock,
         policy: SnapshotPolicy,
-        moment: Callable[[], Moment],
+        moment: Callable[[], SnapshotSource],
         *,
         known: Sequence[SnapshotId],
         uncovered_bytes: int,
@@ -165,7 +165,7 @@ class Snapshots:
         logger.info("took a snapshot of the metadata: %s", self._disk.describe(path))
         return moment.id
 
-    async def _write(self, file: File, moment: Moment) -> None:
+    async def _write(self, file: File, moment: SnapshotSource) -> None:
         builder = SnapshotBuilder(
             self._clock.wall_ms(), last_contained_ms=moment.last_contained_ms, epoch=moment.id.epoch
         )

@@ -22,7 +22,7 @@ from barnabas.controller.configs import (
     ConfigResult,
     resulting_changes,
 )
-from barnabas.controller.decisions import Refused
+from barnabas.controller.decisions import NOT_COMMITTED, Refused
 from barnabas.core.errors import BarnabasError
 from barnabas.core.settings.broker import BROKER
 from barnabas.core.settings.definition import Kind
@@ -64,7 +64,10 @@ async def alter(
             results[index] = ConfigResult.of(error)
     rest = [index for index in range(len(asked)) if index not in results]
     if rest:
-        results.update(zip(rest, await forward(rest), strict=True))
+        try:
+            results.update(zip(rest, await forward(rest), strict=True))
+        except NOT_COMMITTED as error:
+            results.update(dict.fromkeys(rest, ConfigResult.of(error)))
     return [results[index] for index in range(len(asked))]
 
 

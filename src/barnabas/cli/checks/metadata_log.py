@@ -45,8 +45,9 @@ def _replay(directory: Path) -> tuple[ClusterImage, int]:
     replayer = Replayer(image)
     for segment in segment_files(directory):
         for header, batch in _batches(segment, newest.end_offset):
-            replayer.replay(header.base_offset, header.leader_epoch, batch)
+            replayer.load(header.base_offset, header.leader_epoch, batch)
             replayed += len(batch)
+    replayer.finish()
     return replayer.image, replayed
 
 
