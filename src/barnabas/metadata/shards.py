@@ -75,40 +75,36 @@ class ShardedMap(Generic[K, V]):
 class Draft(Generic[K, V]):
     """The next version of a mapping while it is being made."""
 
-    __slots__ = ("_base", "_copied", "_shard_of", "_shards", "_size")
+    __slots__ = ("_base", "_copied", "_shard_of", "_shards")
 
     def __init__(self, base: ShardedMap[K, V]) -> None:
         self._base = base
         self._shard_of = base._shard_of
         self._shards: list[dict[K, V]] | None = None
         self._copied: set[int] = set()
-        self._size = base._size
 
     def get(self, key: K) -> V | None:
         shards = self._shards or self._base._shards
         return shards[self._shard_of(key)].get(key)
 
     def __setitem__(self, key: K, value: V) -> None:
-        shard = self._writable(key)
-        before = len(shard)
-        shard[key] = value
-        self._size += len(shard) - before
+        number = self._shard_of(key)
+        if number not in self._copied:
+            self._copy(number)
+        self._shards[number][key] = value  # type: ignore[index]
 
     def remove(self, key: K) -> None:
         """Take a key out, if it is there."""
-        shard = self._writable(key)
-        before = len(shard)
-        shard.pop(key, None)
-        self._size += len(shard) - before
-
-    def _writable(self, key: K) -> dict[K, V]:
-        if self._shards is None:
-            self._shards = list(self._base._shards)
         number = self._shard_of(key)
         if number not in self._copied:
-            self._copied.add(number)
-            self._shards[number] = self._shards[number].copy()
-        return self._shards[number]
+            self._copy(number)
+        self._shards[number].pop(key, None)  # type: ignore[index]
+
+    def _copy(self, number: int) -> None:
+        if self._shards is None:
+            self._shards = list(self._base._shards)
+        self._copied.add(number)
+        self._shards[number] = self._shards[number].copy()
 
     def finish(self) -> ShardedMap[K, V]:
         """The next version; the draft must not be written to any more."""
@@ -116,5 +112,8 @@ class Draft(Generic[K, V]):
             return self._base
         made: ShardedMap[K, V] = ShardedMap(self._shard_of)
         made._shards = tuple(self._shards)
-        made._size = self._size
+        before = self._base._shards
+        made._size = self._base._size + sum(
+            len(made._shards[number]) - len(before[number]) for number in self._copied
+        )
         return made
