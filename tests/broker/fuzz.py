@@ -113,7 +113,7 @@ class Target:
 
     async def forget_all(self) -> None:
         """Wait until no connection is left."""
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 60
         while len(self.node.broker.connections):
             assert time.monotonic() < deadline, (
                 f"{len(self.node.broker.connections)} connections are left behind"

@@ -152,7 +152,7 @@ class Reader:
         """All partitions to their present ends, from `overlap` records before what is known (0: from 0)."""
         positions, ends = dict[tuple[str, int], int](), dict[tuple[str, int], int]()
         for key, seen in self._seen.items():
-            low, high = consumer.get_watermark_offsets(TopicPartition(*key), timeout=20)
+            low, high = consumer.get_watermark_offsets(TopicPartition(*key), timeout=60)
             if low != 0 or high < len(seen):
                 return [f"{key}: {low} to {high}, where {len(seen)} records were read before"]
             positions[key], ends[key] = max(0, len(seen) - overlap) if overlap else 0, high

@@ -45,7 +45,7 @@ from tests.support.raw_client import (
     produce_request,
     wait_until,
 )
-from tests.support.scraping import SETTINGS, Scrape, address_of, get
+from tests.support.scraping import SETTINGS, TIMEOUT_S, Scrape, address_of, get
 
 ROOT = Path(__file__).parents[2]
 BTM = "kafka_server_brokertopicmetrics"
@@ -351,7 +351,7 @@ class TestEndpoint:
         ],
     )
     def test_wrong_requests_are_answered(self, broker: Broker, request_bytes: bytes, status: int) -> None:
-        with socket.create_connection(address_of(broker), timeout=20) as connection:
+        with socket.create_connection(address_of(broker), timeout=TIMEOUT_S) as connection:
             connection.sendall(request_bytes)
             answer = b"".join(iter(lambda: connection.recv(65536), b""))
         head, _, body = answer.partition(b"\r\n\r\n")
@@ -365,7 +365,7 @@ class TestEndpoint:
         endpoint = broker.node.metrics
         assert endpoint is not None
         for sent in (b"GET /met", b"GET /metrics HTTP/1.1\r\n\r\n"):
-            with socket.create_connection(address_of(broker), timeout=20) as connection:
+            with socket.create_connection(address_of(broker), timeout=TIMEOUT_S) as connection:
                 connection.sendall(sent)
                 with contextlib.suppress(ConnectionResetError):
                     connection.recv(1)  # the first byte of an answer, or the end
@@ -385,7 +385,7 @@ class TestEndpoint:
             workers = InlineWorkers()
             endpoint = await MetricsEndpoint.open("127.0.0.1:0", OsNetwork(workers), SystemClock())
             endpoint.serve(long_page, is_ready=lambda: True, at_end=lambda: None)
-            with socket.create_connection(endpoint.address, timeout=20) as connection:
+            with socket.create_connection(endpoint.address, timeout=TIMEOUT_S) as connection:
                 connection.sendall(b"GET /metrics HTTP/1.1\r\n\r\n")
                 for is_there in (True, False):
                     while bool(endpoint.connection_count) is not is_there:  # noqa: ASYNC110 - a poll
@@ -407,7 +407,7 @@ class TestEndpoint:
         assert endpoint is not None
         with contextlib.ExitStack() as held:
             silent = [
-                held.enter_context(socket.create_connection(address_of(broker), timeout=20))
+                held.enter_context(socket.create_connection(address_of(broker), timeout=TIMEOUT_S))
                 for _ in range(3 * endpoint_module.MAX_CONNECTIONS)
             ]
             assert get(broker, "/ready")[0] == 200
@@ -418,11 +418,11 @@ class TestEndpoint:
     def test_who_is_being_answered_is_not_driven_out(self, broker: Broker) -> None:
         with contextlib.ExitStack() as held:
             for _ in range(endpoint_module.MAX_CONNECTIONS):
-                one = held.enter_context(socket.create_connection(address_of(broker), timeout=20))
+                one = held.enter_context(socket.create_connection(address_of(broker), timeout=TIMEOUT_S))
                 one.sendall(b"GET /health HTTP/1.1\r\n\r\n")
                 assert one.recv(1) == b"H"  # and it does not hang up
             with contextlib.suppress(ConnectionResetError):  # which connect itself may be told
-                one_more = held.enter_context(socket.create_connection(address_of(broker), timeout=20))
+                one_more = held.enter_context(socket.create_connection(address_of(broker), timeout=TIMEOUT_S))
                 assert one_more.recv(1) == b""
         wait_until(lambda: is_answered(broker), "there is room again")
 
@@ -431,7 +431,7 @@ class TestEndpoint:
             endpoint = await MetricsEndpoint.open("127.0.0.1:0", OsNetwork(InlineWorkers()), SystemClock())
             with contextlib.ExitStack() as held:
                 crowd = [
-                    held.enter_context(socket.create_connection(endpoint.address, timeout=20))
+                    held.enter_context(socket.create_connection(endpoint.address, timeout=TIMEOUT_S))
                     for _ in range(2 * endpoint_module.MAX_CONNECTIONS)
                 ]
                 while endpoint.connection_count < endpoint_module.MAX_CONNECTIONS:  # noqa: ASYNC110 - a poll
@@ -445,7 +445,7 @@ class TestEndpoint:
         asyncio.run(asyncio.wait_for(scenario(), 60))
 
     def test_clients_are_served_whatever_happens_there(self, broker: Broker, client: RawClient) -> None:
-        with socket.create_connection(address_of(broker), timeout=20) as connection:
+        with socket.create_connection(address_of(broker), timeout=TIMEOUT_S) as connection:
             connection.sendall(b"GET /metrics HTTP/1.1\r\n")
             client.ask(metadata_request("letters"), 9, MetadataResponse)
             assert produce(client, "letters", [b"one"]) == 0

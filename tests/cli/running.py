@@ -14,7 +14,7 @@ import pytest
 
 from barnabas.cli.main import main
 
-DEADLINE_S = 20.0
+DEADLINE_S = 60.0  # nothing takes as long, even on a busy machine
 
 
 class Done(NamedTuple):

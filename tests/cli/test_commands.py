@@ -25,7 +25,7 @@ from barnabas.cli.running import joined
 from barnabas.cli.times import duration_text, parse_duration, parse_time
 from barnabas.testing import Broker
 from tests.cli.records import write
-from tests.cli.running import start
+from tests.cli.running import DEADLINE_S, start
 
 ACTIONS = [
     *(("topic", action) for action in ("list", "create", "describe", "alter", "delete", "offsets", "trim")),
@@ -226,7 +226,7 @@ def test_an_interrupt_is_quiet() -> None:
             with connected:
                 assert connected.recv(1)  # it has asked, and waits
                 running.send_signal(signal.SIGINT)
-                out, err = running.communicate(timeout=20)
+                out, err = running.communicate(timeout=DEADLINE_S)
     assert (running.returncode, out, err) == (130, b"", b"")
 
 

@@ -25,7 +25,7 @@ from barnabas.records.control import ControlType, build_end_transaction
 from barnabas.records.record import Record
 from barnabas.testing import Broker
 from tests.cli.records import make_topic, write
-from tests.cli.running import Commands, start
+from tests.cli.running import DEADLINE_S, Commands, start
 
 NOON = 1_767_268_800_000  # 2026-01-01T12:00Z
 MINUTE = 60_000
@@ -284,7 +284,7 @@ def test_it_follows_until_interrupted(running: Broker) -> None:
     write(running.bootstrap, topic, [b"two"])
     assert process.stdout.readline() == b"two\n"
     process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=20)
+    out, err = process.communicate(timeout=DEADLINE_S)
     assert (process.returncode, out) == (0, b"")
     assert re.fullmatch(rb"2 records, 6 B in \d+\.\d s \(\S+ records/s\)\n", err)
 
@@ -300,7 +300,7 @@ def test_it_follows_a_broker_that_comes_back(tmp_path: Path) -> None:
         write(broker.bootstrap, "letters", [b"after"])
         assert process.stdout.readline() == b"after\n"
         process.send_signal(signal.SIGINT)
-        process.communicate(timeout=20)
+        process.communicate(timeout=DEADLINE_S)
         assert process.returncode == 0
 
 
@@ -308,7 +308,7 @@ def test_it_follows_up_to_an_offset(running: Broker) -> None:
     topic = make_topic(running.bootstrap, "bounded")
     process = start(running.bootstrap, "consume", topic, "-f", "--from", "1", "--until", "3", "--values")
     write(running.bootstrap, topic, [b"0", b"1", b"2", b"3"])
-    out, err = process.communicate(timeout=20)
+    out, err = process.communicate(timeout=DEADLINE_S)
     assert (process.returncode, out, err) == (0, b"1\n2\n", b"")
 
 
@@ -324,7 +324,7 @@ def test_it_follows_partitions_that_are_added(running: Broker, barnabas: Command
     write(running.bootstrap, topic, [b"new"], partition=2)
     assert process.stdout.readline() == b"new\n"
     process.send_signal(signal.SIGINT)
-    process.communicate(timeout=20)
+    process.communicate(timeout=DEADLINE_S)
     assert process.returncode == 0
 
 
@@ -344,7 +344,7 @@ def test_a_reader_that_has_seen_enough(running: Broker) -> None:
     process.stdout.readline()
     process.stdout.close()
     write(running.bootstrap, "minutes", [b"late"], partition=0)
-    assert process.wait(timeout=20) == 0
+    assert process.wait(timeout=DEADLINE_S) == 0
     assert process.stderr is not None
     assert process.stderr.read() == b""
     process.stderr.close()

@@ -24,7 +24,7 @@ from barnabas.client.fetched import ConsumerRecord
 from barnabas.records.record import Record
 from barnabas.testing import Broker
 from tests.cli.records import make_topic, write
-from tests.cli.running import Commands, start, until
+from tests.cli.running import DEADLINE_S, Commands, start, until
 from tests.client.real import Clients
 
 
@@ -328,7 +328,7 @@ def test_an_interrupt_sends_what_was_taken(running: Broker, topic: str) -> None:
     process.stdin.flush()
     until(lambda: len(pairs(running, topic)) == 2)
     process.send_signal(signal.SIGINT)
-    assert process.wait(timeout=20) == 130
+    assert process.wait(timeout=DEADLINE_S) == 130
     assert process.stdout is not None
     assert process.stdout.read().startswith(f"{topic}: 2 records, 6 B".encode())
     process.communicate()

@@ -32,7 +32,7 @@ from tests.support.apache_kafka import ApacheKafka, tool
 from tests.support.raw_client import RawClient
 from tests.support.serve_process import ServeProcess
 
-WAIT_S = 30.0
+WAIT_S = 60.0
 _SET, _DELETE = 0, 1
 _minutes = itertools.count()  # of all that is sent, one for each time that something is
 _RESOURCE_TYPES = {ResourceType.TOPIC: 2, ResourceType.BROKER: 4}

@@ -24,7 +24,7 @@ from tests.support.apache_kafka import ApacheKafka
 pytestmark = pytest.mark.java
 
 IDLE = SETTINGS | {"log.cleaner.enable": "false"}
-NO_TIMEOUT_S = 30.0
+NO_TIMEOUT_S = 60.0
 
 
 def settings_for(seed: int) -> Settings:

@@ -18,7 +18,7 @@ from tests.support.raw_client import RawClient, wait_until
 
 pytestmark = pytest.mark.java
 
-WAIT_S = 30.0
+WAIT_S = 60.0
 PARTITIONS = 4
 Sizes = dict[str, dict[str, int]]
 

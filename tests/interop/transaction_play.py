@@ -118,7 +118,7 @@ class Play:
         *,
         commit: bool = True,
         version: int = 5,
-        patience_s: float = 20.0,
+        patience_s: float = 60.0,
     ) -> Producer:
         """It is waited for until the markers are written."""
         request = EndTxnRequest(
@@ -130,7 +130,7 @@ class Play:
         self.settle(name, patience_s)
         return answer.producer_id, answer.producer_epoch
 
-    def settle(self, name: str, patience_s: float = 20.0) -> None:
+    def settle(self, name: str, patience_s: float = 60.0) -> None:
         """Until nothing is on its way, and how it stands then."""
         wait_until(lambda: not self._is_prepared(name), "the markers", patience_s)
         self.describe(name)

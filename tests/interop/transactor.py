@@ -24,7 +24,7 @@ import sys
 import warnings
 from typing import Any
 
-DEADLINE_S = 30.0
+DEADLINE_S = 60.0
 
 
 class Confluent:

@@ -123,7 +123,7 @@ def test_a_flush_that_waits_for_a_truncation_does_not_keep_a_close_waiting() -> 
         flushing = asyncio.create_task(log.flush())
         await settle()
         gate.open()
-        await asyncio.wait_for(asyncio.gather(cutting, closing, flushing, return_exceptions=True), 5)
+        await asyncio.wait_for(asyncio.gather(cutting, closing, flushing, return_exceptions=True), 60)
         assert (await open_directory(disk)).was_clean
 
     asyncio.run(scenario())

@@ -23,7 +23,7 @@ from barnabas.records.record import Record
 
 R = TypeVar("R", bound=Message)
 
-TIMEOUT_S = 20.0
+TIMEOUT_S = 60.0  # nothing takes as long, even on a busy machine
 API_VERSIONS = 18
 SOFTWARE_FROM = 3
 
@@ -229,7 +229,7 @@ def metadata_request(*topics: str) -> MetadataRequest:
     )
 
 
-def wait_until(condition: Callable[[], bool], what: str, timeout_s: float = 20.0) -> None:
+def wait_until(condition: Callable[[], bool], what: str, timeout_s: float = TIMEOUT_S) -> None:
     """Poll until it holds."""
     deadline = time.monotonic() + timeout_s
     while not condition():

@@ -20,8 +20,8 @@ from typing import Protocol
 from tests.support.apache_kafka import ApacheKafka, free_ports
 
 KINDS = ("memory", "process", "kafka")
-START_DEADLINE_S = 20.0
-STOP_DEADLINE_S = 20.0
+START_DEADLINE_S = 60.0
+STOP_DEADLINE_S = 60.0
 POLL_S = 0.01
 
 

@@ -370,7 +370,7 @@ def test_a_partition_that_is_deleted_does_not_wait_for_its_compaction() -> None:
         await bench.log(0, rounds=4)
         await bench.log(1, rounds=3)
         task = await begun(bench)
-        await asyncio.wait_for(bench.directory.delete_partition("t", 0), 5)
+        await asyncio.wait_for(bench.directory.delete_partition("t", 0), 60)
         bench.settings = bench.settings._replace(max_bytes_per_second=1e12)
         bench.clock.advance(3600)  # what was read for the first is still to be paid for
         await task
