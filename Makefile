@@ -12,7 +12,7 @@ SPARK := $(VENV)/.spark
 
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
-.PHONY: help test lint types layers unit pure demo sim bench fuzz wheel format clean
+.PHONY: help test quick lint types layers unit pure demo sim bench fuzz wheel format clean
 # a step that fails leaves no half-made stamp behind
 .DELETE_ON_ERROR:
 # one step after another, so that the last lines on the screen are those of the step that failed
@@ -36,6 +36,10 @@ endef
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
+
+# without tests/spark, for most of it needs PySpark, which this does not install
+quick: $(READY)  ## in two minutes, while you edit: the tests but for slow ones and those of Java, Node.js, Go, Spark
+	$(call step,quick tests,$(PY) -m tools.lanes --parts 2 --leave-out tests/spark "slow or java or node or go or spark")
 
 test: lint types layers unit pure  ## everything below, as continuous integration does
 	@printf '\n\033[1m== all passed\033[0m\n'

@@ -1,40 +1,64 @@
-"""Run the tests in several lanes at a time: `python -m tools.lanes "java or node or go" spark`.
+"""Run the tests in several processes at a time, in one of two ways.
 
-The first lane has the tests with none of these marks; every further one has those with its marks, and with
-none of a later lane's. They run other people's programs and spend much of their time waiting for them; the
-first runs meanwhile. What the others print comes when all are done, so that no lane's lines get lost among
-another's. Ends with 0 only if all lanes do.
+`python -m tools.lanes "java or node or go" spark`: lanes by marks. The first lane has the tests with none of
+these marks; every further one has those with its marks, and with none of a later lane's. They run other
+people's programs and spend much of their time waiting for them; the first runs meanwhile.
+
+`python -m tools.lanes --parts 2 "slow or java or node or go or spark"`: the tests with none of these marks,
+in so many lanes of about the same size, by files.
+
+The first lane prints as it goes. The output of the others comes when all are done, so that no lane's lines
+get lost among another's. Ends with 0 only if all lanes do.
 """
 
 from __future__ import annotations
 
+import argparse
 import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from pathlib import Path
+
+PYTEST = [sys.executable, "-m", "pytest"]
+
+Lane = tuple[str, list[str]]  # its name, and what pytest is given
 
 
-def run(marks: Sequence[str]) -> int:
+def by_marks(marks: Sequence[str]) -> list[Lane]:
+    """The tests without any of the marks, and then those of each."""
+    chosen = [_without(marks), *(_without(marks[n + 1 :], f"({each})") for n, each in enumerate(marks))]
+    return [(f"those marked {each}", ["--durations=25", "-m", each]) for each in chosen]
+
+
+def by_files(parts: int, marks: Sequence[str], root: Path, left_out: Sequence[str] = ()) -> list[Lane]:
+    """The tests without any of the marks: neighbours in a folder go to different lanes."""
+    found = (each.relative_to(root) for each in (root / "tests").rglob("test_*.py"))
+    files = sorted(str(each) for each in found if not any(map(each.is_relative_to, left_out)))
+    chosen = ["--quiet", "-m", _without(marks)]
+    return [(f"part {n + 1} of {parts}", [*chosen, *files[n::parts]]) for n in range(parts)]
+
+
+def run(lanes: Sequence[Lane], preparing_others: Callable[[], None] | None = None) -> int:
     """The exit code of a lane that failed, or 0."""
-    pytest = [sys.executable, "-m", "pytest", "--durations=25", "-m"]
-    chosen = [_without(marks[number + 1 :], f"({each})") for number, each in enumerate(marks)]
+    (_, first), *others = lanes
     with ExitStack() as stack:
-        lanes = []
-        for each in chosen:
+        running = []
+        for name, arguments in others:
             printed = stack.enter_context(tempfile.TemporaryFile())
             lane = subprocess.Popen(
-                [*pytest, each], stdout=printed, stderr=subprocess.STDOUT, preexec_fn=_stand_back
+                [*PYTEST, *arguments], stdout=printed, stderr=subprocess.STDOUT, preexec_fn=preparing_others
             )
             stack.callback(lane.wait)
             stack.callback(lane.kill)  # harmless once it has ended
-            lanes.append((each, lane, printed))
-        codes = [subprocess.run([*pytest, _without(marks)], check=False).returncode]
-        for each, lane, printed in lanes:
+            running.append((name, lane, printed))
+        codes = [subprocess.run([*PYTEST, *first], check=False).returncode]
+        for name, lane, printed in running:
             codes.append(lane.wait())
             printed.seek(0)
-            sys.stdout.write(f"\n== and those marked {each}:\n\n")
+            sys.stdout.write(f"\n== and {name}:\n\n")
             sys.stdout.write(printed.read().decode(errors="replace"))
     return next((code for code in codes if code), 0)
 
@@ -44,9 +68,20 @@ def _without(marks: Sequence[str], *chosen: str) -> str:
 
 
 def _stand_back() -> None:
-    """What waits for others has time; what is measured in milliseconds has not."""
+    """Lanes that wait for other programs have time; the first, which measures milliseconds, has not."""
     os.nice(10)
 
 
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tools.lanes")
+    parser.add_argument("--parts", type=int, help="run the tests with none of the marks, in so many lanes")
+    parser.add_argument("marks", nargs="+", help="marks of pytest, or an expression of several")
+    parser.add_argument("--leave-out", action="append", default=[], help="a folder, with --parts")
+    given = parser.parse_args()
+    if given.parts is None:
+        return run(by_marks(given.marks), _stand_back)
+    return run(by_files(given.parts, given.marks, Path.cwd(), given.leave_out))
+
+
 if __name__ == "__main__":
-    sys.exit(run(sys.argv[1:]))
+    sys.exit(main())

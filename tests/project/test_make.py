@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tools.lanes import by_files, by_marks
+
 ROOT = Path(__file__).parents[2]
 MAKEFILE = (ROOT / "Makefile").read_text()
 needs_make = pytest.mark.skipif(shutil.which("make") is None, reason="needs make")
@@ -65,6 +67,36 @@ def test_the_demo_and_the_tests_bring_spark_and_its_java(tmp_path: Path) -> None
         plan = make("--dry-run", target, f"VENV={tmp_path}").stdout
         steps = ['["optional-dependencies"]["spark"]', "-m barnabas.spark.java", command]
         assert sorted(steps, key=plan.index) == steps
+
+
+@needs_make
+def test_quick_tests_need_no_spark_and_no_java(tmp_path: Path) -> None:
+    plan = make("--dry-run", "quick", f"VENV={tmp_path}").stdout
+    lanes = re.search(r'-m tools\.lanes --parts 2 --leave-out tests/spark "(.*?)"', plan)
+    assert lanes is not None
+    assert lanes[1].split(" or ") == ["slow", "java", "node", "go", "spark"]
+    assert '["optional-dependencies"]["spark"]' not in plan
+    assert "barnabas.spark.java" not in plan
+
+
+def test_lanes_by_files_have_every_test_file_once() -> None:
+    lanes = by_files(2, ["slow", "java"], ROOT, ["tests/spark"])
+    assert [name for name, _ in lanes] == ["part 1 of 2", "part 2 of 2"]
+    chosen = ["--quiet", "-m", "not (slow) and not (java)"]
+    assert all(arguments[:3] == chosen for _, arguments in lanes)
+    files = [each for _, arguments in lanes for each in arguments[3:]]
+    there = {str(each.relative_to(ROOT)) for each in (ROOT / "tests").rglob("test_*.py")}
+    assert len(files) == len(set(files))
+    assert set(files) == {each for each in there if not each.startswith("tests/spark/")}
+    assert abs(len(lanes[0][1]) - len(lanes[1][1])) <= 1
+
+
+def test_lanes_by_marks_have_every_test_once() -> None:
+    assert [arguments[-1] for _, arguments in by_marks(["java or go", "spark"])] == [
+        "not (java or go) and not (spark)",
+        "(java or go) and not (spark)",
+        "(spark)",
+    ]
 
 
 @needs_make
