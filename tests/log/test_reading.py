@@ -603,3 +603,45 @@ def test_a_reader_at_the_end_needs_no_look_up() -> None:
         assert reading.read_on(log, 0, 599, Bound.HIGH_WATERMARK) is None  # where to cut must be looked up
 
     asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("bound", [Bound.HIGH_WATERMARK, Bound.LAST_STABLE])
+def test_a_reader_at_the_high_watermark_needs_no_look_up(bound: Bound) -> None:
+    """As in a replicated partition: followers read to the end, then the high watermark gets there."""
+
+    async def scenario() -> None:
+        log = await fresh_log()
+        for _ in range(3):
+            await append_all(log, [sized_batch(300)])
+        log.advance_high_watermark(1)
+        assert reading.read_on(log, 0, 1000, bound) is None
+        assert (await reading.read(log, 0, 1000, bound)).range is not None
+        assert reading.read_on(log, 3, 1000, Bound.LOG_END) is not None  # a follower that has everything
+        log.advance_high_watermark(2)
+        assert reading.read_on(log, 1, 1000, bound) is None  # no read has ended at the new one yet
+        log.advance_high_watermark(3)
+        await append_all(log, [sized_batch(300)])
+        found = reading.read_on(log, 1, 1000, bound)
+        assert found is not None
+        assert found == await reading.read(log, 1, 1000, bound)
+        assert found.range is not None
+        assert (found.range.position, found.range.size) == (300, 600)
+        assert reading.read_on(log, 1, 599, bound) is None  # where to cut must be looked up
+
+    asyncio.run(scenario())
+
+
+def test_a_position_is_not_remembered_across_a_truncation() -> None:
+    async def scenario() -> None:
+        log = await fresh_log()
+        for _ in range(3):
+            await append_all(log, [sized_batch(300)])
+        log.advance_high_watermark(2)
+        await reading.read(log, 0, 1000, Bound.HIGH_WATERMARK)
+        await trimming.truncate_to(log, 1)
+        for _ in range(3):
+            await append_all(log, [sized_batch(400)])
+        log.advance_high_watermark(3)
+        assert reading.read_on(log, 2, 1000, Bound.HIGH_WATERMARK) is None
+
+    asyncio.run(scenario())

@@ -71,7 +71,11 @@ async def read(
 
 
 def read_on(log: PartitionLog, offset: int, max_bytes: int, bound: Bound) -> Fetched | None:
-    """The same at once, for a reader at the end of the log or where another read ended; None for others."""
+    """The same at once, for a reader at its bound or where another read ended; None for others.
+
+    A bound before the end of the log, as the high watermark of a replicated partition, must be the end of
+    another read as well: that of a follower, which got there first.
+    """
     shape, end_offset = log.shape, log.end_offset
     upper = log.bound(bound)
     if shape & 1 or log.ended is not None or not log.start_offset <= offset <= end_offset:
@@ -85,10 +89,17 @@ def read_on(log: PartitionLog, offset: int, max_bytes: int, bound: Bound) -> Fet
         known, file = log.read_ends.get(offset), segment.opened_file
         if known is None or known.segment is not segment or known.shape != shape:
             return None
-        size = segment.size_bytes - known.position
-        if upper < end_offset or size > max_bytes or file is None:
+        stop = segment.size_bytes
+        if upper < end_offset:
+            until = log.read_ends.get(upper)
+            if until is None or until.segment is not segment or until.shape != shape:
+                return None
+            stop = until.position
+        size = stop - known.position
+        if size > max_bytes or file is None:
             return None
-        found = FileRange(file, known.position, size)
+        if size:  # else one batch goes beyond the bound
+            found = FileRange(file, known.position, size)
     if upper == end_offset:
         _remember(log, upper, ReadEnd(shape, segment, segment.size_bytes))
     return Fetched(
@@ -126,7 +137,7 @@ async def _find_batches(log: PartitionLog, offset: int, max_bytes: int, bound: B
         raise OffsetOutOfRange(
             f"offset {offset} of {log.path} is not between {log.start_offset} and {log.end_offset}"
         )
-    upper = log.bound(bound)
+    shape, upper = log.shape, log.bound(bound)
     found: FileRange | None = None
     readable = 0
     aborted: list[AbortedTransaction] = []
@@ -142,8 +153,8 @@ async def _find_batches(log: PartitionLog, offset: int, max_bytes: int, bound: B
         end, whole = await _ends(log, index, located.position, max_bytes, upper)
         readable = ENDLESS if upper > _next_offset(log, index) else whole - located.position
         found = FileRange(await segment.file(), located.position, end - located.position)
-        if end == segment.size_bytes and upper == log.end_offset and segment is log.segments[-1]:
-            _remember(log, upper, ReadEnd(log.shape, segment, end))
+        if end == whole and upper <= _next_offset(log, index) and segment is log.segments[-1]:
+            _remember(log, upper, ReadEnd(shape, segment, end))
         if bound is Bound.LAST_STABLE:
             aborted = await _aborted_between(log, index, offset, end, upper)
         break
