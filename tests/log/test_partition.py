@@ -9,7 +9,7 @@ import pytest
 
 from barnabas.core.clock import ManualClock
 from barnabas.core.disk import DiskFull
-from barnabas.core.errors import CorruptMessage, OutOfOrderSequence
+from barnabas.core.errors import CorruptMessage, FencedLeaderEpoch, OutOfOrderSequence
 from barnabas.core.memory_disk import MemoryDisk
 from barnabas.core.random import SeededRandom
 from barnabas.log import reading
@@ -669,5 +669,55 @@ def test_a_cancelled_append_is_whole_or_not_there() -> None:
             await appending
         assert (await log.append_as_leader(batch([b"next"]), 0)).first_offset == 1
         assert values(await read_all(log)) == [b"first", b"next"]
+
+    asyncio.run(scenario())
+
+
+# ---- leaders whose epoch is over
+
+
+def test_a_leader_whose_epoch_is_over_appends_nothing() -> None:
+    async def scenario() -> None:
+        log = await Setup().open()
+        log.begin_leading(2)
+        await log.append_as_leader(batch(1), 2)
+        log.refuse_epochs_before(4)
+        log.refuse_epochs_before(3)
+        for epoch in (2, 3):
+            with pytest.raises(FencedLeaderEpoch):
+                await log.append_as_leader(batch(1), epoch)
+        await log.append_as_leader(batch(1), 4)
+        assert [(entry.epoch, entry.start_offset) for entry in log.epochs.entries] == [(2, 0), (4, 1)]
+
+    asyncio.run(scenario())
+
+
+def test_an_epoch_that_begins_during_an_append_begins_after_it() -> None:
+    async def scenario() -> None:
+        log = await Setup().open()
+        async with log.turn:
+            log.begin_leading(5)  # something is being appended: the end is about to move
+            assert log.epochs.latest_epoch is None
+        await log.append_as_leader(batch(2), 5)
+        assert [(entry.epoch, entry.start_offset) for entry in log.epochs.entries] == [(5, 0)]
+
+    asyncio.run(scenario())
+
+
+def test_what_is_to_be_synced_is_held_once_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario() -> None:
+        log = await Setup(LogConfig(flush_messages=3)).open()
+        await log.append_as_leader(batch(2), 0)
+        assert log.held_end == 2
+        seen: list[int] = []
+        flush = PartitionLog.flush
+
+        async def slow_flush(log: PartitionLog, up_to: int) -> None:
+            seen.append(log.held_end)
+            await flush(log, up_to)
+
+        monkeypatch.setattr(PartitionLog, "flush", slow_flush)
+        await log.append_as_leader(batch(1), 0)
+        assert (seen, log.held_end) == ([0], 3)
 
     asyncio.run(scenario())

@@ -29,6 +29,7 @@ from barnabas.core.disk import Buffer, Disk
 from barnabas.core.errors import (
     BarnabasError,
     CorruptMessage,
+    FencedLeaderEpoch,
     StorageError,
 )
 from barnabas.core.random import Random
@@ -148,6 +149,7 @@ class PartitionLog:
         "high_watermark",
         "home",
         "is_dirty",
+        "lowest_epoch",
         "path",
         "producers",
         "read_ends",
@@ -193,6 +195,7 @@ class PartitionLog:
         self.epochs = epochs
         latest = epochs.latest_epoch
         self._latest_epoch = -1 if latest is None else latest
+        self.lowest_epoch = -1  # leaders of earlier epochs append no more
         self.producers = producers
         self.side = SideFiles(home.disk, path, epochs, snapshot_offset, is_dirty=is_dirty)
         self.flushed_at = home.clock.monotonic()  # a wall clock that is set back would put flushes off
@@ -222,6 +225,13 @@ class PartitionLog:
         if unstable is None:
             return self.high_watermark
         return min(max(unstable, self.start_offset), self.high_watermark)
+
+    @property
+    def held_end(self) -> int:
+        """Up to where the log counts as written: what flush.messages wants synced does so once it is."""
+        if self.end_offset - self.recovery_point < self.config.flush_messages:
+            return self.end_offset
+        return self.recovery_point
 
     def bound(self, bound: Bound) -> int:
         """The offset up to which such a reader may see."""
@@ -268,6 +278,8 @@ class PartitionLog:
         try:
             if self.failure is not None:
                 raise self.failure
+            if leader_epoch < self.lowest_epoch:
+                raise FencedLeaderEpoch(f"leader epoch {leader_epoch} of {self.path} is over")
             config, first_offset = self.config, self.end_offset
             now_ms = self.home.clock.wall_ms()
             markers: Markers = {}
@@ -392,6 +404,17 @@ class PartitionLog:
             # readers would take the aborted records for committed ones
             self.fail(error)
             raise
+
+    def begin_leading(self, epoch: int) -> None:
+        """The epoch of this node as leader begins at the end of the log. While an append is being written
+        that end is about to move: then the epoch begins with the first append of its own."""
+        self.refuse_epochs_before(epoch)
+        if not self.turn.is_taken:
+            self.begin_epoch(epoch, self.end_offset)
+
+    def refuse_epochs_before(self, epoch: int) -> None:
+        """Refuse appends of leaders whose epoch is over, also those that wait for their turn."""
+        self.lowest_epoch = max(self.lowest_epoch, epoch)
 
     def begin_epoch(self, epoch: int, start_offset: int) -> None:
         """Note that a leader's epoch begins at `start_offset`."""
