@@ -115,6 +115,38 @@ def test_a_poll_is_woken_once_enough_bytes_came_to_all_its_partitions_together(
     asyncio.run(run())
 
 
+def test_the_end_of_the_log_and_the_high_watermark_wake_apart() -> None:
+    async def run() -> None:
+        place = Marks()
+        at_end, at_mark = LongPoll(5), LongPoll(5)
+        at_end.watch_end(place)
+        at_mark.watch(place)
+        place.end_moved(5)
+        assert (at_end.looks_again, at_mark.looks_again) == (True, False)
+        place.moved(1, 4)
+        assert not at_mark.looks_again
+        place.moved(2, 1)
+        assert at_mark.looks_again
+        assert await at_end.wait(60)
+        assert await at_mark.wait(60)
+        assert not place.end_polls
+        assert not place.polls
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("wake", [lambda place: place.end(GONE), Marks.wake_readers], ids=["end", "wake"])
+def test_a_follower_that_waits_is_answered_when_the_leadership_ends(wake: Callable[[Marks], None]) -> None:
+    async def run() -> None:
+        place, poll = Marks(), LongPoll(5)
+        poll.watch_end(place)
+        wake(place)
+        assert await poll.wait(60)
+        assert not poll.looks_again
+
+    asyncio.run(run())
+
+
 def test_a_poll_that_gets_nothing_ends_with_its_time() -> None:
     async def run() -> None:
         place = Marks()
@@ -183,7 +215,7 @@ def test_data_that_comes_between_the_look_and_the_wait_is_not_missed(broker: Bro
         open_replica = replicas._open_replica
 
         async def append_meanwhile(topic: object, partition: int) -> object:
-            (first,) = [replica for replica in replicas._open.values() if replica.name == "first"]
+            (first,) = [replica for replica in replicas._leading.values() if replica.name == "first"]
             await first.append(memoryview(batch([b"meanwhile"])), all_in_sync=False)
             return await open_replica(topic, partition)  # type: ignore[arg-type]
 

@@ -240,7 +240,8 @@ async def _waits(page: Page, services: Services) -> None:
     polls: dict[object, None] = {}
     for number, replica in enumerate(services.replicas.open):
         producers += replica.marks.commit_count
-        waiting = [*replica.marks.polls, *replica.marks.stable_polls]
+        marks = replica.marks
+        waiting = [*marks.polls, *marks.end_polls, *marks.stable_polls]
         places += len(waiting)
         polls.update(dict.fromkeys(waiting))
         await _breathe(number)

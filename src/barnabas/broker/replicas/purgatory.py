@@ -1,10 +1,11 @@
-"""Who waits for a partition to move on: producers for their records to be committed, readers for data.
+"""Requests that wait for a partition to move on: producers for a commit, readers for data.
 
 A wait is by offset, never by time alone. Producers with acks=all wait until the high watermark passes their
 last record. A long poll waits on all its partitions at once, until enough bytes came to any of them or its
-time is over; one that reads only what is committed looks again whenever the last stable offset has moved
-where something was undecided, for what came before may have become readable with it. Nothing polls: whoever
-moves a mark calls `Marks.moved`, which wakes exactly those it concerns.
+time is over. What it waits for depends on how far it may read: a consumer waits for the high watermark
+(`watch`), a follower for the end of the log (`watch_end`). A consumer that reads only committed transactions
+looks again whenever the last stable offset has moved where something was undecided (`watch_stable`). Nothing
+polls: the code that moves a mark calls `Marks`, which wakes exactly the requests that wait for that mark.
 """
 
 from __future__ import annotations
@@ -27,9 +28,14 @@ class LongPoll:
         self._woken: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
 
     def watch(self, marks: Marks) -> None:
-        """Have new data there counted."""
+        """Have data counted that the high watermark passes there."""
         self._places.append(marks)
         marks.polls[self] = None
+
+    def watch_end(self, marks: Marks) -> None:
+        """Have data counted that is appended there, committed or not."""
+        self._places.append(marks)
+        marks.end_polls[self] = None
 
     def watch_stable(self, marks: Marks, seen_offset: int) -> None:
         """Be woken when the last stable offset there is beyond the one that was seen."""
@@ -60,6 +66,7 @@ class LongPoll:
             timer.cancel()
             for marks in self._places:
                 marks.polls.pop(self, None)
+                marks.end_polls.pop(self, None)
                 marks.stable_polls.pop(self, None)
 
     def _end(self, has_data: bool) -> None:
@@ -70,10 +77,11 @@ class LongPoll:
 class Marks:
     """What can be waited for at one partition."""
 
-    __slots__ = ("_commits", "_count", "polls", "stable_polls")
+    __slots__ = ("_commits", "_count", "end_polls", "polls", "stable_polls")
 
     def __init__(self) -> None:
         self.polls: dict[LongPoll, None] = {}  # a set whose order does not depend on addresses
+        self.end_polls: dict[LongPoll, None] = {}
         self.stable_polls: dict[LongPoll, int] = {}  # and the last stable offset that each has seen
         self._commits: list[tuple[int, int, asyncio.Future[None]]] = []
         self._count = 0
@@ -100,6 +108,11 @@ class Marks:
             for poll in list(self.polls):
                 poll.arrived(new_bytes)
 
+    def end_moved(self, new_bytes: int) -> None:
+        """So many bytes were appended."""
+        for poll in list(self.end_polls):
+            poll.arrived(new_bytes)
+
     def stable_moved(self, last_stable_offset: int) -> None:
         """Everything before is decided now."""
         for poll, seen_offset in list(self.stable_polls.items()):
@@ -107,7 +120,7 @@ class Marks:
                 poll.look_again()
 
     def wake_readers(self) -> None:
-        for poll in [*self.polls, *self.stable_polls]:
+        for poll in [*self.polls, *self.end_polls, *self.stable_polls]:
             poll.wake()
 
     def end(self, error: BarnabasError) -> None:
