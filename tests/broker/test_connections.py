@@ -100,7 +100,7 @@ def polls_of(broker: Broker) -> int:
     """How many long polls are waiting."""
 
     async def look() -> int:
-        return sum(len(replica.marks.polls) for replica in broker.node.broker.replicas._open.values())
+        return sum(len(replica.marks.polls) for replica in broker.node.broker.replicas._leading.values())
 
     return broker.run(look())
 
@@ -735,7 +735,7 @@ def test_a_client_that_leaves_during_a_long_poll_is_forgotten(
     wait_until(lambda: not sessions_of(broker), "it is forgotten once its time is over")
     client.close()
     assert not [r for r in caplog.records if r.levelno >= logging.WARNING]
-    marks = broker.node.broker.replicas._open.popitem()[1].marks
+    marks = broker.node.broker.replicas._leading.popitem()[1].marks
     assert not marks.polls
 
 

@@ -19,6 +19,9 @@ from barnabas.broker.coordinators.coordinator import (
     partition_for,
 )
 from barnabas.broker.coordinators.host import CoordinatorNotAvailable, Host, NotCoordinator, Shard
+from barnabas.broker.coordinators.journal import Journal, encode_write
+from barnabas.broker.coordinators.loading import load
+from barnabas.broker.replicas.replica import Replica
 from barnabas.coordination.effects import NOTHING, Effects, Markers, Now, Producer, Reply, Write
 from barnabas.coordination.records import KeyedRecord, Kinds
 from barnabas.core.clock import ManualClock, SystemClock
@@ -30,10 +33,10 @@ from barnabas.core.errors import (
     StorageError,
 )
 from barnabas.groups.records import KINDS, GroupMetadataKey, OffsetCommitKey, OffsetCommitValue
-from barnabas.log.partition import PartitionLog
+from barnabas.log.admission import admit_batches
 from barnabas.metadata.records import PartitionChangeRecord
 from barnabas.records.control import ControlType, build_end_transaction
-from tests.broker.test_replicas import Site, on_a_site
+from tests.broker.test_replicas import Site, on_a_site, until
 
 TOPIC = "__consumer_offsets"
 
@@ -123,6 +126,7 @@ def coordinator(site: Site, stop: Callable[[BaseException], None]) -> Coordinato
 def coordinated(
     work: Callable[[Site, Coordinator[Tally]], Coroutine[Any, Any, None]],
     stops_for: type[BaseException] | None = None,
+    brokers: tuple[int, ...] = (),
 ) -> None:
     async def run(site: Site) -> None:
         stopped: list[BaseException] = []
@@ -132,7 +136,7 @@ def coordinated(
         await of_tallies.close()
         assert [type(one) for one in stopped] == ([] if stops_for is None else [stops_for])
 
-    on_a_site(run)
+    on_a_site(run, *brokers)
 
 
 def test_keys_belong_to_partitions_as_in_java() -> None:
@@ -566,11 +570,11 @@ def test_what_takes_long_to_load_is_left_alone_for_a_while(monkeypatch: pytest.M
     loads = 0
     load = coordinator_module.load
 
-    async def slowly(log: PartitionLog, end_offset: int, kinds: Kinds, shard: Shard) -> None:
+    async def slowly(replica: Replica, kinds: Kinds, shard: Shard) -> None:
         nonlocal loads
         loads += 1
         clock.advance(2 * SLOW_LOAD_SECONDS)
-        await load(log, end_offset, kinds, shard)
+        await load(replica, kinds, shard)
 
     async def work(site: Site, tallies: Coordinator[Tally]) -> None:
         tallies._clock = clock
@@ -586,3 +590,80 @@ def test_what_takes_long_to_load_is_left_alone_for_a_while(monkeypatch: pytest.M
 
     monkeypatch.setattr(coordinator_module, "load", slowly)
     coordinated(work)
+
+
+# ---- loading ---------------------------------------------------------------------------------------------
+
+
+async def leader_of_two(site: Site, tallies: Coordinator[Tally]) -> Replica:
+    """The partition of "a", which this node leads again with another in-sync replica, of which it knows
+    nothing; it holds three commits, of which the first two are committed."""
+    partition = tallies.partition_of("a")
+    for _ in range(2):
+        await tallies.ask("a", add("a", 1))
+    made = site.cluster.image.topics_by_name[TOPIC]
+    for leader in (2, 1):
+        site.commit(
+            PartitionChangeRecord(
+                partition_id=partition, topic_id=made.id, replicas=[1, 2], isr=[1, 2], leader=leader
+            )
+        )
+        if leader == 2:
+            log = await site.directory.partition(TOPIC, partition)
+            write = Tally().add("a", 3, None).writes[0]  # type: ignore[arg-type]
+            journal = Journal(0)
+            journal.add([encode_write(write, 10_000)], 0, 10_000)
+            data = journal.take()
+            admit_batches(data, log.config, log.end_offset, 1, 0)
+            await log.append_as_follower(data)
+    return await site.replicas.leader(made, partition)
+
+
+def test_a_shard_is_loaded_up_to_the_high_watermark_and_answers_when_all_is_committed() -> None:
+    async def work(site: Site, tallies: Coordinator[Tally]) -> None:
+        replica = await leader_of_two(site, tallies)
+        assert (replica.log.high_watermark, replica.log.end_offset) == (2, 3)
+        shard = Tally()
+        loading = asyncio.ensure_future(load(replica, KINDS, shard))
+        await until(lambda: replica.marks.commit_count)
+        assert shard.numbers == {"a": 2}
+        assert not loading.done()
+        replica.follower_reached(2, 3)
+        await loading
+        assert shard.numbers == {"a": 3}
+        assert (await tallies.host(replica.partition)).shard.numbers == {"a": 3}
+
+    coordinated(work, brokers=(1, 2))
+
+
+def test_a_write_that_the_end_of_the_leadership_refuses_is_no_failure(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def work(site: Site, tallies: Coordinator[Tally]) -> None:
+        replica = (await tallies.host(tallies.partition_of("a"))).replica
+        async with replica.log.turn:
+            asked = asyncio.ensure_future(tallies.ask("a", add("a", 1)))
+            await until(lambda: replica.log.turn._waiting)
+            site.commit(
+                PartitionChangeRecord(partition_id=replica.partition, topic_id=replica.topic_id, leader=2)
+            )
+        with pytest.raises(NotCoordinator):
+            await asked
+        assert replica.log.end_offset == 0
+
+    coordinated(work, brokers=(1, 2))
+    assert not [each for each in caplog.records if each.levelname == "ERROR"]
+
+
+def test_a_load_ends_with_the_leadership() -> None:
+    async def work(site: Site, tallies: Coordinator[Tally]) -> None:
+        replica = await leader_of_two(site, tallies)
+        asked = asyncio.ensure_future(tallies.ask("a", add("a", 1)))
+        await until(lambda: replica.marks.commit_count)
+        site.commit(
+            PartitionChangeRecord(partition_id=replica.partition, topic_id=replica.topic_id, leader=2)
+        )
+        with pytest.raises(NotCoordinator):
+            await asked
+
+    coordinated(work, brokers=(1, 2))

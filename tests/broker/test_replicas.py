@@ -14,11 +14,11 @@ from barnabas.broker.replicas.changes import follow
 from barnabas.broker.replicas.purgatory import LongPoll
 from barnabas.broker.replicas.replica import NotEnoughReplicas, Replica, UnknownLeaderEpoch
 from barnabas.broker.replicas.replicas import (
-    NotLeaderOrFollower,
     Replicas,
     UnknownTopicId,
     UnknownTopicOrPartition,
 )
+from barnabas.broker.replicas.roles import NotLeaderOrFollower
 from barnabas.broker.settings.current_settings import TopicSettings
 from barnabas.core.errors import BarnabasError, FencedLeaderEpoch, InvariantViolation
 from barnabas.core.memory_disk import MemoryDisk
@@ -86,6 +86,15 @@ def on_a_site(work: Callable[[Site], Coroutine[object, object, None]], *brokers:
         await directory.close()
 
     asyncio.run(run())
+
+
+async def until(condition: Callable[[], object]) -> None:
+    """Let others have their turn until something holds."""
+    for _ in range(100_000):
+        if condition():
+            return
+        await asyncio.sleep(0)
+    raise AssertionError("it never came")
 
 
 def test_a_replica_is_opened_when_it_is_first_touched_and_once() -> None:

@@ -13,6 +13,7 @@ from barnabas.broker.handlers import fetch
 from barnabas.broker.quorum import controller
 from barnabas.broker.replicas.purgatory import Marks
 from barnabas.broker.replicas.replica import Replica
+from barnabas.broker.replicas.roles import Leading
 from barnabas.core.disk import Disk
 from barnabas.core.errors import BarnabasError, StorageError
 from barnabas.log import directory, names, producer, reading, recovery, snapshots
@@ -106,13 +107,10 @@ def sequence_gap_accepted(patch: Patch) -> None:
     needs=(starts,),
 )
 def high_watermark_forgotten(patch: Patch) -> None:
-    def lead(self: Replica, image: Any, min_in_sync: int) -> None:
-        self.leader_epoch = image.leader_epoch
-        self.in_sync_count = len(image.isr)
-        self.min_in_sync = min(min_in_sync, len(image.replicas))
-        self.log.begin_epoch(image.leader_epoch, self.log.end_offset)
+    def lead(self: Replica, role: Leading, own_end: int) -> None:
+        """Without the leader's rule, which would raise it to what this node holds."""
 
-    patch(Replica, "lead", lead)
+    patch(Replica, "_lead", lead)
 
 
 @bug("the high watermark is one beyond the end of the log", "liveness", "watermark")

@@ -119,7 +119,8 @@ class BrokerServer:
         self._upkeep.follow_cordons()
 
     def serve(self) -> None:
-        """Keep the directories in order and load the coordinators, in the background."""
+        """Open what follows, keep the directories in order and load the coordinators, in the background."""
+        self.replicas.open_followed()
         self._run(self.connections.close_idle())
         self._upkeep.begin(self._static)
         self._run(self.services.load_coordinators())
@@ -156,6 +157,7 @@ class BrokerServer:
 
     async def abandon(self) -> None:
         """Stop at once, as a crash would."""
+        self.replicas.stop_opening()
         await self.cut_off()
         if self.services.moves is not None:
             await self.services.moves.abandon()

@@ -26,6 +26,7 @@ from barnabas.broker.coordinators.host import (
 from barnabas.broker.coordinators.loading import load
 from barnabas.broker.replicas.replica import Replica
 from barnabas.broker.replicas.replicas import Replicas
+from barnabas.broker.replicas.roles import NotLeaderOrFollower
 from barnabas.coordination.effects import Effects, Markers, Now
 from barnabas.coordination.records import Kinds
 from barnabas.core.clock import Clock
@@ -181,8 +182,9 @@ class Coordinator(Generic[S]):
         )
         began = self._clock.monotonic()
         try:
-            end_offset = await replica.commit_written()
-            await load(replica.log, end_offset, self._kinds, shard)
+            await load(replica, self._kinds, shard)
+        except NotLeaderOrFollower as error:
+            raise NotCoordinator(str(error)) from error
         except BarnabasError as error:
             raise CoordinatorNotAvailable(f"{host.name} cannot be loaded: {error}") from error
         if self._is_closed or not self._is_current(host):

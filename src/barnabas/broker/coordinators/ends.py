@@ -12,7 +12,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.broker.coordinators.host import CoordinatorNotAvailable, NotCoordinator
-from barnabas.broker.replicas.replicas import NotLeaderOrFollower, UnknownTopicOrPartition
+from barnabas.broker.replicas.replicas import UnknownTopicOrPartition
+from barnabas.broker.replicas.roles import NotLeaderOrFollower
 from barnabas.coordination.effects import Producer, TopicPartition
 from barnabas.core.errors import BarnabasError, StorageError
 from barnabas.metadata.names import CONSUMER_OFFSETS
@@ -76,7 +77,7 @@ async def _write(replica: Replica, ends: Sequence[End], services: Services) -> B
     try:
         appended = await replica.append_own(data, transaction_version=ends[0].transaction_version)
         if replica.log.high_watermark <= appended.last_offset:
-            await replica.marks.committed(appended.last_offset + 1)
+            await replica.committed(appended.last_offset + 1)
     except BarnabasError as error:
         return error
     return None

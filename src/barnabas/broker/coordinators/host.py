@@ -205,7 +205,8 @@ class Host(Generic[S]):
             self._lose(error)
             self._stop(error)
         except BarnabasError as error:
-            logger.error("%s is loaded anew: a write failed: %s", self.name, error)
+            if self.lost is None:  # else another node leads the partition now, and the write was refused
+                logger.error("%s is loaded anew: a write failed: %s", self.name, error)
             self._lose(error)
         finally:
             self._writer = None
@@ -219,7 +220,7 @@ class Host(Generic[S]):
         replica = self.replica
         appended = await replica.append_own(data, transaction_version=transaction_version)
         if replica.log.high_watermark <= appended.last_offset:
-            await replica.marks.committed(appended.last_offset + 1)
+            await replica.committed(appended.last_offset + 1)
 
     def _deliver(self, effects: Effects) -> None:
         # who decided is answered first, and the markers are written while the answer is on its way

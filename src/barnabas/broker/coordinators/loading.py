@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from barnabas.broker.coordinators.host import Shard
+from barnabas.broker.replicas.replica import Replica
 from barnabas.coordination.effects import Producer
 from barnabas.coordination.records import Kinds, NotDecoded, RecordReader
 from barnabas.log.partition import PartitionLog
@@ -17,11 +18,31 @@ _CHUNK_BYTES = 64 * 1024
 _RECORDS_A_TURN = 1_000
 
 
-async def load(log: PartitionLog, end_offset: int, kinds: Kinds, shard: Shard) -> None:
-    """Replay a partition up to `end_offset`; records of types that are not known here are left alone."""
-    reader = RecordReader(kinds)
+async def load(replica: Replica, kinds: Kinds, shard: Shard) -> None:
+    """Replay a partition; records of types that are not known here are left alone.
+
+    Only committed records are replayed. What stands beyond the high watermark of a new leader is committed
+    when its followers have it: the shard is loaded when everything in the log is.
+    """
+    reader, offset = RecordReader(kinds), replica.log.start_offset
+    while True:
+        await replica.count_written()
+        log = replica.log
+        if offset < log.high_watermark:
+            end_offset = log.high_watermark
+            await _replay(log, offset, end_offset, reader, shard)
+            offset = end_offset
+        elif offset < log.end_offset:
+            await replica.committed(log.end_offset)
+        else:
+            return
+
+
+async def _replay(
+    log: PartitionLog, offset: int, end_offset: int, reader: RecordReader, shard: Shard
+) -> None:
     chunk_seen: bytes | None = None
-    async for chunk, position, header in batches(log, log.start_offset, end_offset, _CHUNK_BYTES):
+    async for chunk, position, header in batches(log, offset, end_offset, _CHUNK_BYTES):
         if chunk is not chunk_seen:
             chunk_seen = chunk
             await asyncio.sleep(0)

@@ -82,7 +82,7 @@ class Placement:
         missing = self._storage.logs.missing
         if missing:
             where, reason = next(iter(missing.items()))
-            self._replicas.lose(
+            self._replicas.take_offline(
                 topic.name, number, StorageError(f"it may be in {where}, which is left out: {reason}")
             )
         elif told in _NOT_CHOSEN:

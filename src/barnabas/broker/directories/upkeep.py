@@ -114,7 +114,7 @@ class Upkeep:
             return
         directory, lost = storage.drop(directory_id, error)
         for name, partition in lost:
-            self._replicas.lose(name, partition, error)
+            self._replicas.take_offline(name, partition, error)
         logger.critical(
             "%s is out of use, and its %d partitions are offline; the rest goes on. %s; when the disk is "
             "mended or replaced, restart the node",

@@ -91,7 +91,7 @@ async def _move(path: str, name: str, number: int, services: Services) -> None:
         raise UnknownTopicOrPartition(f"there is no partition {name}-{number}")
     if services.node_id not in partition.replicas:
         raise ReplicaNotAvailable(f"there is no {name}-{number} on this node")
-    if services.replicas.is_lost(topic, number):
+    if services.replicas.is_offline(topic, number):
         raise StorageError(f"{name}-{number} is in a directory that is out of use")
     if services.moves is not None:  # else there is one directory, and it is there
         await services.moves.move(topic, number, target_id)

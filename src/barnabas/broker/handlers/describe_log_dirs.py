@@ -64,7 +64,7 @@ def _without_files(services: Services) -> dict[str, list[TopicPartition]]:
     found: dict[str, list[TopicPartition]] = {}
     for name, topic in services.image.topics_by_name.items():
         for number, partition in enumerate(topic.partitions):
-            if services.node_id not in partition.replicas or replicas.is_lost(topic, number):
+            if services.node_id not in partition.replicas or replicas.is_offline(topic, number):
                 continue
             if not any((name, number) in directory for directory in storage.directories.values()):
                 there = storage.directories[storage.place(name, number)]

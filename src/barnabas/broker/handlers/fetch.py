@@ -6,6 +6,9 @@ given even where it is larger than every limit, so that a reader always gets on;
 A fetch waits only while there are fewer than min_bytes to be read: what is there and does not fit the limits
 counts. It is answered when that many have come to its partitions, an error turned up, or its time is over.
 What is not yet decided is not there for one who reads only what is committed.
+
+A follower reads to the end of the log and waits for it to move, not for the high watermark. The offset it
+asks for tells the leader what it holds, before the read: so the answer has the high watermark that follows.
 """
 
 from __future__ import annotations
@@ -16,7 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from barnabas.broker.cluster.leader_hints import point_to_leaders
 from barnabas.broker.connections.requests import PARTITIONS_A_TURN, RequestContext
 from barnabas.broker.replicas.purgatory import LongPoll
-from barnabas.broker.replicas.replicas import NotLeaderOrFollower, UnknownTopicId
+from barnabas.broker.replicas.replicas import UnknownTopicId
 from barnabas.core.disk import FileRange
 from barnabas.core.errors import BarnabasError, OffsetOutOfRange
 from barnabas.log.partition import Bound
@@ -48,7 +51,7 @@ class _Terms(NamedTuple):
     by_id: bool
     bound: Bound
     max_bytes: int
-    is_follower: bool
+    follower_id: int  # negative where a client asks
 
 
 class _Found(NamedTuple):
@@ -60,6 +63,7 @@ class _Found(NamedTuple):
     sent: list[tuple[TopicTraffic, int]]  # of those that have records, how many bytes
     readable_bytes: int
     is_final: bool
+    ends: list[int] | None  # of the logs of `replicas`, for readers that wait for these to move
 
 
 async def handle(request: FetchRequest, context: RequestContext, services: Services) -> FetchResponse:
@@ -90,9 +94,9 @@ def _terms(request: FetchRequest, context: RequestContext, services: Services) -
     bound = Bound.LAST_STABLE if request.isolation_level == 1 else Bound.HIGH_WATERMARK
     return _Terms(
         context.api_version >= _TOPIC_IDS_FROM,
-        Bound.LOG_END if replica_id == _DEBUGGER else bound,
+        Bound.LOG_END if replica_id >= 0 or replica_id == _DEBUGGER else bound,
         min(request.max_bytes, services.fetch_max_bytes),
-        replica_id >= 0,
+        replica_id,
     )
 
 
@@ -120,10 +124,17 @@ async def _fetch(request: FetchRequest, terms: _Terms, wants: list[Want], servic
 def _poll(found: _Found, min_bytes: int, bound: Bound) -> LongPoll:
     """A wait for what is missing.
 
-    To a reader of committed records bytes count only when they are decided. Where nothing was undecided, no
+    A reader of what is not committed waits for the end of the log, others for the high watermark. To a reader
+    of committed transactions bytes count only when they are decided. Where nothing was undecided, no
     more can become readable than comes. Elsewhere the end of a transaction may be enough.
     """
     poll = LongPoll(min_bytes - found.readable_bytes)
+    if found.ends is not None:
+        for replica, end_offset in zip(found.replicas, found.ends, strict=True):
+            poll.watch_end(replica.marks)
+            if replica.log.end_offset > end_offset:
+                poll.look_again()
+        return poll
     for replica, result in zip(found.replicas, found.results, strict=True):
         is_undecided = bound is Bound.LAST_STABLE and result.last_stable_offset < result.high_watermark
         if is_undecided:
@@ -146,6 +157,7 @@ async def _read_partitions(wants: list[Want], terms: _Terms, services: Services)
     results: list[PartitionData] = []
     replicas: list[Replica] = []
     sent: list[tuple[TopicTraffic, int]] = []
+    ends: list[int] | None = [] if terms.bound is Bound.LOG_END else None
     left, found_bytes, readable_bytes, is_final = terms.max_bytes, 0, 0, False
     for number, want in enumerate(wants, 1):
         if number % PARTITIONS_A_TURN == 0:
@@ -169,6 +181,8 @@ async def _read_partitions(wants: list[Want], terms: _Terms, services: Services)
             is_final = True
         replicas.append(replica)
         results.append(data)
+        if ends is not None:
+            ends.append(replica.log.end_offset)
         readable_bytes += readable
         records = data.records
         if records:
@@ -176,7 +190,7 @@ async def _read_partitions(wants: list[Want], terms: _Terms, services: Services)
             found_bytes += size
             left -= size
             sent.append((replica.traffic, size))
-    return _Found(results, replicas, sent, readable_bytes, is_final)
+    return _Found(results, replicas, sent, readable_bytes, is_final, ends)
 
 
 def _topic(want: Want, replicas: Replicas, *, by_id: bool) -> TopicImage:
@@ -192,14 +206,16 @@ async def _read_partition(
     replica: Replica, ask: FetchPartition, terms: _Terms, left: int, *, is_first: bool
 ) -> tuple[PartitionData, int]:
     """The answer of one partition, and how many bytes are there to be read."""
-    if terms.is_follower:
-        raise NotLeaderOrFollower(f"no other node has a replica of {replica.name}-{replica.partition}")
     if ask.current_leader_epoch >= 0:  # as in Kafka, every negative one means that the client knows none
         replica.check_epoch(ask.current_leader_epoch)
+    if terms.follower_id >= 0:
+        replica.require_follower(terms.follower_id, ask.current_leader_epoch)
     if ask.last_fetched_epoch >= 0:
         diverging = _divergence(replica, ask)
         if diverging is not None:
             return diverging, 0
+    if terms.follower_id >= 0 and replica.log.start_offset <= ask.fetch_offset <= replica.log.end_offset:
+        replica.follower_reached(terms.follower_id, ask.fetch_offset)
     max_bytes = min(ask.partition_max_bytes, left)
     log, limit, offset = replica.log, max(max_bytes, 0), ask.fetch_offset
     if limit or is_first or log.ended is not None or not log.start_offset <= offset <= log.end_offset:

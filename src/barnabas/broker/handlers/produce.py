@@ -194,7 +194,7 @@ async def _append(
         log_start_offset=appended.log_start_offset,
     )
     if acks == ALL and replica.log.high_watermark <= appended.last_offset:
-        waits.append((replica.marks.committed(appended.last_offset + 1), response))
+        waits.append((replica.committed(appended.last_offset + 1), response))
     return response
 
 

@@ -1,10 +1,13 @@
-"""The partitions of this node: opened when they are first touched, led as the metadata says.
+"""The replicas of this node, each in the role that the metadata gives it.
 
-The image of the cluster decides what exists and who leads; this follows it. A topic that is gone takes its
-partitions along (their files are removed in the background), a new leader epoch or new settings reach the
-replicas that are open, and the others when they are opened. Files of a topic that was deleted and made anew
-just before a crash are found by their topic id when the new one is first touched, and go then. What was in a
-log directory that failed is lost until that is there again: it can neither be read nor written.
+A replica that leads is opened when a request first needs it. One that follows another node is opened by its
+role, in the background, one after another: its leader waits for it, and no request would touch it. Each open
+replica is either among the leading or among the following ones; `_offline` has those that cannot be opened.
+
+A topic that is deleted takes its partitions along (their files are removed in the background). A new leader
+epoch or new settings reach the replicas that are open, and the others when they are opened. Files of a topic
+that was deleted and made anew just before a crash are found by their topic id when the new one is opened, and
+go then. A partition whose log directory failed is offline until the directory is there again.
 """
 
 from __future__ import annotations
@@ -16,6 +19,14 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 from barnabas.broker.replicas.replica import Replica
+from barnabas.broker.replicas.roles import (
+    Following,
+    Leading,
+    NotLeaderOrFollower,
+    Offline,
+    Role,
+    role_of,
+)
 from barnabas.broker.settings.current_settings import TopicSettings
 from barnabas.broker.traffic import TopicTraffic
 from barnabas.core.errors import BarnabasError, InconsistentTopicId, StorageError, wire_error
@@ -23,11 +34,14 @@ from barnabas.log.partition import PartitionLog
 from barnabas.metadata.names import CLUSTER_METADATA
 from barnabas.metadata.parts import PartitionImage, TopicImage
 from barnabas.metadata.publisher import MetadataPublisher
+from barnabas.metadata.records import NO_LEADER
 
 if TYPE_CHECKING:
     from barnabas.log.directories import LogDirectories
 
 logger = logging.getLogger("barnabas.replicas")
+
+OPEN_AGAIN_SECONDS = 1.0  # after a following replica could not be opened
 
 
 class UnknownTopicOrPartition(BarnabasError):
@@ -42,10 +56,7 @@ class UnknownTopicId(BarnabasError):
     wire = wire_error("UNKNOWN_TOPIC_ID")
 
 
-class NotLeaderOrFollower(BarnabasError):
-    """Another node leads that partition, or nobody does."""
-
-    wire = wire_error("NOT_LEADER_OR_FOLLOWER")
+_Key = tuple[bytes, int]  # topic id and partition
 
 
 class Replicas:
@@ -64,10 +75,16 @@ class Replicas:
         self._logs = logs
         self._settings_of = settings_of
         self._fail = fail
-        self._open: dict[tuple[bytes, int], Replica] = {}
+        self._leading: dict[_Key, Replica] = {}
+        self._following: dict[_Key, Replica] = {}
+        # in a directory that cannot be used
+        self._offline: dict[_Key, Offline] = {}
+        # following replicas that are to be opened, the task that opens them, and those to be tried again
+        self._to_open: dict[_Key, None] = {}
+        self._opener: asyncio.Task[None] | None = None
+        self._retries: dict[_Key, asyncio.TimerHandle] = {}
+        self._is_closed = False
         self._removals: dict[asyncio.Task[None], None] = {}
-        # those in a directory that cannot be used, and why
-        self._lost: dict[tuple[bytes, int], StorageError] = {}
         self.traffic: dict[bytes, TopicTraffic] = {}  # by topic id
         self.past_traffic = TopicTraffic()  # of topics that are gone
         # who else wants to hear of topics that are gone, and of others whose leaders or directories changed
@@ -75,7 +92,7 @@ class Replicas:
         self.on_changed: list[Callable[[TopicImage], None]] = []
 
     def __len__(self) -> int:
-        return len(self._open)
+        return len(self._leading)
 
     def topic(self, name: str, topic_id: bytes, *, by_id: bool) -> TopicImage:
         """The topic that a request speaks of, by name or by id as its version has it."""
@@ -100,26 +117,42 @@ class Replicas:
         return InconsistentTopicId(f"{name} has the id {UUID(bytes=now.id)}, not {UUID(bytes=topic_id)}")
 
     def opened(self, topic: TopicImage, partition: int) -> Replica | None:
-        """A replica that has been used before, at no cost."""
-        return self._open.get((topic.id, partition))
+        """A leading replica that has been used before, at no cost."""
+        return self._leading.get((topic.id, partition))
+
+    def followed(self, topic: TopicImage, partition: int) -> Replica | None:
+        """A following replica that is open."""
+        return self._following.get((topic.id, partition))
 
     async def leader(self, topic: TopicImage, partition: int) -> Replica:
         """The replica that this node leads."""
-        replica = self._open.get((topic.id, partition))
-        return replica if replica is not None else await self._open_replica(topic, partition)
+        replica = self._leading.get((topic.id, partition))
+        return replica if replica is not None else await self._open_leading(topic, partition)
+
+    async def _open_leading(self, topic: TopicImage, partition: int) -> Replica:
+        self._require_led(topic, partition)
+        replica = await self._open_replica(topic, partition)
+        self._require_led(topic, partition)  # time has passed
+        return replica
 
     async def _open_replica(self, topic: TopicImage, partition: int) -> Replica:
-        self._led(topic, partition)
+        """Open a replica in the role that the metadata gives it once its log is open."""
         await asyncio.sleep(0)  # a request may name thousands of them: others have their turn in between
         log = await self._open_log(topic, partition, self._settings_of(topic.name))
         # Time has passed: the topic may be gone, or led by another node, have other settings, or be open.
-        image, settings = self._led(topic, partition), self._settings_of(topic.name)
+        image, settings = self._usable(topic, partition), self._settings_of(topic.name)
         key = (topic.id, partition)
         log.config = settings.log
-        if key not in self._open:
-            traffic = self.traffic.setdefault(topic.id, TopicTraffic())
-            self._open[key] = Replica(topic, partition, image, log, settings.min_in_sync, traffic)
-        return self._open[key]
+        replica = self._leading.get(key) or self._following.get(key)
+        if replica is not None:
+            return replica
+        role = role_of(image, self._node_id, settings.min_in_sync)
+        if role is None:
+            raise self._not_led(topic, partition, image)
+        traffic = self.traffic.setdefault(topic.id, TopicTraffic())
+        replica = Replica(topic, partition, role, log, traffic)
+        self._enlist(key, replica)
+        return replica
 
     def with_files(self, topic: TopicImage) -> list[int]:
         """The partitions of a topic that have been used, by this process or an earlier one."""
@@ -136,16 +169,22 @@ class Replicas:
     @property
     def open(self) -> list[Replica]:
         """Those that have been used and are led here."""
-        return list(self._open.values())
+        return list(self._leading.values())
 
-    def _led(self, topic: TopicImage, partition: int) -> PartitionImage:
-        image = self._existing(topic, partition)
-        if self._lost and (reason := self._lost.get((topic.id, partition))) is not None:
-            raise StorageError(f"{topic.name}-{partition} cannot be reached: {reason}")
+    def _require_led(self, topic: TopicImage, partition: int) -> None:
+        image = self._usable(topic, partition)
         if image.leader != self._node_id:
-            raise NotLeaderOrFollower(
-                f"node {image.leader} leads {topic.name}-{partition}, this is {self._node_id}"
-            )
+            raise self._not_led(topic, partition, image)
+
+    def _not_led(self, topic: TopicImage, partition: int, image: PartitionImage) -> NotLeaderOrFollower:
+        return NotLeaderOrFollower(
+            f"node {image.leader} leads {topic.name}-{partition}, this is {self._node_id}"
+        )
+
+    def _usable(self, topic: TopicImage, partition: int) -> PartitionImage:
+        image = self._existing(topic, partition)
+        if self._offline and (offline := self._offline.get((topic.id, partition))) is not None:
+            raise StorageError(f"{topic.name}-{partition} cannot be reached: {offline.reason}")
         return image
 
     def _existing(self, topic: TopicImage, partition: int) -> PartitionImage:
@@ -172,16 +211,115 @@ class Replicas:
                 await self._logs.delete_partition(topic.name, partition, keep=topic_id)
         raise UnknownTopicOrPartition(f"{topic.name}-{partition} is made anew at this moment")
 
+    # ---- changes of roles
+
+    def _enlist(self, key: _Key, replica: Replica) -> None:
+        """Keep an open replica among those of its role."""
+        role = replica.role
+        if isinstance(role, Leading):
+            self._following.pop(key, None)
+            self._leading[key] = replica
+        elif isinstance(role, Following):
+            self._leading.pop(key, None)
+            self._following[key] = replica
+        else:
+            self._leading.pop(key, None)
+            self._following.pop(key, None)
+
+    def _change(self, key: _Key, role: Role) -> Replica | None:
+        """Give an open replica its role; None where the replica is not open."""
+        replica = self._leading.get(key) or self._following.get(key)
+        if replica is not None:
+            replica.become(role)
+            self._enlist(key, replica)
+        return replica
+
+    def topic_changed(self, topic: TopicImage) -> None:
+        """Leaders, epochs or settings of a topic are others now."""
+        settings, topic_id = self._settings_of(topic.name), UUID(bytes=topic.id)
+        for number, image in enumerate(topic.partitions):
+            log = self._logs.opened(topic.name, number)  # recovered, perhaps, and touched by nobody yet
+            if log is not None and log.topic_id == topic_id:
+                log.config = settings.log
+            key = (topic.id, number)
+            if key in self._leading or key in self._following:
+                role = role_of(image, self._node_id, settings.min_in_sync)
+                self._change(key, role or Offline(self._not_led(topic, number, image)))
+            elif self._is_to_follow(key, image):
+                self._open_soon(key)
+        self._tell_of(topic)
+
+    def _is_to_follow(self, key: _Key, image: PartitionImage) -> bool:
+        """Whether a replica is to be open because it follows; without a leader it can wait."""
+        return (
+            image.leader not in (self._node_id, NO_LEADER)
+            and self._node_id in image.replicas
+            and key not in self._offline
+        )
+
+    # ---- following replicas are opened by their role
+
+    def open_followed(self) -> None:
+        """Open the replicas that follow by now, in the background; later ones are opened when published."""
+        for topic, number, image in self._metadata.image.partitions_assigned(self._node_id):
+            key = (topic.id, number)
+            if key not in self._following and self._is_to_follow(key, image):
+                self._open_soon(key)
+
+    def _open_soon(self, key: _Key) -> None:
+        if self._is_closed:
+            return
+        if (retry := self._retries.pop(key, None)) is not None:
+            retry.cancel()
+        self._to_open[key] = None
+        if self._opener is None:
+            self._opener = asyncio.get_running_loop().create_task(self._open_waiting())
+
+    async def _open_waiting(self) -> None:
+        try:
+            while self._to_open:
+                key = next(iter(self._to_open))
+                del self._to_open[key]
+                await self._open_following(key)
+        except Exception as error:  # noqa: BLE001 - nothing awaits this task
+            self._fail(error)
+        finally:
+            self._opener = None
+
+    async def _open_following(self, key: _Key) -> None:
+        topic = self._metadata.image.topic_by_id(key[0])
+        image = None if topic is None else topic.partition(key[1])
+        if topic is None or image is None or not self._is_to_follow(key, image):
+            return  # it has changed since
+        try:
+            await self._open_replica(topic, key[1])
+        except (NotLeaderOrFollower, UnknownTopicOrPartition):
+            return
+        except BarnabasError as error:  # of the disk, or of settings that a log cannot have
+            if self._is_closed:
+                return
+            logger.error("%s-%d cannot be opened to follow its leader: %s", topic.name, key[1], error)
+            loop = asyncio.get_running_loop()
+            self._retries[key] = loop.call_later(OPEN_AGAIN_SECONDS, self._open_soon, key)
+
+    def stop_opening(self) -> None:
+        """Open no more replicas but the one that is being opened."""
+        self._is_closed = True
+        self._to_open.clear()
+        for retry in self._retries.values():
+            retry.cancel()
+
+    # ---- topics that are gone
+
     def topic_removed(self, topic: TopicImage) -> None:
         """A topic was deleted: nobody waits for it any more, and its files go."""
         name = topic.name
         self.past_traffic.take(self.traffic.pop(topic.id, TopicTraffic()))
-        gone = UnknownTopicOrPartition(f"{name} was deleted")
+        gone = Offline(UnknownTopicOrPartition(f"{name} was deleted"))
         for partition in range(len(topic.partitions)):
-            self._lost.pop((topic.id, partition), None)
-            replica = self._open.pop((topic.id, partition), None)
-            if replica is not None:
-                replica.marks.end(gone)
+            key = (topic.id, partition)
+            self._offline.pop(key, None)
+            self._change(key, gone)
             # each at once: whoever creates a topic of that name next must find its place in line taken
             task = asyncio.get_running_loop().create_task(self._remove(name, partition))
             self._removals[task] = None
@@ -200,46 +338,31 @@ class Replicas:
         except Exception as error:  # noqa: BLE001 - nothing awaits this task
             self._fail(error)
 
-    def lose(self, name: str, partition: int, reason: StorageError) -> None:
-        """The directory of a partition cannot be used: whoever waits there is told, and whoever comes."""
+    # ---- directories
+
+    def take_offline(self, name: str, partition: int, reason: StorageError) -> None:
+        """The directory of a partition cannot be used: requests get an error, also those that wait there."""
         topic = self._metadata.image.topic(name)
         if topic is None:
             return
-        self._lost[topic.id, partition] = reason
-        replica = self._open.pop((topic.id, partition), None)
-        if replica is not None:
-            replica.marks.end(reason)
+        offline = self._offline[topic.id, partition] = Offline(reason)
+        self._change((topic.id, partition), offline)
         self._tell_of(topic)
 
-    def is_lost(self, topic: TopicImage, partition: int) -> bool:
+    def is_offline(self, topic: TopicImage, partition: int) -> bool:
         """Whether a partition is in a directory that cannot be used."""
-        return (topic.id, partition) in self._lost
+        return (topic.id, partition) in self._offline
 
     def moved(self, topic_id: bytes, partition: int, log: PartitionLog) -> None:
-        """A partition is in another directory: who waits there goes on waiting, and finds it."""
-        self._lost.pop((topic_id, partition), None)  # the directory that it was in may have failed meanwhile
-        replica = self._open.get((topic_id, partition))
+        """A partition is in another directory: requests that wait there go on waiting, and find it."""
+        key = (topic_id, partition)
+        self._offline.pop(key, None)  # the directory that it was in may have failed meanwhile
+        replica = self._leading.get(key) or self._following.get(key)
         topic = self._metadata.image.topic_by_id(topic_id)
-        if replica is not None and topic is not None:
-            replica.log = log
-            replica.lead(topic.partitions[partition], replica.min_in_sync)
-
-    def topic_changed(self, topic: TopicImage) -> None:
-        """Leaders, epochs or settings of a topic are others now."""
-        settings, topic_id = self._settings_of(topic.name), UUID(bytes=topic.id)
-        for number, image in enumerate(topic.partitions):
-            log = self._logs.opened(topic.name, number)  # recovered, perhaps, and touched by nobody yet
-            if log is not None and log.topic_id == topic_id:
-                log.config = settings.log
-            replica = self._open.get((topic.id, number))
-            if replica is None:
-                continue
-            if image.leader == self._node_id:
-                replica.lead(image, settings.min_in_sync)
-            else:
-                del self._open[(topic.id, number)]
-                replica.marks.end(NotLeaderOrFollower(f"node {image.leader} leads {topic.name}-{number} now"))
-        self._tell_of(topic)
+        if replica is not None:
+            replica.moved_to(log)
+        elif topic is not None and self._is_to_follow(key, topic.partitions[partition]):
+            self._open_soon(key)
 
     def _tell_of(self, changed: TopicImage) -> None:
         for tell in self.on_changed:
@@ -247,7 +370,7 @@ class Replicas:
 
     def wake_readers(self) -> None:
         """Have every long poll answered with what there is."""
-        for replica in self._open.values():
+        for replica in self._leading.values():
             replica.marks.wake_readers()
 
     async def set_strays_aside(self) -> None:
@@ -260,5 +383,8 @@ class Replicas:
                 await self._logs.set_aside(name, partition)
 
     async def close(self) -> None:
-        """Wait for removals that are under way."""
+        """Open nothing more, and wait for what is under way."""
+        self.stop_opening()
+        if self._opener is not None:
+            await asyncio.wait((self._opener,))
         await asyncio.gather(*self._removals)

@@ -1,0 +1,440 @@
+"""Partitions with replicas on several nodes, seen from one: its role, the high watermark, the waiters."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+from types import SimpleNamespace
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from barnabas.broker.handlers import fetch, produce
+from barnabas.broker.replicas import replicas as replicas_module
+from barnabas.broker.replicas.fetch_sessions import Want
+from barnabas.broker.replicas.purgatory import LongPoll
+from barnabas.broker.replicas.replica import NotEnoughReplicas, Replica, UnknownLeaderEpoch
+from barnabas.broker.replicas.roles import Following, Leading, NotLeaderOrFollower
+from barnabas.core.clock import SystemClock
+from barnabas.core.errors import StorageError
+from barnabas.core.memory_disk import MemoryDisk
+from barnabas.log.config import LogConfig
+from barnabas.log.partition import PartitionLog
+from barnabas.metadata.parts import TopicImage
+from barnabas.metadata.records import NO_LEADER, PartitionChangeRecord
+from barnabas.protocol.messages.fetch import FetchPartition, FetchRequest, PartitionData, ReplicaState
+from barnabas.protocol.messages.produce import PartitionProduceData
+from tests.broker.test_replicas import NODE, Site, on_a_site, until
+from tests.controller.clusters import Cluster, topic
+from tests.support.logs import batch, open_directory
+
+OTHER = 2
+
+
+def create(site: Site, name: str = "t", partitions: int = 1, first: int = NODE) -> TopicImage:
+    """A topic with a replica here and one on the other node, in sync; the first of the two leads."""
+    nodes = [NODE, OTHER] if first == NODE else [OTHER, NODE]
+    site.cluster.create(topic(name, assigned=dict.fromkeys(range(partitions), nodes)))
+    return site.cluster.image.topics_by_name[name]
+
+
+def change(site: Site, made: TopicImage, partition: int = 0, **changed: Any) -> None:
+    site.commit(PartitionChangeRecord(partition_id=partition, topic_id=made.id, **changed))
+
+
+async def opened(site: Site, made: TopicImage, partition: int = 0) -> Replica:
+    """The replica that follows, once it is open."""
+    await until(lambda: site.replicas.followed(made, partition))
+    replica = site.replicas.followed(made, partition)
+    assert replica is not None
+    return replica
+
+
+# ---- the high watermark of a leader ---------------------------------------------------------------------
+
+
+def test_a_new_leader_keeps_the_high_watermark_until_the_rule_raises_it() -> None:
+    async def run() -> None:
+        disk, cluster = MemoryDisk(), Cluster(NODE, OTHER)
+        site = Site(cluster, await open_directory(disk), disk)
+        made = create(site)
+        log = await site.directory.partition("t", 0, topic_id=UUID(bytes=made.id))
+        for _ in range(5):
+            await log.append_as_leader(batch(1), 0)
+        log.advance_high_watermark(3)
+        await site.directory.close()
+        site = Site(cluster, await open_directory(disk), disk)
+        replica = await site.replicas.leader(made, 0)
+        assert (replica.log.high_watermark, replica.log.end_offset) == (3, 5)
+        change(site, made, isr=[NODE])
+        assert replica.log.high_watermark == 5
+
+    asyncio.run(run())
+
+
+def test_the_high_watermark_is_what_the_isr_holds() -> None:
+    async def work(site: Site) -> None:
+        replica = await site.replicas.leader(create(site), 0)
+        appended = await site.append(replica, 3)
+        wait = replica.committed(appended.last_offset + 1)
+        await site.append(replica, 2)
+        assert replica.log.high_watermark == 0
+        replica.follower_reached(OTHER, 3)
+        assert wait.done()
+        assert replica.log.high_watermark == 3
+        replica.follower_reached(OTHER, 1)  # it has lost its disk, perhaps: what was committed remains so
+        assert replica.log.high_watermark == 3
+
+    on_a_site(work, NODE, OTHER)
+
+
+def test_a_smaller_isr_commits_and_wakes() -> None:
+    async def work(site: Site) -> None:
+        made = create(site)
+        replica = await site.replicas.leader(made, 0)
+        await site.append(replica, 3)
+        wait, poll = replica.committed(3), LongPoll(len(batch(3)))
+        poll.watch(replica.marks)
+        change(site, made, isr=[NODE])
+        assert replica.log.high_watermark == 3
+        assert wait.done()
+        assert await poll.wait(0)
+
+    on_a_site(work, NODE, OTHER)
+
+
+def test_a_replica_more_holds_the_high_watermark_where_it_is() -> None:
+    async def work(site: Site) -> None:
+        made = site.create("t")
+        replica = await site.replicas.leader(made, 0)
+        await site.append(replica, 3)
+        change(site, made, replicas=[NODE, OTHER], isr=[NODE, OTHER])
+        await site.append(replica, 2)
+        assert replica.log.high_watermark == 3
+        replica.follower_reached(OTHER, 5)
+        assert replica.log.high_watermark == 5
+        change(site, made, replicas=[NODE], isr=[NODE])
+        await site.append(replica, 1)
+        assert replica.log.high_watermark == 6
+
+    on_a_site(work, NODE, OTHER)
+
+
+def test_nothing_is_committed_under_min_insync_replicas() -> None:
+    async def work(site: Site) -> None:
+        site.min_in_sync = 2
+        made = create(site)
+        change(site, made, isr=[NODE])
+        replica = await site.replicas.leader(made, 0)
+        with pytest.raises(NotEnoughReplicas):
+            await site.append(replica)
+        await replica.append(memoryview(batch(1)), all_in_sync=False)
+        assert replica.log.high_watermark == 0
+        change(site, made, isr=[NODE, OTHER])
+        replica.follower_reached(OTHER, 1)
+        assert replica.log.high_watermark == 1
+
+    on_a_site(work, NODE, OTHER)
+
+
+def test_acks_all_waits_for_the_isr_and_acks_1_does_not() -> None:
+    async def work(site: Site) -> None:
+        made = create(site)
+        services: Any = SimpleNamespace(replicas=site.replicas)
+        waits: list[Any] = []
+        for acks in (1, produce.ALL):
+            data = PartitionProduceData(index=0, records=memoryview(batch(1)))
+            await produce._append(made, data, acks, True, services, waits, {})
+        ((future, response),) = waits
+        assert not future.done()
+        replica = await site.replicas.leader(made, 0)
+        replica.follower_reached(OTHER, 2)
+        await produce._wait_for(waits, 60_000)
+        assert (response.error_code, response.base_offset) == (0, 1)
+
+        waits.clear()
+        data = PartitionProduceData(index=0, records=memoryview(batch(1)))
+        response = await produce._append(made, data, produce.ALL, True, services, waits, {})
+        await produce._wait_for(waits, 0)
+        assert response.error_code == produce.RequestTimedOut.wire.code
+
+    on_a_site(work, NODE, OTHER)
+
+
+# ---- waiters --------------------------------------------------------------------------------------------
+
+
+def test_followers_wait_for_the_end_and_consumers_for_the_high_watermark() -> None:
+    async def work(site: Site) -> None:
+        replica = await site.replicas.leader(create(site), 0)
+        follower, consumer = LongPoll(2 * len(batch(1))), LongPoll(2 * len(batch(1)))
+        follower.watch_end(replica.marks)
+        consumer.watch(replica.marks)
+        await site.append(replica)
+        replica.follower_reached(OTHER, 1)  # a high watermark that moves brings no follower anything
+        assert not follower.looks_again
+        await site.append(replica)
+        assert follower.looks_again
+        assert not consumer.looks_again
+        replica.follower_reached(OTHER, 2)
+        assert consumer.looks_again
+        for poll in (follower, consumer):
+            assert await poll.wait(0)
+        assert not replica.marks.polls
+        assert not replica.marks.end_polls
+
+    on_a_site(work, NODE, OTHER)
+
+
+async def fetched(
+    site: Site, made: TopicImage, offset: int, *, node: int = -1, epoch: int = -1, wait_ms: int = 0
+) -> PartitionData:
+    """What a node, or a consumer, is answered."""
+    services: Any = SimpleNamespace(replicas=site.replicas, clock=SystemClock(), fetch_max_bytes=1 << 20)
+    request = FetchRequest(
+        replica_state=ReplicaState(replica_id=node), max_wait_ms=wait_ms, min_bytes=1, max_bytes=1 << 20
+    )
+    ask = FetchPartition(
+        partition=0, fetch_offset=offset, partition_max_bytes=1 << 20, current_leader_epoch=epoch
+    )
+    context: Any = SimpleNamespace(api_version=17)
+    terms = fetch._terms(request, context, services)
+    found = await fetch._fetch(request, terms, [Want("", made.id, ask)], services)
+    (result,) = found.results
+    return result
+
+
+def test_a_follower_reads_to_the_end_and_tells_what_it_holds() -> None:
+    async def work(site: Site) -> None:
+        made = create(site)
+        replica = await site.replicas.leader(made, 0)
+        await site.append(replica, 2)
+        first = await fetched(site, made, 0, node=OTHER)
+        assert (first.error_code, first.high_watermark, bool(first.records)) == (0, 0, True)
+        assert not (await fetched(site, made, 0)).records
+        waiting = asyncio.ensure_future(fetched(site, made, 2, node=OTHER, wait_ms=60_000))
+        await until(lambda: replica.marks.end_polls)
+        consumed = await fetched(site, made, 0)
+        assert (consumed.high_watermark, bool(consumed.records)) == (2, True)
+        await site.append(replica)
+        second = await waiting
+        assert (second.high_watermark, bool(second.records)) == (2, True)
+        assert (await fetched(site, made, 3, node=OTHER)).high_watermark == 3  # told with the same answer
+        assert (await fetched(site, made, 9, node=OTHER)).error_code == 1  # OFFSET_OUT_OF_RANGE
+        assert replica.log.high_watermark == 3
+
+    on_a_site(work, NODE, OTHER)
+
+
+def test_a_node_without_a_replica_is_refused_as_a_follower() -> None:
+    async def work(site: Site) -> None:
+        made = create(site)
+        for node in (NODE, 7):
+            refused = await fetched(site, made, 0, node=node)
+            assert refused.error_code == NotLeaderOrFollower.wire.code
+            refused = await fetched(site, made, 0, node=node, epoch=0)
+            assert refused.error_code == UnknownLeaderEpoch.wire.code
+
+    on_a_site(work, NODE, OTHER)
+
+
+# ---- following ------------------------------------------------------------------------------------------
+
+
+def test_a_following_replica_is_opened_by_its_role() -> None:
+    async def work(site: Site) -> None:
+        made = create(site, partitions=3, first=OTHER)
+        for partition in range(3):
+            replica = await opened(site, made, partition)
+            assert replica.role == Following(OTHER, 0)
+        assert len(site.directory.partitions) == 3
+        assert site.replicas.opened(made, 0) is None
+        with pytest.raises(NotLeaderOrFollower):
+            await site.replicas.leader(made, 0)
+        for append in (site.append(replica), replica.append_own(batch(1))):
+            with pytest.raises(NotLeaderOrFollower):
+                await append
+        assert (await fetched(site, made, 0)).error_code == NotLeaderOrFollower.wire.code
+        await replica.log.append_as_follower(batch(2, base_offset=0, leader_epoch=0))
+        assert (replica.log.high_watermark, replica.log.end_offset) == (0, 2)
+
+    on_a_site(work, NODE, OTHER)
+
+
+def test_what_follows_at_a_start_is_opened() -> None:
+    async def run() -> None:
+        cluster, disk = Cluster(NODE, OTHER), MemoryDisk()
+        cluster.create(topic("t", assigned={0: [OTHER, NODE], 1: [NODE, OTHER]}))
+        site = Site(cluster, await open_directory(disk), disk)
+        made = cluster.image.topics_by_name["t"]
+        site.replicas.open_followed()
+        await opened(site, made, 0)
+        await site.replicas.close()
+        assert site.directory.partitions == [("t", 0)]
+
+    asyncio.run(run())
+
+
+def test_a_replica_without_a_leader_is_not_opened() -> None:
+    async def work(site: Site) -> None:
+        made = create(site, first=OTHER)
+        await opened(site, made)
+        change(site, made, leader=NO_LEADER)
+        replica = site.replicas.followed(made, 0)
+        assert replica is not None
+        assert replica.role == Following(NO_LEADER, 1)
+        other = site.create("u")
+        change(site, other, leader=NO_LEADER)
+        site.replicas.open_followed()
+        await site.replicas.close()
+        assert site.replicas.followed(other, 0) is None
+        assert site.directory.partitions == [("t", 0)]
+
+    on_a_site(work, NODE, OTHER)
+
+
+def test_others_have_their_turn_while_many_are_opened_to_follow() -> None:
+    async def work(site: Site) -> None:
+        made, turns = create(site, partitions=50, first=OTHER), 0
+        while site.replicas.followed(made, 49) is None:
+            turns += 1
+            await asyncio.sleep(0)
+        assert turns >= 50
+
+    on_a_site(work, NODE, OTHER)
+
+
+def test_a_replica_goes_from_following_to_leading_and_back() -> None:
+    async def work(site: Site) -> None:
+        made = create(site, first=OTHER)
+        replica = await opened(site, made)
+        await replica.log.append_as_follower(batch(3, base_offset=0, leader_epoch=0))
+        replica.log.advance_high_watermark(1)
+        change(site, made, leader=NODE)
+        assert site.replicas.opened(made, 0) is replica
+        assert site.replicas.followed(made, 0) is None
+        assert isinstance(replica.role, Leading)
+        assert (replica.log.high_watermark, replica.leader_epoch) == (1, 1)
+        entries = [(entry.epoch, entry.start_offset) for entry in replica.log.epochs.entries]
+        assert entries == [(0, 0), (1, 3)]  # before anything is written in it
+        poll = LongPoll(1000)
+        poll.watch(replica.marks)
+        replica.follower_reached(OTHER, 3)
+        assert replica.log.high_watermark == 3
+        assert poll.looks_again  # how many bytes it brought was not known
+        wait = replica.committed(4)
+        change(site, made, leader=OTHER)
+        assert isinstance(wait.exception(), NotLeaderOrFollower)
+        assert site.replicas.opened(made, 0) is None
+        assert site.replicas.followed(made, 0) is replica
+        with pytest.raises(NotLeaderOrFollower):
+            replica.committed(4)
+        change(site, made, leader=NODE)
+        replica.follower_reached(OTHER, 2)  # what it held in an earlier leadership is not known any more
+        await site.append(replica)
+        assert replica.log.high_watermark == 3
+
+    on_a_site(work, NODE, OTHER)
+
+
+def test_a_node_that_is_no_replica_any_more_serves_nothing() -> None:
+    async def work(site: Site) -> None:
+        made = create(site)
+        replica = await site.replicas.leader(made, 0)
+        change(site, made, replicas=[OTHER], isr=[OTHER], leader=OTHER)
+        assert site.replicas.opened(made, 0) is None
+        assert site.replicas.followed(made, 0) is None
+        with pytest.raises(NotLeaderOrFollower):
+            await site.append(replica)
+
+    on_a_site(work, NODE, OTHER)
+
+
+def test_an_offline_replica_answers_with_a_storage_error() -> None:
+    async def work(site: Site) -> None:
+        made, failed = create(site, partitions=2), StorageError("its disk failed")
+        replica = await site.replicas.leader(made, 0)
+        wait = replica.committed(1)
+        for partition in (0, 1):
+            site.replicas.take_offline("t", partition, failed)
+            with pytest.raises(StorageError):
+                await site.replicas.leader(made, partition)
+        assert wait.exception() is failed
+        with pytest.raises(StorageError):
+            await site.append(replica)
+        change(site, made, 1, leader=OTHER)
+        site.replicas.open_followed()
+        await site.replicas.close()
+        assert site.directory.partitions == [("t", 0)]  # what is offline is not opened to follow either
+
+    on_a_site(work, NODE, OTHER)
+
+
+def test_a_replica_that_cannot_be_opened_to_follow_is_tried_again(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(replicas_module, "OPEN_AGAIN_SECONDS", 0.0)
+
+    async def work(site: Site) -> None:
+        site.disk.fail("mkdir", errno.EMFILE, path_glob="t-0*", times=2)
+        made = create(site, partitions=2, first=OTHER)
+        await opened(site, made, 1)  # the other is not in the way
+        await opened(site, made, 0)
+        assert not site.failures
+
+    on_a_site(work, NODE, OTHER)
+    assert len([each for each in caplog.records if "cannot be opened" in each.getMessage()]) == 2
+
+
+# ---- appends that outlive their epoch -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("is_own", [False, True])
+@pytest.mark.parametrize("leader", [NODE, OTHER])
+def test_an_append_that_waits_for_its_turn_is_not_of_an_epoch_that_is_over(leader: int, is_own: bool) -> None:
+    async def work(site: Site) -> None:
+        made = create(site)
+        replica = await site.replicas.leader(made, 0)
+        async with replica.log.turn:
+            append = asyncio.ensure_future(
+                replica.append_own(batch(1)) if is_own else site.append(replica)  # type: ignore[arg-type]
+            )
+            await asyncio.sleep(0)
+            change(site, made, leader=leader)
+        if leader == NODE and not is_own:
+            await append
+            assert [(entry.epoch, entry.start_offset) for entry in replica.log.epochs.entries] == [(1, 0)]
+        else:
+            with pytest.raises(NotLeaderOrFollower):
+                await append
+            assert replica.log.end_offset == 0
+
+    on_a_site(work, NODE, OTHER)
+
+
+@pytest.mark.parametrize("all_in_sync", [False, True])
+def test_an_append_whose_leadership_ends_while_it_is_synced(all_in_sync: bool) -> None:
+    async def work(site: Site) -> None:
+        site.config = LogConfig(flush_messages=1)
+        made = create(site)
+        replica = await site.replicas.leader(made, 0)
+        synced = asyncio.Event()
+
+        async def flush(log: PartitionLog, up_to: int) -> None:
+            await synced.wait()
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(PartitionLog, "flush", flush)
+            append = asyncio.ensure_future(replica.append(memoryview(batch(1)), all_in_sync=all_in_sync))
+            await asyncio.sleep(0)
+            change(site, made, leader=OTHER)
+            change(site, made, leader=NODE, isr=[NODE])  # it may have been truncated in between
+            synced.set()
+            if all_in_sync:
+                with pytest.raises(NotLeaderOrFollower):
+                    await append
+            else:
+                assert (await append).last_offset == 0
+
+    on_a_site(work, NODE, OTHER)
