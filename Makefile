@@ -37,9 +37,10 @@ endef
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
 
-# without tests/spark, for most of it needs PySpark, which this does not install
-quick: $(READY)  ## in two minutes, while you edit: the tests but for slow ones and those of Java, Node.js, Go, Spark
-	$(call step,quick tests,$(PY) -m tools.lanes --parts 2 --leave-out tests/spark "slow or java or node or go or spark")
+# tests/interop has other people's clients and takes as long again; tests/spark needs PySpark, not installed by this
+QUICK := --parts 2 --leave-out tests/interop --leave-out tests/spark "slow or java or node or go or spark"
+quick: $(READY)  ## in two minutes, while you edit: the tests without slow ones, other people's programs and Spark
+	$(call step,quick tests,$(PY) -m tools.lanes $(QUICK))
 
 test: lint types layers unit pure  ## everything below, as continuous integration does
 	@printf '\n\033[1m== all passed\033[0m\n'

@@ -518,6 +518,7 @@ async def survive(moment: Moment) -> None:
         assert "one more" in quorum.metadata.image.topics_by_name
 
 
+@pytest.mark.slow  # hundreds of starts, each on a copy of the disk
 @pytest.mark.parametrize("seed", [None, 1, 2])
 def test_what_was_answered_is_there_after_a_crash_at_any_operation(seed: int | None) -> None:
     """Of the process (no seed) or of the power."""
