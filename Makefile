@@ -58,8 +58,9 @@ unit: $(SPARK)  ## the tests; ARGS="-k name" for some of them
 	$(java)
 	$(call step,tests,$(if $(ARGS),$(PYTEST) $(ARGS),$(PY) -m tools.lanes "java or node or go" spark))
 
+PURE := --parts 2 --within tests/records --within tests/log "slow or java"
 pure: $(READY)  ## the quick tests of records and log once more, on the pure-Python kernel
-	$(call step,tests on the pure kernel,BARNABAS_KERNEL=pure $(PYTEST) -m "not slow and not java" tests/records tests/log)
+	$(call step,tests on the pure kernel,BARNABAS_KERNEL=pure $(PY) -m tools.lanes $(PURE))
 
 demo: $(SPARK)  ## orders through a broker and Spark, both killed on the way; ARGS="--orders 1000000"
 	$(java)

@@ -33,9 +33,15 @@ def by_marks(marks: Sequence[str]) -> list[Lane]:
     return [(f"those marked {each}", ["--durations=25", "-m", each]) for each in chosen]
 
 
-def by_files(parts: int, marks: Sequence[str], root: Path, left_out: Sequence[str] = ()) -> list[Lane]:
+def by_files(
+    parts: int,
+    marks: Sequence[str],
+    root: Path,
+    folders: Sequence[str] = ("tests",),
+    left_out: Sequence[str] = (),
+) -> list[Lane]:
     """The tests without any of the marks: neighbours in a folder go to different lanes."""
-    found = (each.relative_to(root) for each in (root / "tests").rglob("test_*.py"))
+    found = (each.relative_to(root) for folder in folders for each in (root / folder).rglob("test_*.py"))
     files = sorted(str(each) for each in found if not any(map(each.is_relative_to, left_out)))
     chosen = ["--quiet", "-m", _without(marks)]
     return [(f"part {n + 1} of {parts}", [*chosen, *files[n::parts]]) for n in range(parts)]
@@ -76,11 +82,13 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tools.lanes")
     parser.add_argument("--parts", type=int, help="run the tests with none of the marks, in so many lanes")
     parser.add_argument("marks", nargs="+", help="marks of pytest, or an expression of several")
+    parser.add_argument("--within", action="append", help="a folder, with --parts; all tests by default")
     parser.add_argument("--leave-out", action="append", default=[], help="a folder, with --parts")
     given = parser.parse_args()
     if given.parts is None:
         return run(by_marks(given.marks), _stand_back)
-    return run(by_files(given.parts, given.marks, Path.cwd(), given.leave_out))
+    folders = given.within or ["tests"]
+    return run(by_files(given.parts, given.marks, Path.cwd(), folders, given.leave_out))
 
 
 if __name__ == "__main__":

@@ -55,7 +55,7 @@ def test_all_the_checks_are_part_of_make_test() -> None:
         "ruff format --check",
         "mypy",
         "lint-imports",
-        "-m pytest",
+        '-m tools.lanes "java or node or go" spark',
         "BARNABAS_KERNEL=pure",
     ):
         assert check in plan
@@ -82,7 +82,7 @@ def test_quick_tests_need_no_spark_and_no_java(tmp_path: Path) -> None:
 
 
 def test_lanes_by_files_have_every_test_file_once() -> None:
-    lanes = by_files(2, ["slow", "java"], ROOT, ["tests/spark"])
+    lanes = by_files(2, ["slow", "java"], ROOT, left_out=["tests/spark"])
     assert [name for name, _ in lanes] == ["part 1 of 2", "part 2 of 2"]
     chosen = ["--quiet", "-m", "not (slow) and not (java)"]
     assert all(arguments[:3] == chosen for _, arguments in lanes)
@@ -91,6 +91,12 @@ def test_lanes_by_files_have_every_test_file_once() -> None:
     assert len(files) == len(set(files))
     assert set(files) == {each for each in there if not each.startswith("tests/spark/")}
     assert abs(len(lanes[0][1]) - len(lanes[1][1])) <= 1
+
+
+def test_lanes_by_files_of_some_folders() -> None:
+    (_, one), (_, other) = by_files(2, ["slow"], ROOT, ["tests/records", "tests/log"])
+    assert {Path(each).parts[1] for each in [*one, *other] if each.endswith(".py")} == {"log", "records"}
+    assert "tests/log/compaction/test_crashes.py" in {*one, *other}
 
 
 def test_lanes_by_marks_have_every_test_once() -> None:
