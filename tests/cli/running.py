@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -62,7 +63,13 @@ def start(
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         env=environment,
+        preexec_fn=_heed_interrupts,
     )
+
+
+def _heed_interrupts() -> None:
+    """A shell has what it starts in the background ignore SIGINT: these tests, and so their children."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def until(holds: Callable[[], bool]) -> None:
