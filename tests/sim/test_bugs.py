@@ -26,6 +26,7 @@ def _said_without_any(seed: int, seconds: float | None, kind: str) -> list[str]:
     return [str(violation) for violation in run(None, seed, seconds, kind).violations]
 
 
+@pytest.mark.slow  # two simulations for each of many bugs
 @pytest.mark.skipif(kernel.NAME != "c", reason="the seeds are those of the compiled kernel")
 @pytest.mark.parametrize("pin", pins(), ids=[pin.bug for pin in pins()])
 def test_it_is_caught(pin: Pin) -> None:
