@@ -107,7 +107,7 @@ def polls_of(broker: Broker) -> int:
 
 async def end_of_polls(broker: Broker) -> None:
     """The time of all long polls is over."""
-    for replica in broker.node.broker.replicas._open.values():
+    for replica in broker.node.broker.replicas._leading.values():
         for poll in list(replica.marks.polls):
             poll._end(False)
 
