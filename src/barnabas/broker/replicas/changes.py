@@ -13,16 +13,20 @@ def follow(metadata: MetadataPublisher, replicas: Replicas) -> None:
     """Have the replicas follow what is published from now on; the node's settings follow before them."""
 
     def published(image: ClusterImage, delta: Delta) -> None:
-        changed: dict[Uuid, None] = {}
-        if any(resource_type == BROKER_RESOURCE for resource_type, _ in delta.changed_configs):
-            changed.update(dict.fromkeys(image.topics_by_id))
         for removed in delta.removed_topics.values():
             replicas.topic_removed(removed)
-        changed.update(delta.changed_topics)
+        # the partitions that changed, by topic; None: all of them have other settings
+        changed: dict[Uuid, list[int] | None] = {}
+        if any(resource_type == BROKER_RESOURCE for resource_type, _ in delta.changed_configs):
+            changed.update(dict.fromkeys(image.topics_by_id))
         for resource_type, name in delta.changed_configs:
             if resource_type == TOPIC_RESOURCE and (topic := image.topic(name)) is not None:
                 changed[topic.id] = None
-        for topic_id in changed:
-            replicas.topic_changed(image.topics_by_id[topic_id])
+        for topic_id, index in delta.changed_partitions:
+            indexes = changed.setdefault(topic_id, [])
+            if indexes is not None:
+                indexes.append(index)
+        for topic_id, partitions in changed.items():
+            replicas.topic_changed(image.topics_by_id[topic_id], partitions)
 
     metadata.subscribe(published)

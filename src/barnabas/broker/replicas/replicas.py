@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 from uuid import UUID
 
@@ -234,10 +234,11 @@ class Replicas:
             self._enlist(key, replica)
         return replica
 
-    def topic_changed(self, topic: TopicImage) -> None:
-        """Leaders, epochs or settings of a topic are others now."""
+    def topic_changed(self, topic: TopicImage, partitions: Iterable[int] | None = None) -> None:
+        """These partitions of a topic have other leaders or epochs, or all of them have other settings."""
         settings, topic_id = self._settings_of(topic.name), UUID(bytes=topic.id)
-        for number, image in enumerate(topic.partitions):
+        for number in range(len(topic.partitions)) if partitions is None else partitions:
+            image = topic.partitions[number]
             log = self._logs.opened(topic.name, number)  # recovered, perhaps, and touched by nobody yet
             if log is not None and log.topic_id == topic_id:
                 log.config = settings.log
