@@ -122,9 +122,12 @@ async def _on_disk(root: Path, partitions: int, commands: int) -> list[Row]:
         together = await _rate(quorum, "b", commands, at_a_time=AT_A_TIME)
         topics = list(_records(partitions, 1))
         await quorum.controller.submit(lambda image: Decision(topics, None))
+        gc.collect()
+        gc.freeze()  # as `barnabas serve` does with what it loaded at its start
         alone_s = await _longest(quorum, "c", lambda: asyncio.sleep(1))
         during_s = await _longest(quorum, "d", quorum.snapshots.take)
     finally:
+        gc.unfreeze()
         await quorum.close()
         await logs.close()
         disk.close()
