@@ -5,10 +5,12 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
+from typing import Any
 
 from barnabas.core.errors import BarnabasError
 
@@ -35,10 +37,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if given and given[0] in COMMANDS:
         module, _ = COMMANDS[given[0]]
         try:
-            status: int = import_module(module).main(given[1:])
+            command = _import(module)
         except BarnabasError as error:  # of the import alone: what a command does it tells itself
             sys.stderr.write(f"barnabas {given[0]}: {error}\n")
             return 1
+        status: int = command.main(given[1:])
         return status
     if given[:1] == ["--version"]:
         from barnabas import __version__
@@ -54,6 +57,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
         stream.write(f"  {name:<10} {summary}\n")
     stream.write("\n`barnabas <command> --help` tells more; `barnabas --version` which one this is.\n")
     return 2 if wrong or not given else 0
+
+
+def _import(module: str) -> Any:
+    """The module of a command. The objects that imports make stay, so the collector would go through them in
+    vain, again and again: it is off meanwhile, and leaves them alone later."""
+    gc.disable()
+    try:
+        return import_module(module)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def _open_closed_streams() -> None:

@@ -8,7 +8,6 @@ a name, so they are refused.
 from __future__ import annotations
 
 from collections import Counter
-from ipaddress import ip_address
 from typing import NamedTuple
 
 from barnabas.controller.decisions import Decision, Refused
@@ -148,6 +147,8 @@ def _allowed_keys(entity: Entity) -> dict[str, _Range]:
 
 
 def _check_address(address: str | None) -> None:
+    from ipaddress import ip_address  # a start need not wait for it
+
     try:
         if address is not None:
             ip_address(address)
