@@ -186,7 +186,7 @@ class Snapshots:
                 await file.append(pending)
                 pending = bytearray()
             if len(part) == SLICE_RECORDS:
-                await self._clock.sleep(_PAUSE_SECONDS)
+                await asyncio.sleep(_PAUSE_SECONDS)
         await file.append(pending + builder.end())
 
     async def _discard(self, path: str) -> None:
