@@ -17,8 +17,9 @@ from tests.interop.reading import READERS, ends, read_all
 from tests.support.apache_kafka import missing
 from tests.support.clients import CLIENTS, Message, create_topic, until, values
 from tests.support.foreign import missing_go, missing_node
+from tests.support.stepped import StepFailed, SteppedProcess
 from tests.support.targets import Target, make_target
-from tests.support.transactors import JAVA, PYTHON, StepFailed, Transactor, Transactors
+from tests.support.transactors import JAVA, PYTHON, Transactors
 
 PARTITIONS = 2  # of the output
 IN_ONE = 2  # inputs in a transaction
@@ -83,19 +84,19 @@ class Loop:
         self.is_known = True  # whatever was sent was acknowledged
         self.has_one_marker = True  # each transaction, in each partition
         self.has_successor = False  # which gets ready while the process before it still lives
-        self._next: Transactor | None = None
+        self._next: SteppedProcess | None = None
 
     def prepare(self, inputs: Sequence[Message]) -> None:
         create_topic(self._bootstrap, self.source)
         create_topic(self._bootstrap, self.output, PARTITIONS)
         CLIENTS[0].produce(self._bootstrap, self.source, inputs)
 
-    def _made(self) -> Transactor:
+    def _made(self) -> SteppedProcess:
         return self._start(
             self._client, self._bootstrap, self._name, group=f"{self._name}.group", source=self.source
         )
 
-    def life(self, until: str = "commit") -> Transactor:
+    def life(self, until: str = "commit") -> SteppedProcess:
         """The next process: a transaction, and one up to a step."""
         process = self._next or self._made()
         self._next = self._made() if self.has_successor else None
@@ -104,13 +105,13 @@ class Loop:
         self.transaction(process, until=until)
         return process
 
-    def transaction(self, process: Transactor, *, until: str = "commit") -> None:
+    def transaction(self, process: SteppedProcess, *, until: str = "commit") -> None:
         """A transaction up to that step."""
         for step in self.steps(process):
             if step == until:
                 return
 
-    def steps(self, process: Transactor) -> Iterator[str]:
+    def steps(self, process: SteppedProcess) -> Iterator[str]:
         """A transaction, step by step; `committing` is one that was asked for, and may or may not be."""
         taken = process.do(f"take {IN_ONE}")
         process.do("begin")
@@ -126,7 +127,7 @@ class Loop:
         self.last_taken = taken[-1]
         yield "commit"
 
-    def finish(self, process: Transactor, inputs: Sequence[Message]) -> None:
+    def finish(self, process: SteppedProcess, inputs: Sequence[Message]) -> None:
         """Until the last of the inputs is part of a transaction that was committed."""
         last = inputs[-1].value
         assert last is not None
@@ -147,7 +148,7 @@ class Loop:
                 found = read_all(reader, *of, committed=False)
                 assert found == self.sent[partition] or not self.is_known
 
-    def _send(self, process: Transactor, taken: str) -> None:
+    def _send(self, process: SteppedProcess, taken: str) -> None:
         _, offset, value = taken.split(":")
         partition = int(offset) % PARTITIONS
         (at,) = process.do(f"send {self.output} {partition} {value}")

@@ -12,31 +12,18 @@ Between two steps a process waits for the next one: where it is killed or stoppe
 
 from __future__ import annotations
 
-import contextlib
 import functools
-import select
-import signal
-import subprocess
 import sys
-import tempfile
-from collections.abc import Sequence
-from pathlib import Path
 from types import TracebackType
-from typing import IO
 
 from tests.support import foreign
 from tests.support.apache_kafka import LEAN_JVM, VERSION
 from tests.support.java_clients import compiled, jars
+from tests.support.stepped import ROOT, SteppedProcess
 
 JAVA_OLD = "3.9.1"
 PYTHON = ("confluent", "aiokafka", "kafka-python")
 JAVA = (f"java-{VERSION}", f"java-{JAVA_OLD}")
-STEP_DEADLINE_S = 60.0
-ROOT = Path(__file__).resolve().parent.parent.parent
-
-
-class StepFailed(AssertionError):
-    """A step was refused, or never answered."""
 
 
 def command(client: str) -> list[str]:
@@ -57,80 +44,11 @@ def _java_command(version: str) -> list[str]:
     return ["java", *LEAN_JVM, logging, "-cp", f"{classes}:{jars(version)}/*", "Transactor"]
 
 
-class Transactor:
-    """One process."""
-
-    def __init__(self, started: Sequence[str], arguments: Sequence[str]) -> None:
-        self.name = " ".join(arguments)
-        self._complaints: IO[str] = tempfile.TemporaryFile("w+")  # noqa: SIM115 closed by `kill`
-        self._process = subprocess.Popen(
-            [*started, *arguments],
-            cwd=ROOT,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._complaints,
-            text=True,
-        )
-
-    def ask(self, step: str) -> None:
-        """Begin a step, without waiting for what comes of it."""
-        assert self._process.stdin is not None
-        with contextlib.suppress(BrokenPipeError):  # one that has ended has no answer
-            self._process.stdin.write(step + "\n")
-            self._process.stdin.flush()
-
-    def answer(self) -> list[str]:
-        """What came of the step: ["ok", ...] or ["error", name, ...]."""
-        assert self._process.stdout is not None
-        ready, _, _ = select.select([self._process.stdout], [], [], STEP_DEADLINE_S)
-        line = self._process.stdout.readline() if ready else ""
-        if not line:
-            self._complaints.seek(0)
-            raise StepFailed(f"{self.name}: no answer; it said\n{self._complaints.read()[-4000:]}")
-        return line.split()
-
-    def do(self, step: str) -> list[str]:
-        """A step that succeeds, and what it gave."""
-        self.ask(step)
-        return self.given(step)
-
-    def given(self, step: str) -> list[str]:
-        """What a step gave that was begun before, and succeeds."""
-        status, *given = self.answer()
-        if status != "ok":
-            raise StepFailed(f"{self.name}: {step} was refused: {' '.join(given)}")
-        return given
-
-    def told(self, step: str) -> str:
-        """A step, and "ok" or the name of its error."""
-        self.ask(step)
-        status, *given = self.answer()
-        return status if status == "ok" else given[0]
-
-    def pause(self) -> None:
-        """As a machine that hangs: nothing of it runs, not even what runs beside the steps."""
-        self._process.send_signal(signal.SIGSTOP)
-
-    def wake(self) -> None:
-        self._process.send_signal(signal.SIGCONT)
-
-    def kill(self) -> None:
-        """SIGKILL; harmless when repeated."""
-        if self._process.poll() is None:
-            self._process.kill()
-        for end in (self._process.stdin, self._process.stdout):
-            assert end is not None
-            with contextlib.suppress(BrokenPipeError):  # what it was asked last was never read
-                end.close()
-        self._process.wait()
-        self._complaints.close()
-
-
 class Transactors:
     """Starts processes; none outlives the `with` block."""
 
     def __init__(self) -> None:
-        self._all: list[Transactor] = []
+        self._all: list[SteppedProcess] = []
 
     def __enter__(self) -> Transactors:
         return self
@@ -150,8 +68,8 @@ class Transactors:
         timeout_ms: int = 60_000,
         group: str = "-",
         source: str = "-",
-    ) -> Transactor:
+    ) -> SteppedProcess:
         """A process of that client, with `name` as transactional id; a producer alone unless in a group."""
-        process = Transactor(command(client), [bootstrap, name, str(timeout_ms), group, source])
+        process = SteppedProcess(command(client), [bootstrap, name, str(timeout_ms), group, source])
         self._all.append(process)
         return process
