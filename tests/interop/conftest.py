@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import itertools
 import re
+import socket
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -28,6 +30,25 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 def topic(request: pytest.FixtureRequest) -> str:
     """The name of a topic that no other test uses, and that does not exist yet."""
     return re.sub(r"[^a-zA-Z0-9.-]+", "-", request.node.name)[:80] + f".{next(_numbers)}"
+
+
+@pytest.fixture
+def sockets_of_kafka_python_are_closed(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """kafka-python 3.0 does not close a socket whose connection was refused."""
+    from tests.support.clients import kafka  # only for tests in which a broker is away
+
+    made: list[socket.socket] = []
+    factory = kafka.net.inet.KafkaNetSocket
+    original = factory.socket
+
+    def make(self: Any, *arguments: Any) -> socket.socket:
+        made.append(original(self, *arguments))
+        return made[-1]
+
+    monkeypatch.setattr(factory, "socket", make)
+    yield
+    for one in made:
+        one.close()
 
 
 @pytest.fixture(scope="session", params=["kept", pytest.param("fresh", marks=pytest.mark.java)])

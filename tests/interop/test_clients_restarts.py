@@ -6,13 +6,11 @@ afterwards. Producers are idempotent: what they send again is not there twice.
 
 from __future__ import annotations
 
-import socket
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
 
 import pytest
 
-from tests.support.clients import CLIENTS, create_topic, kafka, until
+from tests.support.clients import CLIENTS, create_topic, until
 from tests.support.targets import Target
 from tests.support.writers import (
     PATIENCE_S,
@@ -27,23 +25,7 @@ RESTARTS = 3
 BETWEEN = 300  # messages acknowledged from one restart to the next
 
 
-@pytest.fixture(autouse=True)
-def _sockets_are_closed(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """kafka-python 3.0 does not close a socket whose connection was refused."""
-    made: list[socket.socket] = []
-    factory = kafka.net.inet.KafkaNetSocket
-    original = factory.socket
-
-    def make(self: Any, *arguments: Any) -> socket.socket:
-        made.append(original(self, *arguments))
-        return made[-1]
-
-    monkeypatch.setattr(factory, "socket", make)
-    yield
-    for one in made:
-        one.close()
-
-
+@pytest.mark.usefixtures("sockets_of_kafka_python_are_closed")
 @pytest.mark.parametrize("how", ["stop", "kill"])
 @pytest.mark.parametrize("kind", [ConfluentWriter, AioKafkaWriter, KafkaPythonWriter])
 def test_clients_go_on_when_the_broker_comes_back(
