@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import logging
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -92,13 +93,19 @@ def test_ids_are_never_given_out_twice(make_broker: Callable[..., Broker]) -> No
         assert _id(client) > max(first)
 
 
-def test_while_no_ids_can_be_had_clients_try_again(make_broker: Callable[..., Broker]) -> None:
+def test_while_no_ids_can_be_had_clients_try_again(
+    make_broker: Callable[..., Broker], caplog: pytest.LogCaptureFixture
+) -> None:
     broker = make_broker()
     with RawClient(broker.port) as client:
         assert broker._memory is not None
-        broker._memory.fail("append", errno.ENOSPC, path_glob="*__cluster_metadata*", times=1)
-        assert _init(client) == (LOADING, -1, -1)
+        broker._memory.fail("append", errno.ENOSPC, path_glob="*__cluster_metadata*", times=3)
+        for _ in range(3):
+            assert _init(client) == (LOADING, -1, -1)
         assert _init(client) == (0, 0, 0)
+    # they try again many times a second: the log says once why
+    (line,) = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
+    assert "No space left" in line
 
 
 # ---- coordinators ----------------------------------------------------------------------------------------

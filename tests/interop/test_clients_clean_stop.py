@@ -117,9 +117,10 @@ def leaders_told_to_newcomers(port: int, topic: str) -> list[int]:
 
 @pytest.mark.parametrize("kind", [ConfluentWriter, JAVA_WRITER])
 def test_a_node_stops_cleanly_under_producers(kind: type[Writer], tmp_path: Path, topic: str) -> None:
-    (port,) = free_ports(1)
+    port, controller_port = free_ports(2)
     address = f"127.0.0.1:{port}"
-    with ServeProcess(tmp_path / "data", listen=address) as node:
+    listeners = f"PLAINTEXT://{address},CONTROLLER://127.0.0.1:{controller_port}"
+    with ServeProcess(tmp_path / "data", "--set", f"listeners={listeners}", listen=None) as node:
         create_topic(address, topic)
         with kind(address, topic) as writer:
             for _ in range(STOPS):

@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
+from barnabas.controller.decisions import NOT_COMMITTED
 from barnabas.core.errors import BarnabasError, wire_error
 from barnabas.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from barnabas.records.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
@@ -31,6 +32,8 @@ async def handle(
         return _failed("INVALID_REQUEST")  # of an id and its epoch, one alone says nothing
     try:
         producer_id = await services.producer_ids.next()
+    except NOT_COMMITTED:  # the log has the reason, once: clients try again many times a second
+        return _failed("COORDINATOR_LOAD_IN_PROGRESS")
     except BarnabasError as error:
         logger.warning("no producer id for %r: %s", context.client_id, error)
         return _failed("COORDINATOR_LOAD_IN_PROGRESS")
