@@ -201,6 +201,24 @@ def test_a_stop_that_fails_on_the_way_is_not_clean() -> None:
     on_a_site(work)
 
 
+@pytest.mark.parametrize("path_glob", ["*", "*.snapshot.tmp"])  # no room at all, or not for one log
+def test_a_stop_that_finds_a_full_disk_is_not_clean(path_glob: str) -> None:
+    async def work(site: Site) -> None:
+        node = await site.start()
+        connection = await site.connect(PORT)
+        assert (await connection.ask(all_topics(), MetadataResponse)).topics[0].error_code == 0
+        site.disk.fail("append", errno.ENOSPC, path_glob=path_glob)
+        assert not await node.stop()
+        assert node.life.state is NodeState.STOPPED
+        site.disk.heal()
+        again = await site.start()
+        assert not again.storage.logs.was_clean
+        assert again.quorum.metadata.image.topic("t") is not None
+        assert await again.stop()
+
+    on_a_site(work)
+
+
 def test_a_node_that_is_abandoned_while_it_stops_stops_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     async def work(site: Site) -> None:
         node = await site.start()

@@ -323,11 +323,11 @@ class Node:
         await self._end_tasks()
         await controller.quorum.close()
         await broker.close()
-        is_clean = not self.life.has_failed
-        if is_clean:
-            await self.storage.close(broker.membership.epoch)
-        else:
+        if self.life.has_failed:
+            is_clean = False
             await self.storage.abandon()
+        else:
+            is_clean = await self.storage.close(broker.membership.epoch)
         self.life.become(NodeState.STOPPED)
         return is_clean
 

@@ -397,10 +397,11 @@ class LogDirectory:
         if self._closed is None:
             self.on_trouble(error)
 
-    async def close(self, broker_epoch: int = -1) -> None:
-        """Stop cleanly: every log closed, checkpoints written, and the mark that says so.
+    async def close(self, broker_epoch: int = -1) -> bool:
+        """Stop cleanly: every log closed, checkpoints written, and the mark that says so; False where a log
+        could not be closed.
 
-        There is no such mark where a log failed, or where one was never recovered from an unclean stop.
+        There is no mark then, nor where a log was never recovered from an unclean stop.
         """
         self._closed = LogClosed(f"{self.where} was closed")
         for turn in list(self._turns.values()):
@@ -408,13 +409,14 @@ class LogDirectory:
                 pass
         is_clean = (self._is_clean and not self._left_open) or self.known.keys() == self.logs.keys()
         await flush_together(self._disk, list(self.logs.values()), self._home.on_failure)
-        is_clean = await self._close_logs() and is_clean
+        are_closed = await self._close_logs()
         try:
             await self.checkpoint()
-            if is_clean:
+            if is_clean and are_closed:
                 await checkpoints.write_clean_shutdown(self._disk, broker_epoch)
         finally:
             self._release()
+        return are_closed
 
     async def _close_logs(self) -> bool:
         """Close all logs, several at a time, so that the file system joins their syncs; True if all could."""

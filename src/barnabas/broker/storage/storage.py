@@ -127,19 +127,19 @@ class Storage:
 
         await self.logs.settle(topic_id_of, told)
 
-    async def close(self, broker_epoch: int) -> None:
-        """Stop cleanly; the directory of the metadata comes last."""
-        failure: StorageError | None = None
+    async def close(self, broker_epoch: int) -> bool:
+        """Stop cleanly; the directory of the metadata comes last. False where something could not be closed,
+        as on a full disk: the log says what, and the next start checks that directory."""
+        is_clean = True
         everything = self.all
         del everything[self.metadata_id]
         for directory in (*everything.values(), self.metadata):
             try:
-                await directory.close(broker_epoch)
+                is_clean = await directory.close(broker_epoch) and is_clean
             except StorageError as error:
                 logger.error("cannot close %s cleanly: %s", directory.where, error)
-                failure = failure or error
-        if failure is not None:
-            raise failure
+                is_clean = False
+        return is_clean
 
     async def abandon(self) -> None:
         """Let go of everything as a crash would."""
