@@ -95,7 +95,7 @@ public class Steps {
         final Semaphore inFlight = new Semaphore(IN_FLIGHT);
         final String topic;
         volatile boolean isStopping;
-        int acknowledged; // of the producer's own thread, as is the failure
+        int acknowledged; // of the producer's own thread; the others read `told`
         volatile int told;
         volatile Exception failure;
 
@@ -140,23 +140,18 @@ public class Steps {
     }
 
     static String run(String[] words) throws Exception {
-        switch (words[0]) {
-            case "create":
-                return create(words[1], words[2], words[3]);
-            case "produce":
-                return produce(words[1], words[2], Arrays.asList(words).subList(3, words.length));
-            case "consume":
-                return consume(words[1], words[2], words[3], Integer.parseInt(words[4]));
-            case "write":
+        return switch (words[0]) {
+            case "create" -> create(words[1], words[2], words[3]);
+            case "produce" -> produce(words[1], words[2], Arrays.asList(words).subList(3, words.length));
+            case "consume" -> consume(words[1], words[2], words[3], Integer.parseInt(words[4]));
+            case "write" -> {
                 writer = new Writer(words[1], words[2]);
-                return "";
-            case "written":
-                return writer.written();
-            case "finish":
-                return writer.finish();
-            default:
-                throw new IllegalArgumentException(words[0]);
-        }
+                yield "";
+            }
+            case "written" -> writer.written();
+            case "finish" -> writer.finish();
+            default -> throw new IllegalArgumentException(words[0]);
+        };
     }
 
     static String answer(String line) {
