@@ -35,6 +35,9 @@ FOUND = {
     "a flush that ended during a roll moved the recovery point past indexes that were not synced": [
         (LOG, 7700358),
     ],
+    "the checker of losses counted flush.ms through the time in which the broker was dead": [
+        (LOG, 1006009966),
+    ],
 }
 
 

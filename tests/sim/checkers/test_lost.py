@@ -90,6 +90,10 @@ def test_flush_ms_counts_anew_when_the_broker_starts_and_not_while_the_disk_give
     facts = TopicFacts(flush_ms=1_000)
     restarted = Story(facts).written(1, "a/0", 0).add(Crash(5, "process"), Started(8)).power_lost(10)
     assert restarted.final(20, {}).judged(check) == []
+    dead = Story(facts).written(1, "a/0", 0).add(Crash(2, "process"), Started(3), Crash(4, "process"))
+    assert dead.power_lost(10).final(20, {}).judged(check) == []
+    flushed = Story(facts).written(1, "a/0", 0).add(Crash(6, "process"), Started(8)).power_lost(10)
+    assert "flush.ms=1000 was over" in only(flushed.final(20, {}).judged(check)).what
     troubled = Story(facts).written(1, "a/0", 0).add(Fault(2, "slow-disk", "")).power_lost(10)
     assert troubled.final(20, {}).judged(check) == []
 
