@@ -13,11 +13,20 @@ from barnabas.testing import Broker
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+HERE = Path(__file__).parent
 SETTINGS = {
     "auto.create.topics.enable": "false",
     "log.cleaner.backoff.ms": "5",
     "log.cleaner.min.cleanable.ratio": "0.01",
 }
+
+DEADLINE_S = 900.0  # a test starts several queries, and a busy machine takes minutes for each
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.path.is_relative_to(HERE) and item.get_closest_marker("timeout") is None:
+            item.add_marker(pytest.mark.timeout(DEADLINE_S))
 
 
 @pytest.fixture(scope="session")
