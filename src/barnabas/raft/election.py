@@ -22,6 +22,13 @@ class VoterKey(NamedTuple):
     directory_id: UUID = NO_DIRECTORY
 
 
+def same_replica(one: VoterKey, other: VoterKey) -> bool:
+    """Whether they may be the same: kraft.version 0 does not tell directories."""
+    return one.id == other.id and (
+        one.directory_id == other.directory_id or NO_DIRECTORY in (one.directory_id, other.directory_id)
+    )
+
+
 class Election(NamedTuple):
     """What must never be forgotten: the epoch, who leads it, and whom this node has voted for in it."""
 
@@ -46,7 +53,7 @@ TRANSITIONS: dict[State, frozenset[State]] = {
     State.UNATTACHED: frozenset({State.UNATTACHED, State.PROSPECTIVE, State.FOLLOWER}),
     State.PROSPECTIVE: frozenset({State.UNATTACHED, State.CANDIDATE, State.FOLLOWER}),
     State.CANDIDATE: frozenset({State.UNATTACHED, State.PROSPECTIVE, State.LEADER, State.FOLLOWER}),
-    State.LEADER: frozenset({State.UNATTACHED, State.RESIGNED}),
+    State.LEADER: frozenset({State.UNATTACHED, State.RESIGNED, State.FOLLOWER}),
     State.FOLLOWER: frozenset({State.UNATTACHED, State.PROSPECTIVE, State.FOLLOWER}),
     State.RESIGNED: frozenset({State.UNATTACHED, State.PROSPECTIVE, State.FOLLOWER}),
 }

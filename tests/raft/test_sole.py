@@ -14,7 +14,7 @@ from barnabas.raft.control_records import (
     LeaderChangeVoter,
     read_control_batch,
 )
-from barnabas.raft.core import NotLeader, Raft, ReplicaOffset, VoteGranted
+from barnabas.raft.sole import NotLeader, Raft, ReplicaOffset, VoteGranted
 from barnabas.raft.election import Election, State, VoterKey
 from barnabas.records.batch import BatchHeader
 

@@ -1,0 +1,41 @@
+"""The settings of a node of the metadata quorum, with Kafka's defaults."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from barnabas.raft.voters import Endpoint, Endpoints
+
+
+class RaftConfig(NamedTuple):
+    """Times are in milliseconds; the comment names Kafka's setting, none where Kafka has a constant."""
+
+    endpoints: Endpoints = ()  # this node's controller listeners; none: it can be no voter
+    bootstrap: Endpoints = ()  # controller.quorum.bootstrap.servers
+    auto_join: bool = False  # controller.quorum.auto.join.enable
+    election_timeout_ms: int = 1000  # controller.quorum.election.timeout.ms: once to twice, at random
+    fetch_timeout_ms: int = 2000  # controller.quorum.fetch.timeout.ms
+    election_backoff_max_ms: int = 1000  # controller.quorum.election.backoff.max.ms
+    request_timeout_ms: int = 2000  # controller.quorum.request.timeout.ms
+    retry_backoff_ms: int = 20  # controller.quorum.retry.backoff.ms
+    fetch_max_wait_ms: int = 500
+    fetch_max_bytes: int = 1 << 20
+    observer_session_ms: int = 300_000
+    joining_fetch_ms: int = 3_600_000  # within which a node that is to be added must have fetched
+    max_kraft_version: int = 1
+    # of ours: voters that notice a dead leader ask for pre-votes one behind another
+    stagger_ms: int = 75
+    stagger_jitter_ms: int = 25
+
+    @property
+    def begin_epoch_interval_ms(self) -> int:
+        return self.fetch_timeout_ms // 2
+
+    @property
+    def check_quorum_ms(self) -> int:
+        return self.fetch_timeout_ms * 3 // 2
+
+    @property
+    def listener(self) -> Endpoint | None:
+        """Where the leader is found by others."""
+        return self.endpoints[0] if self.endpoints else None

@@ -1,0 +1,316 @@
+"""Following a leader, and looking for one: fetches, truncation, snapshots, and a leader that is gone.
+
+A follower asks with the end of its log and the epoch there; the leader answers with records, with where to
+truncate, or with a snapshot to begin with. Nothing is fetched while the log changes. A voter whose leader is
+silent for `fetch_timeout_ms` asks for pre-votes; an observer asks other nodes for the leader.
+
+A leader is gone when the connection to it was lost and a dial was refused (its process has ended), or when it
+has said so. Then voters ask for pre-votes one behind another, by their ids, long before the timeout: they are
+hints, so a wrong one costs a few messages. Voters go on asking, with back-off, while the dial is refused.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from barnabas.raft import invariants, voter_changes
+from barnabas.raft.election import NO_NODE
+from barnabas.raft.messages import (
+    FENCED_LEADER_EPOCH,
+    INVALID_VOTER_KEY,
+    NONE,
+    NOT_LEADER,
+    UNKNOWN_OFFSET,
+    BeginQuorumEpoch,
+    ConnectionLost,
+    DialRefused,
+    DialSucceeded,
+    EndQuorumEpoch,
+    EpochResponse,
+    Fetch,
+    FetchResponse,
+    FetchSnapshot,
+    FetchSnapshotResponse,
+)
+from barnabas.raft.outbound import MAX_BACKOFF_SHIFT
+from barnabas.raft.states import NEVER, Follower, Resigned, Unattached
+from barnabas.raft.voters import Endpoint, VoterSet
+from barnabas.raft.voting import heed_answer, is_meant
+
+if TYPE_CHECKING:
+    from barnabas.raft.core import Raft, SnapshotChunk
+
+BOOTSTRAP_ID = -2  # the first of the ids by which nodes are known of which only the address is
+
+
+# --- looking for a leader
+
+
+def poll_unattached(raft: Raft, role: Unattached, now_ms: int) -> int:
+    if raft.is_voter:
+        if raft.voters.is_only(raft.me) or now_ms >= role.deadline_ms:
+            raft.become_prospective(now_ms)
+            return NEVER
+        deadline_ms = role.deadline_ms
+    else:
+        deadline_ms = NEVER
+    return min(deadline_ms, _ask_for_leader(raft, role, now_ms))
+
+
+def _ask_for_leader(raft: Raft, role: Unattached | Follower, now_ms: int) -> int:
+    """Fetch from the next node that may know the leader, with back-off; returns when to try again."""
+    nodes = nodes_to_ask(raft)
+    if not nodes or raft.is_writing:
+        return NEVER
+    waits_ms = max(role.asked_ms, *(raft.outbound.ready_ms(each) for each, _ in nodes))
+    if waits_ms > now_ms:
+        return waits_ms
+    node_id, endpoint = nodes[role.asked % len(nodes)]
+    raft.send(node_id, endpoint, fetch_request(raft), now_ms)
+    role.asked_ms = now_ms + (raft.config.retry_backoff_ms << min(role.asked, MAX_BACKOFF_SHIFT))
+    role.asked += 1
+    return raft.outbound.ready_ms(node_id)
+
+
+def nodes_to_ask(raft: Raft) -> list[tuple[int, Endpoint]]:
+    """The bootstrap servers, and the voters that this node knows."""
+    found = [(BOOTSTRAP_ID - index, each) for index, each in enumerate(raft.config.bootstrap)]
+    for voter in raft.voters.voters:
+        if voter.key.id != raft.me.id and voter.endpoints:
+            found.append((voter.key.id, voter.endpoints[0]))
+    return found
+
+
+# --- fetching
+
+
+def fetch_request(raft: Raft) -> Fetch:
+    config = raft.config
+    return Fetch(
+        raft.epoch,
+        raft.me,
+        raft.log.end_offset,
+        raft.log.last_epoch,
+        raft.high_watermark or UNKNOWN_OFFSET,
+        config.fetch_max_wait_ms,
+        config.fetch_max_bytes,
+    )
+
+
+def poll_follower(raft: Raft, role: Follower, now_ms: int) -> int:
+    deadline_ms = role.fetch_deadline_ms
+    if raft.is_voter:
+        deadline_ms = min(deadline_ms, role.ask_ms)
+        if now_ms >= deadline_ms:
+            raft.suspicion.asks += 1
+            raft.become_prospective(now_ms)
+            return NEVER
+    elif now_ms >= deadline_ms or raft.suspicion.is_gone:
+        return _poll_lost_observer(raft, role, now_ms)
+    if raft.is_writing:
+        return deadline_ms
+    leader_id = raft.election.leader_id
+    ready_ms = raft.outbound.ready_ms(leader_id)
+    if ready_ms <= now_ms:
+        raft.send(leader_id, role.endpoint, _next_request(raft, role), now_ms)
+        ready_ms = raft.outbound.ready_ms(leader_id)
+    told_ms = voter_changes.tell_leader(raft, role, now_ms)
+    return min(deadline_ms, ready_ms, told_ms)
+
+
+def _poll_lost_observer(raft: Raft, role: Follower, now_ms: int) -> int:
+    """The leader is silent: others may know a new one."""
+    return max(_ask_for_leader(raft, role, now_ms), now_ms + 1)
+
+
+def _next_request(raft: Raft, role: Follower) -> Fetch | FetchSnapshot:
+    if role.loading is None:
+        return fetch_request(raft)
+    snapshot, position = role.loading
+    return FetchSnapshot(raft.epoch, raft.me, snapshot, position, raft.config.fetch_max_bytes)
+
+
+def take_fetch(raft: Raft, node_id: int, response: FetchResponse, now_ms: int) -> None:
+    if not heed_answer(raft, response.error, response.known, now_ms):
+        _back_off(raft, node_id, now_ms)
+        return
+    role = raft.role
+    if not isinstance(role, Follower) or node_id != raft.election.leader_id or response.error != NONE:
+        _back_off(raft, node_id, now_ms)
+        if (
+            isinstance(role, Follower)
+            and response.error == NOT_LEADER
+            and response.known.leader_id == NO_NODE
+        ):
+            _has_ended(raft, role, node_id, now_ms)
+        return
+    if raft.is_writing:
+        return
+    role.fetch_deadline_ms = now_ms + raft.config.fetch_timeout_ms
+    role.has_fetched = True
+    role.asked = 0
+    if response.diverging is not None:
+        raft.truncate(raft.log.truncation_for(response.diverging))
+    elif response.snapshot is not None:
+        role.loading = (response.snapshot, 0)
+    elif all(entry.epoch <= raft.epoch for entry in response.entries) and _continues(raft, response):
+        # records of a later epoch than was asked for were read while the answering node truncated
+        raft.append_fetched(response.entries)
+        raft.leader_high_watermark = max(response.high_watermark, raft.leader_high_watermark)
+        raft.commit(min(raft.leader_high_watermark, raft.log.end_offset))
+
+
+def _has_ended(raft: Raft, role: Follower, node_id: int, now_ms: int) -> None:
+    """That node says that it does not lead this epoch, nor knows who does: if it did, it has resigned."""
+    if node_id == raft.election.leader_id and not raft.suspicion.has_ended:
+        raft.suspicion.has_ended = True
+        _suspect(raft, role, now_ms)
+
+
+def _back_off(raft: Raft, node_id: int, now_ms: int) -> None:
+    """That node had nothing for this one: ask it again a little later."""
+    raft.outbound.back_off(node_id, now_ms)
+
+
+def _continues(raft: Raft, response: FetchResponse) -> bool:
+    return not response.entries or response.entries[0].base_offset == raft.log.end_offset
+
+
+# --- loading a snapshot
+
+
+def take_snapshot(raft: Raft, node_id: int, response: FetchSnapshotResponse, now_ms: int) -> None:
+    from barnabas.raft.core import SnapshotChunk
+
+    if not heed_answer(raft, response.error, response.known, now_ms):
+        return
+    role = raft.role
+    if not isinstance(role, Follower) or role.loading is None or node_id != raft.election.leader_id:
+        return
+    if response.error != NONE:
+        role.loading = None  # the leader has it no more, or another one of another size: begin again
+        _back_off(raft, node_id, now_ms)
+        return
+    role.fetch_deadline_ms = now_ms + raft.config.fetch_timeout_ms
+    role.has_fetched = True
+    snapshot, position = role.loading
+    if (response.snapshot, response.position) != (snapshot, position) or raft.is_writing:
+        role.loading = None
+        return
+    is_last = position + response.data_bytes >= response.size_bytes
+    raft.write_chunk(SnapshotChunk(snapshot, position, response.size_bytes, response.data, is_last))
+    role.loading = (snapshot, position + response.data_bytes)
+
+
+def advance_snapshot(
+    raft: Raft, chunk: SnapshotChunk, installed: tuple[VoterSet, int] | None, now_ms: int
+) -> None:
+    """A piece of a snapshot is durable; with the last one, the log goes on behind it."""
+    if not chunk.is_last:
+        return
+    if isinstance(raft.role, Follower):
+        raft.role.loading = None
+    invariants.require(installed is not None, "a snapshot that is whole tells its voters")
+    if installed is not None:
+        raft.log.install(chunk.snapshot, chunk.size_bytes, *installed)
+        raft.commit(chunk.snapshot.end_offset)
+
+
+# --- told by the leader
+
+
+def receive_begin(raft: Raft, token: Any, request: BeginQuorumEpoch, now_ms: int) -> None:
+    if request.epoch < raft.epoch:
+        raft.reply(token, EpochResponse(FENCED_LEADER_EPOCH, raft.known()))
+        return
+    raft.heed(request.epoch, request.leader_id, request.endpoints, now_ms)
+    error = NONE if is_meant(raft, request.voter) else INVALID_VOTER_KEY
+    raft.reply(token, EpochResponse(error, raft.known()))
+
+
+def receive_end(raft: Raft, token: Any, request: EndQuorumEpoch, now_ms: int) -> None:
+    """The leader resigned: its successors ask for pre-votes, the first at once, the others later."""
+    if request.epoch < raft.epoch:
+        raft.reply(token, EpochResponse(FENCED_LEADER_EPOCH, raft.known()))
+        return
+    raft.heed(request.epoch, request.leader_id, request.endpoints, now_ms)
+    role = raft.role
+    if isinstance(role, Follower) and raft.election.leader_id == request.leader_id:
+        raft.suspicion.has_ended = True
+        role.ask_ms = min(role.ask_ms, now_ms + successor_delay_ms(raft, request))
+    raft.reply(token, EpochResponse(NONE, raft.known()))
+
+
+def successor_delay_ms(raft: Raft, request: EndQuorumEpoch) -> int:
+    most_ms, count = raft.config.election_backoff_max_ms, len(request.successors)
+    ids = [key.id for key in request.successors]
+    if raft.me.id not in ids:
+        return most_ms
+    position = ids.index(raft.me.id)
+    return 0 if position == 0 else min(most_ms, (most_ms >> (count - 1)) << (position - 1))
+
+
+# --- a leader that is gone
+
+
+def connection_lost(raft: Raft, event: ConnectionLost, now_ms: int) -> None:
+    if isinstance(raft.role, Follower) and event.node_id == raft.election.leader_id:
+        raft.suspicion.connection_lost = True
+        _suspect(raft, raft.role, now_ms)
+
+
+def dial_refused(raft: Raft, event: DialRefused, now_ms: int) -> None:
+    if isinstance(raft.role, Follower) and event.node_id == raft.election.leader_id:
+        raft.suspicion.dial_refused = True
+        _suspect(raft, raft.role, now_ms)
+
+
+def dial_succeeded(raft: Raft, event: DialSucceeded, now_ms: int) -> None:
+    """It lives, or its successor does: what was noticed does not count any more."""
+    if event.node_id != raft.election.leader_id:
+        return
+    raft.suspicion.connection_lost = raft.suspicion.dial_refused = False
+    if isinstance(raft.role, Follower) and not raft.suspicion.has_ended:
+        raft.role.ask_ms = NEVER
+
+
+def _suspect(raft: Raft, role: Follower, now_ms: int) -> None:
+    if raft.suspicion.is_gone and role.ask_ms == NEVER:
+        plan_to_ask(raft, role, now_ms)
+
+
+def plan_to_ask(raft: Raft, role: Follower, now_ms: int) -> None:
+    """Ask for pre-votes soon: at first by rank, then with back-off."""
+    config, asks = raft.config, raft.suspicion.asks
+    later_ms = min(config.election_backoff_max_ms, config.stagger_ms << min(asks, 10)) if asks else 0
+    role.ask_ms = raft.staggered_ms(now_ms, raft.election.leader_id) + later_ms
+
+
+# --- resigned
+
+
+def poll_resigned(raft: Raft, role: Resigned, now_ms: int) -> int:
+    if raft.voters.is_only(raft.me):
+        raft.become_prospective(now_ms)
+        return NEVER
+    if now_ms >= role.deadline_ms:
+        # a new epoch, for this one has had its leader
+        raft.become_unattached(raft.epoch + 1, now_ms, deadline_ms=now_ms)
+        return NEVER
+    deadline_ms = role.deadline_ms
+    for node_id in sorted(role.untold):
+        endpoint = raft.endpoint_of(node_id)
+        ready_ms = raft.outbound.ready_ms(node_id)
+        if endpoint is None:
+            continue
+        if ready_ms <= now_ms:
+            request = EndQuorumEpoch(raft.epoch, raft.me.id, role.successors, raft.config.endpoints)
+            raft.send(node_id, endpoint, request, now_ms)
+            ready_ms = raft.outbound.ready_ms(node_id)
+        deadline_ms = min(deadline_ms, ready_ms)
+    return deadline_ms
+
+
+RECEIVERS: dict[type, Any] = {BeginQuorumEpoch: receive_begin, EndQuorumEpoch: receive_end}
+ANSWERS: dict[type, Any] = {FetchResponse: take_fetch, FetchSnapshotResponse: take_snapshot}
+POLLS: dict[type, Any] = {Unattached: poll_unattached, Follower: poll_follower, Resigned: poll_resigned}

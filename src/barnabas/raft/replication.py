@@ -1,0 +1,156 @@
+"""What a leader knows of its replicas, the high watermark that follows from it, and the fetches that wait.
+
+The high watermark is not known when an epoch begins. It is the offset up to which a majority of the voters
+holds the log, the leader among them only where it is a voter itself, and it moves only once that includes a
+record of the leader's own epoch: what earlier leaders left is committed with it, never by counting alone.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, NamedTuple
+
+from barnabas.raft.config import RaftConfig
+from barnabas.raft.election import State, VoterKey, replicated_offset
+from barnabas.raft.messages import UNKNOWN_OFFSET, Fetch
+from barnabas.raft.voters import VoterInfo, VoterSet
+
+
+class ReplicaProgress:
+    """How far a replica holds the log, as its fetches tell."""
+
+    __slots__ = ("caught_up_ms", "end_offset", "fetched_ms", "leader_end_offset")
+
+    def __init__(self) -> None:
+        self.end_offset = UNKNOWN_OFFSET
+        self.fetched_ms = UNKNOWN_OFFSET
+        self.caught_up_ms = UNKNOWN_OFFSET  # when it last held all there was
+        self.leader_end_offset = 0  # the leader's end at its last fetch
+
+
+class ParkedFetch(NamedTuple):
+    """A fetch that waits for something to answer."""
+
+    token: Any
+    request: Fetch
+    deadline_ms: int
+
+
+class VoterChange:
+    """The change of voters that is under way; `end_offset` is behind its record, once that is proposed."""
+
+    __slots__ = ("ack_when_committed", "deadline_ms", "end_offset", "kind", "token", "voter")
+
+    def __init__(self, kind: str, token: Any, voter: VoterInfo, deadline_ms: int, *, acks: bool) -> None:
+        self.kind = kind
+        self.token = token
+        self.voter = voter
+        self.deadline_ms = deadline_ms
+        self.ack_when_committed = acks
+        self.end_offset = UNKNOWN_OFFSET
+
+
+class Leadership:
+    """The state of the leader of an epoch."""
+
+    __slots__ = (
+        "acknowledged",
+        "begun_ms",
+        "change",
+        "elected_ms",
+        "epoch_start_offset",
+        "high_watermark",
+        "known_voters",
+        "parked",
+        "replicas",
+    )
+    state: Final = State.LEADER
+
+    def __init__(self, epoch_start_offset: int, now_ms: int) -> None:
+        self.epoch_start_offset = epoch_start_offset
+        self.high_watermark = UNKNOWN_OFFSET
+        self.elected_ms = now_ms
+        self.replicas: dict[VoterKey, ReplicaProgress] = {}
+        self.parked: list[ParkedFetch] = []
+        self.acknowledged: set[int] = set()  # voters that know of this epoch
+        self.begun_ms: dict[int, int] = {}  # when each was last told of it
+        self.change: VoterChange | None = None
+        self.known_voters: dict[int, VoterInfo] = {}  # what voters of kraft.version 0 told of themselves
+
+    def progress(self, key: VoterKey) -> ReplicaProgress:
+        found = self.replicas.get(key)
+        if found is None:
+            found = self.replicas[key] = ReplicaProgress()
+        return found
+
+    def of_voter(self, voter: VoterInfo) -> ReplicaProgress | None:
+        """The progress of a voter, whose directory the settings do not tell."""
+        found = self.replicas.get(voter.key)
+        if found is not None:
+            return found
+        same = (each for key, each in self.replicas.items() if voter.is_same(key))
+        return max(same, key=lambda each: each.fetched_ms, default=None)
+
+    def saw(self, key: VoterKey, now_ms: int) -> ReplicaProgress:
+        """That replica has asked for something."""
+        progress = self.progress(key)
+        progress.fetched_ms = now_ms
+        self.acknowledged.add(key.id)
+        return progress
+
+    def count(self, key: VoterKey, offset: int, end_offset: int, now_ms: int) -> None:
+        """That replica holds this log, durably, up to `offset`; the leader holds it up to `end_offset`."""
+        progress = self.progress(key)
+        if offset >= end_offset:
+            progress.caught_up_ms = now_ms
+        elif offset >= progress.leader_end_offset and progress.fetched_ms >= 0:
+            progress.caught_up_ms = progress.fetched_ms
+        progress.fetched_ms = now_ms
+        progress.end_offset = offset
+        progress.leader_end_offset = end_offset
+
+    def ends(self, voters: VoterSet, me: VoterKey, end_offset: int) -> list[int]:
+        """How far each voter holds the log; this node counts only where it is a voter."""
+        found = []
+        for voter in voters.voters:
+            if voter.is_same(me):
+                found.append(end_offset)
+            else:
+                progress = self.of_voter(voter)
+                found.append(UNKNOWN_OFFSET if progress is None else progress.end_offset)
+        return found
+
+    def commit(self, voters: VoterSet, me: VoterKey, end_offset: int) -> bool:
+        """Whether the high watermark has moved."""
+        replicated = replicated_offset(self.ends(voters, me, end_offset))
+        if not self.may_commit(replicated):
+            return False
+        self.high_watermark = replicated
+        return True
+
+    def may_commit(self, replicated: int) -> bool:
+        return replicated > self.epoch_start_offset and replicated > self.high_watermark
+
+    def quorum_deadline_ms(self, voters: VoterSet, me: VoterKey, config: RaftConfig, now_ms: int) -> int:
+        """Until when this node may lead without hearing from more of the voters."""
+        heard = []
+        for voter in voters.voters:
+            if voter.is_same(me):
+                heard.append(now_ms)
+            else:
+                progress = self.of_voter(voter)
+                heard.append(max(self.elected_ms, -1 if progress is None else progress.fetched_ms))
+        heard.sort(reverse=True)
+        return heard[voters.majority - 1] + config.check_quorum_ms
+
+    def successors(self, voters: VoterSet, me: VoterKey) -> tuple[VoterKey, ...]:
+        """The other voters, those that hold most first."""
+        others = [voter for voter in voters.voters if not voter.is_same(me)]
+        found = {voter.key: self.of_voter(voter) for voter in others}
+        ends = {key: -1 if each is None else each.end_offset for key, each in found.items()}
+        return tuple(sorted(ends, key=lambda key: (-ends[key], key.id)))
+
+    def forget_observers(self, voters: VoterSet, config: RaftConfig, now_ms: int) -> None:
+        gone = now_ms - config.observer_session_ms
+        for key in [key for key, each in self.replicas.items() if each.fetched_ms < gone]:
+            if not voters.has(key):
+                del self.replicas[key]

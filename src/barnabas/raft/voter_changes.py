@@ -1,0 +1,292 @@
+"""Changes of the voters: adding, removing and updating them as the leader, and asking for it as a node.
+
+One change at a time, by records in the log (kraft.version 1), and only once the leader's high watermark is
+known and the voters in force are committed; the new set is in force when it is appended. A node is added only
+when it speaks the quorum's version and has caught up. A leader that removes itself leads on, without counting
+itself, until the new majority has committed that, and then resigns.
+
+A voter whose listeners changed tells the leader. A node that joins by itself removes its own former directory
+first; it joins once in the life of its process, so that a voter that was removed stays removed.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from barnabas.core.errors import BarnabasError, wire_error
+from barnabas.raft import invariants
+from barnabas.raft.log_index import KRaftVersion
+from barnabas.raft.messages import (
+    DUPLICATE_VOTER,
+    FENCED_LEADER_EPOCH,
+    INVALID_REQUEST,
+    NONE,
+    NOT_LEADER,
+    REQUEST_TIMED_OUT,
+    UNKNOWN_LEADER_EPOCH,
+    UNKNOWN_OFFSET,
+    UNSUPPORTED_VERSION,
+    VOTER_NOT_FOUND,
+    AddRaftVoter,
+    ApiVersions,
+    ApiVersionsResponse,
+    RemoveRaftVoter,
+    UpdateRaftVoter,
+    VoterChangeResponse,
+)
+from barnabas.raft.replication import Leadership, VoterChange
+from barnabas.raft.states import NEVER, Follower
+from barnabas.raft.voters import VoterInfo, VoterSet
+from barnabas.raft.voting import heed_answer
+
+if TYPE_CHECKING:
+    from barnabas.raft.core import Raft
+
+ADD, REMOVE, UPDATE = "add", "remove", "update"
+VOTERS = "voters"  # the channel on which changes are asked for, beside the fetches
+DEFAULT_TIMEOUT_MS = 30_000
+
+
+class InvalidUpdateVersion(BarnabasError):
+    """The voters have not all said yet that they can work with that kraft.version."""
+
+    wire = wire_error("INVALID_UPDATE_VERSION")
+
+
+# --- as the leader
+
+
+def refusal(raft: Raft) -> tuple[int, str]:
+    """Why no change of voters can begin now; error 0 where one can."""
+    role = raft.role
+    if not isinstance(role, Leadership):
+        return NOT_LEADER, "this node does not lead the quorum"
+    if role.change is not None:
+        return REQUEST_TIMED_OUT, "another change of voters is under way"
+    if role.high_watermark == UNKNOWN_OFFSET:
+        return REQUEST_TIMED_OUT, "the leader does not know its high watermark yet"
+    if raft.kraft_version < 1:
+        return UNSUPPORTED_VERSION, "kraft.version 0 keeps the voters in the settings"
+    if raft.log.voters.latest_offset >= role.high_watermark:
+        return REQUEST_TIMED_OUT, "the last change of voters is not committed yet"
+    return NONE, ""
+
+
+def refuse(raft: Raft, token: Any, error: int, message: str) -> None:
+    raft.reply(token, VoterChangeResponse(error, raft.known(), message))
+
+
+def receive_add(raft: Raft, token: Any, request: AddRaftVoter, now_ms: int) -> None:
+    error, message = refusal(raft)
+    role = raft.role
+    if not error and not request.endpoints:
+        error, message = INVALID_REQUEST, "the new voter has no listener"
+    elif not error and raft.voters.get(request.voter.id) is not None:
+        error, message = DUPLICATE_VOTER, f"node {request.voter.id} is a voter already"
+    if error or not isinstance(role, Leadership):
+        refuse(raft, token, error, message)
+        return
+    voter = VoterInfo(request.voter, request.endpoints)
+    deadline_ms = now_ms + min(request.timeout_ms, raft.config.request_timeout_ms)
+    role.change = VoterChange(ADD, token, voter, deadline_ms, acks=request.ack_when_committed)
+    raft.send(request.voter.id, request.endpoints[0], ApiVersions(), now_ms, VOTERS)
+
+
+def take_api_versions(raft: Raft, node_id: int, response: ApiVersionsResponse, now_ms: int) -> None:
+    """The node that is to be added says what it can do."""
+    role = raft.role
+    if not isinstance(role, Leadership) or role.change is None or role.change.kind != ADD:
+        return
+    change = role.change
+    if change.voter.key.id != node_id or change.end_offset != UNKNOWN_OFFSET:
+        return
+    if response.error != NONE or not (
+        response.min_kraft_version <= raft.kraft_version <= response.max_kraft_version
+    ):
+        finish(raft, role, INVALID_REQUEST, f"node {node_id} cannot work with this kraft.version")
+    elif not has_caught_up(raft, role, change.voter, now_ms):
+        finish(raft, role, REQUEST_TIMED_OUT, f"node {node_id} has not caught up with the log")
+    else:
+        change.voter = change.voter._replace(
+            min_kraft_version=response.min_kraft_version, max_kraft_version=response.max_kraft_version
+        )
+        append_voters(raft, role, raft.voters.with_voter(change.voter), now_ms)
+
+
+def has_caught_up(raft: Raft, role: Leadership, voter: VoterInfo, now_ms: int) -> bool:
+    progress = role.replicas.get(voter.key)
+    if progress is None or progress.caught_up_ms < 0:
+        return False
+    return progress.fetched_ms > now_ms - raft.config.joining_fetch_ms
+
+
+def unreachable(raft: Raft, role: Leadership, peer: tuple[Any, ...]) -> None:
+    """The node that is to be added could not be asked."""
+    change = role.change
+    if change is not None and change.kind == ADD and change.end_offset == UNKNOWN_OFFSET:
+        finish(raft, role, REQUEST_TIMED_OUT, f"node {peer[0]} does not answer")
+
+
+def receive_remove(raft: Raft, token: Any, request: RemoveRaftVoter, now_ms: int) -> None:
+    error, message = refusal(raft)
+    role, voter = raft.role, raft.voters.get(request.voter.id)
+    if not error and (voter is None or voter.key != request.voter):
+        error, message = VOTER_NOT_FOUND, f"{request.voter.id} is no voter on that directory"
+    elif not error and len(raft.voters) == 1:
+        error, message = INVALID_REQUEST, "the only voter cannot be removed"
+    if error or voter is None or not isinstance(role, Leadership):
+        refuse(raft, token, error, message)
+        return
+    role.change = VoterChange(REMOVE, token, voter, now_ms + DEFAULT_TIMEOUT_MS, acks=True)
+    append_voters(raft, role, raft.voters.without(voter.key.id), now_ms)
+
+
+def receive_update(raft: Raft, token: Any, request: UpdateRaftVoter, now_ms: int) -> None:
+    """A voter has moved, or tells what it can do; answered before it is committed."""
+    role, told = raft.role, request.voter
+    error, message = update_refusal(raft, request)
+    if error or not isinstance(role, Leadership):
+        refuse(raft, token, error, message)
+        return
+    if raft.kraft_version == 0:
+        role.known_voters[told.key.id] = told
+    elif raft.voters.get(told.key.id) != told:
+        role.change = VoterChange(UPDATE, None, told, now_ms + DEFAULT_TIMEOUT_MS, acks=True)
+        append_voters(raft, role, raft.voters.with_voter(told), now_ms)
+    raft.reply(token, VoterChangeResponse(NONE, raft.known()))
+
+
+def update_refusal(raft: Raft, request: UpdateRaftVoter) -> tuple[int, str]:
+    if request.epoch != raft.epoch:
+        is_old = request.epoch < raft.epoch
+        return FENCED_LEADER_EPOCH if is_old else UNKNOWN_LEADER_EPOCH, "of another epoch"
+    error, message = refusal(raft)
+    if error and not (error == UNSUPPORTED_VERSION and isinstance(raft.role, Leadership)):
+        return error, message
+    voter, told = raft.voters.get(request.voter.key.id), request.voter
+    if voter is None or not voter.is_same(told.key):
+        return VOTER_NOT_FOUND, f"{told.key.id} is no voter on that directory"
+    if not told.endpoints or not told.min_kraft_version <= raft.kraft_version <= told.max_kraft_version:
+        return INVALID_REQUEST, "no listener, or a kraft.version that this quorum does not have"
+    return NONE, ""
+
+
+def append_voters(raft: Raft, role: Leadership, voters: VoterSet, now_ms: int) -> None:
+    invariants.require(raft.voters.overlaps(voters), "more than one voter changes at a time")
+    end_offset = raft.propose_control(voters)
+    if role.change is not None:
+        role.change.end_offset = end_offset
+        role.change.deadline_ms = max(role.change.deadline_ms, now_ms + DEFAULT_TIMEOUT_MS)
+
+
+def appended(raft: Raft, role: Leadership) -> None:
+    """The record of a change is durable here; one that is not to wait for its commit is answered."""
+    change = role.change
+    if change is None or change.end_offset == UNKNOWN_OFFSET or change.end_offset > raft.log.end_offset:
+        return
+    if not change.ack_when_committed and change.token is not None:
+        refuse(raft, change.token, NONE, "")
+        change.token = None
+
+
+def committed(raft: Raft, role: Leadership) -> None:
+    change = role.change
+    if change is not None and UNKNOWN_OFFSET < change.end_offset <= role.high_watermark:
+        finish(raft, role, NONE, "")
+
+
+def finish(raft: Raft, role: Leadership, error: int, message: str) -> None:
+    change, role.change = role.change, None
+    if change is not None and change.token is not None:
+        refuse(raft, change.token, error, message)
+
+
+def abandon(raft: Raft, role: Leadership) -> None:
+    """The lead is lost, or the record could not be written: what became of the change is not known here."""
+    finish(raft, role, REQUEST_TIMED_OUT, "the lead was lost meanwhile, or the record could not be written")
+
+
+def poll(raft: Raft, role: Leadership, now_ms: int) -> int:
+    change = role.change
+    if change is None or (change.token is None and change.end_offset != UNKNOWN_OFFSET):
+        return NEVER
+    if now_ms < change.deadline_ms:
+        return change.deadline_ms
+    if change.end_offset == UNKNOWN_OFFSET:
+        finish(raft, role, REQUEST_TIMED_OUT, "the new voter did not answer in time")
+    else:  # it is in the log: the next change waits for it, the client does not
+        refuse(raft, change.token, REQUEST_TIMED_OUT, "it was not committed in time")
+        change.token = None
+    return NEVER
+
+
+def raise_kraft_version(raft: Raft, version: int) -> int:
+    """Move the voters from the settings into the log; returns the offset behind the records."""
+    role = raft.role
+    if not isinstance(role, Leadership) or role.change is not None:
+        raise InvalidUpdateVersion("this node does not lead the quorum, or a change of voters is under way")
+    if version <= raft.kraft_version:
+        return raft.next_offset
+    told = {**role.known_voters, raft.me.id: own_voter(raft)}
+    missing = [node_id for node_id in raft.voters.ids if node_id not in told]
+    if missing or any(told[each].max_kraft_version < version for each in raft.voters.ids):
+        raise InvalidUpdateVersion(f"voters {missing or 'all'} must first say that they know {version}")
+    voters = VoterSet(told[node_id] for node_id in raft.voters.ids)
+    role.change = VoterChange(UPDATE, None, own_voter(raft), NEVER, acks=True)
+    end_offset = raft.propose_control(KRaftVersion(version), voters)
+    role.change.end_offset = end_offset
+    return end_offset
+
+
+# --- as any node
+
+
+def own_voter(raft: Raft) -> VoterInfo:
+    """This node as a voter."""
+    return VoterInfo(raft.me, raft.config.endpoints, 0, raft.config.max_kraft_version)
+
+
+def tell_leader(raft: Raft, role: Follower, now_ms: int) -> int:
+    """Ask the leader for what is due to be changed about this node as a voter; returns when to look again."""
+    request = due_change(raft)
+    if request is None:
+        return NEVER
+    leader_id = raft.election.leader_id
+    due_ms = max(role.told_ms, raft.outbound.ready_ms((leader_id, VOTERS)))
+    if due_ms > now_ms:
+        return due_ms
+    role.told_ms = now_ms + raft.config.fetch_timeout_ms
+    raft.send(leader_id, role.endpoint, request, now_ms, VOTERS)
+    return role.told_ms
+
+
+def due_change(raft: Raft) -> AddRaftVoter | RemoveRaftVoter | UpdateRaftVoter | None:
+    if not raft.config.endpoints:
+        return None
+    mine = raft.voters.get(raft.me.id)
+    if raft.is_voter:
+        is_told = mine == own_voter(raft) or raft.has_told_epoch == raft.epoch
+        return None if is_told else UpdateRaftVoter(raft.epoch, own_voter(raft))
+    if not may_join(raft):
+        return None
+    if mine is not None:  # a directory that this node has no more
+        return RemoveRaftVoter(mine.key)
+    return AddRaftVoter(raft.me, raft.config.endpoints, ack_when_committed=False)
+
+
+def may_join(raft: Raft) -> bool:
+    """Whether this node adds itself: not a second time, for then it was removed."""
+    return raft.config.auto_join and raft.kraft_version > 0 and not raft.has_voted_here
+
+
+def take_voter_change(raft: Raft, node_id: int, response: VoterChangeResponse, now_ms: int) -> None:
+    if heed_answer(raft, response.error, response.known, now_ms) and response.error == NONE:
+        raft.has_told_epoch = raft.epoch
+
+
+RECEIVERS: dict[type, Any] = {
+    AddRaftVoter: receive_add,
+    RemoveRaftVoter: receive_remove,
+    UpdateRaftVoter: receive_update,
+}
+ANSWERS: dict[type, Any] = {VoterChangeResponse: take_voter_change, ApiVersionsResponse: take_api_versions}

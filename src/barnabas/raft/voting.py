@@ -1,0 +1,189 @@
+"""Votes and pre-votes: who may ask, who grants, and what becomes of a node that asked.
+
+A pre-vote promises nothing and changes nothing on the disk; a vote is durable before it is told. Logs are
+compared by (last epoch, end offset). Whether the asker is a voter by this node's log is not checked: this
+node's voters may be older than the asker's.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from barnabas.raft.election import NO_NODE, Election, VoterKey, same_replica
+from barnabas.raft.messages import (
+    FENCED_LEADER_EPOCH,
+    INVALID_REQUEST,
+    INVALID_VOTER_KEY,
+    NONE,
+    UNKNOWN_LEADER_EPOCH,
+    Vote,
+    VoteResponse,
+)
+from barnabas.raft.states import NEVER, Candidate, Follower, Nominee, Prospective, Resigned, Unattached
+
+if TYPE_CHECKING:
+    from barnabas.raft.core import Raft
+
+
+# --- being asked
+
+
+def receive_vote(raft: Raft, token: Any, request: Vote, now_ms: int) -> None:
+    error, granted = judge_vote(raft, request, now_ms)
+    raft.reply(token, VoteResponse(error, raft.known(), granted))
+
+
+def judge_vote(raft: Raft, request: Vote, now_ms: int) -> tuple[int, bool]:
+    """The error, and whether the vote is granted. A later epoch is adopted whatever else is wrong."""
+    too_late = request.epoch + 1 if request.pre_vote else request.epoch
+    if request.end_offset < 0 or not 0 <= request.last_epoch < too_late or request.candidate.id < 0:
+        return INVALID_REQUEST, False
+    if request.epoch < raft.epoch:
+        return FENCED_LEADER_EPOCH, False
+    if request.epoch > raft.epoch:
+        raft.become_unattached(request.epoch, now_ms)
+    if not is_meant(raft, request.voter):
+        return INVALID_VOTER_KEY, False
+    is_up_to_date = (request.last_epoch, request.end_offset) >= (raft.log.last_epoch, raft.log.end_offset)
+    if request.pre_vote:
+        return NONE, can_grant_pre_vote(raft, is_up_to_date)
+    granted = can_grant_vote(raft, request.candidate, is_up_to_date)
+    if granted:
+        remember_vote(raft, request.candidate, now_ms)
+    return NONE, granted
+
+
+def is_meant(raft: Raft, voter: VoterKey | None) -> bool:
+    """Whether a request for that voter is for this node, on this directory."""
+    return voter is None or same_replica(voter, raft.me)
+
+
+def can_grant_pre_vote(raft: Raft, is_up_to_date: bool) -> bool:
+    """A leader never does; a follower only until it has fetched, or when its leader is gone."""
+    role = raft.role
+    if isinstance(role, (Unattached, Nominee, Resigned)):
+        return is_up_to_date
+    if isinstance(role, Follower):
+        return is_up_to_date and (not role.has_fetched or raft.suspicion.is_gone)
+    return False
+
+
+def can_grant_vote(raft: Raft, candidate: VoterKey, is_up_to_date: bool) -> bool:
+    """To the same candidate again, or to one as long as neither a vote nor a leader is known."""
+    if not isinstance(raft.role, (Unattached, Prospective)):
+        return False
+    if raft.election.voted is not None:
+        return same_replica(raft.election.voted, candidate)
+    return raft.election.leader_id == NO_NODE and is_up_to_date
+
+
+def remember_vote(raft: Raft, candidate: VoterKey, now_ms: int) -> None:
+    """It is written before the answer leaves."""
+    if raft.election.voted is not None:
+        return
+    raft.election = raft.election._replace(voted=candidate)
+    if isinstance(raft.role, Unattached):
+        raft.role.deadline_ms = raft.election_deadline_ms(now_ms)
+
+
+# --- asking
+
+
+def count_own_vote(raft: Raft, election: Election, now_ms: int) -> None:
+    """That election is durable; where it is a vote for this node itself, it counts now."""
+    role = raft.role
+    if isinstance(role, Candidate) and election.epoch == raft.epoch and election.voted == raft.me:
+        role.granted.add(raft.me.id)
+        check_votes(raft, role, now_ms)
+
+
+def take_vote(raft: Raft, node_id: int, response: VoteResponse, now_ms: int) -> None:
+    role = raft.role
+    if not heed_answer(raft, response.error, response.known, now_ms) or raft.role is not role:
+        return
+    if not isinstance(role, Nominee):
+        return
+    if response.error != NONE:
+        raft.outbound.back_off(node_id, now_ms)
+        return
+    (role.granted if response.granted else role.rejected).add(node_id)
+    if isinstance(role, Prospective):
+        check_pre_votes(raft, role, now_ms)
+    elif isinstance(role, Candidate):
+        check_votes(raft, role, now_ms)
+
+
+def heed_answer(raft: Raft, error: int, known: Any, now_ms: int) -> bool:
+    """Learn what an answer tells of epoch and leader; false where that is all there is to it."""
+    if known.epoch < raft.epoch or error == UNKNOWN_LEADER_EPOCH:
+        return False
+    epoch = raft.epoch
+    raft.heed(known.epoch, known.leader_id, known.endpoints, now_ms)
+    return raft.epoch == epoch
+
+
+def _count(raft: Raft, ids: set[int]) -> int:
+    return sum(each in ids for each in raft.voters.ids)
+
+
+def check_pre_votes(raft: Raft, role: Prospective, now_ms: int) -> None:
+    voters = raft.voters
+    if _count(raft, role.granted) >= voters.majority:
+        raft.become_candidate(now_ms)
+    elif _count(raft, role.rejected) > len(voters) - voters.majority:
+        give_up(raft, now_ms)
+
+
+def check_votes(raft: Raft, role: Candidate, now_ms: int) -> None:
+    if _count(raft, role.granted) >= raft.voters.majority:
+        raft.become_leader(sorted(role.granted), now_ms)
+
+
+def give_up(raft: Raft, now_ms: int) -> None:
+    """This node would not be elected: back to the leader that it knew, if any."""
+    leader_id = raft.election.leader_id
+    endpoint = raft.endpoint_of(leader_id)
+    if leader_id != NO_NODE and endpoint is not None:
+        raft.become_follower(raft.epoch, leader_id, endpoint, now_ms)
+    else:
+        raft.become_unattached(raft.epoch, now_ms, leader_id=leader_id)
+
+
+def poll_prospective(raft: Raft, role: Prospective, now_ms: int) -> int:
+    if now_ms >= role.deadline_ms:
+        give_up(raft, now_ms)
+        return NEVER
+    return _ask(raft, role, now_ms, pre_vote=True)
+
+
+def poll_candidate(raft: Raft, role: Candidate, now_ms: int) -> int:
+    if now_ms >= role.deadline_ms:
+        raft.become_prospective(now_ms)
+        return NEVER
+    if len(role.granted) == 1:  # a sole voter that has found its own vote on the disk
+        check_votes(raft, role, now_ms)
+        if raft.role is not role:
+            return NEVER
+    return _ask(raft, role, now_ms, pre_vote=False)
+
+
+def _ask(raft: Raft, role: Nominee, now_ms: int, *, pre_vote: bool) -> int:
+    """Ask the voters that have not answered; returns when that is due again."""
+    deadline_ms = role.deadline_ms
+    for voter in raft.voters.voters:
+        node_id = voter.key.id
+        if node_id == raft.me.id or node_id in role.granted or node_id in role.rejected:
+            continue
+        ready_ms = raft.outbound.ready_ms(node_id)
+        if ready_ms <= now_ms and voter.endpoints:
+            log = raft.log
+            request = Vote(raft.epoch, raft.me, log.last_epoch, log.end_offset, pre_vote, voter.key)
+            raft.send(node_id, voter.endpoints[0], request, now_ms)
+            ready_ms = raft.outbound.ready_ms(node_id)
+        deadline_ms = min(deadline_ms, max(ready_ms, now_ms + 1))
+    return deadline_ms
+
+
+RECEIVERS: dict[type, Any] = {Vote: receive_vote}
+ANSWERS: dict[type, Any] = {VoteResponse: take_vote}
+POLLS: dict[type, Any] = {Prospective: poll_prospective, Candidate: poll_candidate}
