@@ -1,0 +1,1 @@
+"""Raft cores, their disks and a network in memory, under faults, on virtual time: `barnabas sim --kind quorum`."""

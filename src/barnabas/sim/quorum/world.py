@@ -1,0 +1,267 @@
+"""A simulated quorum from beginning to end: nodes, network, faults, operators and checkers, from one seed.
+
+When the faults have ended everything is healed; within `BOUND_S` a leader must exist, a new record must be
+committed, and every node must hold it. Then the disks are compared.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from typing import Any, NamedTuple
+from uuid import UUID
+
+from barnabas.core.errors import InvariantViolation
+from barnabas.raft.config import RaftConfig
+from barnabas.raft.election import NO_DIRECTORY, Election, State, VoterKey
+from barnabas.raft.messages import (
+    AddRaftVoter,
+    FetchResponse,
+    RemoveRaftVoter,
+    Response,
+    Send,
+    Vote,
+    VoteResponse,
+)
+from barnabas.raft.voters import Endpoints, VoterInfo, VoterSet
+from barnabas.sim.chance import stream
+from barnabas.sim.checkers.violation import Violation
+from barnabas.sim.quorum.checkers import (
+    BOUND_S,
+    LIVENESS,
+    Answered,
+    BusyLoop,
+    Committed,
+    HighWatermark,
+    OneLeader,
+    VotersChange,
+    VotesNeverChange,
+)
+from barnabas.sim.quorum.disk import Disk
+from barnabas.sim.quorum.engine import Engine
+from barnabas.sim.quorum.nemesis import Nemesis
+from barnabas.sim.quorum.network import Network, Token, endpoint_of
+from barnabas.sim.quorum.node import Node
+from barnabas.sim.quorum.operators import Operators
+from barnabas.sim.quorum.plan import QuorumPlan, draw_plan
+
+WORLD = "world"
+MAX_VIOLATIONS = 20
+DISK_US = 500
+
+
+class QuorumOutcome(NamedTuple):
+    """What a simulation came to; `reached` counts what it went through."""
+
+    seed: int
+    trace_hash: str
+    violations: list[Violation]
+    simulated_seconds: float
+    faults: Counter[str]
+    reached: Counter[str]
+    records_acknowledged: int
+    records_committed: int
+    healed_s: float  # how long it took after the last fault
+    messages: int
+
+
+class QuorumWorld:
+    """Everything in a simulation; nodes tell it what can be seen."""
+
+    def __init__(self, plan: QuorumPlan, on_line: Callable[[str], None] | None = None) -> None:
+        self.plan = plan
+        self.engine = Engine(on_line)
+        self.network = Network(self.engine, stream(plan.seed, "quorum network"))
+        self.violations: list[Violation] = []
+        self.faults: Counter[str] = Counter()
+        self.reached: Counter[str] = Counter()
+        self.slow_disks: dict[int, int] = {}
+        self._disk_random = stream(plan.seed, "quorum disks")
+        self._make_checkers()
+        self.nodes = [self._node(number) for number in range(1, plan.voters + plan.observers + 1)]
+        self.by_id = {node.id: node for node in self.nodes}
+        self.network.nodes = self.by_id
+        self.nemesis = Nemesis(self)
+        self.operators = Operators(self)
+        self._questions: dict[Token, Vote] = {}
+
+    def _make_checkers(self) -> None:
+        say = self.say
+        self.leaders = OneLeader(say)
+        self.votes = VotesNeverChange(say)
+        self.log = Committed(say)
+        self.watermark = HighWatermark(say)
+        self.answers = Answered(say)
+        self.voters = VotersChange(say)
+        self.busy = BusyLoop(say)
+
+    def _node(self, number: int) -> Node:
+        plan = self.plan
+        is_voter = number <= plan.voters
+        infos = [
+            VoterInfo(
+                VoterKey(each, UUID(int=each) if plan.is_dynamic else NO_DIRECTORY),
+                (endpoint_of(each),),
+            )
+            for each in range(1, plan.voters + 1)
+        ]
+        voters = VoterSet(infos if is_voter or not plan.is_dynamic else ())
+        config = RaftConfig(
+            (endpoint_of(number),), auto_join=plan.has_auto_join and (not is_voter or number % 2 == 0)
+        )
+        disk = Disk(voters, 1 if plan.is_dynamic else 0)
+        node = Node(self, VoterKey(number, UUID(int=number)), disk, config)
+        node.rate = plan.drifts[number - 1]
+        return node
+
+    def bootstrap(self) -> Endpoints:
+        """controller.quorum.bootstrap.servers, as an operator would have them by now."""
+        if not self.plan.is_dynamic:
+            return ()
+        return tuple(node.config.endpoints[0] for node in self.nodes[: self.plan.voters])
+
+    def run(self) -> QuorumOutcome:
+        for node in self.nodes:
+            self.engine.after(stream(self.plan.seed, f"start {node.id}").below(3_000_000), node.start)
+        self.nemesis.begin()
+        self.operators.begin()
+        self.engine.run(int(self.plan.seconds * 1e6))
+        self.operators.is_over = True
+        self.nemesis.heal()
+        healed_s = self._settle()
+        self._end()
+        return QuorumOutcome(
+            self.plan.seed,
+            self.engine.hash,
+            self.violations,
+            self.engine.seconds,
+            self.faults,
+            self.reached,
+            self.answers.count,
+            self.log.end_offset,
+            healed_s,
+            self.network.messages,
+        )
+
+    def _settle(self) -> float:
+        """Run until the quorum works again; returns how long that took."""
+        began_us, before = self.engine.now_us, self.answers.count
+        self.engine.run(began_us + int(BOUND_S * 1e6), lambda: self._is_settled(before))
+        took_s = (self.engine.now_us - began_us) / 1e6
+        if not self._is_settled(before):
+            states = ", ".join(
+                f"{each.id} {each.raft.state.value} in epoch {each.raft.epoch} at {each.raft.end_offset}"
+                for each in self.nodes
+                if each.raft is not None
+            )
+            self.say(
+                LIVENESS, f"no record is committed everywhere {BOUND_S:.0f} s after the faults: {states}"
+            )
+        return took_s
+
+    def _is_settled(self, before: int) -> bool:
+        if self.answers.count <= before:
+            return False
+        leaders = [each for each in self.nodes if each.raft and each.raft.state is State.LEADER]
+        if len(leaders) != 1 or leaders[0].raft is None:
+            return False
+        epoch, committed = leaders[0].raft.epoch, leaders[0].raft.high_watermark
+        return all(
+            each.raft is not None and each.raft.epoch == epoch and each.raft.high_watermark >= committed - 5
+            for each in self.nodes
+        )
+
+    def _end(self) -> None:
+        self.answers.end(self.log)
+        for node in self.nodes:
+            if node.raft is not None:
+                self.log.reported(node.id, node.raft.high_watermark, node.disk.log)
+
+    # --- told by nodes
+
+    def say(self, checker: str, what: str) -> None:
+        if len(self.violations) < MAX_VIOLATIONS:
+            self.violations.append(Violation(checker, self.engine.seconds, what))
+        self.engine.line(checker, what)
+
+    def broken(self, node: Node, error: InvariantViolation) -> None:
+        """A node stopped itself, which it never should."""
+        self.say(WORLD, f"node {node.id}: {error}")
+
+    def count(self, what: str) -> None:
+        self.reached[what] += 1
+
+    def fault(self, kind: str) -> None:
+        self.faults[kind] += 1
+        self.engine.line("nemesis", kind)
+
+    def disk_us(self, node: Node) -> int:
+        slow_us = self.slow_disks.get(node.id, 0)
+        return DISK_US + int(self._disk_random.uniform() * (slow_us or DISK_US))
+
+    def started(self, node: Node) -> None:
+        self.engine.line(node.name, f"starts: {node.disk.election} {node.disk.log.end_offset}")
+        self.voters.started(node.key)
+
+    def election_written(self, node: Node, election: Election) -> None:
+        self.engine.line(node.name, election)
+        self.votes.written(node.key, election)
+
+    def sent(self, node: Node, send: Send) -> None:
+        self.busy.sent(node.id, self.engine.now_us)
+        self.votes.sent(node.key, send)
+        if type(send.request) is Vote:
+            self._questions[Token(node.id, node.life, send.correlation)] = send.request
+            if send.request.pre_vote and node.raft is not None and node.raft.suspicion.is_gone:
+                self.reached["leaders gone"] += 1
+
+    def replied(self, node: Node, token: Any, response: Response) -> None:
+        self.busy.sent(node.id, self.engine.now_us)
+        if type(response) is VoteResponse:
+            self.votes.granted(node.key, self._questions[token], response)
+        elif type(response) is FetchResponse:
+            self.watermark.told(node.id, response)
+
+    def change_asked(self, request: AddRaftVoter | RemoveRaftVoter) -> None:
+        self.engine.line("operator", request)
+        self.voters.asked(request)
+
+    def changed(self, node: Node, was: State, state: State, epoch: int) -> None:
+        """A node is in another state, or in another epoch."""
+        self.engine.note(node.id, 7, epoch)
+        if self.engine.on_line is not None:
+            self.engine.line(node.name, f"{was.value} -> {state.value} in epoch {epoch}")
+        if state is State.LEADER:
+            self.count("elections")
+            self.leaders.leads(node.id, node.life, epoch)
+            self.log.leads(node.id, epoch, node.disk.log)
+        elif state is State.RESIGNED and was is State.LEADER:
+            self.count("resignations")
+
+    def committed(self, node: Node, high_watermark: int) -> None:
+        before = len(self.log.entries)
+        self.watermark.reported(node.id, node.life, high_watermark)
+        self.log.reported(node.id, high_watermark, node.disk.log)
+        for entry in self.log.entries[before:]:
+            for control in entry.control:
+                if isinstance(control, VoterSet):
+                    self._voters_committed(control)
+
+    def _voters_committed(self, voters: VoterSet) -> None:
+        before = self._last_voters
+        self.voters.appended(before, voters)
+        if before is not None:
+            self.voters.removed(before, voters)
+        self._last_voters = voters
+
+    _last_voters: VoterSet | None = None
+
+    def answered(self, node: Node, end_offset: int, value: int) -> None:
+        self.answers.answered(node.id, end_offset, value)
+
+
+def simulate_quorum(
+    seed: int, *, seconds: float | None = None, on_line: Callable[[str], None] | None = None
+) -> QuorumOutcome:
+    """Run a seed."""
+    return QuorumWorld(draw_plan(seed, seconds), on_line).run()
