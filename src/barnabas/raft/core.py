@@ -142,7 +142,7 @@ class Raft:
             endpoint = self.endpoint_of(election.leader_id)
             if endpoint is not None:
                 return Follower(endpoint, now_ms + self.config.fetch_timeout_ms)
-        elif election.voted is not None and same_replica(election.voted, self.me) and self.is_voter:
+        elif election.voted is not None and same_replica(election.voted, self.me) and self.may_stand:
             candidate = Candidate(self.election_deadline_ms(now_ms))
             candidate.granted.add(self.me.id)
             return candidate
@@ -174,6 +174,15 @@ class Raft:
     @property
     def is_voter(self) -> bool:
         return self.voters.has(self.me)
+
+    @property
+    def may_stand(self) -> bool:
+        """Whether this node stands for election: as a voter, or as one whose removal may not be committed. The
+        others may need its log to commit that, if it holds more than they do."""
+        voters = self.log.voters
+        if voters.latest.has(self.me):
+            return True
+        return voters.latest_offset >= self.high_watermark and voters.previous.has(self.me)
 
     @property
     def end_offset(self) -> int:
@@ -323,6 +332,9 @@ class Raft:
 
     def _written(self, entries: Sequence[Entry]) -> None:
         self.log.append(entries)
+        for entry in entries:
+            if any(isinstance(each, VoterSet) and each.has(self.me) for each in entry.control):
+                self.has_voted_here = True
         if self._pending and self._pending[0] is entries[0]:  # else they were dropped with the lead
             del self._pending[: len(entries)]
             self._pending_records -= sum(entry.records for entry in entries)

@@ -47,7 +47,7 @@ BOOTSTRAP_ID = -2  # the first of the ids by which nodes are known of which only
 
 
 def poll_unattached(raft: Raft, role: Unattached, now_ms: int) -> int:
-    if raft.is_voter:
+    if raft.may_stand:
         if raft.voters.is_only(raft.me) or now_ms >= role.deadline_ms:
             raft.become_prospective(now_ms)
             return NEVER
@@ -74,7 +74,9 @@ def _ask_for_leader(raft: Raft, role: Unattached | Follower, now_ms: int) -> int
 
 def nodes_to_ask(raft: Raft) -> list[tuple[int, Endpoint]]:
     """The bootstrap servers, and the voters that this node knows."""
-    found = [(BOOTSTRAP_ID - index, each) for index, each in enumerate(raft.config.bootstrap)]
+    mine = {each[1:] for each in raft.config.endpoints}
+    servers = enumerate(raft.config.bootstrap)
+    found = [(BOOTSTRAP_ID - index, each) for index, each in servers if each[1:] not in mine]
     for voter in raft.voters.voters:
         if voter.key.id != raft.me.id and voter.endpoints:
             found.append((voter.key.id, voter.endpoints[0]))
@@ -99,7 +101,7 @@ def fetch_request(raft: Raft) -> Fetch:
 
 def poll_follower(raft: Raft, role: Follower, now_ms: int) -> int:
     deadline_ms = role.fetch_deadline_ms
-    if raft.is_voter:
+    if raft.may_stand:
         deadline_ms = min(deadline_ms, role.ask_ms)
         if now_ms >= deadline_ms:
             raft.suspicion.asks += 1
@@ -135,7 +137,8 @@ def take_fetch(raft: Raft, node_id: int, response: FetchResponse, now_ms: int) -
         _back_off(raft, node_id, now_ms)
         return
     role = raft.role
-    if not isinstance(role, Follower) or node_id != raft.election.leader_id or response.error != NONE:
+    is_leader = response.known.leader_id == raft.election.leader_id
+    if not isinstance(role, Follower) or not is_leader or response.error != NONE:
         _back_off(raft, node_id, now_ms)
         if (
             isinstance(role, Follower)
@@ -149,6 +152,7 @@ def take_fetch(raft: Raft, node_id: int, response: FetchResponse, now_ms: int) -
     role.fetch_deadline_ms = now_ms + raft.config.fetch_timeout_ms
     role.has_fetched = True
     role.asked = 0
+    _lives(raft, role)
     if response.diverging is not None:
         raft.truncate(raft.log.truncation_for(response.diverging))
     elif response.snapshot is not None:
@@ -267,11 +271,14 @@ def dial_refused(raft: Raft, event: DialRefused, now_ms: int) -> None:
 
 def dial_succeeded(raft: Raft, event: DialSucceeded, now_ms: int) -> None:
     """It lives, or its successor does: what was noticed does not count any more."""
-    if event.node_id != raft.election.leader_id:
-        return
+    if event.node_id == raft.election.leader_id and isinstance(raft.role, Follower):
+        _lives(raft, raft.role)
+
+
+def _lives(raft: Raft, role: Follower) -> None:
     raft.suspicion.connection_lost = raft.suspicion.dial_refused = False
-    if isinstance(raft.role, Follower) and not raft.suspicion.has_ended:
-        raft.role.ask_ms = NEVER
+    if not raft.suspicion.has_ended:
+        role.ask_ms = NEVER
 
 
 def _suspect(raft: Raft, role: Follower, now_ms: int) -> None:

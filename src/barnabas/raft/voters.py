@@ -121,6 +121,11 @@ class OffsetHistory(Generic[T]):
         """The offset of the record that tells the value in force."""
         return self._entries[-1][0]
 
+    @property
+    def previous(self) -> T:
+        """The value before the latest; the latest itself where there is none."""
+        return self._entries[-2 if len(self._entries) > 1 else -1][1]
+
     def at(self, end_offset: int) -> tuple[int, T]:
         """What is in force below that offset, and the offset of its record."""
         for offset, value in reversed(self._entries):

@@ -186,15 +186,20 @@ class VotersChange:
     def __init__(self, say: Say) -> None:
         self._say = say
         self._asked: set[VoterKey] = set()  # operators have asked for these to be added
-        self._lives: dict[VoterKey, int] = {}
-        self._removed: dict[VoterKey, int] = {}
+        self._knew: set[VoterKey] = set()  # running as voters when operators asked to remove them
+        self._removed: set[VoterKey] = set()
 
-    def asked(self, request: AddRaftVoter | RemoveRaftVoter) -> None:
+    def asked(self, request: AddRaftVoter | RemoveRaftVoter, *, knows: bool) -> None:
+        """An operator asks for a change; `knows`: the node runs, and its log says that it is a voter."""
         if isinstance(request, AddRaftVoter):
             self._asked.add(request.voter)
+        elif knows:
+            self._knew.add(request.voter)
 
     def started(self, node: VoterKey) -> None:
-        self._removed.pop(node, None)  # another process may join anew
+        """Another process may join anew."""
+        self._removed.discard(node)
+        self._knew.discard(node)
 
     def appended(self, before: VoterSet | None, after: VoterSet) -> None:
         """A leader's log has these voters behind those."""
@@ -210,8 +215,9 @@ class VotersChange:
         """A change of voters is committed."""
         for key in before.keys:
             if not after.has(key):
-                self._removed[key] = 1
                 self._asked.discard(key)
+                if key in self._knew:
+                    self._removed.add(key)
 
 
 class BusyLoop:

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 FIRST_PORT = 9000
 PORTS_A_NODE = 100
+BOOTSTRAP = "BOOTSTRAP"  # an address that leads to a node wherever it has moved
 
 
 class Token(NamedTuple):
@@ -73,7 +74,7 @@ class Network:
         node_id, move = divmod(send.endpoint.port - FIRST_PORT, PORTS_A_NODE)
         target = self.nodes[node_id]
         source.in_flight[send.correlation] = node_id
-        is_there = target.is_up and target.move == move
+        is_there = target.is_up and (target.move == move or send.endpoint.listener == BOOTSTRAP)
         connected = source.connections.get(node_id)
         if connected is not None and not (is_there and connected == target.life):
             if not self.is_open(source.id, node_id) or not target.has_power:

@@ -23,7 +23,7 @@ from barnabas.raft.messages import (
     Vote,
     VoteResponse,
 )
-from barnabas.raft.voters import Endpoints, VoterInfo, VoterSet
+from barnabas.raft.voters import Endpoint, Endpoints, VoterInfo, VoterSet
 from barnabas.sim.chance import stream
 from barnabas.sim.checkers.violation import Violation
 from barnabas.sim.quorum.checkers import (
@@ -40,7 +40,7 @@ from barnabas.sim.quorum.checkers import (
 from barnabas.sim.quorum.disk import Disk
 from barnabas.sim.quorum.engine import Engine
 from barnabas.sim.quorum.nemesis import Nemesis
-from barnabas.sim.quorum.network import Network, Token, endpoint_of
+from barnabas.sim.quorum.network import BOOTSTRAP, Network, Token, endpoint_of
 from barnabas.sim.quorum.node import Node
 from barnabas.sim.quorum.operators import Operators
 from barnabas.sim.quorum.plan import QuorumPlan, draw_plan
@@ -115,10 +115,10 @@ class QuorumWorld:
         return node
 
     def bootstrap(self) -> Endpoints:
-        """controller.quorum.bootstrap.servers, as an operator would have them by now."""
+        """controller.quorum.bootstrap.servers: names that lead to a node wherever it is."""
         if not self.plan.is_dynamic:
             return ()
-        return tuple(node.config.endpoints[0] for node in self.nodes[: self.plan.voters])
+        return tuple(Endpoint(BOOTSTRAP, *endpoint_of(node.id)[1:]) for node in self.nodes)
 
     def run(self) -> QuorumOutcome:
         for node in self.nodes:
@@ -206,6 +206,10 @@ class QuorumWorld:
     def election_written(self, node: Node, election: Election) -> None:
         self.engine.line(node.name, election)
         self.votes.written(node.key, election)
+        if election.leader_id == node.id:  # from now on others may hear that it leads
+            self.count("elections")
+            self.leaders.leads(node.id, node.life, election.epoch)
+            self.log.leads(node.id, election.epoch, node.disk.log)
 
     def sent(self, node: Node, send: Send) -> None:
         self.busy.sent(node.id, self.engine.now_us)
@@ -224,18 +228,16 @@ class QuorumWorld:
 
     def change_asked(self, request: AddRaftVoter | RemoveRaftVoter) -> None:
         self.engine.line("operator", request)
-        self.voters.asked(request)
+        node = self.by_id[request.voter.id]
+        knows = node.is_up and node.key == request.voter and node.disk.latest_voters().has(node.key)
+        self.voters.asked(request, knows=knows)
 
     def changed(self, node: Node, was: State, state: State, epoch: int) -> None:
         """A node is in another state, or in another epoch."""
         self.engine.note(node.id, 7, epoch)
         if self.engine.on_line is not None:
             self.engine.line(node.name, f"{was.value} -> {state.value} in epoch {epoch}")
-        if state is State.LEADER:
-            self.count("elections")
-            self.leaders.leads(node.id, node.life, epoch)
-            self.log.leads(node.id, epoch, node.disk.log)
-        elif state is State.RESIGNED and was is State.LEADER:
+        if state is State.RESIGNED and was is State.LEADER:
             self.count("resignations")
 
     def committed(self, node: Node, high_watermark: int) -> None:
