@@ -25,9 +25,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from barnabas.sim.many import Summary, Total, run_many, total
-from barnabas.sim.scenario import KINDS
-from barnabas.sim.world import Outcome, simulate
+from barnabas.sim.many import ALL_KINDS, Summary, Total, run_many, run_seed, total
 
 _EXAMPLES = """examples:
   barnabas sim                      a fresh seed
@@ -86,7 +84,7 @@ def _parser() -> argparse.ArgumentParser:
         metavar="S",
         help="simulated seconds under faults; else the seed decides",
     )
-    parser.add_argument("--kind", choices=KINDS, help="what it is about; else the seed decides")
+    parser.add_argument("--kind", choices=ALL_KINDS, help="what it is about; else the seed decides")
     parser.add_argument("--trace", action="store_true", help="print everything that happens (one seed)")
     parser.add_argument("--json", action="store_true", help="the result for machines")
     return parser
@@ -122,49 +120,51 @@ def replay_command(seed: int, seconds: float | None, kind: str | None = None) ->
 
 
 def _one(seed: int, options: argparse.Namespace) -> int:
-    began = time.perf_counter()
-    on_line = _print_line if options.trace else None
-    outcome = simulate(seed, seconds=options.seconds, kind=options.kind, on_line=on_line)
-    real_seconds = time.perf_counter() - began
+    summary = run_seed(seed, options.seconds, options.kind, _print_line if options.trace else None)
     if options.json:
-        sys.stdout.write(json.dumps(_as_json(outcome, real_seconds, options)) + "\n")
+        sys.stdout.write(json.dumps(_as_json(summary, options)) + "\n")
     else:
-        _tell(outcome, real_seconds, options)
-    return 1 if outcome.violations else 0
+        _tell(summary, options)
+    return 1 if summary.violations else 0
 
 
 def _print_line(line: str) -> None:
     sys.stdout.write(line + "\n")
 
 
-def _as_json(outcome: Outcome, real_seconds: float, options: argparse.Namespace) -> dict[str, object]:
-    stats = outcome.stats
+def _as_json(one: Summary, options: argparse.Namespace) -> dict[str, object]:
     return {
-        "seed": outcome.seed,
-        "trace_hash": outcome.trace_hash,
-        "violations": [str(violation) for violation in outcome.violations],
-        "simulated_seconds": stats.simulated_seconds,
-        "real_seconds": real_seconds,
-        "faults": dict(stats.faults),
-        "records_acknowledged": stats.records_acknowledged,
-        "records_read": stats.records_read,
-        "replay": replay_command(outcome.seed, options.seconds, options.kind),
+        "seed": one.seed,
+        "trace_hash": one.trace_hash,
+        "violations": list(one.violations),
+        "simulated_seconds": one.simulated_seconds,
+        "real_seconds": one.real_seconds,
+        "faults": one.faults,
+        "records_acknowledged": one.records_acknowledged,
+        "records_read": one.records_read,
+        "reached": one.reached,
+        "replay": replay_command(one.seed, options.seconds, options.kind),
     }
 
 
-def _tell(outcome: Outcome, real_seconds: float, options: argparse.Namespace) -> None:
-    stats, write = outcome.stats, sys.stdout.write
-    faults = ", ".join(f"{count} {kind}" for kind, count in sorted(stats.faults.items())) or "none"
+def _tell(one: Summary, options: argparse.Namespace) -> None:
+    write = sys.stdout.write
     write(
-        f"seed {outcome.seed}: {stats.simulated_seconds:.0f} simulated seconds in {real_seconds:.1f}, "
-        f"{stats.records_acknowledged:,} records acknowledged, {stats.records_read:,} read\n"
-        f"faults: {faults}\n"
+        f"seed {one.seed}: {one.simulated_seconds:.0f} simulated seconds in {one.real_seconds:.1f}, "
+        f"{one.records_acknowledged:,} records acknowledged, {one.records_read:,} read\n"
+        f"faults: {_counts(one.faults)}\n"
     )
-    for violation in outcome.violations:
+    if one.reached:
+        write(f"reached: {_counts(one.reached)}\n")
+    for violation in one.violations:
         write(f"VIOLATION: {violation}\n")
-    if outcome.violations:
-        write(f"replay: {replay_command(outcome.seed, options.seconds, options.kind)} --trace\n")
-    write(f"trace hash: {outcome.trace_hash}\n")
+    if one.violations:
+        write(f"replay: {replay_command(one.seed, options.seconds, options.kind)} --trace\n")
+    write(f"trace hash: {one.trace_hash}\n")
+
+
+def _counts(counts: dict[str, int]) -> str:
+    return ", ".join(f"{count} {kind}" for kind, count in sorted(counts.items())) or "none"
 
 
 def _many(options: argparse.Namespace) -> int:
@@ -230,6 +230,8 @@ def _table(result: Total, minutes: float, first: int) -> Table:
     table.add_section()
     for kind, number in sorted(result.faults.items()):
         table.add_row(f"faults: {kind}", f"{number:,}")
+    for kind, number in sorted(result.reached.items()):
+        table.add_row(f"reached: {kind}", f"{number:,}")
     return table
 
 
@@ -240,6 +242,7 @@ def _total_as_json(result: Total, minutes: float, options: argparse.Namespace) -
         "minutes": minutes,
         "simulated_seconds": result.simulated_seconds,
         "faults": dict(result.faults),
+        "reached": dict(result.reached),
         "records_acknowledged": result.records_acknowledged,
         "records_read": result.records_read,
         "violated": [

@@ -49,7 +49,7 @@ from barnabas.raft.outbound import Outbound
 from barnabas.raft.replication import Leadership
 from barnabas.raft.snapshot import SnapshotId
 from barnabas.raft.states import NEVER, Candidate, Follower, Prospective, Resigned, Suspicion, Unattached
-from barnabas.raft.voters import BOOTSTRAP_OFFSET, Endpoint, Endpoints, VoterSet
+from barnabas.raft.voters import BOOTSTRAP_OFFSET, Endpoint, Endpoints, VoterInfo, VoterSet
 
 Role = Unattached | Prospective | Candidate | Leadership | Follower | Resigned
 
@@ -116,6 +116,9 @@ class Raft:
         self.has_voted_here = False  # this process has been a voter: it never joins by itself again
         self.has_told_epoch = -1  # the epoch whose leader knows this node's listeners and versions
         self.leader_high_watermark = UNKNOWN_OFFSET
+        self.own_voter = VoterInfo(me, config.endpoints, 0, config.max_kraft_version)
+        self._seen_voters: VoterSet | None = None
+        self._is_voter = False
         self._persisted = election
         self._told_high_watermark = self.high_watermark
         self._messages: list[Send | Reply] = []
@@ -173,15 +176,18 @@ class Raft:
 
     @property
     def is_voter(self) -> bool:
-        return self.voters.has(self.me)
+        voters = self.log.voters.latest
+        if voters is not self._seen_voters:
+            self._seen_voters, self._is_voter = voters, voters.has(self.me)
+        return self._is_voter
 
     @property
     def may_stand(self) -> bool:
-        """Whether this node stands for election: as a voter, or as one whose removal may not be committed. The
-        others may need its log to commit that, if it holds more than they do."""
-        voters = self.log.voters
-        if voters.latest.has(self.me):
+        """Whether this node stands for election: as a voter, or as one whose removal may not be committed.
+        The others may need its log to commit that, if it holds more than they do."""
+        if self.is_voter:
             return True
+        voters = self.log.voters
         return voters.latest_offset >= self.high_watermark and voters.previous.has(self.me)
 
     @property
@@ -532,8 +538,10 @@ def _take_answer(raft: Raft, peer: object, response: Response, now_ms: int) -> N
 def _take_failure(raft: Raft, peer: object, failed: Failed, now_ms: int) -> None:
     if failed.unsupported and isinstance(raft.role, Prospective):
         raft.become_candidate(now_ms)  # a voter of a version without pre-votes
-    elif isinstance(peer, tuple) and isinstance(raft.role, Leadership):
-        voter_changes.unreachable(raft, raft.role, peer)
+    elif isinstance(raft.role, Leadership):
+        raft.role.duty_ms = 0
+        if isinstance(peer, tuple):
+            voter_changes.unreachable(raft, raft.role, peer)
 
 
 def _snapshot_taken(raft: Raft, event: SnapshotTaken, now_ms: int) -> None:

@@ -24,9 +24,10 @@ class VoterKey(NamedTuple):
 
 def same_replica(one: VoterKey, other: VoterKey) -> bool:
     """Whether they may be the same: kraft.version 0 does not tell directories."""
-    return one.id == other.id and (
-        one.directory_id == other.directory_id or NO_DIRECTORY in (one.directory_id, other.directory_id)
-    )
+    if one.id != other.id:
+        return False
+    mine, theirs = one.directory_id.int, other.directory_id.int
+    return mine == theirs or not mine or not theirs
 
 
 class Election(NamedTuple):

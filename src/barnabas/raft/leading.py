@@ -126,7 +126,8 @@ def release(raft: Raft, role: Leadership) -> None:
 
 
 def log_changed(raft: Raft, role: Leadership, now_ms: int) -> None:
-    """What this leader wrote is durable."""
+    """What this leader wrote is durable; there may be other voters now."""
+    role.duty_ms = 0
     voter_changes.appended(raft, role)
     count_offsets(raft, role, now_ms)
     if raft.role is role:
@@ -172,11 +173,23 @@ def answer_snapshot(raft: Raft, request: FetchSnapshot, now_ms: int) -> FetchSna
 
 
 def poll_leader(raft: Raft, role: Leadership, now_ms: int) -> int:
+    if now_ms >= role.duty_ms:
+        role.duty_ms = _do_duties(raft, role, now_ms)
+        if raft.role is not role:
+            return NEVER
+    deadline_ms = min(role.duty_ms, _expire(raft, role, now_ms))
+    return min(deadline_ms, voter_changes.poll(raft, role, now_ms))
+
+
+def _do_duties(raft: Raft, role: Leadership, now_ms: int) -> int:
+    """Tell voters of the epoch, and resign where too few are heard of; returns when that is due again.
+    Fetches only put it off, so it need not be looked at with each of them."""
     config, voters = raft.config, raft.voters
     deadline_ms = role.quorum_deadline_ms(voters, raft.me, config, now_ms)
     if now_ms >= deadline_ms:
         raft.become_resigned(now_ms)
         return NEVER
+    role.forget_observers(voters, config, now_ms)
     for voter in voters.voters:
         if not voter.is_same(raft.me) and voter.endpoints:
             due_ms = _begin_due_ms(raft, role, voter.key.id)
@@ -184,8 +197,7 @@ def poll_leader(raft: Raft, role: Leadership, now_ms: int) -> int:
                 _tell_begin(raft, role, voter, now_ms)
                 due_ms = _begin_due_ms(raft, role, voter.key.id)
             deadline_ms = min(deadline_ms, max(due_ms, now_ms + 1))
-    deadline_ms = min(deadline_ms, _expire(raft, role, now_ms))
-    return min(deadline_ms, voter_changes.poll(raft, role, now_ms))
+    return deadline_ms
 
 
 def _begin_due_ms(raft: Raft, role: Leadership, node_id: int) -> int:
@@ -215,6 +227,7 @@ def take_epoch(raft: Raft, node_id: int, response: EpochResponse, now_ms: int) -
         raft.outbound.back_off(node_id, now_ms)
     elif isinstance(role, Leadership):
         role.acknowledged.add(node_id)
+        role.duty_ms = 0
     elif isinstance(role, Resigned):
         role.untold.discard(node_id)
 

@@ -53,9 +53,11 @@ class Leadership:
     """The state of the leader of an epoch."""
 
     __slots__ = (
+        "_latest",
         "acknowledged",
         "begun_ms",
         "change",
+        "duty_ms",
         "elected_ms",
         "epoch_start_offset",
         "high_watermark",
@@ -75,11 +77,14 @@ class Leadership:
         self.begun_ms: dict[int, int] = {}  # when each was last told of it
         self.change: VoterChange | None = None
         self.known_voters: dict[int, VoterInfo] = {}  # what voters of kraft.version 0 told of themselves
+        self.duty_ms = 0  # when voters are next to be told of the epoch, or to be heard of
+        self._latest: dict[int, tuple[VoterKey, ReplicaProgress]] = {}  # of each node, the last that fetched
 
     def progress(self, key: VoterKey) -> ReplicaProgress:
         found = self.replicas.get(key)
         if found is None:
             found = self.replicas[key] = ReplicaProgress()
+            self._latest[key.id] = key, found
         return found
 
     def of_voter(self, voter: VoterInfo) -> ReplicaProgress | None:
@@ -87,13 +92,14 @@ class Leadership:
         found = self.replicas.get(voter.key)
         if found is not None:
             return found
-        same = (each for key, each in self.replicas.items() if voter.is_same(key))
-        return max(same, key=lambda each: each.fetched_ms, default=None)
+        latest = self._latest.get(voter.key.id)
+        return latest[1] if latest is not None and voter.is_same(latest[0]) else None
 
     def saw(self, key: VoterKey, now_ms: int) -> ReplicaProgress:
         """That replica has asked for something."""
         progress = self.progress(key)
         progress.fetched_ms = now_ms
+        self._latest[key.id] = key, progress
         self.acknowledged.add(key.id)
         return progress
 
@@ -105,6 +111,7 @@ class Leadership:
         elif offset >= progress.leader_end_offset and progress.fetched_ms >= 0:
             progress.caught_up_ms = progress.fetched_ms
         progress.fetched_ms = now_ms
+        self._latest[key.id] = key, progress
         progress.end_offset = offset
         progress.leader_end_offset = end_offset
 
@@ -154,3 +161,5 @@ class Leadership:
         for key in [key for key, each in self.replicas.items() if each.fetched_ms < gone]:
             if not voters.has(key):
                 del self.replicas[key]
+                if self._latest[key.id][0] == key:
+                    del self._latest[key.id]

@@ -227,23 +227,18 @@ def raise_kraft_version(raft: Raft, version: int) -> int:
         raise InvalidUpdateVersion("this node does not lead the quorum, or a change of voters is under way")
     if version <= raft.kraft_version:
         return raft.next_offset
-    told = {**role.known_voters, raft.me.id: own_voter(raft)}
+    told = {**role.known_voters, raft.me.id: raft.own_voter}
     missing = [node_id for node_id in raft.voters.ids if node_id not in told]
     if missing or any(told[each].max_kraft_version < version for each in raft.voters.ids):
         raise InvalidUpdateVersion(f"voters {missing or 'all'} must first say that they know {version}")
     voters = VoterSet(told[node_id] for node_id in raft.voters.ids)
-    role.change = VoterChange(UPDATE, None, own_voter(raft), NEVER, acks=True)
+    role.change = VoterChange(UPDATE, None, raft.own_voter, NEVER, acks=True)
     end_offset = raft.propose_control(KRaftVersion(version), voters)
     role.change.end_offset = end_offset
     return end_offset
 
 
 # --- as any node
-
-
-def own_voter(raft: Raft) -> VoterInfo:
-    """This node as a voter."""
-    return VoterInfo(raft.me, raft.config.endpoints, 0, raft.config.max_kraft_version)
 
 
 def tell_leader(raft: Raft, role: Follower, now_ms: int) -> int:
@@ -265,8 +260,8 @@ def due_change(raft: Raft) -> AddRaftVoter | RemoveRaftVoter | UpdateRaftVoter |
         return None
     mine = raft.voters.get(raft.me.id)
     if raft.is_voter:
-        is_told = mine == own_voter(raft) or raft.has_told_epoch == raft.epoch
-        return None if is_told else UpdateRaftVoter(raft.epoch, own_voter(raft))
+        is_told = mine == raft.own_voter or raft.has_told_epoch == raft.epoch
+        return None if is_told else UpdateRaftVoter(raft.epoch, raft.own_voter)
     if not may_join(raft):
         return None
     if mine is not None:  # a directory that this node has no more

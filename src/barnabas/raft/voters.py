@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Generic, NamedTuple, TypeVar
 
-from barnabas.raft.election import NO_DIRECTORY, VoterKey, majority
+from barnabas.raft.election import VoterKey, majority, same_replica
 
 T = TypeVar("T")
 
@@ -39,10 +39,7 @@ class VoterInfo(NamedTuple):
 
     def is_same(self, key: VoterKey) -> bool:
         """Whether this voter is that replica; a directory that is not known is any."""
-        mine = self.key
-        return mine.id == key.id and (
-            mine.directory_id == key.directory_id or NO_DIRECTORY in (mine.directory_id, key.directory_id)
-        )
+        return self.key is key or same_replica(self.key, key)
 
 
 class VoterSet:

@@ -10,14 +10,19 @@ import gc
 import signal
 import time
 from collections import Counter
-from collections.abc import Generator, Iterable
+from collections.abc import Callable, Generator, Iterable
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from itertools import islice
 from multiprocessing import get_context
 from typing import NamedTuple
 
+from barnabas.sim.quorum.world import simulate_quorum
+from barnabas.sim.scenario import KINDS
 from barnabas.sim.world import simulate
 
+# of its own: raft cores without brokers; no seed is of this kind unless it is asked for
+QUORUM = "quorum"
+ALL_KINDS = (*KINDS, QUORUM)
 # a worker is handed the next seed before it has ended the last one, so that it never waits
 QUEUED_A_WORKER = 2
 
@@ -33,6 +38,7 @@ class Summary(NamedTuple):
     faults: dict[str, int]
     records_acknowledged: int
     records_read: int
+    reached: dict[str, int] = {}  # noqa: RUF012 - never changed
 
 
 class Total(NamedTuple):
@@ -44,16 +50,30 @@ class Total(NamedTuple):
     faults: Counter[str]
     records_acknowledged: int
     records_read: int
+    reached: Counter[str]
 
 
 def summarise(seed: int, seconds: float | None = None, kind: str | None = None) -> Summary:
-    """Run one seed."""
+    """Run one seed; an error of the simulation itself is a violation."""
     began = time.perf_counter()
     try:
-        outcome = simulate(seed, seconds=seconds, kind=kind)
+        return run_seed(seed, seconds, kind)
     except Exception as error:  # noqa: BLE001 - whatever it is, which seed it was matters most
         failure = f"the simulation itself failed: {type(error).__name__}: {error}"
         return Summary(seed, "", (failure,), 0.0, time.perf_counter() - began, {}, 0, 0)
+
+
+def run_seed(
+    seed: int,
+    seconds: float | None = None,
+    kind: str | None = None,
+    on_line: Callable[[str], None] | None = None,
+) -> Summary:
+    """Run one seed, of any kind."""
+    began = time.perf_counter()
+    if kind == QUORUM:
+        return _run_quorum(seed, seconds, on_line)
+    outcome = simulate(seed, seconds=seconds, kind=kind, on_line=on_line)
     return Summary(
         seed,
         outcome.trace_hash,
@@ -63,6 +83,22 @@ def summarise(seed: int, seconds: float | None = None, kind: str | None = None) 
         dict(outcome.stats.faults),
         outcome.stats.records_acknowledged,
         outcome.stats.records_read,
+    )
+
+
+def _run_quorum(seed: int, seconds: float | None, on_line: Callable[[str], None] | None) -> Summary:
+    began = time.perf_counter()
+    outcome = simulate_quorum(seed, seconds=seconds, on_line=on_line)
+    return Summary(
+        seed,
+        outcome.trace_hash,
+        tuple(map(str, outcome.violations)),
+        outcome.simulated_seconds,
+        time.perf_counter() - began,
+        dict(outcome.faults),
+        outcome.records_acknowledged,
+        outcome.records_committed,
+        dict(outcome.reached),
     )
 
 
@@ -98,8 +134,10 @@ def total(summaries: Iterable[Summary]) -> Total:
     """Add them up."""
     every = list(summaries)
     faults: Counter[str] = Counter()
+    reached: Counter[str] = Counter()
     for one in every:
         faults.update(one.faults)
+        reached.update(one.reached)
     return Total(
         len(every),
         tuple(sorted((one for one in every if one.violations), key=lambda one: one.seed)),
@@ -107,4 +145,5 @@ def total(summaries: Iterable[Summary]) -> Total:
         faults,
         sum(one.records_acknowledged for one in every),
         sum(one.records_read for one in every),
+        reached,
     )

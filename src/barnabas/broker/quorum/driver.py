@@ -25,9 +25,9 @@ from barnabas.log.checkpoints import write_atomically
 from barnabas.log.partition import PartitionLog
 from barnabas.log.producers import Origin
 from barnabas.raft.control_records import VotersRecord
-from barnabas.raft.sole import NotLeader, Raft, Ready
 from barnabas.raft.election import State, VoterKey
 from barnabas.raft.quorum_state import encode_quorum_state
+from barnabas.raft.sole import NotLeader, Raft, Ready
 
 logger = logging.getLogger("barnabas.quorum")
 

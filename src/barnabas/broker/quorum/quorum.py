@@ -39,9 +39,9 @@ from barnabas.metadata.replay import difference, replay_all
 from barnabas.protocol.schema import Message
 from barnabas.raft.batches import MAX_BATCH_BYTES
 from barnabas.raft.control_records import KRaftVersionRecord, VotersRecord
-from barnabas.raft.sole import Raft
 from barnabas.raft.election import VoterKey
 from barnabas.raft.snapshot import BOOTSTRAP_CHECKPOINT, read_snapshot
+from barnabas.raft.sole import Raft
 
 logger = logging.getLogger("barnabas.quorum")
 

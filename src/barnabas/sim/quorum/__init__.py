@@ -1,1 +1,1 @@
-"""Raft cores, their disks and a network in memory, under faults, on virtual time: `barnabas sim --kind quorum`."""
+"""Raft cores, their disks and a network, under faults, on virtual time: `barnabas sim --kind quorum`."""

@@ -1,7 +1,7 @@
 """The disk of a simulated voter: the log, `quorum-state` and snapshots, as values, through crashes.
 
-A node does one thing at a time with its disk, and every change of the log ends in a flush. So a crash finds at
-most one operation under way: it is then there, or not, or (an append) in part. What a dead process has
+A node does one thing at a time with its disk, and every change of the log ends in a flush. So a crash finds
+at most one operation under way: it is then there, or not, or (an append) in part. What a dead process has
 appended and not flushed is seen by the next one, and a loss of power may still take it away: a node flushes
 its log before it counts anything in it.
 

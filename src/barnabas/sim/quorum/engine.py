@@ -14,7 +14,7 @@ _MASK = (1 << 64) - 1
 
 
 class Engine:
-    """`at` and `after` queue a call; calls of the same time are made in the order in which they were queued."""
+    """`at` and `after` queue a call; of two at the same time, the one that was queued first comes first."""
 
     def __init__(self, on_line: Callable[[str], None] | None = None) -> None:
         self.now_us = 0

@@ -13,11 +13,13 @@ from typing import TYPE_CHECKING
 from barnabas.raft.election import State
 from barnabas.sim.chance import between, happens, log_between, pick, stream
 from barnabas.sim.quorum.node import Node
+from barnabas.sim.quorum.stability import FAILOVER, FAILOVER_S
 
 if TYPE_CHECKING:
     from barnabas.sim.quorum.world import QuorumWorld
 
 SECOND_US = 1_000_000
+CALM_US = 3_000_000  # so long without faults, and all is well again
 
 
 class Nemesis:
@@ -29,6 +31,8 @@ class Nemesis:
         self.network = world.network
         self.random = stream(world.plan.seed, "quorum nemesis")
         self._is_over = False
+        self.quiet_us = 0  # nothing is broken from then on, as far as is known
+        self.last_us = 0  # when the last fault came
         self._kinds: dict[str, Callable[[], None]] = {
             "process-crash": lambda: self._crash(self._any()),
             "leader-crash": lambda: self._crash(self._leader()),
@@ -59,11 +63,17 @@ class Nemesis:
         if self._is_over:
             return
         self.world.fault(kind)
+        if kind == "leader-crash":
+            self._watch_failover()
+        self.last_us = self.engine.now_us
+        self.quiet_us = max(self.quiet_us, self.last_us)
         self._kinds[kind]()
         self._next(kind)
 
     def _for_a_while(self, undo: Callable[..., None], *arguments: object, most_s: float = 6.0) -> None:
-        self.engine.after(int(log_between(self.random, 0.05, most_s) * SECOND_US), undo, *arguments)
+        delay_us = int(log_between(self.random, 0.05, most_s) * SECOND_US)
+        self.quiet_us = max(self.quiet_us, self.engine.now_us + delay_us)
+        self.engine.after(delay_us, undo, *arguments)
 
     def _any(self) -> Node:
         return pick(self.random, self.world.nodes)
@@ -74,6 +84,19 @@ class Nemesis:
 
     def _either(self) -> Node:
         return self._leader() if happens(self.random, 0.4) else self._any()
+
+    def _watch_failover(self) -> None:
+        """Where all was well before, and nothing else happens meanwhile, a new leader must come soon."""
+        now_us = self.engine.now_us
+        if now_us - self.quiet_us > CALM_US and self.world.is_well():
+            check = int(FAILOVER_S * SECOND_US)
+            self.engine.after(check, self._check_failover, now_us, self.world.epoch)
+
+    def _check_failover(self, since_us: int, epoch: int) -> None:
+        if self.last_us == since_us and not self._is_over and not self.world.is_changing:
+            self.world.count("fail-overs in calm")
+            if self.world.epoch == epoch:
+                self.world.say(FAILOVER, f"no leader {FAILOVER_S} s after the one of epoch {epoch} died")
 
     # --- processes and machines
 
@@ -94,6 +117,7 @@ class Nemesis:
             self.engine.after(at_us, self._stop_cleanly, node)
             at_us += int(between(self.random, 0.2, 3.0) * SECOND_US)
             self.engine.after(at_us, node.start)
+        self.quiet_us = max(self.quiet_us, self.engine.now_us + at_us)
 
     def _stop_cleanly(self, node: Node) -> None:
         raft = node.raft
@@ -186,7 +210,7 @@ class Nemesis:
     def _slow_disk(self) -> None:
         node = self._either()
         self.world.slow_disks[node.id] = int(log_between(self.random, 5_000, 800_000))
-        self._for_a_while(self.world.slow_disks.pop, node.id, None)
+        self._for_a_while(self.world.mend_disk, node)
 
     # --- the end
 

@@ -159,6 +159,8 @@ class Node:
         inbox, self._inbox = self._inbox, []
         for call, *arguments in inbox:
             call(*arguments)
+        if self.raft is not None:
+            self.guarded(self.raft.tick, self.now_ms())
 
     # --- what happens to it
 
@@ -178,6 +180,7 @@ class Node:
         if self.engine.on_line is not None:
             self.engine.line(self.name, event)
         self.engine.note(self.id, 3)
+        self.world.received(self, event)
         self.guarded(self.raft.step, event, self.now_ms())
 
     def _tick(self, life: int, time_us: int) -> None:
@@ -187,6 +190,7 @@ class Node:
             self._inbox.append((self._tick, life, time_us))
             return
         self._tick_us = NEVER
+        self.world.busy.acts(self.id, self.engine.now_us)
         self.guarded(self.raft.tick, self.now_ms())
 
     def guarded(self, call: Any, *arguments: Any) -> None:
@@ -256,15 +260,14 @@ class Node:
 
     def _answer(self, reply: Reply) -> None:
         response = reply.response
-        kind = type(response)
-        if kind is FetchResponse and response.read is not None:  # type: ignore[union-attr]
-            read = response.read  # type: ignore[union-attr]
+        if isinstance(response, FetchResponse) and response.read is not None:
+            read = response.read
             entries = self.disk.log.between(read.offset, read.end_offset, self.world.plan.fetch_entries)
-            response = response._replace(read=None, entries=entries)  # type: ignore[call-arg, union-attr]
-        elif kind is FetchSnapshotResponse and response.error == 0:
-            snapshot = self.disk.snapshots.get(response.snapshot)  # type: ignore[union-attr]
-            left = response.size_bytes - response.position  # type: ignore[union-attr]
-            response = response._replace(data=snapshot, data_bytes=min(left, CHUNK_BYTES))  # type: ignore[call-arg]
+            response = response._replace(read=None, entries=entries)
+        elif isinstance(response, FetchSnapshotResponse) and response.error == 0:
+            snapshot = self.disk.snapshots.get(response.snapshot)
+            left = response.size_bytes - response.position
+            response = response._replace(data=snapshot, data_bytes=min(left, CHUNK_BYTES))
         self.world.replied(self, reply.token, response)
         if callable(reply.token):
             reply.token(response)
@@ -294,6 +297,7 @@ class Node:
             self.world.count("snapshot loads")
         if ready.truncate_to is not None:
             self.world.count("truncations")
+            self.world.watermark.truncated(self.id, self.life, ready.truncate_to)
         raft.advance(ready, self.now_ms(), installed)
 
     def _observe(self) -> None:

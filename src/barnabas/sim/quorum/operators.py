@@ -23,7 +23,7 @@ from barnabas.raft.messages import (
     VoterChangeResponse,
 )
 from barnabas.raft.voters import VoterSet
-from barnabas.sim.chance import happens, pick, stream
+from barnabas.sim.chance import pick, stream
 from barnabas.sim.quorum.disk import Disk
 from barnabas.sim.quorum.network import endpoint_of
 from barnabas.sim.quorum.node import Node
@@ -87,6 +87,10 @@ class Operators:
         if gone:
             self._ask(node, RemoveRaftVoter(gone[0].key))
             return
+        if any(
+            self.world.by_id[each.key.id].config.endpoints != each.endpoints for each in raft.voters.voters
+        ):
+            return  # one has moved, and could not tell yet
         outside = [each for each in self.world.nodes if not raft.voters.has(each.key)]
         choice = self.random.below(5)
         if choice == 0 and len(raft.voters) > 2:
@@ -127,17 +131,19 @@ class Operators:
         node.key = VoterKey(node.id, UUID(int=node.key.directory_id.int + 1000))
         node.disk = Disk(VoterSet(()), 1)
         self.world.count("disks lost")
+        self.world.operated()
         self.engine.after(SECOND_US // 2, node.regain_power)
 
     def _move(self) -> None:
         """A node comes back at another address."""
         node = pick(self.random, self.world.nodes)
-        if node.raft is None or not self._is_calm(node.raft.voters) or not happens(self.random, 0.5):
-            return
+        if node.raft is None or len(node.raft.voters) < 3 or not self._is_calm(node.raft.voters):
+            return  # of two voters, the one with less could not tell the other where it is
         node.stop()
         node.move += 1
         node.config = node.config._replace(endpoints=(endpoint_of(node.id, node.move),))
         self.world.count("moves")
+        self.world.operated()
         self.engine.after(SECOND_US // 5, node.start)
 
     def _raise(self) -> None:

@@ -71,6 +71,8 @@ def draw_plan(seed: int, seconds: float | None = None) -> QuorumPlan:
 
 def _faults(random: SeededRandom) -> dict[str, float]:
     """Few seeds have none, some have a few kinds, most have many."""
+    if happens(random, 0.1):
+        return {"leader-crash": between(random, 4, 8)}
     share = pick(random, (0.0, 0.15, 0.4, 0.6, 0.8, 1.0))
     pace = pick(random, (1.0, 1.0, 2.0))
     kinds = [kind for kind in FAULTS if happens(random, share)]

@@ -16,12 +16,19 @@ from barnabas.raft.config import RaftConfig
 from barnabas.raft.election import NO_DIRECTORY, Election, State, VoterKey
 from barnabas.raft.messages import (
     AddRaftVoter,
+    ConnectionLost,
+    DialRefused,
+    EndQuorumEpoch,
     FetchResponse,
+    Received,
     RemoveRaftVoter,
     Response,
     Send,
     Vote,
     VoteResponse,
+)
+from barnabas.raft.messages import (
+    Answered as Answers,
 )
 from barnabas.raft.voters import Endpoint, Endpoints, VoterInfo, VoterSet
 from barnabas.sim.chance import stream
@@ -44,6 +51,7 @@ from barnabas.sim.quorum.network import BOOTSTRAP, Network, Token, endpoint_of
 from barnabas.sim.quorum.node import Node
 from barnabas.sim.quorum.operators import Operators
 from barnabas.sim.quorum.plan import QuorumPlan, draw_plan
+from barnabas.sim.quorum.stability import Undisturbed
 
 WORLD = "world"
 MAX_VIOLATIONS = 20
@@ -83,6 +91,8 @@ class QuorumWorld:
         self.network.nodes = self.by_id
         self.nemesis = Nemesis(self)
         self.operators = Operators(self)
+        self.epoch = 0  # the highest that has had a leader
+        self._changed_us = -10_000_000
         self._questions: dict[Token, Vote] = {}
 
     def _make_checkers(self) -> None:
@@ -94,6 +104,7 @@ class QuorumWorld:
         self.answers = Answered(say)
         self.voters = VotersChange(say)
         self.busy = BusyLoop(say)
+        self.undisturbed = Undisturbed(say)
 
     def _node(self, number: int) -> Node:
         plan = self.plan
@@ -125,11 +136,16 @@ class QuorumWorld:
             self.engine.after(stream(self.plan.seed, f"start {node.id}").below(3_000_000), node.start)
         self.nemesis.begin()
         self.operators.begin()
-        self.engine.run(int(self.plan.seconds * 1e6))
+        self.engine.run(int(self.plan.seconds * 1e6), lambda: self.busy.is_found)
+        if self.busy.is_found:
+            return self._outcome(0.0)  # it would go on for ever
         self.operators.is_over = True
         self.nemesis.heal()
         healed_s = self._settle()
         self._end()
+        return self._outcome(healed_s)
+
+    def _outcome(self, healed_s: float) -> QuorumOutcome:
         return QuorumOutcome(
             self.plan.seed,
             self.engine.hash,
@@ -146,7 +162,7 @@ class QuorumWorld:
     def _settle(self) -> float:
         """Run until the quorum works again; returns how long that took."""
         began_us, before = self.engine.now_us, self.answers.count
-        self.engine.run(began_us + int(BOUND_S * 1e6), lambda: self._is_settled(before))
+        self.engine.run(began_us + int(BOUND_S * 1e6), lambda: self.busy.is_found or self._is_settled(before))
         took_s = (self.engine.now_us - began_us) / 1e6
         if not self._is_settled(before):
             states = ", ".join(
@@ -195,6 +211,9 @@ class QuorumWorld:
         self.faults[kind] += 1
         self.engine.line("nemesis", kind)
 
+    def mend_disk(self, node: Node) -> None:
+        self.slow_disks.pop(node.id, None)
+
     def disk_us(self, node: Node) -> int:
         slow_us = self.slow_disks.get(node.id, 0)
         return DISK_US + int(self._disk_random.uniform() * (slow_us or DISK_US))
@@ -202,25 +221,64 @@ class QuorumWorld:
     def started(self, node: Node) -> None:
         self.engine.line(node.name, f"starts: {node.disk.election} {node.disk.log.end_offset}")
         self.voters.started(node.key)
+        self.undisturbed.lost(node.id)
+        self.undisturbed.leads_no_more(node.id)
+
+    def received(self, node: Node, event: Any) -> None:
+        """A message or a notice reaches a node."""
+        kind = type(event)
+        if kind is Answers and type(event.response) is FetchResponse:
+            if event.response.error == 0:
+                self.undisturbed.fetched(node.id, event.response.known.epoch, self.engine.now_us)
+        elif kind in (ConnectionLost, DialRefused) or (
+            kind is Received and type(event.request) is EndQuorumEpoch
+        ):
+            self.undisturbed.lost(node.id)
+
+    def is_well(self) -> bool:
+        """Whether one node leads, at least two other voters follow it, and nothing else is going on."""
+        leaders = [each for each in self.nodes if each.raft and each.raft.state is State.LEADER]
+        if len(leaders) != 1 or any(each.raft is None for each in self.nodes) or self.is_changing:
+            return False
+        raft = leaders[0].raft
+        assert raft is not None
+        return len(raft.voters) > 2 and all(
+            each.raft is not None and each.raft.epoch == raft.epoch and each.raft.voters == raft.voters
+            for each in self.nodes
+        )
+
+    def operated(self) -> None:
+        """An operator has stopped a node."""
+        self._changed_us = self.engine.now_us
+
+    @property
+    def is_changing(self) -> bool:
+        """Whether operators have changed something within the last seconds."""
+        return self.engine.now_us - self._changed_us < 3_000_000
 
     def election_written(self, node: Node, election: Election) -> None:
         self.engine.line(node.name, election)
         self.votes.written(node.key, election)
         if election.leader_id == node.id:  # from now on others may hear that it leads
             self.count("elections")
+            self.epoch = max(self.epoch, election.epoch)
+            self.undisturbed.leads(node.id, election.epoch)
             self.leaders.leads(node.id, node.life, election.epoch)
             self.log.leads(node.id, election.epoch, node.disk.log)
 
     def sent(self, node: Node, send: Send) -> None:
-        self.busy.sent(node.id, self.engine.now_us)
+        self.busy.acts(node.id, self.engine.now_us)
         self.votes.sent(node.key, send)
         if type(send.request) is Vote:
+            if not send.request.pre_vote:
+                voters = node.disk.latest_voters()
+                self.undisturbed.stands(node.id, send.request.epoch, voters, self.engine.now_us)
             self._questions[Token(node.id, node.life, send.correlation)] = send.request
             if send.request.pre_vote and node.raft is not None and node.raft.suspicion.is_gone:
                 self.reached["leaders gone"] += 1
 
     def replied(self, node: Node, token: Any, response: Response) -> None:
-        self.busy.sent(node.id, self.engine.now_us)
+        self.busy.acts(node.id, self.engine.now_us)
         if type(response) is VoteResponse:
             self.votes.granted(node.key, self._questions[token], response)
         elif type(response) is FetchResponse:
@@ -228,6 +286,7 @@ class QuorumWorld:
 
     def change_asked(self, request: AddRaftVoter | RemoveRaftVoter) -> None:
         self.engine.line("operator", request)
+        self._changed_us = self.engine.now_us
         node = self.by_id[request.voter.id]
         knows = node.is_up and node.key == request.voter and node.disk.latest_voters().has(node.key)
         self.voters.asked(request, knows=knows)
@@ -237,6 +296,8 @@ class QuorumWorld:
         self.engine.note(node.id, 7, epoch)
         if self.engine.on_line is not None:
             self.engine.line(node.name, f"{was.value} -> {state.value} in epoch {epoch}")
+        if was is State.LEADER:
+            self.undisturbed.leads_no_more(node.id)
         if state is State.RESIGNED and was is State.LEADER:
             self.count("resignations")
 
