@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from barnabas.sim.quorum.world import QuorumWorld
 
 SECOND_US = 1_000_000
+ELECTED, VOTED = "elected", "voted"
 CALM_US = 3_000_000  # so long without faults, and all is well again
 
 
@@ -31,11 +32,14 @@ class Nemesis:
         self.network = world.network
         self.random = stream(world.plan.seed, "quorum nemesis")
         self._is_over = False
+        self._armed: set[str] = set()
         self.quiet_us = 0  # nothing is broken from then on, as far as is known
         self.last_us = 0  # when the last fault came
         self._kinds: dict[str, Callable[[], None]] = {
             "process-crash": lambda: self._crash(self._any()),
             "leader-crash": lambda: self._crash(self._leader()),
+            "crash-after-election": lambda: self._armed.add(ELECTED),
+            "crash-after-vote": lambda: self._armed.add(VOTED),
             "power-loss": self._lose_power,
             "rolling-restart": self._roll,
             "partition": self._partition,
@@ -98,11 +102,21 @@ class Nemesis:
             if self.world.epoch == epoch:
                 self.world.say(FAILOVER, f"no leader {FAILOVER_S} s after the one of epoch {epoch} died")
 
+    def noticed(self, what: str, node: Node) -> None:
+        """A node was elected, or has voted: it may be time for it to die."""
+        if what in self._armed and not self._is_over:
+            self._armed.discard(what)
+            self.last_us = self.engine.now_us
+            self.engine.after(int(log_between(self.random, 1, 8_000)), self._crash, node)
+
     # --- processes and machines
 
     def _crash(self, node: Node) -> None:
         node.stop()
-        self._for_a_while(node.start)
+        if not self._is_over:
+            self._for_a_while(node.start)
+        else:
+            node.start()
 
     def _lose_power(self) -> None:
         nodes = self.world.nodes if happens(self.random, 0.1) else [self._either()]

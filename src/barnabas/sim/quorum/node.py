@@ -284,6 +284,7 @@ class Node:
             raft.withdraw(ready, self.now_ms())
             return
         self.disk.write(ready)
+        self.world.written(self, ready)
         self._finish(ready)
 
     def _finish(self, ready: Ready) -> None:

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from barnabas.sim.quorum.world import QuorumWorld
 
 SECOND_US = 1_000_000
+LAST_PROPOSALS_S = 0.1
 
 
 class Operators:
@@ -52,6 +53,11 @@ class Operators:
             self._every(plan.changes_s, self._change)
         if plan.raises_kraft_version:
             self._every(plan.changes_s * 2, self._raise)
+
+    def finish(self) -> None:
+        """Change nothing any more, and propose often."""
+        self.is_over = True
+        self._every(LAST_PROPOSALS_S, self.propose)
 
     def _every(self, mean_s: float, what: Callable[[], None]) -> None:
         delay_us = int(-log(1 - self.random.uniform()) * mean_s * SECOND_US)

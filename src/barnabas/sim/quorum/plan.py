@@ -11,6 +11,8 @@ from barnabas.sim.chance import between, happens, log_between, pick, stream
 FAULTS = {
     "process-crash": (2.0, 15.0),
     "leader-crash": (1.5, 8.0),
+    "crash-after-election": (2.0, 15.0),
+    "crash-after-vote": (2.0, 15.0),
     "power-loss": (3.0, 20.0),
     "rolling-restart": (15.0, 40.0),
     "partition": (3.0, 15.0),
@@ -60,7 +62,7 @@ def draw_plan(seed: int, seconds: float | None = None) -> QuorumPlan:
         is_dynamic,
         has_auto_join=is_dynamic and happens(random, 0.4),
         raises_kraft_version=not is_dynamic and happens(random, 0.5),
-        proposals_s=log_between(random, 0.05, 0.5),
+        proposals_s=log_between(random, 0.05, 5.0),
         snapshots_s=log_between(random, 1.0, 20.0),
         changes_s=log_between(random, 1.5, 10.0),
         fetch_entries=pick(random, (1, 3, 50)),

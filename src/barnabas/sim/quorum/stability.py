@@ -57,13 +57,10 @@ class Undisturbed:
         leader = self._leaders.get(epoch - 1)
         if leader is None or leader == node:
             return
-        in_contact = [
-            each for each in voters.ids if each not in (node, leader) and self._is_in(each, epoch - 1, now_us)
-        ]
+        others = (each for each in voters.ids if each not in (node, leader))
+        in_contact = [each for each in others if self._is_in(each, epoch - 1, now_us)]
         if len(in_contact) + (leader in voters.ids) >= voters.majority:
-            self._say(
-                DISTURBED, f"node {node} is elected though {in_contact} fetch from {leader} all the time"
-            )
+            self._say(DISTURBED, f"node {node} stands though {in_contact} fetch from {leader} all the time")
 
     def _is_in(self, node: int, epoch: int, now_us: int) -> bool:
         contact = self._contacts.get(node)

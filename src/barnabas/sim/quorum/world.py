@@ -13,7 +13,9 @@ from uuid import UUID
 
 from barnabas.core.errors import InvariantViolation
 from barnabas.raft.config import RaftConfig
+from barnabas.raft.core import Ready
 from barnabas.raft.election import NO_DIRECTORY, Election, State, VoterKey
+from barnabas.raft.log_index import LeaderChange
 from barnabas.raft.messages import (
     AddRaftVoter,
     ConnectionLost,
@@ -46,7 +48,7 @@ from barnabas.sim.quorum.checkers import (
 )
 from barnabas.sim.quorum.disk import Disk
 from barnabas.sim.quorum.engine import Engine
-from barnabas.sim.quorum.nemesis import Nemesis
+from barnabas.sim.quorum.nemesis import ELECTED, VOTED, Nemesis
 from barnabas.sim.quorum.network import BOOTSTRAP, Network, Token, endpoint_of
 from barnabas.sim.quorum.node import Node
 from barnabas.sim.quorum.operators import Operators
@@ -93,6 +95,7 @@ class QuorumWorld:
         self.operators = Operators(self)
         self.epoch = 0  # the highest that has had a leader
         self._changed_us = -10_000_000
+        self._noticed: set[tuple[int, int]] = set()  # nodes and epochs whose leader was found gone
         self._questions: dict[Token, Vote] = {}
 
     def _make_checkers(self) -> None:
@@ -139,13 +142,14 @@ class QuorumWorld:
         self.engine.run(int(self.plan.seconds * 1e6), lambda: self.busy.is_found)
         if self.busy.is_found:
             return self._outcome(0.0)  # it would go on for ever
-        self.operators.is_over = True
+        self.operators.finish()
         self.nemesis.heal()
         healed_s = self._settle()
         self._end()
         return self._outcome(healed_s)
 
     def _outcome(self, healed_s: float) -> QuorumOutcome:
+        self.reached["leaders found gone"] = len(self._noticed)
         return QuorumOutcome(
             self.plan.seed,
             self.engine.hash,
@@ -263,8 +267,19 @@ class QuorumWorld:
             self.count("elections")
             self.epoch = max(self.epoch, election.epoch)
             self.undisturbed.leads(node.id, election.epoch)
+            self.nemesis.noticed(ELECTED, node)
             self.leaders.leads(node.id, node.life, election.epoch)
             self.log.leads(node.id, election.epoch, node.disk.log)
+
+    def written(self, node: Node, ready: Ready) -> None:
+        """A node has changed its log; where it leads the epoch of what it wrote, that is its own."""
+        raft = node.raft
+        for entry in ready.entries:
+            if raft is None or raft.state is not State.LEADER or raft.epoch != entry.epoch:
+                return
+            for control in entry.control:
+                if isinstance(control, LeaderChange) and control.leader_id == node.id:
+                    self.leaders.leads(node.id, node.life, entry.epoch)
 
     def sent(self, node: Node, send: Send) -> None:
         self.busy.acts(node.id, self.engine.now_us)
@@ -275,12 +290,14 @@ class QuorumWorld:
                 self.undisturbed.stands(node.id, send.request.epoch, voters, self.engine.now_us)
             self._questions[Token(node.id, node.life, send.correlation)] = send.request
             if send.request.pre_vote and node.raft is not None and node.raft.suspicion.is_gone:
-                self.reached["leaders gone"] += 1
+                self._noticed.add((node.id, send.request.epoch))
 
     def replied(self, node: Node, token: Any, response: Response) -> None:
         self.busy.acts(node.id, self.engine.now_us)
         if type(response) is VoteResponse:
             self.votes.granted(node.key, self._questions[token], response)
+            if response.granted and not self._questions[token].pre_vote:
+                self.nemesis.noticed(VOTED, node)
         elif type(response) is FetchResponse:
             self.watermark.told(node.id, response)
 
