@@ -103,10 +103,8 @@ def take_vote(raft: Raft, node_id: int, response: VoteResponse, now_ms: int) -> 
         return
     if not isinstance(role, Nominee):
         return
-    if response.error != NONE:
-        raft.outbound.back_off(node_id, now_ms)
-        return
-    (role.granted if response.granted else role.rejected).add(node_id)
+    is_granted = response.granted and response.error == NONE
+    (role.granted if is_granted else role.rejected).add(node_id)  # another directory grants nothing, ever
     if isinstance(role, Prospective):
         check_pre_votes(raft, role, now_ms)
     elif isinstance(role, Candidate):

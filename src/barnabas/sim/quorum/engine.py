@@ -7,10 +7,18 @@ second. Two runs of a seed went the same way if and only if their hashes are equ
 from __future__ import annotations
 
 import heapq
+import re
 from collections.abc import Callable
 from typing import Any
 
 _MASK = (1 << 64) - 1
+_KEY = re.compile(r"VoterKey\(id=(-?\d+), directory_id=UUID\('[0-9a-f-]*?0*([0-9a-f]*)'\)\)")
+_ENDPOINT = re.compile(r"Endpoint\(listener='\w+', host='([\w-]+)', port=(\d+)\)")
+
+
+def _brief(text: str) -> str:
+    """Replicas as id/directory and endpoints as host:port."""
+    return _ENDPOINT.sub(r"\1:\2", _KEY.sub(r"\1/\2", text))
 
 
 class Engine:
@@ -51,7 +59,7 @@ class Engine:
     def line(self, actor: str, what: object) -> None:
         """A line of the trace; callers look at `on_line` first, for what it says costs time to make."""
         if self.on_line is not None:
-            self.on_line(f"{self.now_us / 1e6:.6f} {actor} {what}")
+            self.on_line(f"{self.now_us / 1e6:.6f} {actor} {_brief(str(what))}")
 
     @property
     def seconds(self) -> float:

@@ -17,7 +17,6 @@ from barnabas.raft.messages import (
     Answered,
     ApiVersions,
     ApiVersionsResponse,
-    Failed,
     FetchResponse,
     FetchSnapshotResponse,
     LogTrimmed,
@@ -172,8 +171,9 @@ class Node:
             self._inbox.append((self.receive, life, event))
             return
         kind = type(event)
-        if kind is Answered or kind is Failed:
-            self.in_flight.pop(event.correlation, None)
+        if kind is Answered:
+            if self.in_flight.pop(event.correlation, None) is None:
+                return  # the connection that it would have come on is closed
         elif kind is Received and type(event.request) is ApiVersions:
             self.world.network.reply(self, event.token, ApiVersionsResponse(0, 0, 1))
             return
