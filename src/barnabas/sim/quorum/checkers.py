@@ -21,9 +21,9 @@ LEADERS, VOTES, COMMITTED, PREFIX = "leaders", "votes", "committed", "prefix"
 WATERMARK, ANSWERS, VOTERS, LIVENESS, BUSY = "watermark", "answers", "voters", "liveness", "busy"
 
 # A leader exists, a new record commits and every node has it, so long after the last fault at the latest.
-BOUND_S = 20.0
+BOUND_S = 10.0
 # So many messages and looks at its clock may one node have in a second of virtual time.
-ACTS_A_SECOND = 3_000
+ACTS_A_SECOND = 1_500
 
 
 class OneLeader:

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from barnabas.sim.quorum.world import QuorumWorld
 
 SECOND_US = 1_000_000
-ELECTED, VOTED = "elected", "voted"
+ELECTED, VOTED, APPENDED = "elected", "voted", "appended"
+EARLY_US = 6_000  # a node dies within this time of what it has done
 CALM_US = 3_000_000  # so long without faults, and all is well again
 
 
@@ -40,6 +41,7 @@ class Nemesis:
             "leader-crash": lambda: self._crash(self._leader()),
             "crash-after-election": lambda: self._armed.add(ELECTED),
             "crash-after-vote": lambda: self._armed.add(VOTED),
+            "crash-after-append": lambda: self._armed.add(APPENDED),
             "power-loss": self._lose_power,
             "rolling-restart": self._roll,
             "partition": self._partition,
@@ -103,11 +105,11 @@ class Nemesis:
                 self.world.say(FAILOVER, f"no leader {FAILOVER_S} s after the one of epoch {epoch} died")
 
     def noticed(self, what: str, node: Node) -> None:
-        """A node was elected, or has voted: it may be time for it to die."""
+        """A node was elected, has voted, or has appended something: it may be time for it to die."""
         if what in self._armed and not self._is_over:
             self._armed.discard(what)
             self.last_us = self.engine.now_us
-            self.engine.after(int(log_between(self.random, 1, 8_000)), self._crash, node)
+            self.engine.after(self.random.below(EARLY_US), self._crash, node)
 
     # --- processes and machines
 

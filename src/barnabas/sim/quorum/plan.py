@@ -13,6 +13,7 @@ FAULTS = {
     "leader-crash": (1.5, 8.0),
     "crash-after-election": (2.0, 15.0),
     "crash-after-vote": (2.0, 15.0),
+    "crash-after-append": (1.0, 15.0),
     "power-loss": (3.0, 20.0),
     "rolling-restart": (15.0, 40.0),
     "partition": (3.0, 15.0),
@@ -72,9 +73,13 @@ def draw_plan(seed: int, seconds: float | None = None) -> QuorumPlan:
 
 
 def _faults(random: SeededRandom) -> dict[str, float]:
-    """Few seeds have none, some have a few kinds, most have many."""
+    """Few seeds have none, some have a few kinds, most have many. In some, leaders alone die: in calm, or
+    again and again as soon as they have begun."""
     if happens(random, 0.1):
         return {"leader-crash": between(random, 4, 8)}
+    if happens(random, 0.1):
+        early = ("crash-after-append", "crash-after-election", "crash-after-vote")
+        return {kind: log_between(random, 0.2, 2.0) for kind in early}
     share = pick(random, (0.0, 0.15, 0.4, 0.6, 0.8, 1.0))
     pace = pick(random, (1.0, 1.0, 2.0))
     kinds = [kind for kind in FAULTS if happens(random, share)]

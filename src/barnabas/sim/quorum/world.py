@@ -48,7 +48,7 @@ from barnabas.sim.quorum.checkers import (
 )
 from barnabas.sim.quorum.disk import Disk
 from barnabas.sim.quorum.engine import Engine
-from barnabas.sim.quorum.nemesis import ELECTED, VOTED, Nemesis
+from barnabas.sim.quorum.nemesis import APPENDED, ELECTED, VOTED, Nemesis
 from barnabas.sim.quorum.network import BOOTSTRAP, Network, Token, endpoint_of
 from barnabas.sim.quorum.node import Node
 from barnabas.sim.quorum.operators import Operators
@@ -246,7 +246,10 @@ class QuorumWorld:
             return False
         raft = leaders[0].raft
         assert raft is not None
-        return len(raft.voters) > 2 and all(
+        keys = {each.key for each in self.nodes}
+        if len(raft.voters) < 3 or (self.plan.is_dynamic and not keys.issuperset(raft.voters.keys)):
+            return False
+        return all(
             each.raft is not None and each.raft.epoch == raft.epoch and each.raft.voters == raft.voters
             for each in self.nodes
         )
@@ -277,6 +280,8 @@ class QuorumWorld:
         for entry in ready.entries:
             if raft is None or raft.state is not State.LEADER or raft.epoch != entry.epoch:
                 return
+            if not entry.control:
+                self.nemesis.noticed(APPENDED, node)
             for control in entry.control:
                 if isinstance(control, LeaderChange) and control.leader_id == node.id:
                     self.leaders.leads(node.id, node.life, entry.epoch)
