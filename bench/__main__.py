@@ -27,7 +27,7 @@ from bench.report import Section, as_json, page, tables
 
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "benchmarks.md"
-ALONE = ("kernel", "log", "metadata")
+ALONE = ("kernel", "log", "metadata", "quorum")
 SIDE_BY_SIDE = (
     "produce",
     "consume",

@@ -70,7 +70,7 @@ def broken(monkeypatch: pytest.MonkeyPatch) -> None:
         outcome = honest(seed, seconds=1.0)
         return outcome._replace(violations=[Violation("test", 1.5, "offset 5 of orders-0 is [gone]")])
 
-    monkeypatch.setattr(sim, "simulate", simulate)
+    monkeypatch.setattr(many, "simulate", simulate)
 
 
 @pytest.mark.usefixtures("broken")
@@ -87,6 +87,28 @@ def test_the_command_that_replays_a_kind_names_it(capsys: pytest.CaptureFixture[
     assert main(["sim", "--seed", "5", "--kind", "groups"]) == 1
     assert "replay: barnabas sim --seed 5 --kind groups --trace" in capsys.readouterr().out
     assert sim.replay_command(5, 2.0, "log") == "barnabas sim --seed 5 --kind log --seconds 2"
+
+
+def test_quorum_seed_says_what_it_reached(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["sim", "--seed", "2", "--kind", "quorum", "--json"]) == 0
+    result = json.loads(capsys.readouterr().out)
+    assert result["reached"]["elections"] > 0
+    assert result["replay"] == "barnabas sim --seed 2 --kind quorum"
+    assert main(["sim", "--seed", "2", "--kind", "quorum", "--trace"]) == 0
+    loud = capsys.readouterr().out
+    assert f"trace hash: {result['trace_hash']}" in loud
+    assert "candidate -> leader" in loud
+    assert "reached: " in loud
+
+
+def test_many_seeds_of_quorum_add_up_what_they_reached() -> None:
+    ended = run("--seeds", "4", "--kind", "quorum", "--jobs", "2", "--json")
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    result = json.loads(ended.stdout)
+    assert (result["seeds"], result["violated"]) == (4, [])
+    assert result["reached"]["elections"] >= 4
+    table = run("--seeds", "2", "--kind", "quorum", "--jobs", "1")
+    assert "reached: elections" in table.stdout
 
 
 def test_many_seeds_on_all_cores() -> None:

@@ -14,8 +14,8 @@ from barnabas.raft.control_records import (
     LeaderChangeVoter,
     read_control_batch,
 )
-from barnabas.raft.sole import NotLeader, Raft, ReplicaOffset, VoteGranted
 from barnabas.raft.election import Election, State, VoterKey
+from barnabas.raft.sole import NotLeader, Raft, ReplicaOffset, VoteGranted
 from barnabas.records.batch import BatchHeader
 
 ME, B, C = (VoterKey(number, UUID(int=number)) for number in (1, 2, 3))
