@@ -1,7 +1,7 @@
 """Every deliberate bug of the raft core is caught by a checker, and the same seed is clean without it.
 
-The seeds are pinned in quorum_bugs_pins.json; `python -m tests.sim.quorum_bugs --pin` chooses them anew, which
-is needed when plans have changed so much that a seed has become another one.
+The seeds are pinned in quorum_bugs_pins.json; `python -m tests.sim.quorum_bugs --pin` chooses them anew when
+plans have changed so much that a seed has become another one.
 """
 
 from __future__ import annotations

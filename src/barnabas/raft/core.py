@@ -441,7 +441,11 @@ class Raft:
 
     def become_prospective(self, now_ms: int) -> None:
         """Ask whether this node would be elected, before it disturbs anyone."""
-        role = Prospective(self.election_deadline_ms(now_ms))
+        deadline_ms = self.election_deadline_ms(now_ms)
+        if self.suspicion.is_gone:
+            # the leader will not answer; who refuses may only not have noticed yet, and is asked again soon
+            deadline_ms = min(deadline_ms, now_ms + (self.config.stagger_ms << min(self.suspicion.asks, 10)))
+        role = Prospective(deadline_ms)
         role.granted.add(self.me.id)
         self._enter(role)
         voting.check_pre_votes(self, role, now_ms)

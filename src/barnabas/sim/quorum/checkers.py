@@ -82,11 +82,11 @@ class Committed:
         self._say = say
         self.end_offset = 0
         self.entries: list[Entry] = []
-        self.epochs: dict[int, int] = {}  # of each value
+        self._ends: dict[int, int] = {}  # what was called committed in each epoch first
         self._chains: dict[int, int] = {0: 0}
 
-    def reported(self, node: int, high_watermark: int, log: Log) -> None:
-        """A node calls everything below committed."""
+    def reported(self, node: int, epoch: int, high_watermark: int, log: Log) -> None:
+        """A node, in that epoch, calls everything below committed."""
         if high_watermark > log.end_offset:
             self._say(PREFIX, f"node {node} commits up to {high_watermark}, its log ends at {log.end_offset}")
             return
@@ -100,6 +100,7 @@ class Committed:
                 self.entries.append(entry)
                 self.end_offset = entry.end_offset
                 self._chains[self.end_offset] = log.chain_at(self.end_offset) or 0
+            self._ends[epoch] = self.end_offset
         self._agrees(node, high_watermark, log)
 
     def _agrees(self, node: int, offset: int, log: Log) -> bool:
@@ -111,16 +112,13 @@ class Committed:
         return False
 
     def leads(self, node: int, epoch: int, log: Log) -> None:
-        """Told when a node becomes the leader, with its log as it is then."""
-        if log.end_offset < self.end_offset:
-            self._say(
-                COMMITTED,
-                f"node {node} leads epoch {epoch}, its log ends at {log.end_offset} of {self.end_offset}",
-            )
-        elif self.end_offset >= log.start_offset and log.chain_at(self.end_offset) != self._chains.get(
-            self.end_offset
-        ):
-            self._say(COMMITTED, f"node {node} leads epoch {epoch} with another log below {self.end_offset}")
+        """Told when a node becomes the leader, with its log as it is then. What was committed in later epochs
+        it need not have: a candidate may hear of the last vote when the others are long in the next one."""
+        end_offset = max((end for committed, end in self._ends.items() if committed < epoch), default=0)
+        if log.end_offset < end_offset:
+            self._say(COMMITTED, f"node {node} leads epoch {epoch}, its log ends before {end_offset}")
+        elif end_offset >= log.start_offset and log.chain_at(end_offset) != self._chains[end_offset]:
+            self._say(COMMITTED, f"node {node} leads epoch {epoch} with another log below {end_offset}")
 
     def value_at(self, end_offset: int) -> int | None:
         """The value of the entry that ends there."""

@@ -195,7 +195,7 @@ class QuorumWorld:
         self.answers.end(self.log)
         for node in self.nodes:
             if node.raft is not None:
-                self.log.reported(node.id, node.raft.high_watermark, node.disk.log)
+                self.log.reported(node.id, node.raft.epoch, node.raft.high_watermark, node.disk.log)
 
     # --- told by nodes
 
@@ -326,7 +326,8 @@ class QuorumWorld:
     def committed(self, node: Node, high_watermark: int) -> None:
         before = len(self.log.entries)
         self.watermark.reported(node.id, node.life, high_watermark)
-        self.log.reported(node.id, high_watermark, node.disk.log)
+        epoch = node.raft.epoch if node.raft is not None else 0
+        self.log.reported(node.id, epoch, high_watermark, node.disk.log)
         for entry in self.log.entries[before:]:
             for control in entry.control:
                 if isinstance(control, VoterSet):
