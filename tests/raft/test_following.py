@@ -243,6 +243,17 @@ def test_begin_of_an_epoch_is_followed() -> None:
     assert driven.raft.leader_id == C.id
 
 
+def test_leader_that_has_moved_is_followed_where_it_says_it_is() -> None:
+    driven = node(A, B, C)
+    driven.follow(B, 3)
+    driven.ask(BeginQuorumEpoch(3, B.id, (endpoint(B.id, 1234),)))
+    driven.ask_for_pre_votes()
+    for each in (B, C):
+        driven.answer(each.id, VoteResponse(NONE, driven.known(leader_id=B.id), False))
+    assert driven.raft.state is State.FOLLOWER
+    assert driven.sent[-1].endpoint == endpoint(B.id, 1234)  # not where the voters have it
+
+
 def test_leader_whose_address_is_not_known_is_only_remembered() -> None:
     driven = node(D, voter_set=VoterSet(()))
     driven.ask(BeginQuorumEpoch(3, B.id))

@@ -116,6 +116,7 @@ class Raft:
         self.has_voted_here = False  # this process has been a voter: it never joins by itself again
         self.has_told_epoch = -1  # the epoch whose leader knows this node's listeners and versions
         self.leader_high_watermark = UNKNOWN_OFFSET
+        self.leader_endpoint: Endpoint | None = None  # where the leader of this epoch was followed
         self.own_voter = VoterInfo(me, config.endpoints, 0, config.max_kraft_version)
         self._seen_voters: VoterSet | None = None
         self._is_voter = False
@@ -428,6 +429,7 @@ class Raft:
             voted = voted or self.election.voted
         else:
             self.leader_high_watermark = UNKNOWN_OFFSET
+            self.leader_endpoint = None
             self.suspicion = Suspicion()
         self.election = Election(epoch, leader_id, voted)
 
@@ -483,6 +485,7 @@ class Raft:
         if not is_again:
             self.suspicion = Suspicion()
         role = Follower(endpoint, now_ms + self.config.fetch_timeout_ms)
+        self.leader_endpoint = endpoint
         self._enter(role)
         if self.suspicion.is_gone:
             following.plan_to_ask(self, role, now_ms)

@@ -228,6 +228,9 @@ def receive_begin(raft: Raft, token: Any, request: BeginQuorumEpoch, now_ms: int
         raft.reply(token, EpochResponse(FENCED_LEADER_EPOCH, raft.known()))
         return
     raft.heed(request.epoch, request.leader_id, request.endpoints, now_ms)
+    role = raft.role
+    if isinstance(role, Follower) and raft.election.leader_id == request.leader_id and request.endpoints:
+        role.endpoint = raft.leader_endpoint = request.endpoints[0]  # it knows best where it is
     error = NONE if is_meant(raft, request.voter) else INVALID_VOTER_KEY
     raft.reply(token, EpochResponse(error, raft.known()))
 

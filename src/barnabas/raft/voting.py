@@ -140,7 +140,7 @@ def check_votes(raft: Raft, role: Candidate, now_ms: int) -> None:
 def give_up(raft: Raft, now_ms: int) -> None:
     """This node would not be elected: back to the leader that it knew, if any."""
     leader_id = raft.election.leader_id
-    endpoint = raft.endpoint_of(leader_id)
+    endpoint = raft.leader_endpoint or raft.endpoint_of(leader_id)
     if leader_id != NO_NODE and endpoint is not None:
         raft.become_follower(raft.epoch, leader_id, endpoint, now_ms)
     else:
@@ -155,6 +155,9 @@ def poll_prospective(raft: Raft, role: Prospective, now_ms: int) -> int:
 
 
 def poll_candidate(raft: Raft, role: Candidate, now_ms: int) -> int:
+    if raft.me.id not in role.granted:  # its own vote is not durable yet: `advance` goes on
+        due_ms = _ask(raft, role, now_ms, pre_vote=False)
+        return due_ms if due_ms > now_ms else NEVER
     if now_ms >= role.deadline_ms:
         raft.become_prospective(now_ms)
         return NEVER
