@@ -293,6 +293,8 @@ def test_sole_voter_that_resigned_leads_again_in_a_new_epoch() -> None:
     with pytest.raises(NotLeader):
         driven.raft.propose([("x", 1)], 0)
     driven.settle()
+    assert driven.raft.state is State.RESIGNED
+    driven.tick(0)
     assert (driven.raft.state, driven.raft.epoch) == (State.LEADER, 2)
 
 

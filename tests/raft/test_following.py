@@ -26,6 +26,7 @@ from barnabas.raft.messages import (
     FetchResponse,
     FetchSnapshot,
     FetchSnapshotResponse,
+    Known,
     Vote,
     VoteResponse,
 )
@@ -252,6 +253,23 @@ def test_leader_that_has_moved_is_followed_where_it_says_it_is() -> None:
         driven.answer(each.id, VoteResponse(NONE, driven.known(leader_id=B.id), False))
     assert driven.raft.state is State.FOLLOWER
     assert driven.sent[-1].endpoint == endpoint(B.id, 1234)  # not where the voters have it
+
+
+def test_leader_that_refuses_is_looked_for_where_others_find_it() -> None:
+    driven = node(A, B, C)
+    driven.follow(B, 3)
+    elsewhere = (endpoint(B.id, 1234),)
+    driven.ask_for_pre_votes()
+    driven.answer(C.id, VoteResponse(NONE, Known(3, B.id, elsewhere)))
+    assert driven.raft.leader_endpoint == endpoint(B.id)  # what others say may be old
+    driven.tick()
+    driven.follow(B, 4)
+    driven.step(DialRefused(B.id))
+    driven.ask_for_pre_votes()
+    driven.answer(C.id, VoteResponse(NONE, Known(4, B.id, elsewhere)))
+    while driven.raft.state is State.PROSPECTIVE:
+        driven.tick()
+    assert driven.sent[-1].endpoint == elsewhere[0]
 
 
 def test_leader_whose_address_is_not_known_is_only_remembered() -> None:

@@ -42,7 +42,8 @@ FOUND = {
     "a voter whose removal may not be committed did not stand, and the others could not": [212, 291, 661],
     "an observer took its leader for gone, though it answered under a bootstrap server's id": [77],
     "a voter on another directory was asked again and again, and counted as undecided": [327],
-    "a follower that had asked for pre-votes went back to where its leader had been": [1425],
+    "a follower that had asked for pre-votes went back to where its leader had been": [1425, 2430],
+    "a follower was told by others where its leader had moved to, and did not look there": [4374],
 }
 
 

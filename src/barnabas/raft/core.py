@@ -241,7 +241,9 @@ class Raft:
     # --- what happened
 
     def tick(self, now_ms: int) -> None:
-        """Time passed."""
+        """Time passed. A sole voter that does not lead stands for election at once."""
+        if isinstance(self.role, (Unattached, Resigned)) and self.voters.is_only(self.me):
+            self.become_prospective(now_ms)
         self._poll(now_ms)
 
     def step(self, event: Event, now_ms: int) -> None:
@@ -468,9 +470,8 @@ class Raft:
         records: list[Control] = [LeaderChange(self.me.id, voters.keys, named)]
         mine = voters.get(self.me.id)
         if self.kraft_version > 0 and mine is not None:
-            is_moved = bool(self.config.endpoints) and mine.endpoints != self.config.endpoints
-            if is_moved or self.log.voters.latest_offset == BOOTSTRAP_OFFSET:
-                now = mine._replace(endpoints=self.config.endpoints or mine.endpoints)
+            now = self.own_voter if self.config.endpoints else mine
+            if now != mine or self.log.voters.latest_offset == BOOTSTRAP_OFFSET:
                 records += (KRaftVersion(self.kraft_version), voters.with_voter(now))
         self.propose_control(*records)
 
@@ -513,6 +514,14 @@ class Raft:
             )
             if is_leaderless:
                 self.become_follower(epoch, leader_id, endpoint, now_ms)
+            elif leader_id == self.election.leader_id and endpoints and self.suspicion.dial_refused:
+                self.find_leader_at(endpoint)
+
+    def find_leader_at(self, endpoint: Endpoint) -> None:
+        """The leader is somewhere else than this node thought."""
+        self.leader_endpoint = endpoint
+        if isinstance(self.role, Follower):
+            self.role.endpoint = endpoint
 
     # --- time
 

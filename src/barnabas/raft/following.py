@@ -47,8 +47,10 @@ BOOTSTRAP_ID = -2  # the first of the ids by which nodes are known of which only
 
 
 def poll_unattached(raft: Raft, role: Unattached, now_ms: int) -> int:
+    if raft.voters.is_only(raft.me):
+        return now_ms  # the next tick elects it
     if raft.may_stand:
-        if raft.voters.is_only(raft.me) or now_ms >= role.deadline_ms:
+        if now_ms >= role.deadline_ms:
             raft.become_prospective(now_ms)
             return NEVER
         deadline_ms = role.deadline_ms
@@ -230,7 +232,7 @@ def receive_begin(raft: Raft, token: Any, request: BeginQuorumEpoch, now_ms: int
     raft.heed(request.epoch, request.leader_id, request.endpoints, now_ms)
     role = raft.role
     if isinstance(role, Follower) and raft.election.leader_id == request.leader_id and request.endpoints:
-        role.endpoint = raft.leader_endpoint = request.endpoints[0]  # it knows best where it is
+        raft.find_leader_at(request.endpoints[0])  # it knows best where it is
     error = NONE if is_meant(raft, request.voter) else INVALID_VOTER_KEY
     raft.reply(token, EpochResponse(error, raft.known()))
 
@@ -301,8 +303,7 @@ def plan_to_ask(raft: Raft, role: Follower, now_ms: int) -> None:
 
 def poll_resigned(raft: Raft, role: Resigned, now_ms: int) -> int:
     if raft.voters.is_only(raft.me):
-        raft.become_prospective(now_ms)
-        return NEVER
+        return now_ms  # the next tick elects it
     if now_ms >= role.deadline_ms:
         # a new epoch, for this one has had its leader
         raft.become_unattached(raft.epoch + 1, now_ms, deadline_ms=now_ms)

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from barnabas.raft import invariants
 from barnabas.raft.election import VoterKey
 from barnabas.raft.snapshot import SnapshotId
-from barnabas.raft.voters import OffsetHistory, VoterSet
+from barnabas.raft.voters import BOOTSTRAP_OFFSET, OffsetHistory, VoterSet
 
 NO_SNAPSHOT = SnapshotId(0, 0)  # the checkpoint that formatting leaves: it stands for an empty log
 
@@ -57,8 +57,11 @@ class EpochEnd(NamedTuple):
 
 
 class LogState(NamedTuple):
-    """What a start finds on the disk. `controls` are those behind `base_controls`, which a snapshot, the
-    bootstrap checkpoint or the settings tell, with the offsets of their records."""
+    """What a start finds on the disk.
+
+    `voters` and `kraft_version` are what the settings, the bootstrap checkpoint or a snapshot tell;
+    `controls` are the records about the quorum that the log has behind that, with their offsets.
+    `told_offset` is the last offset that the snapshot stands for, -1 where there is none."""
 
     voters: VoterSet
     kraft_version: int
@@ -67,6 +70,7 @@ class LogState(NamedTuple):
     end_offset: int = 0
     epochs: Sequence[tuple[int, int]] = ()  # each with its first offset
     snapshots: Sequence[tuple[SnapshotId, int]] = ()  # with their sizes in bytes, ascending
+    told_offset: int = BOOTSTRAP_OFFSET
 
 
 class LogIndex:
@@ -78,9 +82,8 @@ class LogIndex:
         self.snapshots: dict[SnapshotId, int] = dict(sorted(state.snapshots))
         self._epochs = [tuple(each) for each in state.epochs]
         self._base_epoch = max((each.epoch for each in self._covering(state.start_offset)), default=0)
-        told = state.start_offset - 1 if state.start_offset else -1
-        self.voters = OffsetHistory(state.voters, told)
-        self.kraft_version = OffsetHistory(state.kraft_version, told)
+        self.voters = OffsetHistory(state.voters, state.told_offset)
+        self.kraft_version = OffsetHistory(state.kraft_version, state.told_offset)
         for offset, control in state.controls:
             self._learn(offset, control)
 

@@ -42,7 +42,7 @@ from barnabas.raft.voting import heed_answer
 if TYPE_CHECKING:
     from barnabas.raft.core import Raft
 
-ADD, REMOVE, UPDATE = "add", "remove", "update"
+ADD, REMOVE, UPDATE, RAISE = "add", "remove", "update", "raise"
 VOTERS = "voters"  # the channel on which changes are asked for, beside the fetches
 DEFAULT_TIMEOUT_MS = 30_000
 
@@ -223,16 +223,20 @@ def poll(raft: Raft, role: Leadership, now_ms: int) -> int:
 def raise_kraft_version(raft: Raft, version: int) -> int:
     """Move the voters from the settings into the log; returns the offset behind the records."""
     role = raft.role
-    if not isinstance(role, Leadership) or role.change is not None:
-        raise InvalidUpdateVersion("this node does not lead the quorum, or a change of voters is under way")
+    if not isinstance(role, Leadership):
+        raise InvalidUpdateVersion("this node does not lead the quorum")
     if version <= raft.kraft_version:
         return raft.next_offset
+    if role.change is not None:
+        if role.change.kind == RAISE:
+            return role.change.end_offset
+        raise InvalidUpdateVersion("a change of voters is under way")
     told = {**role.known_voters, raft.me.id: raft.own_voter}
     missing = [node_id for node_id in raft.voters.ids if node_id not in told]
     if missing or any(told[each].max_kraft_version < version for each in raft.voters.ids):
         raise InvalidUpdateVersion(f"voters {missing or 'all'} must first say that they know {version}")
     voters = VoterSet(told[node_id] for node_id in raft.voters.ids)
-    role.change = VoterChange(UPDATE, None, raft.own_voter, NEVER, acks=True)
+    role.change = VoterChange(RAISE, None, raft.own_voter, NEVER, acks=True)
     end_offset = raft.propose_control(KRaftVersion(version), voters)
     role.change.end_offset = end_offset
     return end_offset

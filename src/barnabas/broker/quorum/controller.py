@@ -19,7 +19,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from barnabas.broker.quorum.driver import RaftDriver
-from barnabas.broker.storage.formatting import KRAFT_VERSION, make_voter
+from barnabas.broker.storage.formatting import KRAFT_VERSION
 from barnabas.controller.contacts import BrokerContacts
 from barnabas.controller.decisions import Decision, NotController
 from barnabas.core.clock import Clock
@@ -38,7 +38,6 @@ from barnabas.metadata.replay import Change
 from barnabas.metadata.versions import LATEST_METADATA_VERSION, record_version
 from barnabas.protocol.schema import Message
 from barnabas.raft.batches import data_batches
-from barnabas.raft.control_records import KRaftVersionRecord, VotersRecord, control_batch
 
 logger = logging.getLogger("barnabas.controller")
 
@@ -46,15 +45,13 @@ R = TypeVar("R")
 
 
 class _Pending(NamedTuple):
-    """An answer on its way. `change` is to be published, None where nothing was written; `voters`, where the
-    decision names any, are in force from then on."""
+    """An answer on its way. `change` is to be published, None where nothing was written."""
 
     end_offset: int
     answer: asyncio.Future[None]
     change: Change | None = None
     size_bytes: int = 0
     wall_ms: int = 0
-    voters: VotersRecord | None = None
 
 
 class ActiveController:
@@ -123,10 +120,8 @@ class ActiveController:
         if driver.kraft_version >= KRAFT_VERSION:
             await self._told()
             return
-        now_ms = self._clock.wall_ms()
-        voters = VotersRecord(voters=[make_voter(*driver.me, driver.controllers)])
-        batch = control_batch([KRaftVersionRecord(k_raft_version=KRAFT_VERSION), voters], now_ms)
-        await self._propose([batch], Change(self._decided, Delta(self._decided)), now_ms, voters)
+        end_offset = driver.raise_kraft_version(KRAFT_VERSION)
+        await self._proposed(end_offset, Change(self._decided, Delta(self._decided)), self._clock.wall_ms())
 
     def _check(self) -> None:
         if self._driver.failure is not None:
@@ -152,20 +147,16 @@ class ActiveController:
             image = delta.apply(0, 0)
         except Exception as error:
             raise self._driver.fail(error) from error
-        return self._propose(batches, Change(image, delta), now_ms)
-
-    def _propose(
-        self,
-        batches: Sequence[bytearray],
-        change: Change,
-        now_ms: int,
-        voters: VotersRecord | None = None,
-    ) -> asyncio.Future[None]:
         end_offset = self._driver.propose(batches)
+        return self._proposed(end_offset, Change(image, delta), now_ms, sum(map(len, batches)))
+
+    def _proposed(
+        self, end_offset: int, change: Change, now_ms: int, size_bytes: int = 0
+    ) -> asyncio.Future[None]:
+        """Decide on from that change; done when it is published."""
         self._decided = change.image._replace(offset=end_offset, epoch=self._driver.epoch)
         change = change._replace(image=self._decided)
-        size_bytes = sum(map(len, batches))
-        return self._wait(_Pending(end_offset, _future(), change, size_bytes, now_ms, voters))
+        return self._wait(_Pending(end_offset, _future(), change, size_bytes, now_ms))
 
     async def _told(self) -> None:
         """Wait until everything that was decided so far is committed."""
@@ -182,8 +173,6 @@ class ActiveController:
     def _committed(self, high_watermark: int) -> None:
         while self._pending and self._pending[0].end_offset <= high_watermark:
             pending = self._pending.popleft()
-            if pending.voters is not None:
-                self._driver.kraft_version, self._driver.voters = KRAFT_VERSION, pending.voters
             if pending.change is not None:
                 self._publish(pending, pending.change)
             if not pending.answer.done():

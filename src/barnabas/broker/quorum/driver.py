@@ -8,6 +8,8 @@ leading. So it is when the lead itself is lost.
 An error that leaves the log in doubt (a failed sync) ends this node's part in the cluster: `on_failure` is
 called once, every later proposal gets the same `MetadataLogFailed`, and the node must stop. A new start reads
 what is there and can tell.
+
+This node is the only voter: the core sends nothing, and time tells it nothing but to stand for election.
 """
 
 from __future__ import annotations
@@ -24,10 +26,14 @@ from barnabas.core.settings.listeners import Listener
 from barnabas.log.checkpoints import write_atomically
 from barnabas.log.partition import PartitionLog
 from barnabas.log.producers import Origin
-from barnabas.raft.control_records import VotersRecord
+from barnabas.raft.control_records import control_batch
+from barnabas.raft.control_values import to_message
+from barnabas.raft.core import NotLeader, Raft, Ready
 from barnabas.raft.election import State, VoterKey
+from barnabas.raft.log_index import Entry
 from barnabas.raft.quorum_state import encode_quorum_state
-from barnabas.raft.sole import NotLeader, Raft, Ready
+from barnabas.raft.voters import VoterSet
+from barnabas.records.batch import BatchHeader
 
 logger = logging.getLogger("barnabas.quorum")
 
@@ -51,8 +57,6 @@ class RaftDriver:
         disk: Disk,
         clock: Clock,
         *,
-        kraft_version: int,
-        voters: VotersRecord | None,
         controllers: Sequence[Listener],
         on_failure: Callable[[BaseException], None] | None,
     ) -> None:
@@ -60,8 +64,6 @@ class RaftDriver:
         self._log = log
         self._disk = disk
         self._clock = clock
-        self.kraft_version = kraft_version
-        self.voters = voters
         self.controllers = tuple(controllers)
         self._on_failure = on_failure
         self.failure: BarnabasError | None = None
@@ -93,6 +95,16 @@ class RaftDriver:
         return self._raft.me
 
     @property
+    def kraft_version(self) -> int:
+        """The version of the quorum's protocol that is committed."""
+        return self._raft.log.kraft_version.at(self._raft.high_watermark)[1]
+
+    def voters_at(self, end_offset: int) -> tuple[int, VoterSet]:
+        """The kraft.version and the voters by what the log says below that offset."""
+        log = self._raft.log
+        return log.kraft_version.at(end_offset)[1], log.voters.at(end_offset)[1]
+
+    @property
     def high_watermark(self) -> int:
         """Everything below is committed."""
         return self._raft.high_watermark
@@ -111,7 +123,7 @@ class RaftDriver:
 
     async def elect(self) -> None:
         """Stand for election; returns when this node leads and what it says first is committed."""
-        self._raft.tick(self._clock.wall_ms())
+        self._raft.tick(self._now_ms())
         await self._write()
 
     def propose(self, batches: Sequence[bytearray]) -> int:
@@ -124,7 +136,20 @@ class RaftDriver:
                 f"a batch of {largest} bytes does not fit into a segment of the metadata log: raise "
                 "metadata.log.segment.bytes, or ask for less at a time"
             )
-        end_offset = self._raft.propose(batches)
+        counted = [(batch, BatchHeader.parse(batch).last_offset_delta + 1) for batch in batches]
+        return self._proposed(self._raft.propose(counted, self._now_ms()))
+
+    def raise_kraft_version(self, version: int) -> int:
+        """Keep the voters in the log; returns the offset behind the records that say so."""
+        if self.failure is not None:
+            raise self.failure
+        return self._proposed(self._raft.raise_kraft_version(version, self._now_ms()))
+
+    def _now_ms(self) -> int:
+        return int(self._clock.monotonic() * 1000)
+
+    def _proposed(self, end_offset: int) -> int:
+        """See to it that it is written."""
         if self._writing is None or self._writing.done():
             self._writing = asyncio.get_running_loop().create_task(self._write_pending())
             self._writing.add_done_callback(self._written)
@@ -138,7 +163,7 @@ class RaftDriver:
     def resign(self) -> None:
         """Lead no more in this epoch; proposals that are not committed are lost."""
         if self.is_leader:
-            self._raft.resign()
+            self._raft.resign(self._now_ms())
             self.on_lost(NotLeader(f"node {self.me.id} has resigned in epoch {self.epoch}"))
 
     async def abandon(self) -> None:
@@ -162,51 +187,60 @@ class RaftDriver:
         if task.cancelled():
             self.on_lost(self.fail(asyncio.CancelledError("the write was cancelled")))
 
-    def _first_of(self, ready: Ready) -> Ready:
-        """As much of it as one append takes: within a segment, and few enough to be published in one turn."""
-        size, count = 0, 0
-        for batch in ready.batches[:MAX_BATCHES_A_WRITE]:
+    def _first_of(self, ready: Ready) -> tuple[Ready, list[bytearray]]:
+        """As much of it as one append takes, and its batches: within a segment, and few enough to be
+        published in one turn."""
+        batches: list[bytearray] = []
+        size = 0
+        for entry in ready.entries[:MAX_BATCHES_A_WRITE]:
+            batch = self._batch(entry)
             size += len(batch)
-            if count and size > self._log.config.segment_bytes:
+            if batches and size > self._log.config.segment_bytes:
                 break
-            count += 1
-        return ready._replace(batches=ready.batches[:count])
+            batches.append(batch)
+        return ready._replace(entries=ready.entries[: len(batches)]), batches
+
+    def _batch(self, entry: Entry) -> bytearray:
+        if entry.control:
+            return control_batch(map(to_message, entry.control), self._clock.wall_ms())
+        data: bytearray = entry.data
+        return data
 
     async def _write(self) -> None:
         """Do what the core asks for, until it asks for nothing more."""
-        while ready := self._raft.ready():
-            ready = self._first_of(ready)
+        while asked := self._raft.ready():
+            ready, batches = self._first_of(asked)
             if ready.election is not None:
-                voters = [voter.id for voter in sorted(self._raft.voters)]
-                state = encode_quorum_state(ready.election, min(self.kraft_version, 1), voters)
+                version = min(self._raft.kraft_version, 1)
+                state = encode_quorum_state(ready.election, version, self._raft.voters.ids)
                 await write_atomically(self._disk, QUORUM_STATE_PATH, state)
-            if ready.batches:
-                await self._append(ready)
-            self._raft.advance(ready)
+            if batches:
+                await self._append(ready, batches)
+            self._raft.advance(ready, self._now_ms())
             if self._log.advance_high_watermark(self._raft.high_watermark):
                 self.on_commit(self._raft.high_watermark)
 
-    async def _append(self, ready: Ready) -> None:
+    async def _append(self, ready: Ready, batches: Sequence[bytearray]) -> None:
         """Write and flush what the core gave; the log numbers it as the core expects."""
-        log = self._log
-        data = ready.batches[0] if len(ready.batches) == 1 else bytearray().join(ready.batches)
-        if log.end_offset != ready.base_offset:
+        log, first = self._log, ready.entries[0]
+        data = batches[0] if len(batches) == 1 else bytearray().join(batches)
+        if log.end_offset != first.base_offset:
             raise self.fail(
-                InvariantViolation(f"{log.path} ends at {log.end_offset}, not at {ready.base_offset}")
+                InvariantViolation(f"{log.path} ends at {log.end_offset}, not at {first.base_offset}")
             )
         try:
-            await log.append_as_leader(data, ready.epoch, Origin.COORDINATOR)
+            await log.append_as_leader(data, first.epoch, Origin.COORDINATOR)
             await log.flush()
         except Exception as error:
-            if log.failure is None and log.end_offset == ready.base_offset:
-                self._raft.withdraw()  # nothing was written, so nothing is in doubt
+            if log.failure is None and log.end_offset == first.base_offset:
+                self._raft.withdraw(ready, self._now_ms())  # nothing was written, so nothing is in doubt
                 raise
             raise self.fail(error) from error
         except BaseException as error:
             self.fail(error)
             raise
         if self.on_append is not None:
-            self.on_append(ready.base_offset, ready.epoch, ready.batches)
+            self.on_append(first.base_offset, first.epoch, batches)
 
     def fail(self, error: BaseException) -> BarnabasError:
         """From now on nothing is proposed here; the node is told to stop."""

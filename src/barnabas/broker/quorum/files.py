@@ -53,7 +53,7 @@ class QuorumFiles(NamedTuple):
     snapshot_id: SnapshotId
     kraft_version: int
     voters: VotersRecord | None
-    voters_in_log: bool
+    controls: list[tuple[int, Message]]  # in the log behind the snapshot, with their offsets
     snapshots: list[SnapshotId]  # all that are whole, as far as was looked; ascending
     uncovered_bytes: int  # of the log behind the newest
 
@@ -74,16 +74,15 @@ async def find_quorum(disk: Disk, log: PartitionLog) -> QuorumFiles:
             f"newest whole snapshot ends at {snapshot_id.end_offset}: restore what is missing from a copy"
         )
     kraft_version, voters = _told(snapshot.controls, 0, None)
-    in_log, uncovered_bytes = False, 0
+    controls: list[tuple[int, Message]] = []
+    uncovered_bytes = 0
     async for chunk, position, header in reading.batches(log, snapshot_id.end_offset, log.end_offset):
         uncovered_bytes += header.size_bytes
         if header.is_control:
-            told = [message for _, message in read_control_batch(chunk, position, header)]
-            in_log = in_log or any(isinstance(message, VotersRecord) for message in told)
-            kraft_version, voters = _told(told, kraft_version, voters)
-    in_log = in_log or snapshot_id.end_offset > 0
+            controls += read_control_batch(chunk, position, header)
+    kraft_version, voters = _told([message for _, message in controls], kraft_version, voters)
     return QuorumFiles(
-        election, snapshot, snapshot_id, kraft_version, voters, in_log, snapshots, uncovered_bytes
+        election, snapshot, snapshot_id, kraft_version, voters, controls, snapshots, uncovered_bytes
     )
 
 

@@ -22,11 +22,11 @@ from barnabas.broker.storage.formatting import (
     METADATA_TOPIC,
     METADATA_TOPIC_ID,
     DirectoryRefused,
-    make_voter,
 )
 from barnabas.controller.bootstrap import activation_records
 from barnabas.core.clock import Clock
 from barnabas.core.disk import Disk
+from barnabas.core.random import Random, SystemRandom
 from barnabas.core.settings.listeners import Listener
 from barnabas.log.checkpoints import read_whole
 from barnabas.log.config import UNLIMITED, LogConfig
@@ -38,10 +38,13 @@ from barnabas.metadata.records import FeatureLevelRecord, UnknownRecord, decode_
 from barnabas.metadata.replay import difference, replay_all
 from barnabas.protocol.schema import Message
 from barnabas.raft.batches import MAX_BATCH_BYTES
-from barnabas.raft.control_records import KRaftVersionRecord, VotersRecord
+from barnabas.raft.config import RaftConfig
+from barnabas.raft.control_values import to_control, to_message
+from barnabas.raft.core import Raft
 from barnabas.raft.election import VoterKey
+from barnabas.raft.log_index import Control, KRaftVersion, LogState
 from barnabas.raft.snapshot import BOOTSTRAP_CHECKPOINT, read_snapshot
-from barnabas.raft.sole import Raft
+from barnabas.raft.voters import Endpoint, VoterInfo, VoterSet
 
 logger = logging.getLogger("barnabas.quorum")
 
@@ -49,6 +52,7 @@ logger = logging.getLogger("barnabas.quorum")
 METADATA_LOG = LogConfig(retention_ms=UNLIMITED, retention_bytes=UNLIMITED, max_message_bytes=MAX_BATCH_BYTES)
 
 SNAPSHOT_POLICY = SnapshotPolicy()
+_RANDOM = SystemRandom()
 
 
 class MetadataQuorum:
@@ -92,12 +96,13 @@ class MetadataQuorum:
         config: LogConfig = METADATA_LOG,
         min_insync_replicas: int = 1,
         policy: SnapshotPolicy = SNAPSHOT_POLICY,
+        random: Random = _RANDOM,
         on_failure: Callable[[BaseException], None] | None = None,
     ) -> MetadataQuorum:
         """Load what is there, be elected in a new epoch, and publish everything that is committed.
 
         `controllers` are the node's controller listeners as others reach them; `min_insync_replicas` is what
-        a new cluster begins with; `policy` says when snapshots are due.
+        a new cluster begins with; `policy` says when snapshots are due; `random` is for the core's timeouts.
         """
         log = await directory.partition(METADATA_TOPIC, 0, topic_id=METADATA_TOPIC_ID, config=config)
         try:
@@ -108,27 +113,17 @@ class MetadataQuorum:
                     f"{KRAFT_VERSION} is the latest that is known here"
                 )
             me = VoterKey(node_id, directory_id)
-            own = VotersRecord(voters=[make_voter(node_id, directory_id, controllers)])
-            told = _epoch_records(found, own)
+            _check_sole_voter(found, me, disk)
+            endpoints = tuple(Endpoint(each.name, each.host, each.port) for each in controllers)
             raft = Raft(
                 me,
-                {_sole_voter(found, me, disk)},
                 election=found.election,
-                log_epoch=max(log.epochs.latest_epoch or 0, found.snapshot_id.epoch),
-                end_offset=log.end_offset,
-                epoch_records=told,
+                log=await _log_state(found, log, disk, VoterInfo(VoterKey(node_id), endpoints)),
+                config=RaftConfig(endpoints),
+                random=random,
+                now_ms=int(clock.monotonic() * 1000),
             )
-            voters = next((each for each in told if isinstance(each, VotersRecord)), found.voters)
-            driver = RaftDriver(
-                raft,
-                log,
-                disk,
-                clock,
-                kraft_version=found.kraft_version,
-                voters=voters,
-                controllers=controllers,
-                on_failure=on_failure,
-            )
+            driver = RaftDriver(raft, log, disk, clock, controllers=controllers, on_failure=on_failure)
             quorum = cls(driver, log, disk, clock, found, policy)
             await quorum._start(found, min_insync_replicas)
         except UnknownRecord as error:
@@ -173,12 +168,10 @@ class MetadataQuorum:
         """What a snapshot would hold now: a reference to the published image."""
         if self.driver.failure is not None:
             raise self.driver.failure
-        controls: list[Message] = []
-        if self.driver.kraft_version > 0:
-            controls.append(KRaftVersionRecord(k_raft_version=self.driver.kraft_version))
-            if self.driver.voters is not None:
-                controls.append(self.driver.voters)
-        return SnapshotSource(self.metadata.image, controls, self.controller.last_published_ms)
+        image = self.metadata.image
+        kraft_version, voters = self.driver.voters_at(image.offset)
+        told: list[Control] = [KRaftVersion(kraft_version), voters] if kraft_version > 0 else []
+        return SnapshotSource(image, [to_message(each) for each in told], self.controller.last_published_ms)
 
     async def abandon(self) -> None:
         """Stop at once, as a crash would."""
@@ -190,8 +183,8 @@ class MetadataQuorum:
         self.driver.resign()
 
 
-def _sole_voter(found: QuorumFiles, me: VoterKey, disk: Disk) -> VoterKey:
-    """This node, which must be the only voter; with kraft.version 0 the settings say so, not the log."""
+def _check_sole_voter(found: QuorumFiles, me: VoterKey, disk: Disk) -> None:
+    """This node must be the only voter; with kraft.version 0 the settings say so, not the log."""
     voters = [] if found.voters is None else found.voters.voters
     keys = [VoterKey(each.voter_id, UUID(bytes=bytes(each.voter_directory_id))) for each in voters] or [me]
     if keys != [me]:
@@ -200,15 +193,22 @@ def _sole_voter(found: QuorumFiles, me: VoterKey, disk: Disk) -> VoterKey:
             f"the voters in the metadata log of {disk.describe('')} are {told}; node {me.id} "
             f"({me.directory_id}) must be the only one"
         )
-    return me
 
 
-def _epoch_records(found: QuorumFiles, voters: VotersRecord) -> list[Message]:
-    """What the leader says at the start of its epoch: the voters, if the log tells none, or others."""
-    if found.kraft_version < KRAFT_VERSION or found.voters is None:
-        return []
-    if not voters.voters[0].endpoints:
-        voters = found.voters
-    if found.voters_in_log and voters == found.voters:
-        return []
-    return [KRaftVersionRecord(k_raft_version=found.kraft_version), voters]
+async def _log_state(found: QuorumFiles, log: PartitionLog, disk: Disk, static: VoterInfo) -> LogState:
+    """What the core is to know of the log; `static` is the voter by the settings, where nothing tells any."""
+    base = [to_control(message) for message in found.snapshot.controls]
+    voters = [each for each in base if isinstance(each, VoterSet)]
+    versions = [each.version for each in base if isinstance(each, KRaftVersion)]
+    controls = [(offset, to_control(message)) for offset, message in found.controls]
+    sizes = [await disk.size_of(f"{METADATA_DIRECTORY}/{each.name}") for each in found.snapshots]
+    return LogState(
+        voters[-1] if voters else VoterSet([static]),
+        versions[-1] if versions else 0,
+        [(offset, control) for offset, control in controls if control is not None],
+        log.start_offset,
+        log.end_offset,
+        log.epochs.entries,
+        [(each, size or 0) for each, size in zip(found.snapshots, sizes, strict=True)],
+        found.snapshot_id.end_offset - 1,
+    )

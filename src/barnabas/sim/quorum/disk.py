@@ -155,7 +155,14 @@ class Disk:
                 controls.append((entry.base_offset + index, control))
         sizes = [(each.id, each.size_bytes) for each in self.snapshots.values()]
         return LogState(
-            voters, kraft_version, controls, log.start_offset, log.end_offset, epochs, sorted(sizes)
+            voters,
+            kraft_version,
+            controls,
+            log.start_offset,
+            log.end_offset,
+            epochs,
+            sorted(sizes),
+            log.start_offset - 1,
         )
 
     def latest_voters(self) -> VoterSet:
