@@ -51,6 +51,7 @@ class QuorumFiles(NamedTuple):
     election: Election
     snapshot: Snapshot
     snapshot_id: SnapshotId
+    snapshot_bytes: int
     kraft_version: int
     voters: VotersRecord | None
     controls: list[tuple[int, Message]]  # in the log behind the snapshot, with their offsets
@@ -63,7 +64,7 @@ async def find_quorum(disk: Disk, log: PartitionLog) -> QuorumFiles:
     data = await read_whole(disk, QUORUM_STATE_PATH)
     election = decode_quorum_state(data, disk.describe(QUORUM_STATE_PATH)) if data else Election()
     snapshots = await _list_snapshots(disk)
-    snapshot_id, snapshot = await _newest_snapshot(disk, snapshots)
+    snapshot_id, snapshot, snapshot_bytes = await _newest_snapshot(disk, snapshots)
     if snapshot_id.end_offset > log.end_offset:
         for value in snapshot.values:
             decode_record(value)  # nothing is cut away for one that cannot be understood
@@ -82,7 +83,15 @@ async def find_quorum(disk: Disk, log: PartitionLog) -> QuorumFiles:
             controls += read_control_batch(chunk, position, header)
     kraft_version, voters = _told([message for _, message in controls], kraft_version, voters)
     return QuorumFiles(
-        election, snapshot, snapshot_id, kraft_version, voters, controls, snapshots, uncovered_bytes
+        election,
+        snapshot,
+        snapshot_id,
+        snapshot_bytes,
+        kraft_version,
+        voters,
+        controls,
+        snapshots,
+        uncovered_bytes,
     )
 
 
@@ -118,17 +127,18 @@ async def _list_snapshots(disk: Disk) -> list[SnapshotId]:
     return sorted(found)
 
 
-async def _newest_snapshot(disk: Disk, listed: list[SnapshotId]) -> tuple[SnapshotId, Snapshot]:
-    """The newest that is whole; those that are not are set aside, and taken off the list."""
+async def _newest_snapshot(disk: Disk, listed: list[SnapshotId]) -> tuple[SnapshotId, Snapshot, int]:
+    """The newest that is whole, and its size; those that are not are set aside, and taken off the list."""
     while listed:
         path = f"{METADATA_DIRECTORY}/{listed[-1].name}"
+        data = await read_whole(disk, path) or b""
         try:
-            return listed[-1], read_snapshot(await read_whole(disk, path) or b"", disk.describe(path))
+            return listed[-1], read_snapshot(data, disk.describe(path)), len(data)
         except CorruptSnapshot as error:
             logger.warning("%s; it is set aside as %s, and what is before it counts", error, path + CORRUPT)
         await disk.rename(path, path + CORRUPT)
         listed.pop()
-    return SnapshotId(0, 0), Snapshot([], [])
+    return SnapshotId(0, 0), Snapshot([], []), 0
 
 
 async def batches(

@@ -118,7 +118,7 @@ class MetadataQuorum:
             raft = Raft(
                 me,
                 election=found.election,
-                log=await _log_state(found, log, disk, VoterInfo(VoterKey(node_id), endpoints)),
+                log=_log_state(found, log, VoterInfo(VoterKey(node_id), endpoints)),
                 config=RaftConfig(endpoints),
                 random=random,
                 now_ms=int(clock.monotonic() * 1000),
@@ -195,13 +195,12 @@ def _check_sole_voter(found: QuorumFiles, me: VoterKey, disk: Disk) -> None:
         )
 
 
-async def _log_state(found: QuorumFiles, log: PartitionLog, disk: Disk, static: VoterInfo) -> LogState:
+def _log_state(found: QuorumFiles, log: PartitionLog, static: VoterInfo) -> LogState:
     """What the core is to know of the log; `static` is the voter by the settings, where nothing tells any."""
     base = [to_control(message) for message in found.snapshot.controls]
     voters = [each for each in base if isinstance(each, VoterSet)]
     versions = [each.version for each in base if isinstance(each, KRaftVersion)]
     controls = [(offset, to_control(message)) for offset, message in found.controls]
-    sizes = [await disk.size_of(f"{METADATA_DIRECTORY}/{each.name}") for each in found.snapshots]
     return LogState(
         voters[-1] if voters else VoterSet([static]),
         versions[-1] if versions else 0,
@@ -209,6 +208,7 @@ async def _log_state(found: QuorumFiles, log: PartitionLog, disk: Disk, static: 
         log.start_offset,
         log.end_offset,
         log.epochs.entries,
-        [(each, size or 0) for each, size in zip(found.snapshots, sizes, strict=True)],
+        # only the newest is ever served, so only its size is known
+        [(each, found.snapshot_bytes if each == found.snapshot_id else 0) for each in found.snapshots],
         found.snapshot_id.end_offset - 1,
     )
