@@ -7,7 +7,7 @@ from uuid import UUID
 import pytest
 
 from barnabas.core.errors import InvariantViolation
-from barnabas.raft.core import NOTHING, NotLeader
+from barnabas.raft.core import NotLeader
 from barnabas.raft.election import TRANSITIONS, Election, State, VoterKey
 from barnabas.raft.log_index import Entry, LeaderChange
 from barnabas.raft.messages import (
@@ -20,6 +20,7 @@ from barnabas.raft.messages import (
     Vote,
     VoteResponse,
 )
+from barnabas.raft.ready import NOTHING
 from barnabas.raft.voters import VoterSet
 from tests.raft.nodes import A, B, C, Driven, endpoint, node, static_voters, voters
 
@@ -131,9 +132,9 @@ def test_move_inside_an_epoch_keeps_the_vote() -> None:
 def test_there_is_one_ready_at_a_time() -> None:
     driven = sole()
     raft = driven.raft
-    raft.propose([("x", 1)], 0)
+    raft.propose([("x", 1)])
     ready = raft.ready()
-    raft.propose([("y", 1)], 0)
+    raft.propose([("y", 1)])
     assert raft.ready() is NOTHING
     raft.advance(ready, 0)
     assert [entry.data for entry in raft.ready().entries] == ["y"]
@@ -163,7 +164,7 @@ def test_ready_may_be_done_in_part() -> None:
     driven = sole()
     raft = driven.raft
     end = raft.end_offset
-    raft.propose([("x", 1), ("y", 2), ("z", 1)], 0)
+    raft.propose([("x", 1), ("y", 2), ("z", 1)])
     ready = raft.ready()
     raft.advance(ready._replace(entries=ready.entries[:2]), 0)
     assert (raft.end_offset, raft.next_offset, raft.high_watermark) == (end + 3, end + 4, end + 3)
@@ -172,7 +173,7 @@ def test_ready_may_be_done_in_part() -> None:
 
 def test_commit_is_told_once() -> None:
     raft = sole().raft
-    end = raft.propose([("x", 1)], 0)
+    end = raft.propose([("x", 1)])
     raft.advance(raft.ready(), 0)
     assert raft.ready().high_watermark == end
     raft.advance(raft._writing or NOTHING, 0)
@@ -182,12 +183,12 @@ def test_commit_is_told_once() -> None:
 def test_withdrawn_entries_were_never_proposed() -> None:
     raft = sole().raft
     end = raft.end_offset
-    raft.propose([("x", 3)], 0)
+    raft.propose([("x", 3)])
     ready = raft.ready()
-    raft.propose([("y", 1)], 0)
+    raft.propose([("y", 1)])
     raft.withdraw(ready, 0)
     assert raft.ready() is NOTHING
-    assert (raft.state, raft.propose([("z", 1)], 0)) == (State.LEADER, end + 1)
+    assert (raft.state, raft.propose([("z", 1)])) == (State.LEADER, end + 1)
 
 
 def test_leader_that_cannot_write_its_first_record_resigns() -> None:
@@ -220,7 +221,7 @@ def test_entries_written_while_the_lead_was_lost_are_in_the_log_and_count_for_no
     driven.lead()
     raft = driven.raft
     end = raft.end_offset
-    raft.propose([("x", 2)], driven.now_ms)
+    raft.propose([("x", 2)])
     ready = raft.ready()
     raft.step(Received("token", BeginQuorumEpoch(7, C.id, (endpoint(C.id),))), driven.now_ms)
     assert not any(isinstance(each, Send) for each in raft.ready().messages)
@@ -279,8 +280,8 @@ def test_sole_voter_leads_an_epoch_that_it_has_not_led(election: Election, epoch
 def test_proposal_is_committed_when_it_is_durable() -> None:
     raft = sole().raft
     end = raft.end_offset
-    assert raft.propose([("x", 3)], 0) == end + 3
-    assert raft.propose([("y", 2)], 0) == end + 5
+    assert raft.propose([("x", 3)]) == end + 3
+    assert raft.propose([("y", 2)]) == end + 5
     ready = raft.ready()
     assert (raft.end_offset, raft.high_watermark) == (end, end)
     raft.advance(ready, 0)
@@ -291,7 +292,7 @@ def test_sole_voter_that_resigned_leads_again_in_a_new_epoch() -> None:
     driven = sole()
     driven.raft.resign(0)
     with pytest.raises(NotLeader):
-        driven.raft.propose([("x", 1)], 0)
+        driven.raft.propose([("x", 1)])
     driven.settle()
     assert driven.raft.state is State.RESIGNED
     driven.tick(0)
@@ -307,7 +308,7 @@ def test_resigning_twice_breaks_an_invariant() -> None:
 def test_snapshots_hold_only_what_is_committed() -> None:
     raft = sole().raft
     assert raft.snapshot_id(raft.high_watermark).end_offset == raft.high_watermark
-    raft.propose([("x", 1)], 0)
+    raft.propose([("x", 1)])
     with pytest.raises(InvariantViolation, match="beyond the high watermark"):
         raft.snapshot_id(raft.next_offset)
 

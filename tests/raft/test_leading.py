@@ -48,7 +48,7 @@ def leader(*others: Any, **options: Any) -> Driven:
 
 
 def propose(driven: Driven, count: int = 1) -> int:
-    end_offset = driven.raft.propose([("record", 1)] * count, driven.now_ms)
+    end_offset = driven.raft.propose([("record", 1)] * count)
     driven.settle()
     return end_offset
 
@@ -127,7 +127,7 @@ def test_leaders_own_end_counts_when_it_is_durable() -> None:
     driven.fetch(B, driven.raft.end_offset)
     raft = driven.raft
     committed = raft.high_watermark
-    raft.propose([("x", 1)], 0)
+    raft.propose([("x", 1)])
     ready = raft.ready()
     assert raft.high_watermark == committed
     assert driven.fetch(B, raft.end_offset) is None  # nothing that is not durable is served
@@ -346,9 +346,9 @@ def test_resigned_leader_goes_on_in_the_next_epoch() -> None:
 
 def test_later_epoch_takes_the_lead_away() -> None:
     driven = leader()
-    driven.raft.propose([("x", 1)], driven.now_ms)
+    driven.raft.propose([("x", 1)])
     driven.ask(BeginQuorumEpoch(5, C.id, (endpoint(C.id),)))
     assert (driven.raft.state, driven.raft.leader_id) == (State.FOLLOWER, C.id)
     with pytest.raises(NotLeader, match="follower"):
-        driven.raft.propose([("x", 1)], driven.now_ms)
+        driven.raft.propose([("x", 1)])
     assert driven.raft.next_offset == driven.raft.end_offset == 2

@@ -19,11 +19,12 @@ from typing import Any, NamedTuple
 from unittest import mock
 
 from barnabas.raft import invariants, leading, voter_changes, voting
-from barnabas.raft.core import Raft, Ready
+from barnabas.raft.core import Raft
 from barnabas.raft.election import NO_NODE, Election, VoterKey
 from barnabas.raft.log_index import EpochEnd, LogIndex
 from barnabas.raft.messages import NONE, NOT_LEADER, UNSUPPORTED_VERSION
 from barnabas.raft.outbound import Outbound
+from barnabas.raft.ready import Ready
 from barnabas.raft.replication import Leadership
 from barnabas.raft.snapshot import SnapshotId
 from barnabas.raft.states import Candidate

@@ -33,12 +33,13 @@ from barnabas.raft.messages import (
     FetchSnapshotResponse,
 )
 from barnabas.raft.outbound import MAX_BACKOFF_SHIFT
+from barnabas.raft.ready import SnapshotChunk
 from barnabas.raft.states import NEVER, Follower, Resigned, Unattached
 from barnabas.raft.voters import Endpoint, VoterSet
 from barnabas.raft.voting import heed_answer, is_meant
 
 if TYPE_CHECKING:
-    from barnabas.raft.core import Raft, SnapshotChunk
+    from barnabas.raft.node import RaftNode
 
 BOOTSTRAP_ID = -2  # the first of the ids by which nodes are known of which only the address is
 
@@ -46,7 +47,7 @@ BOOTSTRAP_ID = -2  # the first of the ids by which nodes are known of which only
 # --- looking for a leader
 
 
-def poll_unattached(raft: Raft, role: Unattached, now_ms: int) -> int:
+def poll_unattached(raft: RaftNode, role: Unattached, now_ms: int) -> int:
     if raft.voters.is_only(raft.me):
         return now_ms  # the next tick elects it
     if raft.may_stand:
@@ -59,7 +60,7 @@ def poll_unattached(raft: Raft, role: Unattached, now_ms: int) -> int:
     return min(deadline_ms, _ask_for_leader(raft, role, now_ms))
 
 
-def _ask_for_leader(raft: Raft, role: Unattached | Follower, now_ms: int) -> int:
+def _ask_for_leader(raft: RaftNode, role: Unattached | Follower, now_ms: int) -> int:
     """Fetch from the next node that may know the leader, with back-off; returns when to try again."""
     nodes = nodes_to_ask(raft)
     if not nodes or raft.is_writing:
@@ -74,7 +75,7 @@ def _ask_for_leader(raft: Raft, role: Unattached | Follower, now_ms: int) -> int
     return raft.outbound.ready_ms(node_id)
 
 
-def nodes_to_ask(raft: Raft) -> list[tuple[int, Endpoint]]:
+def nodes_to_ask(raft: RaftNode) -> list[tuple[int, Endpoint]]:
     """The bootstrap servers, and the voters that this node knows."""
     mine = {each[1:] for each in raft.config.endpoints}
     servers = enumerate(raft.config.bootstrap)
@@ -88,7 +89,7 @@ def nodes_to_ask(raft: Raft) -> list[tuple[int, Endpoint]]:
 # --- fetching
 
 
-def fetch_request(raft: Raft) -> Fetch:
+def fetch_request(raft: RaftNode) -> Fetch:
     config = raft.config
     return Fetch(
         raft.epoch,
@@ -101,7 +102,7 @@ def fetch_request(raft: Raft) -> Fetch:
     )
 
 
-def poll_follower(raft: Raft, role: Follower, now_ms: int) -> int:
+def poll_follower(raft: RaftNode, role: Follower, now_ms: int) -> int:
     deadline_ms = role.fetch_deadline_ms
     if raft.may_stand:
         deadline_ms = min(deadline_ms, role.ask_ms)
@@ -122,19 +123,19 @@ def poll_follower(raft: Raft, role: Follower, now_ms: int) -> int:
     return min(deadline_ms, ready_ms, told_ms)
 
 
-def _poll_lost_observer(raft: Raft, role: Follower, now_ms: int) -> int:
+def _poll_lost_observer(raft: RaftNode, role: Follower, now_ms: int) -> int:
     """The leader is silent: others may know a new one."""
     return max(_ask_for_leader(raft, role, now_ms), now_ms + 1)
 
 
-def _next_request(raft: Raft, role: Follower) -> Fetch | FetchSnapshot:
+def _next_request(raft: RaftNode, role: Follower) -> Fetch | FetchSnapshot:
     if role.loading is None:
         return fetch_request(raft)
     snapshot, position = role.loading
     return FetchSnapshot(raft.epoch, raft.me, snapshot, position, raft.config.fetch_max_bytes)
 
 
-def take_fetch(raft: Raft, node_id: int, response: FetchResponse, now_ms: int) -> None:
+def take_fetch(raft: RaftNode, node_id: int, response: FetchResponse, now_ms: int) -> None:
     if not heed_answer(raft, response.error, response.known, now_ms):
         _back_off(raft, node_id, now_ms)
         return
@@ -158,6 +159,8 @@ def take_fetch(raft: Raft, node_id: int, response: FetchResponse, now_ms: int) -
     if response.diverging is not None:
         raft.truncate(raft.log.truncation_for(response.diverging))
     elif response.snapshot is not None:
+        end_offset, committed = response.snapshot.end_offset, raft.high_watermark
+        invariants.require(end_offset >= committed, f"a snapshot up to {end_offset} of {committed} committed")
         role.loading = (response.snapshot, 0)
     elif all(entry.epoch <= raft.epoch for entry in response.entries) and _continues(raft, response):
         # records of a later epoch than was asked for were read while the answering node truncated
@@ -166,28 +169,26 @@ def take_fetch(raft: Raft, node_id: int, response: FetchResponse, now_ms: int) -
         raft.commit(min(raft.leader_high_watermark, raft.log.end_offset))
 
 
-def _has_ended(raft: Raft, role: Follower, node_id: int, now_ms: int) -> None:
+def _has_ended(raft: RaftNode, role: Follower, node_id: int, now_ms: int) -> None:
     """That node says that it does not lead this epoch, nor knows who does: if it did, it has resigned."""
     if node_id == raft.election.leader_id and not raft.suspicion.has_ended:
         raft.suspicion.has_ended = True
         _suspect(raft, role, now_ms)
 
 
-def _back_off(raft: Raft, node_id: int, now_ms: int) -> None:
+def _back_off(raft: RaftNode, node_id: int, now_ms: int) -> None:
     """That node had nothing for this one: ask it again a little later."""
     raft.outbound.back_off(node_id, now_ms)
 
 
-def _continues(raft: Raft, response: FetchResponse) -> bool:
+def _continues(raft: RaftNode, response: FetchResponse) -> bool:
     return not response.entries or response.entries[0].base_offset == raft.log.end_offset
 
 
 # --- loading a snapshot
 
 
-def take_snapshot(raft: Raft, node_id: int, response: FetchSnapshotResponse, now_ms: int) -> None:
-    from barnabas.raft.core import SnapshotChunk
-
+def take_snapshot(raft: RaftNode, node_id: int, response: FetchSnapshotResponse, now_ms: int) -> None:
     if not heed_answer(raft, response.error, response.known, now_ms):
         return
     role = raft.role
@@ -209,7 +210,7 @@ def take_snapshot(raft: Raft, node_id: int, response: FetchSnapshotResponse, now
 
 
 def advance_snapshot(
-    raft: Raft, chunk: SnapshotChunk, installed: tuple[VoterSet, int] | None, now_ms: int
+    raft: RaftNode, chunk: SnapshotChunk, installed: tuple[VoterSet, int] | None, now_ms: int
 ) -> None:
     """A piece of a snapshot is durable; with the last one, the log goes on behind it."""
     if not chunk.is_last:
@@ -225,7 +226,7 @@ def advance_snapshot(
 # --- told by the leader
 
 
-def receive_begin(raft: Raft, token: Any, request: BeginQuorumEpoch, now_ms: int) -> None:
+def receive_begin(raft: RaftNode, token: Any, request: BeginQuorumEpoch, now_ms: int) -> None:
     if request.epoch < raft.epoch:
         raft.reply(token, EpochResponse(FENCED_LEADER_EPOCH, raft.known()))
         return
@@ -237,7 +238,7 @@ def receive_begin(raft: Raft, token: Any, request: BeginQuorumEpoch, now_ms: int
     raft.reply(token, EpochResponse(error, raft.known()))
 
 
-def receive_end(raft: Raft, token: Any, request: EndQuorumEpoch, now_ms: int) -> None:
+def receive_end(raft: RaftNode, token: Any, request: EndQuorumEpoch, now_ms: int) -> None:
     """The leader resigned: its successors ask for pre-votes, the first at once, the others later."""
     if request.epoch < raft.epoch:
         raft.reply(token, EpochResponse(FENCED_LEADER_EPOCH, raft.known()))
@@ -250,7 +251,7 @@ def receive_end(raft: Raft, token: Any, request: EndQuorumEpoch, now_ms: int) ->
     raft.reply(token, EpochResponse(NONE, raft.known()))
 
 
-def successor_delay_ms(raft: Raft, request: EndQuorumEpoch) -> int:
+def successor_delay_ms(raft: RaftNode, request: EndQuorumEpoch) -> int:
     most_ms, count = raft.config.election_backoff_max_ms, len(request.successors)
     ids = [key.id for key in request.successors]
     if raft.me.id not in ids:
@@ -262,36 +263,36 @@ def successor_delay_ms(raft: Raft, request: EndQuorumEpoch) -> int:
 # --- a leader that is gone
 
 
-def connection_lost(raft: Raft, event: ConnectionLost, now_ms: int) -> None:
+def connection_lost(raft: RaftNode, event: ConnectionLost, now_ms: int) -> None:
     if isinstance(raft.role, Follower) and event.node_id == raft.election.leader_id:
         raft.suspicion.connection_lost = True
         _suspect(raft, raft.role, now_ms)
 
 
-def dial_refused(raft: Raft, event: DialRefused, now_ms: int) -> None:
+def dial_refused(raft: RaftNode, event: DialRefused, now_ms: int) -> None:
     if isinstance(raft.role, Follower) and event.node_id == raft.election.leader_id:
         raft.suspicion.dial_refused = True
         _suspect(raft, raft.role, now_ms)
 
 
-def dial_succeeded(raft: Raft, event: DialSucceeded, now_ms: int) -> None:
+def dial_succeeded(raft: RaftNode, event: DialSucceeded, now_ms: int) -> None:
     """It lives, or its successor does: what was noticed does not count any more."""
     if event.node_id == raft.election.leader_id and isinstance(raft.role, Follower):
         _lives(raft, raft.role)
 
 
-def _lives(raft: Raft, role: Follower) -> None:
+def _lives(raft: RaftNode, role: Follower) -> None:
     raft.suspicion.connection_lost = raft.suspicion.dial_refused = False
     if not raft.suspicion.has_ended:
         role.ask_ms = NEVER
 
 
-def _suspect(raft: Raft, role: Follower, now_ms: int) -> None:
+def _suspect(raft: RaftNode, role: Follower, now_ms: int) -> None:
     if raft.suspicion.is_gone and role.ask_ms == NEVER:
         plan_to_ask(raft, role, now_ms)
 
 
-def plan_to_ask(raft: Raft, role: Follower, now_ms: int) -> None:
+def plan_to_ask(raft: RaftNode, role: Follower, now_ms: int) -> None:
     """Ask for pre-votes soon: at first by rank, then with back-off."""
     config, asks = raft.config, raft.suspicion.asks
     later_ms = min(config.election_backoff_max_ms, config.stagger_ms << min(asks, 10)) if asks else 0
@@ -301,7 +302,7 @@ def plan_to_ask(raft: Raft, role: Follower, now_ms: int) -> None:
 # --- resigned
 
 
-def poll_resigned(raft: Raft, role: Resigned, now_ms: int) -> int:
+def poll_resigned(raft: RaftNode, role: Resigned, now_ms: int) -> int:
     if raft.voters.is_only(raft.me):
         return now_ms  # the next tick elects it
     if now_ms >= role.deadline_ms:

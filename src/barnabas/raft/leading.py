@@ -33,10 +33,10 @@ from barnabas.raft.states import NEVER, Resigned
 from barnabas.raft.voting import heed_answer
 
 if TYPE_CHECKING:
-    from barnabas.raft.core import Raft
+    from barnabas.raft.node import RaftNode
 
 
-def leader_error(raft: Raft, epoch: int) -> int:
+def leader_error(raft: RaftNode, epoch: int) -> int:
     """Why this node cannot serve as the leader of that epoch; 0 where it can."""
     if epoch < raft.epoch:
         return FENCED_LEADER_EPOCH
@@ -48,7 +48,7 @@ def leader_error(raft: Raft, epoch: int) -> int:
 # --- fetches
 
 
-def receive_fetch(raft: Raft, token: Any, request: Fetch, now_ms: int) -> None:
+def receive_fetch(raft: RaftNode, token: Any, request: Fetch, now_ms: int) -> None:
     error = leader_error(raft, request.epoch)
     if not error and (request.offset < 0 or not 0 <= request.last_epoch <= request.epoch):
         error = INVALID_REQUEST
@@ -63,7 +63,7 @@ def receive_fetch(raft: Raft, token: Any, request: Fetch, now_ms: int) -> None:
         role.parked.append(ParkedFetch(token, request, now_ms + request.max_wait_ms))
 
 
-def try_answer(raft: Raft, role: Leadership, request: Fetch, now_ms: int) -> FetchResponse | None:
+def try_answer(raft: RaftNode, role: Leadership, request: Fetch, now_ms: int) -> FetchResponse | None:
     """The answer to a fetch, and what it tells of the replica; None where there is nothing to answer yet."""
     log, replica = raft.log, request.replica
     found = log.check_fetch(request.offset, request.last_epoch)
@@ -78,7 +78,7 @@ def try_answer(raft: Raft, role: Leadership, request: Fetch, now_ms: int) -> Fet
     return answer_if_due(raft, role, request)
 
 
-def answer_if_due(raft: Raft, role: Leadership, request: Fetch) -> FetchResponse | None:
+def answer_if_due(raft: RaftNode, role: Leadership, request: Fetch) -> FetchResponse | None:
     """With records, or with a high watermark that the replica does not know."""
     end_offset = raft.log.end_offset
     read = None
@@ -89,18 +89,18 @@ def answer_if_due(raft: Raft, role: Leadership, request: Fetch) -> FetchResponse
     return respond(raft, role, read=read)
 
 
-def respond(raft: Raft, role: Leadership, **fields: Any) -> FetchResponse:
+def respond(raft: RaftNode, role: Leadership, **fields: Any) -> FetchResponse:
     return FetchResponse(NONE, raft.known(), role.high_watermark, raft.log.start_offset, **fields)
 
 
-def diverging_response(raft: Raft, role: Leadership, found: Any) -> FetchResponse | None:
+def diverging_response(raft: RaftNode, role: Leadership, found: Any) -> FetchResponse | None:
     """At once: a replica that diverges has nothing to wait for."""
     if isinstance(found, SnapshotId):
         return respond(raft, role, snapshot=found)
     return respond(raft, role, diverging=found)
 
 
-def wake(raft: Raft, role: Leadership) -> None:
+def wake(raft: RaftNode, role: Leadership) -> None:
     """Records have come, or the high watermark has moved: answer what waits for it."""
     if not role.parked:
         return
@@ -113,7 +113,7 @@ def wake(raft: Raft, role: Leadership) -> None:
             raft.reply(each.token, response)
 
 
-def release(raft: Raft, role: Leadership) -> None:
+def release(raft: RaftNode, role: Leadership) -> None:
     """The lead is lost: nothing waits for it any more."""
     known = raft.known()._replace(leader_id=-1, endpoints=())
     for each in role.parked:
@@ -125,7 +125,7 @@ def release(raft: Raft, role: Leadership) -> None:
 # --- the high watermark
 
 
-def log_changed(raft: Raft, role: Leadership, now_ms: int) -> None:
+def log_changed(raft: RaftNode, role: Leadership, now_ms: int) -> None:
     """What this leader wrote is durable; there may be other voters now."""
     role.duty_ms = 0
     voter_changes.appended(raft, role)
@@ -134,7 +134,7 @@ def log_changed(raft: Raft, role: Leadership, now_ms: int) -> None:
         wake(raft, role)
 
 
-def count_offsets(raft: Raft, role: Leadership, now_ms: int) -> None:
+def count_offsets(raft: RaftNode, role: Leadership, now_ms: int) -> None:
     """Move the high watermark, if more is held by a majority now, with all that follows."""
     if not role.commit(raft.voters, raft.me, raft.log.end_offset):
         return
@@ -148,11 +148,11 @@ def count_offsets(raft: Raft, role: Leadership, now_ms: int) -> None:
 # --- snapshots
 
 
-def receive_fetch_snapshot(raft: Raft, token: Any, request: FetchSnapshot, now_ms: int) -> None:
+def receive_fetch_snapshot(raft: RaftNode, token: Any, request: FetchSnapshot, now_ms: int) -> None:
     raft.reply(token, answer_snapshot(raft, request, now_ms))
 
 
-def answer_snapshot(raft: Raft, request: FetchSnapshot, now_ms: int) -> FetchSnapshotResponse:
+def answer_snapshot(raft: RaftNode, request: FetchSnapshot, now_ms: int) -> FetchSnapshotResponse:
     known = raft.known()
     error = leader_error(raft, request.epoch)
     if not error and isinstance(raft.role, Leadership):
@@ -172,7 +172,7 @@ def answer_snapshot(raft: Raft, request: FetchSnapshot, now_ms: int) -> FetchSna
 # --- being heard of
 
 
-def poll_leader(raft: Raft, role: Leadership, now_ms: int) -> int:
+def poll_leader(raft: RaftNode, role: Leadership, now_ms: int) -> int:
     if now_ms >= role.duty_ms:
         role.duty_ms = _do_duties(raft, role, now_ms)
         if raft.role is not role:
@@ -181,7 +181,7 @@ def poll_leader(raft: Raft, role: Leadership, now_ms: int) -> int:
     return min(deadline_ms, voter_changes.poll(raft, role, now_ms))
 
 
-def _do_duties(raft: Raft, role: Leadership, now_ms: int) -> int:
+def _do_duties(raft: RaftNode, role: Leadership, now_ms: int) -> int:
     """Tell voters of the epoch, and resign where too few are heard of; returns when that is due again.
     Fetches only put it off, so it need not be looked at with each of them."""
     config, voters = raft.config, raft.voters
@@ -200,7 +200,7 @@ def _do_duties(raft: Raft, role: Leadership, now_ms: int) -> int:
     return deadline_ms
 
 
-def _begin_due_ms(raft: Raft, role: Leadership, node_id: int) -> int:
+def _begin_due_ms(raft: RaftNode, role: Leadership, node_id: int) -> int:
     """When that voter is to be told of the epoch: until it knows, and whenever it does not fetch."""
     ready_ms = raft.outbound.ready_ms(node_id)
     if node_id not in role.acknowledged:
@@ -212,13 +212,13 @@ def _begin_due_ms(raft: Raft, role: Leadership, node_id: int) -> int:
     return max(ready_ms, last_ms + raft.config.begin_epoch_interval_ms)
 
 
-def _tell_begin(raft: Raft, role: Leadership, voter: Any, now_ms: int) -> None:
+def _tell_begin(raft: RaftNode, role: Leadership, voter: Any, now_ms: int) -> None:
     role.begun_ms[voter.key.id] = now_ms
     request = BeginQuorumEpoch(raft.epoch, raft.me.id, raft.config.endpoints, voter.key)
     raft.send(voter.key.id, voter.endpoints[0], request, now_ms)
 
 
-def take_epoch(raft: Raft, node_id: int, response: EpochResponse, now_ms: int) -> None:
+def take_epoch(raft: RaftNode, node_id: int, response: EpochResponse, now_ms: int) -> None:
     """The answer to BeginQuorumEpoch, or to EndQuorumEpoch."""
     if not heed_answer(raft, response.error, response.known, now_ms):
         return
@@ -232,7 +232,7 @@ def take_epoch(raft: Raft, node_id: int, response: EpochResponse, now_ms: int) -
         role.untold.discard(node_id)
 
 
-def _expire(raft: Raft, role: Leadership, now_ms: int) -> int:
+def _expire(raft: RaftNode, role: Leadership, now_ms: int) -> int:
     """Answer the fetches that have waited long enough; returns when the next one has."""
     if not role.parked:
         return NEVER

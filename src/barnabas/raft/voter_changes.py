@@ -40,7 +40,7 @@ from barnabas.raft.voters import VoterInfo, VoterSet
 from barnabas.raft.voting import heed_answer
 
 if TYPE_CHECKING:
-    from barnabas.raft.core import Raft
+    from barnabas.raft.node import RaftNode
 
 ADD, REMOVE, UPDATE, RAISE = "add", "remove", "update", "raise"
 VOTERS = "voters"  # the channel on which changes are asked for, beside the fetches
@@ -56,7 +56,7 @@ class InvalidUpdateVersion(BarnabasError):
 # --- as the leader
 
 
-def refusal(raft: Raft) -> tuple[int, str]:
+def refusal(raft: RaftNode) -> tuple[int, str]:
     """Why no change of voters can begin now; error 0 where one can."""
     role = raft.role
     if not isinstance(role, Leadership):
@@ -72,11 +72,11 @@ def refusal(raft: Raft) -> tuple[int, str]:
     return NONE, ""
 
 
-def refuse(raft: Raft, token: Any, error: int, message: str) -> None:
+def refuse(raft: RaftNode, token: Any, error: int, message: str) -> None:
     raft.reply(token, VoterChangeResponse(error, raft.known(), message))
 
 
-def receive_add(raft: Raft, token: Any, request: AddRaftVoter, now_ms: int) -> None:
+def receive_add(raft: RaftNode, token: Any, request: AddRaftVoter, now_ms: int) -> None:
     error, message = refusal(raft)
     role = raft.role
     if not error and not request.endpoints:
@@ -92,7 +92,7 @@ def receive_add(raft: Raft, token: Any, request: AddRaftVoter, now_ms: int) -> N
     raft.send(request.voter.id, request.endpoints[0], ApiVersions(), now_ms, VOTERS)
 
 
-def take_api_versions(raft: Raft, node_id: int, response: ApiVersionsResponse, now_ms: int) -> None:
+def take_api_versions(raft: RaftNode, node_id: int, response: ApiVersionsResponse, now_ms: int) -> None:
     """The node that is to be added says what it can do."""
     role = raft.role
     if not isinstance(role, Leadership) or role.change is None or role.change.kind != ADD:
@@ -113,21 +113,21 @@ def take_api_versions(raft: Raft, node_id: int, response: ApiVersionsResponse, n
         append_voters(raft, role, raft.voters.with_voter(change.voter), now_ms)
 
 
-def has_caught_up(raft: Raft, role: Leadership, voter: VoterInfo, now_ms: int) -> bool:
+def has_caught_up(raft: RaftNode, role: Leadership, voter: VoterInfo, now_ms: int) -> bool:
     progress = role.replicas.get(voter.key)
     if progress is None or progress.caught_up_ms < 0:
         return False
     return progress.fetched_ms > now_ms - raft.config.joining_fetch_ms
 
 
-def unreachable(raft: Raft, role: Leadership, peer: tuple[Any, ...]) -> None:
+def unreachable(raft: RaftNode, role: Leadership, peer: tuple[Any, ...]) -> None:
     """The node that is to be added could not be asked."""
     change = role.change
     if change is not None and change.kind == ADD and change.end_offset == UNKNOWN_OFFSET:
         finish(raft, role, REQUEST_TIMED_OUT, f"node {peer[0]} does not answer")
 
 
-def receive_remove(raft: Raft, token: Any, request: RemoveRaftVoter, now_ms: int) -> None:
+def receive_remove(raft: RaftNode, token: Any, request: RemoveRaftVoter, now_ms: int) -> None:
     error, message = refusal(raft)
     role, voter = raft.role, raft.voters.get(request.voter.id)
     if not error and (voter is None or voter.key != request.voter):
@@ -141,7 +141,7 @@ def receive_remove(raft: Raft, token: Any, request: RemoveRaftVoter, now_ms: int
     append_voters(raft, role, raft.voters.without(voter.key.id), now_ms)
 
 
-def receive_update(raft: Raft, token: Any, request: UpdateRaftVoter, now_ms: int) -> None:
+def receive_update(raft: RaftNode, token: Any, request: UpdateRaftVoter, now_ms: int) -> None:
     """A voter has moved, or tells what it can do; answered before it is committed."""
     role, told = raft.role, request.voter
     error, message = update_refusal(raft, request)
@@ -156,7 +156,7 @@ def receive_update(raft: Raft, token: Any, request: UpdateRaftVoter, now_ms: int
     raft.reply(token, VoterChangeResponse(NONE, raft.known()))
 
 
-def update_refusal(raft: Raft, request: UpdateRaftVoter) -> tuple[int, str]:
+def update_refusal(raft: RaftNode, request: UpdateRaftVoter) -> tuple[int, str]:
     if request.epoch != raft.epoch:
         is_old = request.epoch < raft.epoch
         return FENCED_LEADER_EPOCH if is_old else UNKNOWN_LEADER_EPOCH, "of another epoch"
@@ -171,7 +171,7 @@ def update_refusal(raft: Raft, request: UpdateRaftVoter) -> tuple[int, str]:
     return NONE, ""
 
 
-def append_voters(raft: Raft, role: Leadership, voters: VoterSet, now_ms: int) -> None:
+def append_voters(raft: RaftNode, role: Leadership, voters: VoterSet, now_ms: int) -> None:
     invariants.require(raft.voters.overlaps(voters), "more than one voter changes at a time")
     end_offset = raft.propose_control(voters)
     if role.change is not None:
@@ -179,7 +179,7 @@ def append_voters(raft: Raft, role: Leadership, voters: VoterSet, now_ms: int) -
         role.change.deadline_ms = max(role.change.deadline_ms, now_ms + DEFAULT_TIMEOUT_MS)
 
 
-def appended(raft: Raft, role: Leadership) -> None:
+def appended(raft: RaftNode, role: Leadership) -> None:
     """The record of a change is durable here; one that is not to wait for its commit is answered."""
     change = role.change
     if change is None or change.end_offset == UNKNOWN_OFFSET or change.end_offset > raft.log.end_offset:
@@ -189,24 +189,24 @@ def appended(raft: Raft, role: Leadership) -> None:
         change.token = None
 
 
-def committed(raft: Raft, role: Leadership) -> None:
+def committed(raft: RaftNode, role: Leadership) -> None:
     change = role.change
     if change is not None and UNKNOWN_OFFSET < change.end_offset <= role.high_watermark:
         finish(raft, role, NONE, "")
 
 
-def finish(raft: Raft, role: Leadership, error: int, message: str) -> None:
+def finish(raft: RaftNode, role: Leadership, error: int, message: str) -> None:
     change, role.change = role.change, None
     if change is not None and change.token is not None:
         refuse(raft, change.token, error, message)
 
 
-def abandon(raft: Raft, role: Leadership) -> None:
-    """The lead is lost, or the record could not be written: what became of the change is not known here."""
-    finish(raft, role, REQUEST_TIMED_OUT, "the lead was lost meanwhile, or the record could not be written")
+def abandon(raft: RaftNode, role: Leadership) -> None:
+    """The lead is lost: what becomes of the change is not known here."""
+    finish(raft, role, NOT_LEADER, "the lead was lost meanwhile")
 
 
-def poll(raft: Raft, role: Leadership, now_ms: int) -> int:
+def poll(raft: RaftNode, role: Leadership, now_ms: int) -> int:
     change = role.change
     if change is None or (change.token is None and change.end_offset != UNKNOWN_OFFSET):
         return NEVER
@@ -220,7 +220,7 @@ def poll(raft: Raft, role: Leadership, now_ms: int) -> int:
     return NEVER
 
 
-def raise_kraft_version(raft: Raft, version: int) -> int:
+def raise_kraft_version(raft: RaftNode, version: int) -> int:
     """Move the voters from the settings into the log; returns the offset behind the records."""
     role = raft.role
     if not isinstance(role, Leadership):
@@ -245,7 +245,7 @@ def raise_kraft_version(raft: Raft, version: int) -> int:
 # --- as any node
 
 
-def tell_leader(raft: Raft, role: Follower, now_ms: int) -> int:
+def tell_leader(raft: RaftNode, role: Follower, now_ms: int) -> int:
     """Ask the leader for what is due to be changed about this node as a voter; returns when to look again."""
     request = due_change(raft)
     if request is None:
@@ -259,7 +259,7 @@ def tell_leader(raft: Raft, role: Follower, now_ms: int) -> int:
     return role.told_ms
 
 
-def due_change(raft: Raft) -> AddRaftVoter | RemoveRaftVoter | UpdateRaftVoter | None:
+def due_change(raft: RaftNode) -> AddRaftVoter | RemoveRaftVoter | UpdateRaftVoter | None:
     if not raft.config.endpoints:
         return None
     mine = raft.voters.get(raft.me.id)
@@ -273,12 +273,12 @@ def due_change(raft: Raft) -> AddRaftVoter | RemoveRaftVoter | UpdateRaftVoter |
     return AddRaftVoter(raft.me, raft.config.endpoints, ack_when_committed=False)
 
 
-def may_join(raft: Raft) -> bool:
+def may_join(raft: RaftNode) -> bool:
     """Whether this node adds itself: not a second time, for then it was removed."""
     return raft.config.auto_join and raft.kraft_version > 0 and not raft.has_voted_here
 
 
-def take_voter_change(raft: Raft, node_id: int, response: VoterChangeResponse, now_ms: int) -> None:
+def take_voter_change(raft: RaftNode, node_id: int, response: VoterChangeResponse, now_ms: int) -> None:
     if heed_answer(raft, response.error, response.known, now_ms) and response.error == NONE:
         raft.has_told_epoch = raft.epoch
 

@@ -22,18 +22,18 @@ from barnabas.raft.messages import (
 from barnabas.raft.states import NEVER, Candidate, Follower, Nominee, Prospective, Resigned, Unattached
 
 if TYPE_CHECKING:
-    from barnabas.raft.core import Raft
+    from barnabas.raft.node import RaftNode
 
 
 # --- being asked
 
 
-def receive_vote(raft: Raft, token: Any, request: Vote, now_ms: int) -> None:
+def receive_vote(raft: RaftNode, token: Any, request: Vote, now_ms: int) -> None:
     error, granted = judge_vote(raft, request, now_ms)
     raft.reply(token, VoteResponse(error, raft.known(), granted))
 
 
-def judge_vote(raft: Raft, request: Vote, now_ms: int) -> tuple[int, bool]:
+def judge_vote(raft: RaftNode, request: Vote, now_ms: int) -> tuple[int, bool]:
     """The error, and whether the vote is granted. A later epoch is adopted whatever else is wrong."""
     too_late = request.epoch + 1 if request.pre_vote else request.epoch
     if request.end_offset < 0 or not 0 <= request.last_epoch < too_late or request.candidate.id < 0:
@@ -53,12 +53,12 @@ def judge_vote(raft: Raft, request: Vote, now_ms: int) -> tuple[int, bool]:
     return NONE, granted
 
 
-def is_meant(raft: Raft, voter: VoterKey | None) -> bool:
+def is_meant(raft: RaftNode, voter: VoterKey | None) -> bool:
     """Whether a request for that voter is for this node, on this directory."""
     return voter is None or same_replica(voter, raft.me)
 
 
-def can_grant_pre_vote(raft: Raft, is_up_to_date: bool) -> bool:
+def can_grant_pre_vote(raft: RaftNode, is_up_to_date: bool) -> bool:
     """A leader never does; a follower only until it has fetched, or when its leader is gone."""
     role = raft.role
     if isinstance(role, (Unattached, Nominee, Resigned)):
@@ -68,7 +68,7 @@ def can_grant_pre_vote(raft: Raft, is_up_to_date: bool) -> bool:
     return False
 
 
-def can_grant_vote(raft: Raft, candidate: VoterKey, is_up_to_date: bool) -> bool:
+def can_grant_vote(raft: RaftNode, candidate: VoterKey, is_up_to_date: bool) -> bool:
     """To the same candidate again, or to one as long as neither a vote nor a leader is known."""
     if not isinstance(raft.role, (Unattached, Prospective)):
         return False
@@ -77,7 +77,7 @@ def can_grant_vote(raft: Raft, candidate: VoterKey, is_up_to_date: bool) -> bool
     return raft.election.leader_id == NO_NODE and is_up_to_date
 
 
-def remember_vote(raft: Raft, candidate: VoterKey, now_ms: int) -> None:
+def remember_vote(raft: RaftNode, candidate: VoterKey, now_ms: int) -> None:
     """It is written before the answer leaves."""
     if raft.election.voted is not None:
         return
@@ -89,7 +89,7 @@ def remember_vote(raft: Raft, candidate: VoterKey, now_ms: int) -> None:
 # --- asking
 
 
-def count_own_vote(raft: Raft, election: Election, now_ms: int) -> None:
+def count_own_vote(raft: RaftNode, election: Election, now_ms: int) -> None:
     """That election is durable; where it is a vote for this node itself, it counts now."""
     role = raft.role
     if isinstance(role, Candidate) and election.epoch == raft.epoch and election.voted == raft.me:
@@ -97,7 +97,7 @@ def count_own_vote(raft: Raft, election: Election, now_ms: int) -> None:
         check_votes(raft, role, now_ms)
 
 
-def take_vote(raft: Raft, node_id: int, response: VoteResponse, now_ms: int) -> None:
+def take_vote(raft: RaftNode, node_id: int, response: VoteResponse, now_ms: int) -> None:
     role = raft.role
     if not heed_answer(raft, response.error, response.known, now_ms) or raft.role is not role:
         return
@@ -111,7 +111,7 @@ def take_vote(raft: Raft, node_id: int, response: VoteResponse, now_ms: int) -> 
         check_votes(raft, role, now_ms)
 
 
-def heed_answer(raft: Raft, error: int, known: Any, now_ms: int) -> bool:
+def heed_answer(raft: RaftNode, error: int, known: Any, now_ms: int) -> bool:
     """Learn what an answer tells of epoch and leader; false where that is all there is to it."""
     if known.epoch < raft.epoch or error == UNKNOWN_LEADER_EPOCH:
         return False
@@ -120,11 +120,11 @@ def heed_answer(raft: Raft, error: int, known: Any, now_ms: int) -> bool:
     return raft.epoch == epoch
 
 
-def _count(raft: Raft, ids: set[int]) -> int:
+def _count(raft: RaftNode, ids: set[int]) -> int:
     return sum(each in ids for each in raft.voters.ids)
 
 
-def check_pre_votes(raft: Raft, role: Prospective, now_ms: int) -> None:
+def check_pre_votes(raft: RaftNode, role: Prospective, now_ms: int) -> None:
     voters = raft.voters
     if _count(raft, role.granted) >= voters.majority:
         raft.become_candidate(now_ms)
@@ -132,12 +132,12 @@ def check_pre_votes(raft: Raft, role: Prospective, now_ms: int) -> None:
         give_up(raft, now_ms)
 
 
-def check_votes(raft: Raft, role: Candidate, now_ms: int) -> None:
+def check_votes(raft: RaftNode, role: Candidate, now_ms: int) -> None:
     if _count(raft, role.granted) >= raft.voters.majority:
         raft.become_leader(sorted(role.granted), now_ms)
 
 
-def give_up(raft: Raft, now_ms: int) -> None:
+def give_up(raft: RaftNode, now_ms: int) -> None:
     """This node would not be elected: back to the leader that it knew, if any."""
     leader_id = raft.election.leader_id
     endpoint = raft.leader_endpoint or raft.endpoint_of(leader_id)
@@ -147,14 +147,14 @@ def give_up(raft: Raft, now_ms: int) -> None:
         raft.become_unattached(raft.epoch, now_ms, leader_id=leader_id)
 
 
-def poll_prospective(raft: Raft, role: Prospective, now_ms: int) -> int:
+def poll_prospective(raft: RaftNode, role: Prospective, now_ms: int) -> int:
     if now_ms >= role.deadline_ms:
         give_up(raft, now_ms)
         return NEVER
     return _ask(raft, role, now_ms, pre_vote=True)
 
 
-def poll_candidate(raft: Raft, role: Candidate, now_ms: int) -> int:
+def poll_candidate(raft: RaftNode, role: Candidate, now_ms: int) -> int:
     if raft.me.id not in role.granted:  # its own vote is not durable yet: `advance` goes on
         due_ms = _ask(raft, role, now_ms, pre_vote=False)
         return due_ms if due_ms > now_ms else NEVER
@@ -168,7 +168,7 @@ def poll_candidate(raft: Raft, role: Candidate, now_ms: int) -> int:
     return _ask(raft, role, now_ms, pre_vote=False)
 
 
-def _ask(raft: Raft, role: Nominee, now_ms: int, *, pre_vote: bool) -> int:
+def _ask(raft: RaftNode, role: Nominee, now_ms: int, *, pre_vote: bool) -> int:
     """Ask the voters that have not answered; returns when that is due again."""
     deadline_ms = role.deadline_ms
     for voter in raft.voters.voters:

@@ -28,10 +28,11 @@ from barnabas.log.partition import PartitionLog
 from barnabas.log.producers import Origin
 from barnabas.raft.control_records import control_batch
 from barnabas.raft.control_values import to_message
-from barnabas.raft.core import NotLeader, Raft, Ready
+from barnabas.raft.core import NotLeader, Raft
 from barnabas.raft.election import State, VoterKey
 from barnabas.raft.log_index import Entry
 from barnabas.raft.quorum_state import encode_quorum_state
+from barnabas.raft.ready import Ready
 from barnabas.raft.voters import VoterSet
 from barnabas.records.batch import BatchHeader
 
@@ -137,13 +138,13 @@ class RaftDriver:
                 "metadata.log.segment.bytes, or ask for less at a time"
             )
         counted = [(batch, BatchHeader.parse(batch).last_offset_delta + 1) for batch in batches]
-        return self._proposed(self._raft.propose(counted, self._now_ms()))
+        return self._proposed(self._raft.propose(counted))
 
     def raise_kraft_version(self, version: int) -> int:
         """Keep the voters in the log; returns the offset behind the records that say so."""
         if self.failure is not None:
             raise self.failure
-        return self._proposed(self._raft.raise_kraft_version(version, self._now_ms()))
+        return self._proposed(self._raft.raise_kraft_version(version))
 
     def _now_ms(self) -> int:
         return int(self._clock.monotonic() * 1000)

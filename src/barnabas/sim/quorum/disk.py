@@ -15,9 +15,9 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from barnabas.core.random import Random
-from barnabas.raft.core import Ready
 from barnabas.raft.election import Election
 from barnabas.raft.log_index import Control, Entry, LogState
+from barnabas.raft.ready import Ready
 from barnabas.raft.snapshot import SnapshotId
 from barnabas.raft.voters import VoterSet
 

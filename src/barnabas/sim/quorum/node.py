@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from barnabas.core.errors import InvariantViolation
 from barnabas.raft.config import RaftConfig
-from barnabas.raft.core import Raft, Ready
+from barnabas.raft.core import Raft
 from barnabas.raft.election import State, VoterKey
 from barnabas.raft.messages import (
     Answered,
@@ -25,6 +25,7 @@ from barnabas.raft.messages import (
     Send,
     SnapshotTaken,
 )
+from barnabas.raft.ready import Ready
 from barnabas.raft.states import NEVER
 from barnabas.sim.chance import stream
 from barnabas.sim.quorum.disk import Disk, Snapshot
@@ -335,7 +336,7 @@ class Node:
         raft = self.raft
         if raft is None or self.is_paused or raft.state is not State.LEADER:
             return
-        end_offset = raft.propose([(value, 1)], self.now_ms())
+        end_offset = raft.propose([(value, 1)])
         self.waiting.append((end_offset, value))
         self.guarded(lambda: None)
 

@@ -157,7 +157,7 @@ class Operators:
             return
         node, raft = found
         try:
-            raft.raise_kraft_version(1, node.now_ms())
+            raft.raise_kraft_version(1)
         except BarnabasError:
             return
         node.guarded(lambda: None)

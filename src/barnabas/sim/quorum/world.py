@@ -13,7 +13,6 @@ from uuid import UUID
 
 from barnabas.core.errors import InvariantViolation
 from barnabas.raft.config import RaftConfig
-from barnabas.raft.core import Ready
 from barnabas.raft.election import NO_DIRECTORY, Election, State, VoterKey
 from barnabas.raft.log_index import LeaderChange
 from barnabas.raft.messages import (
@@ -32,6 +31,7 @@ from barnabas.raft.messages import (
 from barnabas.raft.messages import (
     Answered as Answers,
 )
+from barnabas.raft.ready import Ready
 from barnabas.raft.voters import Endpoint, Endpoints, VoterInfo, VoterSet
 from barnabas.sim.chance import stream
 from barnabas.sim.checkers.violation import Violation

@@ -1,0 +1,42 @@
+"""What the core asks its driver to do: the value that `Raft.ready` returns and `Raft.advance` takes back."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from barnabas.raft.election import Election
+from barnabas.raft.log_index import Entry
+from barnabas.raft.messages import Reply, Send
+from barnabas.raft.snapshot import SnapshotId
+
+
+class SnapshotChunk(NamedTuple):
+    """Bytes of a snapshot, to be written at `position` of its file. With the last of them it is whole, and
+    takes the place of the log and of all other snapshots."""
+
+    snapshot: SnapshotId
+    position: int
+    size_bytes: int
+    data: Any
+    is_last: bool
+
+
+class Ready(NamedTuple):
+    """What is to be done now; false where there is nothing. `high_watermark` is what is committed by now."""
+
+    election: Election | None = None
+    truncate_to: int | None = None
+    chunk: SnapshotChunk | None = None
+    entries: tuple[Entry, ...] = ()
+    messages: tuple[Send | Reply, ...] = ()
+    high_watermark: int = 0
+
+    def __bool__(self) -> bool:
+        return self is not NOTHING
+
+    @property
+    def changes_log(self) -> bool:
+        return bool(self.entries) or self.truncate_to is not None or self.chunk is not None
+
+
+NOTHING = Ready()
