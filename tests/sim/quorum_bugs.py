@@ -3,6 +3,7 @@
     python -m tests.sim.quorum_bugs                       every bug, and the first seed that catches it
     python -m tests.sim.quorum_bugs --bug no-stagger      one of them, and what the checkers say
     python -m tests.sim.quorum_bugs --pin                 choose the seeds of test_quorum_bugs.py anew
+    python -m tests.sim.quorum_bugs --table               the pinned seeds as a table for the documents
     python -m tests.sim.quorum_bugs --replay no-stagger --seed 3 [--trace]
 
 A bug counts as caught by a seed when a checker that is expected to says so, and the seed is clean without it.
@@ -299,15 +300,28 @@ def pins() -> dict[str, int]:
     return found
 
 
+def markdown() -> str:
+    """The table for the documents, by the pinned seeds."""
+    lines = ["| bug | what is wrong | caught by | first seed |", "|---|---|---|---|"]
+    for name, seed in pins().items():
+        found = [each for each in checkers_of(run(BUGS[name], seed)) if each in BUGS[name].checkers]
+        lines.append(f"| `{name}` | {BUGS[name].what} | {', '.join(found)} | {seed} |")
+    return "\n".join(lines)
+
+
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.sim.quorum_bugs")
     parser.add_argument("--bug", metavar="NAME", action="append", choices=list(BUGS))
     parser.add_argument("--seeds", metavar="N", type=int, default=SEEDS, help="at most so many a bug")
     parser.add_argument("--pin", action="store_true", help=f"rewrite {PINS.name}")
+    parser.add_argument("--table", action="store_true", help="the pinned seeds, as markdown")
     parser.add_argument("--replay", metavar="NAME", choices=list(BUGS))
     parser.add_argument("--seed", metavar="N", type=int, default=1)
     parser.add_argument("--trace", action="store_true")
     args = parser.parse_args(arguments)
+    if args.table:
+        print(markdown())
+        return 0
     if args.replay:
         outcome = run(BUGS[args.replay], args.seed, print if args.trace else None)
         print(*outcome.violations, f"trace hash: {outcome.trace_hash}", sep="\n")

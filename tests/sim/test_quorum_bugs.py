@@ -45,8 +45,8 @@ def test_every_checker_is_expected_to_catch_something() -> None:
 
 
 def test_a_switch_leaves_nothing_behind() -> None:
-    before = invariants.require, Raft.ready, Raft.__dict__["voters"]
+    before = invariants.require, Raft.ready, Raft.voters, Raft.become_prospective
     for bug in BUGS.values():
         with switched_on(bug):
             assert invariants.require is not before[0]
-    assert (invariants.require, Raft.ready, Raft.__dict__["voters"]) == before
+    assert (invariants.require, Raft.ready, Raft.voters, Raft.become_prospective) == before
