@@ -7,9 +7,11 @@ from uuid import UUID
 import pytest
 
 from barnabas.core.errors import InvariantViolation
-from barnabas.raft.core import NotLeader
+from barnabas.core.random import SeededRandom
+from barnabas.raft.config import RaftConfig
+from barnabas.raft.core import NotLeader, Raft
 from barnabas.raft.election import TRANSITIONS, Election, State, VoterKey
-from barnabas.raft.log_index import Entry, LeaderChange
+from barnabas.raft.log_index import Entry, LeaderChange, LogState
 from barnabas.raft.messages import (
     BeginQuorumEpoch,
     DialRefused,
@@ -21,6 +23,7 @@ from barnabas.raft.messages import (
     VoteResponse,
 )
 from barnabas.raft.ready import NOTHING
+from barnabas.raft.snapshot import SnapshotId
 from barnabas.raft.voters import VoterSet
 from tests.raft.nodes import A, B, C, Driven, endpoint, node, static_voters, voters
 
@@ -52,6 +55,17 @@ def test_starts(election: Election, log_epoch: int, state: State, after: Electio
     epochs = [(log_epoch, 0)] if log_epoch else []
     raft = node(A, B, C, election=election, epochs=epochs, end_offset=len(epochs)).raft
     assert (raft.state, raft.election) == (state, after)
+
+
+def test_what_a_snapshot_stands_for_is_committed() -> None:
+    raft = Raft(
+        A,
+        election=Election(),
+        log=LogState(voters(A, B), 1, (), 2, 9, [(1, 2)], [(SnapshotId(2, 1), 5), (SnapshotId(6, 1), 5)], 5),
+        config=RaftConfig(),
+        random=SeededRandom(1),
+    )
+    assert raft.high_watermark == 6
 
 
 def test_own_vote_without_a_directory_is_recognised() -> None:

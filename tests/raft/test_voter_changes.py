@@ -208,6 +208,18 @@ def test_removed_voter_stands_while_its_removal_may_not_be_committed() -> None:
     assert driven.raft.state is State.RESIGNED
 
 
+def test_add_is_answered_within_its_timeout() -> None:
+    driven = leader()
+    driven.fetch(D, driven.raft.end_offset)
+    answers = Asked(driven, ADD_D._replace(timeout_ms=1500))
+    versions(driven)
+    driven.tick(driven.now_ms + 1499)
+    assert answers.errors == []
+    driven.tick(driven.now_ms + 1)
+    assert answers.errors == [REQUEST_TIMED_OUT]
+    assert driven.raft.voters == voters(A, B, C, D)
+
+
 def test_change_that_is_not_committed_in_time_stays_in_the_way() -> None:
     driven = leader()
     answers = Asked(driven, RemoveRaftVoter(C))
@@ -233,7 +245,7 @@ def test_lost_lead_leaves_a_change_in_doubt() -> None:
 def test_two_changes_in_one_are_an_invariant_broken() -> None:
     driven = leader()
     with pytest.raises(InvariantViolation, match="more than one"):
-        append_voters(driven.raft, driven.raft.role, voters(A, D, E), 0)  # type: ignore[arg-type]
+        append_voters(driven.raft, driven.raft.role, voters(A, D, E))  # type: ignore[arg-type]
 
 
 # --- updates

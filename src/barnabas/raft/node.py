@@ -43,7 +43,8 @@ class RaftNode:
         self.config = config
         self.random = random
         self.log = LogIndex(log)
-        self.high_watermark = log.start_offset
+        # whatever a snapshot stands for was committed
+        self.high_watermark = max([log.start_offset, *(each.end_offset for each, _ in log.snapshots)])
         self.election = election
         self.outbound = Outbound(config)
         self.suspicion = Suspicion(never_connected=True)

@@ -36,15 +36,18 @@ class ParkedFetch(NamedTuple):
 
 
 class VoterChange:
-    """The change of voters that is under way; `end_offset` is behind its record, once that is proposed."""
+    """The change of voters that is under way; `end_offset` is behind its record, once that is proposed.
 
-    __slots__ = ("ack_when_committed", "deadline_ms", "end_offset", "kind", "token", "voter")
+    Its client is answered by `deadline_ms`; the next change waits however long it takes."""
+
+    __slots__ = ("ack_when_committed", "asked_ms", "deadline_ms", "end_offset", "kind", "token", "voter")
 
     def __init__(self, kind: str, token: Any, voter: VoterInfo, deadline_ms: int, *, acks: bool) -> None:
         self.kind = kind
         self.token = token
         self.voter = voter
         self.deadline_ms = deadline_ms
+        self.asked_ms = deadline_ms  # until when the new voter must have said what it can do
         self.ack_when_committed = acks
         self.end_offset = UNKNOWN_OFFSET
 

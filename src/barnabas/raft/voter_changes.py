@@ -87,8 +87,9 @@ def receive_add(raft: RaftNode, token: Any, request: AddRaftVoter, now_ms: int) 
         refuse(raft, token, error, message)
         return
     voter = VoterInfo(request.voter, request.endpoints)
-    deadline_ms = now_ms + min(request.timeout_ms, raft.config.request_timeout_ms)
+    deadline_ms = now_ms + request.timeout_ms
     role.change = VoterChange(ADD, token, voter, deadline_ms, acks=request.ack_when_committed)
+    role.change.asked_ms = min(deadline_ms, now_ms + raft.config.request_timeout_ms)
     raft.send(request.voter.id, request.endpoints[0], ApiVersions(), now_ms, VOTERS)
 
 
@@ -110,7 +111,7 @@ def take_api_versions(raft: RaftNode, node_id: int, response: ApiVersionsRespons
         change.voter = change.voter._replace(
             min_kraft_version=response.min_kraft_version, max_kraft_version=response.max_kraft_version
         )
-        append_voters(raft, role, raft.voters.with_voter(change.voter), now_ms)
+        append_voters(raft, role, raft.voters.with_voter(change.voter))
 
 
 def has_caught_up(raft: RaftNode, role: Leadership, voter: VoterInfo, now_ms: int) -> bool:
@@ -138,7 +139,7 @@ def receive_remove(raft: RaftNode, token: Any, request: RemoveRaftVoter, now_ms:
         refuse(raft, token, error, message)
         return
     role.change = VoterChange(REMOVE, token, voter, now_ms + DEFAULT_TIMEOUT_MS, acks=True)
-    append_voters(raft, role, raft.voters.without(voter.key.id), now_ms)
+    append_voters(raft, role, raft.voters.without(voter.key.id))
 
 
 def receive_update(raft: RaftNode, token: Any, request: UpdateRaftVoter, now_ms: int) -> None:
@@ -152,7 +153,7 @@ def receive_update(raft: RaftNode, token: Any, request: UpdateRaftVoter, now_ms:
         role.known_voters[told.key.id] = told
     elif raft.voters.get(told.key.id) != told:
         role.change = VoterChange(UPDATE, None, told, now_ms + DEFAULT_TIMEOUT_MS, acks=True)
-        append_voters(raft, role, raft.voters.with_voter(told), now_ms)
+        append_voters(raft, role, raft.voters.with_voter(told))
     raft.reply(token, VoterChangeResponse(NONE, raft.known()))
 
 
@@ -171,12 +172,11 @@ def update_refusal(raft: RaftNode, request: UpdateRaftVoter) -> tuple[int, str]:
     return NONE, ""
 
 
-def append_voters(raft: RaftNode, role: Leadership, voters: VoterSet, now_ms: int) -> None:
+def append_voters(raft: RaftNode, role: Leadership, voters: VoterSet) -> None:
     invariants.require(raft.voters.overlaps(voters), "more than one voter changes at a time")
     end_offset = raft.propose_control(voters)
     if role.change is not None:
         role.change.end_offset = end_offset
-        role.change.deadline_ms = max(role.change.deadline_ms, now_ms + DEFAULT_TIMEOUT_MS)
 
 
 def appended(raft: RaftNode, role: Leadership) -> None:
@@ -210,8 +210,9 @@ def poll(raft: RaftNode, role: Leadership, now_ms: int) -> int:
     change = role.change
     if change is None or (change.token is None and change.end_offset != UNKNOWN_OFFSET):
         return NEVER
-    if now_ms < change.deadline_ms:
-        return change.deadline_ms
+    due_ms = change.asked_ms if change.end_offset == UNKNOWN_OFFSET else change.deadline_ms
+    if now_ms < due_ms:
+        return due_ms
     if change.end_offset == UNKNOWN_OFFSET:
         finish(raft, role, REQUEST_TIMED_OUT, "the new voter did not answer in time")
     else:  # it is in the log: the next change waits for it, the client does not
