@@ -1,7 +1,8 @@
 """How fast the raft core is in its simulator: elections a second on one core, and seeds as they are drawn.
 
 The elections are those of three voters whose leader's process dies again and again, with all that belongs to
-it: notices of the socket, pre-votes, votes, fetches, records that commit. At least 300 a second are wanted.
+it: notices of the socket, pre-votes, votes, fetches, records that commit. At least 300 a second are wanted on
+one core; time is that of the processor, so that what else runs on the machine counts for little.
 """
 
 from __future__ import annotations
@@ -39,17 +40,17 @@ def run(options: Options) -> list[Row]:
 
 
 def _elections(seconds: float) -> Row:
-    began = time.perf_counter()
+    began = time.process_time()
     outcome = QuorumWorld(PLAN._replace(seconds=seconds)).run()
-    rate = outcome.reached["elections"] / (time.perf_counter() - began)
+    rate = outcome.reached["elections"] / (time.process_time() - began)
     note = (
         f"three voters, {outcome.reached['elections']} in {seconds:.0f} simulated seconds; wanted: {WANTED}"
     )
-    return Row("elections", rate, "a second", note, rate / WANTED)
+    return Row("elections", rate, "a CPU second", note, rate / WANTED)
 
 
 def _seeds(count: int) -> list[Row]:
-    began = time.perf_counter()
+    began = time.process_time()
     reached: Counter[str] = Counter()
     simulated_s = messages = 0.0
     for seed in range(1, count + 1):
@@ -57,12 +58,12 @@ def _seeds(count: int) -> list[Row]:
         reached.update(outcome.reached)
         simulated_s += outcome.simulated_seconds
         messages += outcome.messages
-    took_s = time.perf_counter() - began
+    took_s = time.process_time() - began
     return [
-        Row("seeds as drawn", 60 * count / took_s, "a minute", f"{count} seeds of --kind quorum"),
-        Row("simulated time", simulated_s / took_s, "s a second", "of the same seeds"),
+        Row("seeds as drawn", 60 * count / took_s, "a CPU minute", f"{count} seeds of --kind quorum"),
+        Row("simulated time", simulated_s / took_s, "s a CPU second", "of the same seeds"),
         Row(
             "elections in them", reached["elections"] / took_s, "a second", f"{reached['elections']} of them"
         ),
-        Row("messages in them", messages / took_s, "a second", "requests and answers"),
+        Row("messages in them", messages / took_s, "a CPU second", "requests and answers"),
     ]
