@@ -17,7 +17,7 @@ CASES = [(cls, v) for cls in declared() for v in range(cls.__versions__[0], cls.
 
 
 def _kio_class(cls: type[Message], version: int) -> Any:
-    side = "request" if cls.__name__.endswith("Request") else "response"
+    side = next((side for side in ("request", "response") if cls.__name__.lower().endswith(side)), "data")
     api = cls.__module__.rsplit(".", 1)[1]
     return getattr(importlib.import_module(f"kio.schema.{api}.v{version}.{side}"), cls.__name__)
 

@@ -1,0 +1,11 @@
+"""DefaultPrincipalData: the principal of a forwarded request; `protocol/principals.py` writes and reads it."""
+
+from __future__ import annotations
+
+from barnabas.protocol.schema import Bool, Message, String
+
+
+class DefaultPrincipalData(Message, versions=(0, 0), flexible=0):
+    type: String
+    name: String
+    token_authenticated: Bool
