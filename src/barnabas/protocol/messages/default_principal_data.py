@@ -1,4 +1,4 @@
-"""DefaultPrincipalData: the principal of a forwarded request; `protocol/principals.py` writes and reads it."""
+"""DefaultPrincipalData: the principal of a forwarded request; see `protocol/principals.py`."""
 
 from __future__ import annotations
 
