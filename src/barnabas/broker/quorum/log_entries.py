@@ -78,28 +78,23 @@ def control_values(messages: Iterable[Message], listener: str) -> tuple[Control,
     return tuple(found)
 
 
-def control_messages(values: Iterable[Control], *, kraft_version: int) -> list[Message]:
-    """The records that say this; `kraft_version` is in force where they are written, or by them."""
-    found: list[Message] = []
-    values = tuple(values)
-    kraft_version = max([kraft_version, *(each.version for each in values if isinstance(each, KRaftVersion))])
-    for value in values:
-        if isinstance(value, LeaderChange):
-            found.append(_leader_change(value, kraft_version))
-        elif isinstance(value, KRaftVersion):
-            found.append(KRaftVersionRecord(version=0, k_raft_version=value.version))
-        else:
-            found.append(VotersRecord(version=0, voters=[_voter(each) for each in value.voters]))
-    return found
+def control_messages(values: Iterable[Control]) -> list[Message]:
+    """The records that say this. A LeaderChange has version 0, without directories, whatever kraft.version
+    is in force: Apache Kafka 4.3.0 writes no other, and reads every one as if it had that version."""
+    return [_message(value) for value in values]
 
 
-def _leader_change(value: LeaderChange, kraft_version: int) -> LeaderChangeMessage:
-    return LeaderChangeMessage(
-        version=min(kraft_version, 1),  # version 1 names directories
-        leader_id=value.leader_id,
-        voters=[_leader_change_voter(key) for key in value.voters],
-        granting_voters=[_leader_change_voter(key) for key in value.granting],
-    )
+def _message(value: Control) -> Message:
+    if isinstance(value, LeaderChange):
+        return LeaderChangeMessage(
+            version=0,
+            leader_id=value.leader_id,
+            voters=[_leader_change_voter(key) for key in value.voters],
+            granting_voters=[_leader_change_voter(key) for key in value.granting],
+        )
+    if isinstance(value, KRaftVersion):
+        return KRaftVersionRecord(version=0, k_raft_version=value.version)
+    return VotersRecord(version=0, voters=[_voter(each) for each in value.voters])
 
 
 def _leader_change_voter(key: VoterKey) -> LeaderChangeVoter:

@@ -257,10 +257,7 @@ def snapshot_answer(
     if response.error_code == UNKNOWN_SERVER_ERROR:  # Kafka 4.3.0's word for an error in the partition
         return raft.FetchSnapshotResponse(UNKNOWN_SERVER_ERROR, raft.Known(request.epoch), request.snapshot)
     require_no_error(response)
-    topics = response.topics
-    if len(topics) != 1 or topics[0].name != CLUSTER_METADATA or len(topics[0].partitions) != 1:
-        raise Unanswered("FetchSnapshotResponse tells of another partition")
-    partition = topics[0].partitions[0]
+    partition = _snapshot_partition(response)
     leader = partition.current_leader or snapshots.LeaderIdAndEpoch(leader_id=NO_NODE, leader_epoch=0)
     data = partition.unaligned_records
     return raft.FetchSnapshotResponse(
@@ -272,6 +269,15 @@ def snapshot_answer(
         data=data,
         data_bytes=len(data),
     )
+
+
+def _snapshot_partition(response: snapshots.FetchSnapshotResponse) -> snapshots.PartitionSnapshot:
+    topics = response.topics
+    if len(topics) == 1 and topics[0].name == CLUSTER_METADATA and len(topics[0].partitions) == 1:
+        partition = topics[0].partitions[0]
+        if partition.index == PARTITION:
+            return partition
+    raise Unanswered("FetchSnapshotResponse tells of another partition")
 
 
 ASKING: dict[type, Asking] = {
