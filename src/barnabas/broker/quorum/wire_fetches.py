@@ -153,7 +153,7 @@ def fetch_answer(response: fetches.FetchResponse, request: raft.Fetch, listener:
         partition.log_start_offset,
         None if diverging is None else EpochEnd(diverging.epoch, diverging.end_offset),
         None if snapshot is None else SnapshotId(snapshot.end_offset, snapshot.epoch),
-        entries=entries_of(partition.records or b"", listener),  # type: ignore[arg-type]
+        entries=entries_of(partition.records or b""),  # type: ignore[arg-type]
     )
 
 
