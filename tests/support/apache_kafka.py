@@ -177,17 +177,21 @@ class ApacheKafka:
 
     def start(self) -> None:
         """Format the data directory if it is new, start, and return when the broker serves clients."""
+        self.launch()
+        try:
+            self._wait_until_it_serves()
+        except BaseException:
+            self.kill()
+            raise
+
+    def launch(self) -> None:
+        """The same without waiting for anything."""
         if self._process is not None:
             raise KafkaFailed(f"already running as process {self._process.pid}")
         properties = self.format()
         with (self.home / "kafka.log").open("ab") as log:
             command = java("kafka.Kafka", properties, jvm=self._jvm)
             self._process = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
-        try:
-            self._wait_until_it_serves()
-        except BaseException:
-            self.kill()
-            raise
 
     def stop(self) -> None:
         """A clean stop; harmless where it does not run."""
