@@ -12,6 +12,7 @@ import socket
 import struct
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable
 from types import TracebackType
 from typing import Any, NamedTuple, Self
@@ -32,7 +33,7 @@ from barnabas.protocol.messages.api_versions import (
 )
 from barnabas.protocol.schema import Message
 
-TIMEOUT_S = 60.0
+TIMEOUT_S = 120.0  # a controller has to start, on a machine that may be busy
 _REQUESTS = {cls.__key__: cls for cls in ANSWERING}
 
 
@@ -72,10 +73,15 @@ class ScriptedVoter:
     def next_of(self, cls: type[Message], where: Callable[[Any], bool] = lambda _: True) -> Question:
         """The next request of that kind; others that come before it are passed over."""
         deadline = time.monotonic() + TIMEOUT_S
+        passed: Counter[str] = Counter()
         while True:
-            question = self.asked.get(timeout=max(0.0, deadline - time.monotonic()))
+            try:
+                question = self.asked.get(timeout=max(0.0, deadline - time.monotonic()))
+            except queue.Empty:
+                raise AssertionError(f"no {cls.__name__} in {TIMEOUT_S:.0f} s, but {passed}") from None
             if isinstance(question.message, cls) and where(question.message):
                 return question
+            passed[type(question.message).__name__] += 1
 
     def _start(self, work: Callable[..., None], *arguments: Any) -> None:
         thread = threading.Thread(target=work, args=arguments, daemon=True)
