@@ -39,8 +39,8 @@ help:  ## this list
 
 # tests/interop has other people's clients and takes as long again; tests/spark needs PySpark, not installed by this;
 # tests/project runs what documents tell to paste
-QUICK := --parts 2 --leave-out tests/interop --leave-out tests/spark --leave-out tests/project "slow or java or node or go or spark"
-quick: $(READY)  ## in under three minutes, while you edit: the tests without slow ones, other people's programs and Spark
+QUICK := --parts 3 --leave-out tests/interop --leave-out tests/spark --leave-out tests/project "slow or java or node or go or spark"
+quick: $(READY)  ## in two minutes, while you edit: the tests without slow ones, other people's programs and Spark
 	$(call step,quick tests,$(PY) -m tools.lanes $(QUICK))
 
 test: lint types layers unit pure  ## everything below, as continuous integration does

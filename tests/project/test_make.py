@@ -72,7 +72,7 @@ def test_the_demo_and_the_tests_bring_spark_and_its_java(tmp_path: Path) -> None
 @needs_make
 def test_quick_tests_need_no_spark_and_no_java(tmp_path: Path) -> None:
     plan = make("--dry-run", "quick", f"VENV={tmp_path}").stdout
-    lanes = re.search(r'-m tools\.lanes --parts 2 ((?:--leave-out \S+ )*)"(.*?)"', plan)
+    lanes = re.search(r'-m tools\.lanes --parts 3 ((?:--leave-out \S+ )*)"(.*?)"', plan)
     assert lanes is not None
     assert lanes[1].split()[1::2] == ["tests/interop", "tests/spark", "tests/project"]
     assert lanes[2].split(" or ") == ["slow", "java", "node", "go", "spark"]
