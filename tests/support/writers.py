@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from abc import ABC, abstractmethod
 from typing import Any
 
 import aiokafka
@@ -20,7 +21,7 @@ PATIENCE_S = 90.0  # Apache Kafka takes a while to come back
 LOOK_S = 0.01  # how often a writer in another process is asked how far it is
 
 
-class Writer:
+class Writer(ABC):
     """Writes numbers from 0 on in a thread, until told to stop; says how many are acknowledged."""
 
     def __init__(self, bootstrap: str, topic: str) -> None:
@@ -50,8 +51,9 @@ class Writer:
         except Exception as error:  # noqa: BLE001 - it belongs to the test, in another thread
             self.failures.append(error)
 
+    @abstractmethod
     def write(self) -> None:
-        raise NotImplementedError
+        """Send until `stopping` is set."""
 
     def report(self, error: object) -> None:
         if error is None:
