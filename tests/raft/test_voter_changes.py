@@ -161,12 +161,24 @@ def test_when_no_change_can_begin(request_: Any) -> None:
         (AddRaftVoter(B, (endpoint(B.id),)), DUPLICATE_VOTER),
         (AddRaftVoter(VoterKey(B.id, UUID(int=99)), (endpoint(B.id),)), DUPLICATE_VOTER),
         (AddRaftVoter(D, ()), INVALID_REQUEST),
+        (AddRaftVoter(VoterKey(D.id), (endpoint(D.id),)), INVALID_REQUEST),  # no directory
+        (AddRaftVoter(VoterKey(-1, UUID(int=99)), (endpoint(D.id),)), INVALID_REQUEST),
+        (RemoveRaftVoter(VoterKey(B.id)), INVALID_REQUEST),
         (RemoveRaftVoter(D), VOTER_NOT_FOUND),
         (RemoveRaftVoter(VoterKey(B.id, UUID(int=99))), VOTER_NOT_FOUND),
     ],
 )
 def test_errors_of_changes(request_: Any, error: int) -> None:
     assert Asked(leader(), request_).errors == [error]
+
+
+def test_add_of_a_node_that_does_not_tell_its_versions_times_out() -> None:
+    driven = leader()
+    driven.fetch(D, driven.raft.end_offset)
+    answers = Asked(driven, ADD_D)
+    driven.answer(D.id, ApiVersionsResponse(UNSUPPORTED_VERSION, 0, 0))
+    assert answers.errors == [REQUEST_TIMED_OUT]
+    assert driven.raft.voters == voters(A, B, C)
 
 
 def test_only_voter_is_not_removed() -> None:

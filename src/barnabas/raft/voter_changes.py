@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from barnabas.core.errors import BarnabasError, wire_error
 from barnabas.raft import invariants
+from barnabas.raft.election import NO_DIRECTORY, VoterKey
 from barnabas.raft.log_index import KRaftVersion
 from barnabas.raft.messages import (
     DUPLICATE_VOTER,
@@ -76,11 +77,16 @@ def refuse(raft: RaftNode, token: Any, error: int, message: str) -> None:
     raft.reply(token, VoterChangeResponse(error, raft.known(), message))
 
 
+def is_valid(voter: VoterKey) -> bool:
+    """Whether that may be a voter of the log: it keeps ids together with directories."""
+    return voter.id >= 0 and voter.directory_id != NO_DIRECTORY
+
+
 def receive_add(raft: RaftNode, token: Any, request: AddRaftVoter, now_ms: int) -> None:
     error, message = refusal(raft)
     role = raft.role
-    if not error and not request.endpoints:
-        error, message = INVALID_REQUEST, "the new voter has no listener"
+    if not error and not (is_valid(request.voter) and request.endpoints):
+        error, message = INVALID_REQUEST, "the new voter has no id, no directory or no listener"
     elif not error and raft.voters.get(request.voter.id) is not None:
         error, message = DUPLICATE_VOTER, f"node {request.voter.id} is a voter already"
     if error or not isinstance(role, Leadership):
@@ -101,9 +107,9 @@ def take_api_versions(raft: RaftNode, node_id: int, response: ApiVersionsRespons
     change = role.change
     if change.voter.key.id != node_id or change.end_offset != UNKNOWN_OFFSET:
         return
-    if response.error != NONE or not (
-        response.min_kraft_version <= raft.kraft_version <= response.max_kraft_version
-    ):
+    if response.error != NONE:
+        finish(raft, role, REQUEST_TIMED_OUT, f"node {node_id} does not tell its versions")
+    elif not response.min_kraft_version <= raft.kraft_version <= response.max_kraft_version:
         finish(raft, role, INVALID_REQUEST, f"node {node_id} cannot work with this kraft.version")
     elif not has_caught_up(raft, role, change.voter, now_ms):
         finish(raft, role, REQUEST_TIMED_OUT, f"node {node_id} has not caught up with the log")
@@ -131,7 +137,9 @@ def unreachable(raft: RaftNode, role: Leadership, peer: tuple[Any, ...]) -> None
 def receive_remove(raft: RaftNode, token: Any, request: RemoveRaftVoter, now_ms: int) -> None:
     error, message = refusal(raft)
     role, voter = raft.role, raft.voters.get(request.voter.id)
-    if not error and (voter is None or voter.key != request.voter):
+    if not error and not is_valid(request.voter):
+        error, message = INVALID_REQUEST, "the voter has no id or no directory"
+    elif not error and (voter is None or voter.key != request.voter):
         error, message = VOTER_NOT_FOUND, f"{request.voter.id} is no voter on that directory"
     elif not error and len(raft.voters) == 1:
         error, message = INVALID_REQUEST, "the only voter cannot be removed"
