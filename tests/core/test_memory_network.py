@@ -8,7 +8,7 @@ from contextvars import ContextVar
 import pytest
 
 from barnabas.core.memory_network import MemoryNetwork
-from barnabas.core.network import CannotConnect, Connection, ConnectionLost
+from barnabas.core.network import Connection, ConnectionLost, ConnectionRefused
 
 
 async def pair(network: MemoryNetwork, one: str = "a", other: str = "b") -> tuple[Connection, Connection]:
@@ -63,7 +63,7 @@ def test_a_partition_holds_bytes_resets_and_connections() -> None:
         network.heal()
         with pytest.raises(ConnectionLost, match="reset by the peer"):
             await reading
-        with pytest.raises(CannotConnect, match="nobody listens"):
+        with pytest.raises(ConnectionRefused, match="nobody listens"):
             await connecting
 
     asyncio.run(scenario())

@@ -17,10 +17,10 @@ from barnabas.core.memory_network import MemoryNetwork
 from barnabas.core.network import (
     WRITE_LIMIT_BYTES,
     Address,
-    CannotConnect,
     CannotListen,
     Connection,
     ConnectionLost,
+    ConnectionRefused,
     Network,
 )
 from barnabas.core.os_disk import OsDisk
@@ -324,7 +324,7 @@ class TestAddresses:
             with pytest.raises(CannotListen, match=r"cannot listen at 127\.0\.0\.1:\d+"):
                 await network.listen(HOST, listener.address.port, lambda connection: connection.close())
             listener.close()
-            with pytest.raises(CannotConnect, match=r"cannot connect to 127\.0\.0\.1:\d+"):
+            with pytest.raises(ConnectionRefused, match=r"cannot connect to 127\.0\.0\.1:\d+"):
                 await network.connect(HOST, listener.address.port)
 
         run(scenario)

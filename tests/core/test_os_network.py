@@ -13,7 +13,7 @@ import pytest
 from barnabas.core import os_network
 from barnabas.core.clock import SystemClock
 from barnabas.core.disk import FileRange
-from barnabas.core.network import Address, CannotConnect, CannotListen, Connection
+from barnabas.core.network import Address, CannotConnect, CannotListen, Connection, ConnectionRefused
 from barnabas.core.os_disk import OsDisk
 from barnabas.core.os_network import OsNetwork
 from barnabas.core.workers import InlineWorkers
@@ -105,6 +105,33 @@ def test_without_a_descriptor_for_it_a_connection_is_refused_by_name(monkeypatch
                 CannotConnect, match=r"cannot connect to 127\.0\.0\.1:9092: Too many open files"
             ):
                 await OsNetwork(InlineWorkers()).connect("127.0.0.1", 9092)
+
+    asyncio.run(scenario())
+
+
+def test_a_name_is_refused_only_where_all_its_addresses_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    def resolve_to(*hosts: str) -> None:
+        def resolve(host: str, port: int, **options: object) -> list[tuple[object, ...]]:
+            return [(socket.AF_INET, socket.SOCK_STREAM, 0, "", (one, port)) for one in hosts]
+
+        monkeypatch.setattr(socket, "getaddrinfo", resolve)
+
+    async def scenario() -> None:
+        network = OsNetwork(InlineWorkers())
+        # bound and not listening: nobody else gets the port meanwhile
+        with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as bound:
+            bound.bind(("127.0.0.1", 0))
+            port = bound.getsockname()[1]
+            resolve_to("127.0.0.1", "127.0.0.1")
+            with pytest.raises(
+                ConnectionRefused, match=r"cannot connect to broker-3:\d+: Connection refused"
+            ):
+                await network.connect("broker-3", port)
+            for hosts in (("127.0.0.1", "255.255.255.255"), ("255.255.255.255", "127.0.0.1"), ()):
+                resolve_to(*hosts)
+                with pytest.raises(CannotConnect) as caught:
+                    await network.connect("broker-3", port)
+                assert not isinstance(caught.value, ConnectionRefused)
 
     asyncio.run(scenario())
 

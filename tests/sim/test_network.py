@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from barnabas.core.network import CannotConnect, Connection, ConnectionLost
+from barnabas.core.network import Connection, ConnectionLost, ConnectionRefused
 from barnabas.sim.network import Wire
 from barnabas.sim.process import Process
 from tests.sim.stage import Stage, on_stage
@@ -107,7 +107,7 @@ def test_a_dead_process_is_told_of_at_once_and_calls_to_it_are_refused() -> None
         assert await client.read(99) == b"said before"
         with pytest.raises(ConnectionLost):
             await client.read(99)
-        with pytest.raises(CannotConnect):
+        with pytest.raises(ConnectionRefused):
             await c.network.connect("s", 9092)
         with pytest.raises(ConnectionLost):
             await server.read(1)
@@ -130,7 +130,7 @@ def test_a_machine_without_power_falls_silent_and_resets_when_it_is_back() -> No
         stage.network.light("s")
         with pytest.raises(ConnectionLost):
             await reading
-        with pytest.raises(CannotConnect):
+        with pytest.raises(ConnectionRefused):
             await calling
 
     on_stage(scene)

@@ -15,7 +15,7 @@ from itertools import combinations, count
 
 from barnabas.core.connection import StreamConnection
 from barnabas.core.disk import FileRange
-from barnabas.core.network import Address, CannotConnect, CannotListen, Connection, ConnectionLost
+from barnabas.core.network import Address, CannotListen, Connection, ConnectionLost, ConnectionRefused
 
 PIPE_BYTES = 256 * 1024
 
@@ -300,5 +300,5 @@ class MemoryHost:
             await back.open.wait()
         listener = network.listeners.get(address)
         if listener is None:
-            raise CannotConnect(f"cannot connect to {address}: nobody listens there")
+            raise ConnectionRefused(f"cannot connect to {address}: nobody listens there")
         return StreamConnection(network.join(self.name, listener)[0])

@@ -88,7 +88,7 @@ class Network(Protocol):
         """Accept connections at that address; port 0 takes any that is free."""
 
     async def connect(self, host: str, port: int) -> Connection:
-        """A connection to whoever listens there."""
+        """A connection to the process that listens there; ConnectionRefused where none does."""
 
 
 class ConnectionLost(BarnabasError):
@@ -99,6 +99,10 @@ class ConnectionLost(BarnabasError):
 
 class CannotConnect(ConnectionLost):
     """Nobody answers at that address."""
+
+
+class ConnectionRefused(CannotConnect):
+    """The machine answers, and says that nothing listens at that port: at every address of its name."""
 
 
 class CannotListen(BarnabasError):

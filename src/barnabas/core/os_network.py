@@ -18,7 +18,14 @@ from typing import Any
 
 from barnabas.core.connection import StreamConnection
 from barnabas.core.disk import FileRange
-from barnabas.core.network import Address, CannotConnect, CannotListen, Connection, ConnectionLost
+from barnabas.core.network import (
+    Address,
+    CannotConnect,
+    CannotListen,
+    Connection,
+    ConnectionLost,
+    ConnectionRefused,
+)
 from barnabas.core.os_file import OsFile
 from barnabas.core.workers import Workers
 
@@ -221,6 +228,7 @@ class OsNetwork:
     async def connect(self, host: str, port: int) -> StreamConnection:
         loop = asyncio.get_running_loop()
         reason: OSError | None = None
+        refusals = 0
         try:
             addresses = await self._resolve(host, port, 0)
         except OSError as error:
@@ -238,10 +246,12 @@ class OsNetwork:
             except OSError as error:
                 connecting.close()
                 reason = error
+                refusals += error.errno == errno.ECONNREFUSED
             except BaseException:
                 connecting.close()
                 raise
-        raise _cannot_connect(host, port, reason) from reason
+        kind = ConnectionRefused if 0 < refusals == len(addresses) else CannotConnect
+        raise _cannot_connect(host, port, reason, kind) from reason
 
     async def _resolve(self, host: str, port: int, flags: int) -> list[_Resolved]:
         def resolve(more_flags: int) -> list[_Resolved]:
@@ -254,14 +264,16 @@ class OsNetwork:
             return await self._workers.run(resolve, 0)
 
 
-def _cannot_connect(host: str, port: int, error: OSError | None) -> CannotConnect:
+def _cannot_connect(
+    host: str, port: int, error: OSError | None, kind: type[CannotConnect] = CannotConnect
+) -> CannotConnect:
     if error is None:
         said: object = "the name has no address"
     elif error.errno is not None and error.errno > 0:
         said = os.strerror(error.errno)  # asyncio puts a text of its own in its place
     else:
         said = error.strerror or error
-    return CannotConnect(f"cannot connect to {Address(host, port)}: {said}")
+    return kind(f"cannot connect to {Address(host, port)}: {said}")
 
 
 def _cannot_listen(host: str, port: int, error: OSError) -> CannotListen:

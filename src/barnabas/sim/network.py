@@ -24,7 +24,7 @@ from barnabas.core.memory_network import (
     Pipe,
     PipeStream,
 )
-from barnabas.core.network import Address, CannotConnect, Connection
+from barnabas.core.network import Address, Connection, ConnectionRefused
 from barnabas.core.random import Random
 from barnabas.sim.chance import between, happens
 from barnabas.sim.trace import Trace
@@ -251,7 +251,7 @@ class SimHost(MemoryHost):
         self._check()
         listener = network.listeners.get(Address(host, port))
         if listener is None:
-            raise CannotConnect(f"cannot connect to {host}:{port}: nobody listens there")
+            raise ConnectionRefused(f"cannot connect to {host}:{port}: nobody listens there")
         return StreamConnection(network.add_wire(self, listener).caller_end)
 
     def cut(self, *, silently: bool) -> None:
