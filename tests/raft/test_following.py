@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from typing import Any
+from uuid import UUID
 
 import pytest
 
 from barnabas.core.errors import InvariantViolation
-from barnabas.raft.election import NO_NODE, Election, State
+from barnabas.raft.election import NO_NODE, Election, State, VoterKey
 from barnabas.raft.log_index import Entry, EpochEnd
 from barnabas.raft.messages import (
     FENCED_LEADER_EPOCH,
+    INVALID_REQUEST,
     INVALID_VOTER_KEY,
     NONE,
     NOT_LEADER,
@@ -294,6 +297,23 @@ def test_successors_of_a_leader_that_resigned_ask_one_behind_another(
         assert driven.vote(C, 1, (0, 0), pre_vote=True).granted  # though it has fetched (20895)
     driven.tick(delay_ms)
     assert driven.raft.state is State.PROSPECTIVE
+
+
+def test_successor_on_another_directory_is_another_node() -> None:
+    driven = node(A, B, C)
+    driven.follow(B)
+    former = VoterKey(A.id, UUID(int=99))
+    driven.ask(EndQuorumEpoch(1, B.id, (former, C), (endpoint(B.id),)))
+    assert driven.raft.next_deadline() == 1000
+    driven.ask(EndQuorumEpoch(1, B.id, (C, VoterKey(A.id)), (endpoint(B.id),)))  # as kraft.version 0 says it
+    assert driven.raft.next_deadline() == 500
+
+
+@pytest.mark.parametrize("kind", [BeginQuorumEpoch, EndQuorumEpoch])
+def test_epoch_of_no_leader_is_invalid(kind: Any) -> None:
+    driven = node(A, B, C)
+    assert driven.ask(kind(3, -1)).error == INVALID_REQUEST
+    assert driven.raft.epoch == 0
 
 
 def test_end_of_an_earlier_epoch_is_fenced() -> None:

@@ -172,6 +172,35 @@ def test_errors_of_changes(request_: Any, error: int) -> None:
     assert Asked(leader(), request_).errors == [error]
 
 
+@pytest.mark.parametrize(
+    "request_",
+    [
+        AddRaftVoter(VoterKey(D.id), (endpoint(D.id),)),
+        AddRaftVoter(D, ()),
+        RemoveRaftVoter(VoterKey(-1, UUID(int=9))),
+        UpdateRaftVoter(1, VoterInfo(VoterKey(B.id), (endpoint(B.id),))),
+    ],
+)
+def test_malformed_request_is_invalid_whatever_else_is_in_its_way(request_: Any) -> None:
+    young = node(A, B, C)
+    young.lead()
+    assert Asked(young, request_).errors == [INVALID_REQUEST]
+    busy = leader()
+    Asked(busy, RemoveRaftVoter(C))
+    assert Asked(busy, request_).errors == [INVALID_REQUEST]
+    follower = node(A, B, C)
+    follower.follow(B)
+    assert Asked(follower, request_).errors == [NOT_LEADER]
+
+
+def test_voter_must_have_the_controller_listener() -> None:
+    named = {"controller_listener": "CONTROLLER"}
+    elsewhere = (endpoint(D.id)._replace(listener="INTERNAL"),)
+    assert Asked(leader(**named), AddRaftVoter(D, elsewhere)).errors == [INVALID_REQUEST]
+    assert Asked(leader(**named), UpdateRaftVoter(1, moved(endpoints=elsewhere))).errors == [INVALID_REQUEST]
+    assert Asked(leader(), UpdateRaftVoter(1, moved(endpoints=elsewhere))).errors == [NONE]
+
+
 def test_add_of_a_node_that_does_not_tell_its_versions_times_out() -> None:
     driven = leader()
     driven.fetch(D, driven.raft.end_offset)
@@ -184,7 +213,7 @@ def test_add_of_a_node_that_does_not_tell_its_versions_times_out() -> None:
 def test_only_voter_is_not_removed() -> None:
     driven = node(A)
     driven.lead()
-    assert Asked(driven, RemoveRaftVoter(A)).errors == [INVALID_REQUEST]
+    assert Asked(driven, RemoveRaftVoter(A)).errors == [VOTER_NOT_FOUND]
 
 
 def test_voter_is_removed() -> None:
@@ -284,10 +313,44 @@ def test_moved_voter_is_updated_and_answered_before_the_commit() -> None:
         (1, moved(VoterKey(B.id, UUID(int=9))), VOTER_NOT_FOUND),
         (1, moved(endpoints=()), INVALID_REQUEST),
         (1, moved(max_kraft_version=0), INVALID_REQUEST),
+        (1, moved(min_kraft_version=2, max_kraft_version=3), INVALID_REQUEST),
+        (1, moved(min_kraft_version=-1), INVALID_REQUEST),
+        (1, moved(min_kraft_version=1, max_kraft_version=0), INVALID_REQUEST),
+        (1, moved(VoterKey(-1, UUID(int=9))), INVALID_REQUEST),
+        (1, moved(VoterKey(B.id)), INVALID_REQUEST),
+        (1, moved(D, max_kraft_version=0), INVALID_REQUEST),
+        (0, moved(VoterKey(-1)), FENCED_LEADER_EPOCH),
     ],
 )
 def test_errors_of_updates(epoch: int, told: VoterInfo, error: int) -> None:
     assert Asked(leader(), UpdateRaftVoter(epoch, told)).errors == [error]
+
+
+@pytest.mark.parametrize(
+    ("told", "error"),
+    [
+        (voter(VoterKey(B.id, UUID(int=99))), NONE),  # directories are not known
+        (voter(B)._replace(max_kraft_version=0), NONE),
+        (voter(D), VOTER_NOT_FOUND),
+        (voter(VoterKey(B.id)), INVALID_REQUEST),
+        (voter(B)._replace(min_kraft_version=1), INVALID_REQUEST),
+    ],
+)
+def test_errors_of_updates_of_voters_of_the_settings(told: VoterInfo, error: int) -> None:
+    driven = node(A, voter_set=static_voters(A, B, C), kraft_version=0)
+    driven.lead()
+    caught_up(driven)
+    assert Asked(driven, UpdateRaftVoter(1, told)).errors == [error]
+
+
+def test_update_counts_as_being_heard_of() -> None:
+    driven = leader(B)
+    for now_ms in (1000, 2500, 4000, 5500):
+        driven.tick(now_ms)
+        assert Asked(driven, UpdateRaftVoter(1, voter(B))).errors == [NONE]
+    assert driven.raft.state is State.LEADER
+    driven.tick(8500)
+    assert driven.raft.state is State.RESIGNED
 
 
 def test_update_that_changes_nothing_writes_nothing() -> None:
@@ -309,6 +372,28 @@ def test_voter_that_has_moved_tells_the_leader_once_in_a_while() -> None:
     assert len(driven.requests(UpdateRaftVoter)) == 1
     driven.tick(2000)
     assert len(driven.requests(UpdateRaftVoter)) == 2
+
+
+def test_voter_goes_on_telling_while_the_log_says_something_else() -> None:
+    """What the leader answered may have been lost with a full disk."""
+    driven = node(A, B, C, endpoints=(endpoint(A.id, 777),))
+    driven.follow(B)
+    known = driven.known(leader_id=B.id)
+    driven.answer(B.id, VoterChangeResponse(NONE, known))
+    driven.answer(B.id, FetchResponse(NONE, known, -1, 0))
+    driven.tick(1999)
+    driven.answer(B.id, FetchResponse(NONE, known, -1, 0))
+    assert len(driven.requests(UpdateRaftVoter)) == 1
+    driven.tick(2000)
+    assert len(driven.requests(UpdateRaftVoter)) == 2
+
+
+def test_order_of_listeners_in_the_log_is_no_reason_to_tell() -> None:
+    mine = (endpoint(A.id), endpoint(A.id)._replace(listener="INTERNAL", port=1))
+    written = voters(B, C).with_voter(VoterInfo(A, tuple(reversed(mine))))
+    driven = node(A, voter_set=written, endpoints=mine)
+    driven.follow(B)
+    assert driven.requests(UpdateRaftVoter) == []
 
 
 def test_voter_whose_record_is_right_says_nothing() -> None:
@@ -346,6 +431,31 @@ def test_voters_of_the_settings_tell_the_leader_of_themselves() -> None:
     driven.step(Answered(update.correlation, VoterChangeResponse(NONE, driven.known(leader_id=B.id))))
     driven.tick(5_000)
     assert len(driven.requests(UpdateRaftVoter)) == 1
+
+
+@pytest.mark.parametrize("is_answer", [True, False])
+def test_leader_that_cannot_be_told_is_not_told_again(is_answer: bool) -> None:
+    driven = node(A, voter_set=static_voters(A, B, C), kraft_version=0)
+    driven.follow(B)
+    update = next(each for each in driven.sent if type(each.request) is UpdateRaftVoter)
+    response = VoterChangeResponse(UNSUPPORTED_VERSION, driven.known(leader_id=B.id))
+    driven.now_ms = 1500
+    driven.step(Answered(update.correlation, response) if is_answer else Failed(update.correlation, True))
+    driven.tick(3499)  # its answer put the timeout off
+    assert driven.raft.state is State.FOLLOWER
+    assert len(driven.requests(UpdateRaftVoter)) == 1
+    driven.follow(B, 2)
+    assert len(driven.requests(UpdateRaftVoter)) == 2
+
+
+def test_update_that_is_refused_is_told_again() -> None:
+    driven = node(A, voter_set=static_voters(A, B, C), kraft_version=0)
+    driven.follow(B)
+    driven.answer(B.id, VoterChangeResponse(REQUEST_TIMED_OUT, driven.known(leader_id=B.id)))
+    for now_ms in (1000, 2000):
+        driven.tick(now_ms)
+        driven.answer(B.id, FetchResponse(NONE, driven.known(leader_id=B.id), -1, 0))
+    assert len(driven.requests(UpdateRaftVoter)) == 2
 
 
 def test_sole_voter_raises_it_alone() -> None:

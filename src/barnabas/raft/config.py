@@ -13,6 +13,7 @@ class RaftConfig(NamedTuple):
     endpoints: Endpoints = ()  # this node's controller listeners; none: it can be no voter
     bootstrap: Endpoints = ()  # controller.quorum.bootstrap.servers
     auto_join: bool = False  # controller.quorum.auto.join.enable
+    controller_listener: str = ""  # the first of controller.listener.names: where nodes reach each other
     election_timeout_ms: int = 1000  # controller.quorum.election.timeout.ms: once to twice, at random
     fetch_timeout_ms: int = 2000  # controller.quorum.fetch.timeout.ms
     election_backoff_max_ms: int = 1000  # controller.quorum.election.backoff.max.ms
@@ -38,4 +39,15 @@ class RaftConfig(NamedTuple):
     @property
     def listener(self) -> Endpoint | None:
         """Where the leader is found by others."""
-        return self.endpoints[0] if self.endpoints else None
+        return self.reached_at(self.endpoints)
+
+    def reached_at(self, endpoints: Endpoints) -> Endpoint | None:
+        """Of a node's listeners, which Kafka writes in any order, the one by which this node reaches it: the
+        one with the name of the controller listener, the first where none has it."""
+        named = self.named(endpoints)
+        return endpoints[0] if named is None and endpoints else named
+
+    def named(self, endpoints: Endpoints) -> Endpoint | None:
+        """The one with the name of the controller listener; any where that has no name."""
+        name = self.controller_listener.upper()
+        return next((each for each in endpoints if not name or each.listener.upper() == name), None)

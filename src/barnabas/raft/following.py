@@ -14,9 +14,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from barnabas.raft import invariants, voter_changes
-from barnabas.raft.election import NO_NODE
+from barnabas.raft.election import NO_NODE, same_replica
 from barnabas.raft.messages import (
     FENCED_LEADER_EPOCH,
+    INVALID_REQUEST,
     INVALID_VOTER_KEY,
     NONE,
     NOT_LEADER,
@@ -81,8 +82,9 @@ def nodes_to_ask(raft: RaftNode) -> list[tuple[int, Endpoint]]:
     servers = enumerate(raft.config.bootstrap)
     found = [(BOOTSTRAP_ID - index, each) for index, each in servers if each[1:] not in mine]
     for voter in raft.voters.voters:
-        if voter.key.id != raft.me.id and voter.endpoints:
-            found.append((voter.key.id, voter.endpoints[0]))
+        endpoint = raft.config.reached_at(voter.endpoints)
+        if voter.key.id != raft.me.id and endpoint is not None:
+            found.append((voter.key.id, endpoint))
     return found
 
 
@@ -226,22 +228,28 @@ def advance_snapshot(
 # --- told by the leader
 
 
-def receive_begin(raft: RaftNode, token: Any, request: BeginQuorumEpoch, now_ms: int) -> None:
+def epoch_error(raft: RaftNode, request: BeginQuorumEpoch | EndQuorumEpoch) -> int:
     if request.epoch < raft.epoch:
-        raft.reply(token, EpochResponse(FENCED_LEADER_EPOCH, raft.known()))
+        return FENCED_LEADER_EPOCH
+    return INVALID_REQUEST if request.leader_id < 0 else NONE
+
+
+def receive_begin(raft: RaftNode, token: Any, request: BeginQuorumEpoch, now_ms: int) -> None:
+    if (error := epoch_error(raft, request)) != NONE:
+        raft.reply(token, EpochResponse(error, raft.known()))
         return
     raft.heed(request.epoch, request.leader_id, request.endpoints, now_ms)
-    role = raft.role
-    if isinstance(role, Follower) and raft.election.leader_id == request.leader_id and request.endpoints:
-        raft.find_leader_at(request.endpoints[0])  # it knows best where it is
+    endpoint = raft.config.reached_at(request.endpoints)
+    if isinstance(raft.role, Follower) and raft.election.leader_id == request.leader_id and endpoint:
+        raft.find_leader_at(endpoint)  # it knows best where it is
     error = NONE if is_meant(raft, request.voter) else INVALID_VOTER_KEY
     raft.reply(token, EpochResponse(error, raft.known()))
 
 
 def receive_end(raft: RaftNode, token: Any, request: EndQuorumEpoch, now_ms: int) -> None:
     """The leader resigned: its successors ask for pre-votes, the first at once, the others later."""
-    if request.epoch < raft.epoch:
-        raft.reply(token, EpochResponse(FENCED_LEADER_EPOCH, raft.known()))
+    if (error := epoch_error(raft, request)) != NONE:
+        raft.reply(token, EpochResponse(error, raft.known()))
         return
     raft.heed(request.epoch, request.leader_id, request.endpoints, now_ms)
     role = raft.role
@@ -252,12 +260,13 @@ def receive_end(raft: RaftNode, token: Any, request: EndQuorumEpoch, now_ms: int
 
 
 def successor_delay_ms(raft: RaftNode, request: EndQuorumEpoch) -> int:
+    """By this node's place among the successors; one of them on another directory is not this node."""
     most_ms, count = raft.config.election_backoff_max_ms, len(request.successors)
-    ids = [key.id for key in request.successors]
-    if raft.me.id not in ids:
-        return most_ms
-    position = ids.index(raft.me.id)
-    return 0 if position == 0 else min(most_ms, (most_ms >> (count - 1)) << (position - 1))
+    places = (place for place, key in enumerate(request.successors) if same_replica(key, raft.me))
+    place = next(places, count)
+    if place in (0, count):
+        return 0 if place < count else most_ms
+    return min(most_ms, (most_ms >> (count - 1)) << (place - 1))
 
 
 # --- a leader that is gone

@@ -33,7 +33,9 @@ from barnabas.raft.states import NEVER, Resigned
 from barnabas.raft.voting import heed_answer
 
 if TYPE_CHECKING:
+    from barnabas.raft.election import VoterKey
     from barnabas.raft.node import RaftNode
+    from barnabas.raft.voters import Endpoint
 
 
 def leader_error(raft: RaftNode, epoch: int) -> int:
@@ -191,10 +193,11 @@ def _do_duties(raft: RaftNode, role: Leadership, now_ms: int) -> int:
         return NEVER
     role.forget_observers(voters, config, now_ms)
     for voter in voters.voters:
-        if not voter.is_same(raft.me) and voter.endpoints:
+        endpoint = config.reached_at(voter.endpoints)
+        if not voter.is_same(raft.me) and endpoint is not None:
             due_ms = _begin_due_ms(raft, role, voter.key.id)
             if due_ms <= now_ms:
-                _tell_begin(raft, role, voter, now_ms)
+                _tell_begin(raft, role, voter.key, endpoint, now_ms)
                 due_ms = _begin_due_ms(raft, role, voter.key.id)
             deadline_ms = min(deadline_ms, max(due_ms, now_ms + 1))
     return deadline_ms
@@ -212,10 +215,10 @@ def _begin_due_ms(raft: RaftNode, role: Leadership, node_id: int) -> int:
     return max(ready_ms, last_ms + raft.config.begin_epoch_interval_ms)
 
 
-def _tell_begin(raft: RaftNode, role: Leadership, voter: Any, now_ms: int) -> None:
-    role.begun_ms[voter.key.id] = now_ms
-    request = BeginQuorumEpoch(raft.epoch, raft.me.id, raft.config.endpoints, voter.key)
-    raft.send(voter.key.id, voter.endpoints[0], request, now_ms)
+def _tell_begin(raft: RaftNode, role: Leadership, voter: VoterKey, endpoint: Endpoint, now_ms: int) -> None:
+    role.begun_ms[voter.id] = now_ms
+    request = BeginQuorumEpoch(raft.epoch, raft.me.id, raft.config.endpoints, voter)
+    raft.send(voter.id, endpoint, request, now_ms)
 
 
 def take_epoch(raft: RaftNode, node_id: int, response: EpochResponse, now_ms: int) -> None:

@@ -157,9 +157,9 @@ class RaftNode:
         return () if voter is None else voter.endpoints
 
     def endpoint_of(self, node_id: int) -> Endpoint | None:
-        """Where that voter is reached: on its first listener."""
+        """Where that voter is reached."""
         voter = self.voters.get(node_id)
-        return voter.endpoints[0] if voter is not None and voter.endpoints else None
+        return None if voter is None else self.config.reached_at(voter.endpoints)
 
     # --- what is to be done
 
@@ -268,7 +268,7 @@ class RaftNode:
         mine = voters.get(self.me.id)
         if self.kraft_version > 0 and mine is not None:
             now = self.own_voter if self.config.endpoints else mine
-            if now != mine or self.log.voters.latest_offset == BOOTSTRAP_OFFSET:
+            if not now.is_told_by(mine) or self.log.voters.latest_offset == BOOTSTRAP_OFFSET:
                 records += (KRaftVersion(self.kraft_version), voters.with_voter(now))
         self.propose_control(*records)
 
@@ -297,7 +297,7 @@ class RaftNode:
 
     def heed(self, epoch: int, leader_id: int, endpoints: Endpoints, now_ms: int) -> None:
         """Somebody tells of an epoch, and perhaps of its leader: follow it where that is news."""
-        endpoint = endpoints[0] if endpoints else self.endpoint_of(leader_id)
+        endpoint = self.config.reached_at(endpoints) or self.endpoint_of(leader_id)
         is_news = leader_id not in (NO_NODE, self.me.id) and endpoint is not None
         if epoch > self.epoch:
             if is_news and endpoint is not None:

@@ -37,7 +37,7 @@ from barnabas.raft.messages import (
 )
 from barnabas.raft.replication import Leadership, VoterChange
 from barnabas.raft.states import NEVER, Follower
-from barnabas.raft.voters import VoterInfo, VoterSet
+from barnabas.raft.voters import Endpoints, VoterInfo, VoterSet
 from barnabas.raft.voting import heed_answer
 
 if TYPE_CHECKING:
@@ -46,6 +46,7 @@ if TYPE_CHECKING:
 ADD, REMOVE, UPDATE, RAISE = "add", "remove", "update", "raise"
 VOTERS = "voters"  # the channel on which changes are asked for, beside the fetches
 DEFAULT_TIMEOUT_MS = 30_000
+_TOLD = (NONE, UNSUPPORTED_VERSION)  # answers after which the leader is not told again
 
 
 class InvalidUpdateVersion(BarnabasError):
@@ -57,11 +58,8 @@ class InvalidUpdateVersion(BarnabasError):
 # --- as the leader
 
 
-def refusal(raft: RaftNode) -> tuple[int, str]:
+def refusal(raft: RaftNode, role: Leadership) -> tuple[int, str]:
     """Why no change of voters can begin now; error 0 where one can."""
-    role = raft.role
-    if not isinstance(role, Leadership):
-        return NOT_LEADER, "this node does not lead the quorum"
     if role.change is not None:
         return REQUEST_TIMED_OUT, "another change of voters is under way"
     if role.high_watermark == UNKNOWN_OFFSET:
@@ -77,26 +75,37 @@ def refuse(raft: RaftNode, token: Any, error: int, message: str) -> None:
     raft.reply(token, VoterChangeResponse(error, raft.known(), message))
 
 
-def is_valid(voter: VoterKey) -> bool:
-    """Whether that may be a voter of the log: it keeps ids together with directories."""
-    return voter.id >= 0 and voter.directory_id != NO_DIRECTORY
+def malformed(raft: RaftNode, voter: VoterKey, endpoints: Endpoints | None = None) -> str:
+    """What is wrong with a request whatever the voters are: the log keeps ids together with directories, and
+    a voter is reached on the controller listener."""
+    if voter.id < 0 or voter.directory_id == NO_DIRECTORY:
+        return "the voter has no id or no directory"
+    if endpoints is not None and raft.config.named(endpoints) is None:
+        return f"no endpoint for the controller listener {raft.config.controller_listener}"
+    return ""
+
+
+def leader_refusal(raft: RaftNode, problem: str) -> tuple[int, str]:
+    """The errors of any change, in Kafka's order: not the leader, malformed, not now."""
+    role = raft.role
+    if not isinstance(role, Leadership):
+        return NOT_LEADER, "this node does not lead the quorum"
+    return (INVALID_REQUEST, problem) if problem else refusal(raft, role)
 
 
 def receive_add(raft: RaftNode, token: Any, request: AddRaftVoter, now_ms: int) -> None:
-    error, message = refusal(raft)
-    role = raft.role
-    if not error and not (is_valid(request.voter) and request.endpoints):
-        error, message = INVALID_REQUEST, "the new voter has no id, no directory or no listener"
-    elif not error and raft.voters.get(request.voter.id) is not None:
+    error, message = leader_refusal(raft, malformed(raft, request.voter, request.endpoints))
+    role, endpoint = raft.role, raft.config.named(request.endpoints)
+    if not error and raft.voters.get(request.voter.id) is not None:
         error, message = DUPLICATE_VOTER, f"node {request.voter.id} is a voter already"
-    if error or not isinstance(role, Leadership):
+    if error or not isinstance(role, Leadership) or endpoint is None:
         refuse(raft, token, error, message)
         return
     voter = VoterInfo(request.voter, request.endpoints)
     deadline_ms = now_ms + request.timeout_ms
     role.change = VoterChange(ADD, token, voter, deadline_ms, acks=request.ack_when_committed)
     role.change.asked_ms = min(deadline_ms, now_ms + raft.config.request_timeout_ms)
-    raft.send(request.voter.id, request.endpoints[0], ApiVersions(), now_ms, VOTERS)
+    raft.send(request.voter.id, endpoint, ApiVersions(), now_ms, VOTERS)
 
 
 def take_api_versions(raft: RaftNode, node_id: int, response: ApiVersionsResponse, now_ms: int) -> None:
@@ -135,14 +144,10 @@ def unreachable(raft: RaftNode, role: Leadership, peer: tuple[Any, ...]) -> None
 
 
 def receive_remove(raft: RaftNode, token: Any, request: RemoveRaftVoter, now_ms: int) -> None:
-    error, message = refusal(raft)
+    error, message = leader_refusal(raft, malformed(raft, request.voter))
     role, voter = raft.role, raft.voters.get(request.voter.id)
-    if not error and not is_valid(request.voter):
-        error, message = INVALID_REQUEST, "the voter has no id or no directory"
-    elif not error and (voter is None or voter.key != request.voter):
-        error, message = VOTER_NOT_FOUND, f"{request.voter.id} is no voter on that directory"
-    elif not error and len(raft.voters) == 1:
-        error, message = INVALID_REQUEST, "the only voter cannot be removed"
+    if not error and (voter is None or voter.key != request.voter or len(raft.voters) == 1):
+        error, message = VOTER_NOT_FOUND, f"{request.voter.id} is no voter on that directory, or the only one"
     if error or voter is None or not isinstance(role, Leadership):
         refuse(raft, token, error, message)
         return
@@ -154,29 +159,37 @@ def receive_update(raft: RaftNode, token: Any, request: UpdateRaftVoter, now_ms:
     """A voter has moved, or tells what it can do; answered before it is committed."""
     role, told = raft.role, request.voter
     error, message = update_refusal(raft, request)
-    if error or not isinstance(role, Leadership):
+    voter = raft.voters.get(told.key.id)
+    if error or voter is None or not isinstance(role, Leadership):
         refuse(raft, token, error, message)
         return
     if raft.kraft_version == 0:
         role.known_voters[told.key.id] = told
-    elif raft.voters.get(told.key.id) != told:
+    elif not told.is_told_by(voter):
         role.change = VoterChange(UPDATE, None, told, now_ms + DEFAULT_TIMEOUT_MS, acks=True)
         append_voters(raft, role, raft.voters.with_voter(told))
+    role.saw(told.key, now_ms)
     raft.reply(token, VoterChangeResponse(NONE, raft.known()))
 
 
 def update_refusal(raft: RaftNode, request: UpdateRaftVoter) -> tuple[int, str]:
+    """With kraft.version 0, too, a voter tells what it is: the leader needs that to raise it."""
     if request.epoch != raft.epoch:
         is_old = request.epoch < raft.epoch
         return FENCED_LEADER_EPOCH if is_old else UNKNOWN_LEADER_EPOCH, "of another epoch"
-    error, message = refusal(raft)
-    if error and not (error == UNSUPPORTED_VERSION and isinstance(raft.role, Leadership)):
+    told = request.voter
+    lowest, highest = told.min_kraft_version, told.max_kraft_version
+    problem = malformed(raft, told.key, told.endpoints)
+    if not 0 <= lowest <= highest:
+        problem = problem or f"kraft.version from {lowest} to {highest} is no range"
+    error, message = leader_refusal(raft, problem)
+    if error and not (error == UNSUPPORTED_VERSION and raft.kraft_version == 0):
         return error, message
-    voter, told = raft.voters.get(request.voter.key.id), request.voter
+    if not lowest <= raft.kraft_version <= highest:
+        return INVALID_REQUEST, f"kraft.version {raft.kraft_version} is in force, {lowest} to {highest} told"
+    voter = raft.voters.get(told.key.id)
     if voter is None or not voter.is_same(told.key):
         return VOTER_NOT_FOUND, f"{told.key.id} is no voter on that directory"
-    if not told.endpoints or not told.min_kraft_version <= raft.kraft_version <= told.max_kraft_version:
-        return INVALID_REQUEST, "no listener, or a kraft.version that this quorum does not have"
     return NONE, ""
 
 
@@ -273,13 +286,19 @@ def due_change(raft: RaftNode) -> AddRaftVoter | RemoveRaftVoter | UpdateRaftVot
         return None
     mine = raft.voters.get(raft.me.id)
     if raft.is_voter:
-        is_told = mine == raft.own_voter or raft.has_told_epoch == raft.epoch
-        return None if is_told else UpdateRaftVoter(raft.epoch, raft.own_voter)
+        return None if _is_told(raft, mine) else UpdateRaftVoter(raft.epoch, raft.own_voter)
     if not may_join(raft):
         return None
     if mine is not None:  # a directory that this node has no more
         return RemoveRaftVoter(mine.key)
     return AddRaftVoter(raft.me, raft.config.endpoints, ack_when_committed=False)
+
+
+def _is_told(raft: RaftNode, mine: VoterInfo | None) -> bool:
+    """Whether the log says what this voter is; with kraft.version 0, whether this epoch's leader knows."""
+    if raft.kraft_version == 0:
+        return raft.has_told_epoch == raft.epoch
+    return mine is None or raft.own_voter.is_told_by(mine)
 
 
 def may_join(raft: RaftNode) -> bool:
@@ -288,8 +307,16 @@ def may_join(raft: RaftNode) -> bool:
 
 
 def take_voter_change(raft: RaftNode, node_id: int, response: VoterChangeResponse, now_ms: int) -> None:
-    if heed_answer(raft, response.error, response.known, now_ms) and response.error == NONE:
-        raft.has_told_epoch = raft.epoch
+    if heed_answer(raft, response.error, response.known, now_ms) and response.error in _TOLD:
+        is_told(raft, now_ms)
+
+
+def is_told(raft: RaftNode, now_ms: int) -> None:
+    """The leader knows what this voter is, or is of a version in which it need not; and it lives."""
+    raft.has_told_epoch = raft.epoch
+    if isinstance(raft.role, Follower):
+        raft.role.fetch_deadline_ms = now_ms + raft.config.fetch_timeout_ms
+        raft.role.has_fetched = True
 
 
 RECEIVERS: dict[type, Any] = {

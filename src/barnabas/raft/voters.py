@@ -41,6 +41,15 @@ class VoterInfo(NamedTuple):
         """Whether this voter is that replica; a directory that is not known is any."""
         return self.key is key or same_replica(self.key, key)
 
+    def is_told_by(self, other: VoterInfo) -> bool:
+        """Whether that one says the same; the order of the listeners means nothing."""
+        if self.endpoints != other.endpoints and self._addresses() != other._addresses():
+            return False
+        return self._replace(endpoints=()) == other._replace(endpoints=())
+
+    def _addresses(self) -> dict[str, tuple[str, int]]:
+        return {name.upper(): (host, port) for name, host, port in self.endpoints}
+
 
 class VoterSet:
     """An immutable set of voters, by node id."""

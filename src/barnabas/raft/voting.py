@@ -176,10 +176,11 @@ def _ask(raft: RaftNode, role: Nominee, now_ms: int, *, pre_vote: bool) -> int:
         if node_id == raft.me.id or node_id in role.granted or node_id in role.rejected:
             continue
         ready_ms = raft.outbound.ready_ms(node_id)
-        if ready_ms <= now_ms and voter.endpoints:
+        endpoint = raft.config.reached_at(voter.endpoints)
+        if ready_ms <= now_ms and endpoint is not None:
             log = raft.log
             request = Vote(raft.epoch, raft.me, log.last_epoch, log.end_offset, pre_vote, voter.key)
-            raft.send(node_id, voter.endpoints[0], request, now_ms)
+            raft.send(node_id, endpoint, request, now_ms)
             ready_ms = raft.outbound.ready_ms(node_id)
         deadline_ms = min(deadline_ms, max(ready_ms, now_ms + 1))
     return deadline_ms
