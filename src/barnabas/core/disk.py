@@ -139,6 +139,11 @@ class Disk(Protocol):
     async def space(self) -> Space:
         """How much room there is on the medium, others' files on it included."""
 
+    @property
+    def boot_id(self) -> str | None:
+        """Names the boot of the machine, which its page cache lives through: what was written and not synced
+        is still there while this stays the same. None where the system does not tell."""
+
     async def lock(self, path: str) -> Callable[[], None]:
         """Take a lock, held against other processes (Java's too) and within this one; gives the release."""
 

@@ -164,6 +164,7 @@ class MemoryDisk:
         self.capacity_bytes = capacity_bytes
         self.faults = Faults()
         self.life = 0
+        self.boot_id: str | None = "boot 0"
         self.closed = False
         self._random = random
         self._clock = clock or ManualClock()
@@ -320,11 +321,13 @@ class MemoryDisk:
         random = random or self._random or SeededRandom(0)
         self._tree.lose_power(random)
         self._start_again()
+        self.boot_id = f"boot {self.life}"
 
     def fork(self) -> MemoryDisk:
         """A copy with the same files and pending operations, without handles, locks, rules or hook."""
         disk = MemoryDisk(self._random, clock=self._clock, capacity_bytes=self.capacity_bytes, name=self.name)
         disk._tree = copy.deepcopy(self._tree)
+        disk.life, disk.boot_id = self.life, self.boot_id
         disk._let_go()
         return disk
 

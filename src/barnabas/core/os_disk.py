@@ -23,6 +23,8 @@ from barnabas.core.os_file import INLINE_FREE_BYTES, FileIo, OsFile
 from barnabas.core.os_lock import lock_file
 from barnabas.core.workers import Workers
 
+_BOOT_ID = "/proc/sys/kernel/random/boot_id"
+
 
 class OsDisk:
     """One log directory of the file system."""
@@ -149,6 +151,14 @@ class OsDisk:
         with storage_errors("look at", self.describe("")):
             found = await self._workers.run(os.statvfs, self.describe(""))
         return Space(found.f_blocks * found.f_frsize, found.f_bavail * found.f_frsize)
+
+    @property
+    def boot_id(self) -> str | None:
+        try:
+            with open(_BOOT_ID, encoding="ascii") as file:
+                return file.read().strip() or None
+        except OSError:  # another system than Linux
+            return None
 
     async def lock(self, path: str) -> Callable[[], None]:
         self._check_open(path)

@@ -292,6 +292,10 @@ class SimDisk:
     async def space(self) -> Space:
         return await self.call(READ_S, lambda: _now(self._files.space()))
 
+    @property
+    def boot_id(self) -> str | None:
+        return self._files.boot_id
+
     async def lock(self, path: str) -> Callable[[], None]:
         return await self.call(NAMES_S, lambda: _now(self._files.lock(path)))
 

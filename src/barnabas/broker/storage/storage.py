@@ -24,6 +24,7 @@ from barnabas.broker.storage.formatting import (
     check_directory,
     format_further,
 )
+from barnabas.broker.storage.kept_epoch import EpochKeeper
 from barnabas.core.clock import Clock
 from barnabas.core.disk import DirectoryLocked, Disk
 from barnabas.core.errors import StorageError
@@ -68,6 +69,7 @@ class Storage:
         directories: dict[UUID, LogDirectory],
         logs: LogDirectories,
         named: dict[str, str],
+        epochs: EpochKeeper,
         previous_epoch: int | None,
     ) -> None:
         assert meta.directory_id is not None
@@ -78,7 +80,8 @@ class Storage:
         self.logs = logs
         # the full names of all of `log.dirs`, in use or not, by the names that the settings have for them
         self.named = named
-        # of the broker that stopped cleanly here
+        self._epochs = epochs
+        # of the broker that stopped cleanly here, or whose process died without loss
         self.previous_epoch = previous_epoch
 
     def at(self, where: str) -> LogDirectory | None:
@@ -127,9 +130,14 @@ class Storage:
 
         await self.logs.settle(topic_id_of, told)
 
+    async def keep_epoch(self, broker_epoch: int) -> None:
+        """The broker has registered: should its process die, that is no unclean shutdown."""
+        await self._epochs.keep(broker_epoch, _boots(self.directories))
+
     async def close(self, broker_epoch: int) -> bool:
         """Stop cleanly; the directory of the metadata comes last. False where something could not be closed,
         as on a full disk: the log says what, and the next start checks that directory."""
+        await self._epochs.close()
         is_clean = True
         everything = self.all
         del everything[self.metadata_id]
@@ -143,8 +151,13 @@ class Storage:
 
     async def abandon(self) -> None:
         """Let go of everything as a crash would."""
+        await self._epochs.close()
         for directory in self.all.values():
             await directory.abandon()
+
+
+def _boots(directories: Mapping[UUID, LogDirectory]) -> dict[UUID, str | None]:
+    return {directory_id: each.disk.boot_id for directory_id, each in directories.items()}
 
 
 def is_cordoned(named: Mapping[str, str], where: str, cordoned: Sequence[str]) -> bool:
@@ -181,10 +194,16 @@ async def open_storage(
     _refuse_overlaps(disks)
     owned = await _identify(layout, disks, node_id, found_cluster, random, missing)
     opened: dict[str, LogDirectory] = {}
+    epochs = EpochKeeper(disks[layout.metadata_dir])
+
+    def failed(directory_id: UUID, error: StorageError) -> None:
+        epochs.forget()
+        on_failure(directory_id, error)
+
     try:
         for path, own in owned.items():
             try:
-                opened[path] = await open_log(own.disk, on_failure=partial(on_failure, own.id))
+                opened[path] = await open_log(own.disk, on_failure=partial(failed, own.id))
             except DirectoryLocked:
                 raise
             except StorageError as error:
@@ -192,7 +211,7 @@ async def open_storage(
                     raise
                 _leave_out(own.disk, error, missing)
         named = {path: disks[path].describe("") for path in layout.log_dirs}
-        return _assemble(layout, owned, opened, missing, named)
+        return await _assemble(layout, owned, opened, missing, named, epochs)
     except BaseException:
         for directory in opened.values():
             await directory.abandon()
@@ -305,12 +324,13 @@ def _leave_out(disk: Disk, error: StorageError, missing: dict[str, StorageError]
     missing[disk.describe("")] = error
 
 
-def _assemble(
+async def _assemble(
     layout: Layout,
     owned: dict[str, _Owned],
     opened: dict[str, LogDirectory],
     missing: dict[str, StorageError],
     named: dict[str, str],
+    epochs: EpochKeeper,
 ) -> Storage:
     meta = owned[layout.metadata_dir].meta
     directories = {owned[path].id: opened[path] for path in layout.log_dirs if path in opened}
@@ -319,7 +339,11 @@ def _assemble(
         raise StorageError(f"none of log.dirs can be used: {told}")
     # a new one held nothing that could have been lost
     new = [each.id for each in owned.values() if each.is_new]
-    old = [each for own_id, each in directories.items() if own_id not in new]
-    epoch = None if missing else last_epoch(old)
+    old = {own_id: each for own_id, each in directories.items() if own_id not in new}
+    previous_epoch = None
+    if old and not missing:
+        previous_epoch = last_epoch(old.values())
+        if previous_epoch is None:
+            previous_epoch = await epochs.read(_boots(old))
     logs = LogDirectories(directories, missing)
-    return Storage(meta, opened[layout.metadata_dir], directories, logs, named, epoch)
+    return Storage(meta, opened[layout.metadata_dir], directories, logs, named, epochs, previous_epoch)

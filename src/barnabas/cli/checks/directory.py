@@ -12,6 +12,7 @@ import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from barnabas.broker.storage.kept_epoch import BROKER_EPOCH
 from barnabas.cli.checks.findings import Finding, Section, ok, problem, warning
 from barnabas.cli.checks.metadata_log import check_metadata
 from barnabas.cli.checks.partitions import PartitionsSeen, look_at_partitions
@@ -48,6 +49,7 @@ _KNOWN = {
     names.META_PROPERTIES,
     names.LOCK,
     BOOTSTRAP_CHECKPOINT,
+    BROKER_EPOCH,
     _SERVER_PROPERTIES,
     "lost+found",
 }
