@@ -107,7 +107,13 @@ broker.id=1
 process.roles=broker
 process.roles=broker controller.quorum.voters=2@127.0.0.1:10092 listeners=PLAINTEXT://:1
 process.roles=broker controller.quorum.voters=2@127.0.0.1:10092
+process.roles=broker controller.quorum.voters= listeners=PLAINTEXT://:1
+process.roles=broker controller.quorum.voters= controller.quorum.bootstrap.servers=c:1 listeners=PLAINTEXT://:1
+process.roles=broker controller.quorum.voters=2@h:1 listeners=PLAINTEXT://:1 controller.quorum.auto.join.enable=true
+controller.quorum.voters= controller.quorum.bootstrap.servers=c:1 controller.quorum.auto.join.enable=true
 process.roles=controller
+process.roles=controller listeners=CONTROLLER://:1 advertised.listeners=CONTROLLER://h:1
+process.roles=controller listeners=CONTROLLER://:1 advertised.listeners=CONTROLLER://0.0.0.0:1
 process.roles=controller listeners=CONTROLLER://127.0.0.1:10092
 process.roles=worker
 controller.listener.names=FOO

@@ -138,3 +138,41 @@ def test_what_listen_advertises_gives_way_to_settings() -> None:
         resolve(flags={**listen_flags("0.0.0.0:9092"), **given}, built_in=built_in),
     ):
         assert [each.endpoint for each in read_listeners(settings).advertised] == ["PLAINTEXT://proxy:1234"]
+
+
+def test_other_nodes_are_told_where_the_controller_is() -> None:
+    def told(**file: str) -> list[str]:
+        found = listeners(**file).controllers_at({"CONTROLLER": 7}, "me")
+        return [each.endpoint for each in found]
+
+    assert told(listeners="PLAINTEXT://h:1,CONTROLLER://h:2") == ["CONTROLLER://h:2"]
+    assert told(listeners="PLAINTEXT://:1,CONTROLLER://:0", advertised_listeners="PLAINTEXT://h:1") == [
+        "CONTROLLER://me:7"
+    ]
+    advertised = "PLAINTEXT://h:1,CONTROLLER://proxy:3"
+    assert told(listeners="PLAINTEXT://:1,CONTROLLER://:2", advertised_listeners=advertised) == [
+        "CONTROLLER://proxy:3"
+    ]
+    voters = {"controller_quorum_voters": "1@c1:93,2@c2:93", "listeners": "PLAINTEXT://h:1,CONTROLLER://:2"}
+    assert told(**voters) == ["CONTROLLER://c1:93"]
+    alone = {"process_roles": "controller", "listeners": "CONTROLLER://0.0.0.0:2"}
+    assert told(**alone) == ["CONTROLLER://me:2"]
+    with pytest.raises(InvalidSetting, match=r"nobody can connect to 0\.0\.0\.0"):
+        told(**alone, advertised_listeners="CONTROLLER://0.0.0.0:2")
+
+
+def test_first_name_is_the_listener_of_the_voters() -> None:
+    found = listeners(
+        listeners="PLAINTEXT://h:1,B://h:2,A://h:3",
+        controller_listener_names="A,B",
+        listener_security_protocol_map="PLAINTEXT:PLAINTEXT,A:PLAINTEXT,B:PLAINTEXT",
+    )
+    assert [each.name for each in found.controller_advertised] == ["A", "B"]
+    assert [each.name for each in found.controller] == ["B", "A"]
+
+
+def test_listeners_that_are_built_in_are_those_of_the_roles() -> None:
+    broker = listeners(process_roles="broker", controller_quorum_bootstrap_servers="c:1")
+    assert ([each.name for each in broker.broker], broker.controller) == (["PLAINTEXT"], ())
+    controller = listeners(process_roles="controller")
+    assert (controller.broker, [each.name for each in controller.controller]) == ((), ["CONTROLLER"])

@@ -25,6 +25,16 @@ from barnabas.core.settings.sources import resolve
         ({"max.connections.per.ip": "0"}, "max.connections.per.ip.overrides"),
         ({"max.connections.per.ip.overrides": "h:x"}, "a list of host:count"),
         ({"controller.quorum.voters": "2@h:1"}, "node.id=1, controller.quorum.voters=2@h:1"),
+        ({"process.roles": "broker", "controller.quorum.voters": "1@h:1"}, "which is no controller"),
+        ({"process.roles": "broker"}, "needs controller.quorum.bootstrap.servers"),
+        (
+            {
+                "process.roles": "broker",
+                "controller.quorum.bootstrap.servers": "h:1",
+                "controller.quorum.auto.join.enable": "true",
+            },
+            "is for controllers",
+        ),
     ],
 )
 def test_contradictions_name_their_settings(file: dict[str, str], words: str) -> None:

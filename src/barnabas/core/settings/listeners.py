@@ -2,7 +2,8 @@
 
 A listener is `NAME://host:port`. Its name is upper case and leads, by `listener.security.protocol.map`, to
 its protocol. No host means every interface; port 0 means any free one, and then the listener is advertised at
-the port it got. Listeners named in `controller.listener.names` serve the quorum; clients never hear of them.
+the port it got. Listeners named in `controller.listener.names` serve the quorum; clients never hear of them,
+and other nodes are told where to find them, in the order of those names: the first is that of the voters.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import NamedTuple
 
 from barnabas.core.settings.broker_settings import BrokerSettings
 from barnabas.core.settings.definition import InvalidSetting
+from barnabas.core.settings.relations import read_voters
 
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 CONTROLLER_PORT_DISTANCE = 1000
@@ -37,19 +39,31 @@ class Listener(NamedTuple):
 
 
 class Listeners(NamedTuple):
-    """All listeners of a node, in the order of the settings; `inter_broker` is None without the role."""
+    """All listeners of a node, in the order of the settings; `inter_broker` is None without the role.
+    `controller_advertised` is where other nodes find the controller."""
 
     broker: tuple[Listener, ...]
     controller: tuple[Listener, ...]
     advertised: tuple[Listener, ...]
     inter_broker: str | None
+    controller_advertised: tuple[Listener, ...] = ()
 
     def advertised_at(self, bound_ports: Mapping[str, int], own_host: str) -> tuple[Listener, ...]:
         """What clients are told once the ports are bound; `own_host` where a listener names no host."""
-        return tuple(
-            each._replace(host=each.host or own_host, port=each.port or bound_ports[each.name])
-            for each in self.advertised
-        )
+        return _reachable(self.advertised, bound_ports, own_host)
+
+    def controllers_at(self, bound_ports: Mapping[str, int], own_host: str) -> tuple[Listener, ...]:
+        """What other nodes are told of the controller once the ports are bound."""
+        return _reachable(self.controller_advertised, bound_ports, own_host)
+
+
+def _reachable(
+    listeners: tuple[Listener, ...], bound_ports: Mapping[str, int], own_host: str
+) -> tuple[Listener, ...]:
+    return tuple(
+        each._replace(host=each.host or own_host, port=each.port or bound_ports[each.name])
+        for each in listeners
+    )
 
 
 def listen_flags(endpoint: str) -> dict[str, str]:
@@ -84,16 +98,25 @@ def read_listeners(settings: BrokerSettings) -> Listeners:
     protocols = _protocols(settings)
     controller_names = [name.upper() for name in settings.strings("controller.listener.names")]
     bound = _parse("listeners", settings.strings("listeners"), protocols)
+    if not settings.is_set("listeners"):
+        bound = tuple(each for each in bound if _is_for(settings.roles, each.name in controller_names))
     bound = _with_controller(settings, bound, controller_names, protocols)
     _check_ports(bound)
     broker = tuple(each for each in bound if each.name not in controller_names)
     controller = tuple(each for each in bound if each.name in controller_names)
     _check_roles(settings.roles, broker, controller, controller_names)
     _check_early_start(settings, {*controller_names, *(each.name for each in bound)})
+    told = _told(settings, protocols)
+    of_controller = _of_controller(settings, controller, controller_names, told)
     if "broker" not in settings.roles:
-        return Listeners((), controller, (), None)
-    advertised = _advertised(settings, broker, controller_names, protocols)
-    return Listeners(broker, controller, advertised, _inter_broker(settings, advertised))
+        return Listeners((), controller, (), None, of_controller)
+    advertised = _advertised(broker, controller_names, told)
+    return Listeners(broker, controller, advertised, _inter_broker(settings, advertised), of_controller)
+
+
+def _is_for(roles: tuple[str, ...], is_controllers: bool) -> bool:
+    """Whether a node of these roles has that kind of listener."""
+    return ("controller" if is_controllers else "broker") in roles
 
 
 def _protocols(settings: BrokerSettings) -> dict[str, str]:
@@ -212,31 +235,66 @@ def _check_early_start(settings: BrokerSettings, names: set[str]) -> None:
         raise InvalidSetting(f"early.start.listeners: {', '.join(unknown)} is not one of listeners")
 
 
+def _told(settings: BrokerSettings, protocols: Mapping[str, str]) -> tuple[Listener, ...] | None:
+    """`advertised.listeners`, None where nobody set them."""
+    if not settings.is_set("advertised.listeners"):
+        return None
+    return _parse("advertised.listeners", settings.strings("advertised.listeners"), protocols)
+
+
 def _advertised(
-    settings: BrokerSettings,
-    broker: tuple[Listener, ...],
-    controller_names: list[str],
-    protocols: Mapping[str, str],
+    broker: tuple[Listener, ...], controller_names: list[str], told: tuple[Listener, ...] | None
 ) -> tuple[Listener, ...]:
     advertised = broker
-    if settings.is_set("advertised.listeners"):
-        entries = settings.strings("advertised.listeners")
-        parsed = _parse("advertised.listeners", entries, protocols)
-        advertised = tuple(each for each in parsed if each.name not in controller_names)
+    if told is not None:
+        advertised = tuple(each for each in told if each.name not in controller_names)
     names = [each.name for each in broker]
     for each in advertised:
         if each.name not in names:
             raise InvalidSetting(
                 f"advertised.listeners: {each.name} is not one of listeners ({', '.join(names)})"
             )
-        if each.host in ("0.0.0.0", "::"):
-            raise InvalidSetting(
-                f"advertised.listeners: nobody can connect to {each.host}; set advertised.listeners="
-                f"{each.name}://<a host that clients reach>:{each.port}"
-            )
+        _refuse_wildcard(each)
     if not advertised:
         raise InvalidSetting("advertised.listeners: a broker needs a listener that clients are told of")
     return advertised
+
+
+def _of_controller(
+    settings: BrokerSettings,
+    controller: tuple[Listener, ...],
+    controller_names: list[str],
+    told: tuple[Listener, ...] | None,
+) -> tuple[Listener, ...]:
+    """Where others find the controller: as advertised, else as `controller.quorum.voters` has this node where
+    the listener of the voters is on every interface, else as it is bound."""
+    bound = {each.name: each for each in controller}
+    advertised = {each.name: each for each in told or () if each.name in bound}
+    found = []
+    for name in controller_names:
+        if name in advertised:
+            _refuse_wildcard(advertised[name])
+            found.append(advertised[name])
+        elif name in bound:
+            found.append(_unless_everywhere(settings, bound[name], is_voters=name == controller_names[0]))
+    return tuple(found)
+
+
+def _unless_everywhere(settings: BrokerSettings, listener: Listener, *, is_voters: bool) -> Listener:
+    if listener.host not in ("", "0.0.0.0"):
+        return listener
+    for voter in read_voters(settings) if is_voters else ():
+        if voter.node_id == settings.node_id:
+            return listener._replace(host=voter.host, port=voter.port)
+    return listener._replace(host="")
+
+
+def _refuse_wildcard(advertised: Listener) -> None:
+    if advertised.host in ("0.0.0.0", "::"):
+        raise InvalidSetting(
+            f"advertised.listeners: nobody can connect to {advertised.host}; set advertised.listeners="
+            f"{advertised.name}://<a host that clients reach>:{advertised.port}"
+        )
 
 
 def _inter_broker(settings: BrokerSettings, advertised: tuple[Listener, ...]) -> str:

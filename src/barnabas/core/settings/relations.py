@@ -36,6 +36,9 @@ _BELOW = [
 ]
 
 
+_AUTO_JOIN = "auto.join.enable"
+
+
 class Voter(NamedTuple):
     """One member of the metadata quorum, from `controller.quorum.voters`."""
 
@@ -129,15 +132,19 @@ def _check_groups(settings: BrokerSettings) -> None:
 
 
 def _check_quorum(settings: BrokerSettings) -> None:
+    name, servers, joins = (
+        f"controller.quorum.{each}" for each in ("voters", "bootstrap.servers", _AUTO_JOIN)
+    )
     ids = [voter.node_id for voter in read_voters(settings)]
-    if not ids:
-        return
-    name = "controller.quorum.voters"
     is_voter = settings.node_id in ids
     if "controller" in settings.roles:
-        _require(is_voter, settings, f"{name} must contain this controller, node.id", "node.id", name)
-    else:
-        _require(not is_voter, settings, f"{name} must not contain node.id, which is no controller", name)
+        complaint = f"{name} must contain this controller, node.id"
+        _require(is_voter or not ids, settings, complaint, "node.id", name)
+        return
+    _require(not is_voter, settings, f"{name} must not contain node.id, which is no controller", name)
+    is_told = bool(ids or settings.strings(servers))
+    _require(is_told, settings, f"a broker alone needs {servers}, or {name}", "process.roles")
+    _require(not settings.boolean(joins), settings, f"{joins} is for controllers", "process.roles")
 
 
 def _require(holds: bool, settings: BrokerSettings, complaint: str, *names: str) -> None:
