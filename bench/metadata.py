@@ -34,6 +34,8 @@ from barnabas.metadata.publisher import MetadataPublisher
 from barnabas.metadata.records import PartitionChangeRecord, PartitionRecord, TopicRecord
 from barnabas.metadata.replay import replay_all
 from barnabas.protocol.schema import Message
+from barnabas.raft.election import VoterKey
+from barnabas.raft.voters import VoterInfo, VoterSet
 from bench.options import Options
 from bench.report import Row
 from bench.scratch import scratch
@@ -114,8 +116,10 @@ async def _on_disk(root: Path, partitions: int, commands: int) -> list[Row]:
         node_id=1,
         directory_id=UUID(int=1),
         clock=clock,
+        voters=VoterSet([VoterInfo(VoterKey(1), ())]),
         policy=SnapshotPolicy(max_bytes=1 << 60, interval_ms=0),
     )
+    await quorum.start()
     try:
         flushes = _flushes(root / "raw", count=max(10, commands // 10))
         one_by_one = await _rate(quorum, "a", commands // 10 or 1, at_a_time=1)

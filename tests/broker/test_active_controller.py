@@ -238,8 +238,8 @@ def test_a_write_that_is_cancelled_before_it_begins_answers_all() -> None:
         quorum, _, _, failures = await start(disk)
         waiting = asyncio.ensure_future(create(quorum, "letters"))
         await asyncio.sleep(0)
-        assert quorum.driver._writing is not None
-        quorum.driver._writing.cancel()
+        assert quorum.driver._carrying_out is not None
+        quorum.driver._carrying_out.cancel()
         with pytest.raises(MetadataLogFailed):
             await waiting
         assert len(failures) == 1
@@ -275,7 +275,7 @@ def test_a_leader_that_resigns_answers_all_who_wait(monkeypatch: pytest.MonkeyPa
             waiting = asyncio.ensure_future(create(quorum, "letters"))
             await turns()
             quorum.driver.resign()
-            with pytest.raises(NotController, match="resigned"):
+            with pytest.raises(NotController, match="does not lead epoch 1 any more"):
                 await waiting
             with pytest.raises(NotController):
                 await create(quorum, "later")

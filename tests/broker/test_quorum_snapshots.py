@@ -78,6 +78,7 @@ async def running(
         config=config,
         policy=policy,
     )
+    await quorum.start()
     keeping = asyncio.ensure_future(quorum.snapshots.keep())
     yield quorum
     keeping.cancel()

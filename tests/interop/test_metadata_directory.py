@@ -97,6 +97,7 @@ async def barnabas(data: Path, ports: tuple[int, int] = (0, 0)) -> AsyncIterator
             clock=clock,
             controllers=controllers,
         )
+        await quorum.start()
         yield Node(quorum, meta.directory_id)
         await quorum.close()
         await directory.close()

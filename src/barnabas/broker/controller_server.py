@@ -63,6 +63,7 @@ class ControllerServer:
             policy=SnapshotPolicy.of(static),
             on_failure=fail,
         )
+        await quorum.start()
         settings = CurrentSettings(node_id, quorum.metadata, static)
         refuse_unenforceable(settings.broker)
         allowed = settings.broker.boolean(ALLOW)

@@ -50,7 +50,7 @@ class BrokerConnection:
     ) -> None:
         self.versions = Versions({ApiVersionsRequest.__key__: ApiVersionsRequest.__versions__})
         self.features: dict[str, int] = {}  # the finalised levels, by the last ApiVersions
-        self.lost: BarnabasError | None = None
+        self.lost: BarnabasError | None = None  # TimedOut where this side gave it up
         self.on_lost: Callable[[], None] | None = None
         self._connection = connection
         self._clock = clock
@@ -198,7 +198,7 @@ class BrokerConnection:
                 one.answer.set_exception(
                     TimedOut(f"{self.peer} did not answer {name} in time; it is overloaded or cut off")
                 )
-        self._fail(ConnectionLost(f"{self.peer} did not answer a request in time"))
+        self._fail(TimedOut(f"{self.peer} did not answer a request in time"))
 
     def _fail(self, error: BarnabasError) -> None:
         if self.lost is None:

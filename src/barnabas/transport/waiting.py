@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Coroutine
 from typing import Any, TypeVar
 
+from barnabas.core.alarm import Alarm
 from barnabas.core.clock import Clock
 from barnabas.core.random import Random
 from barnabas.transport.errors import TimedOut
@@ -13,34 +14,6 @@ from barnabas.transport.errors import TimedOut
 T = TypeVar("T")
 
 JITTER = 0.2
-
-
-class Alarm:
-    """Calls back at the earliest of the times it was set to, once."""
-
-    def __init__(self, clock: Clock, ring: Callable[[], None]) -> None:
-        self._clock = clock
-        self._ring = ring
-        self._at = 0.0
-        self._task: asyncio.Task[None] | None = None
-
-    def set(self, at: float) -> None:
-        """Ring at `at` at the latest, in monotonic seconds."""
-        if self._task is None or at < self._at:
-            self.clear()
-            self._at = at
-            self._task = asyncio.get_running_loop().create_task(self._sleep())
-
-    def clear(self) -> None:
-        """Do not ring."""
-        if self._task is not None:
-            self._task.cancel()
-            self._task = None
-
-    async def _sleep(self) -> None:
-        await self._clock.sleep(max(0.0, self._at - self._clock.monotonic()))
-        self._task = None
-        self._ring()
 
 
 class Wake:

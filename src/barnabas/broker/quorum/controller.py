@@ -64,18 +64,24 @@ class ActiveController:
         self._decided = metadata.image
         self._pending: deque[_Pending] = deque()
         self._is_active = False
+        self._is_closed = False
         self.contacts = BrokerContacts()
-        self.last_published_ms = 0  # the timestamp of the last batch in the published image
-        # called with the size of what was committed
-        self.on_published: Callable[[int], None] = lambda size_bytes: None
-        driver.on_commit = self._committed
-        driver.on_lost = self._lost
+        # called with size and timestamp of what was published
+        self.on_published: Callable[[int, int], None] = lambda size_bytes, timestamp_ms: None
 
     def activate(self) -> None:
         """The lead was gained: decide from the published image on, with soft state that heartbeats fill."""
         self._decided = self._metadata.image
         self.contacts = BrokerContacts()
         self._is_active = True
+
+    def deactivate(self) -> None:
+        """The lead was lost: decide nothing any more."""
+        self._is_active = False
+
+    @property
+    def is_active(self) -> bool:
+        return self._is_active
 
     @property
     def decided(self) -> ClusterImage:
@@ -126,7 +132,7 @@ class ActiveController:
     def _check(self) -> None:
         if self._driver.failure is not None:
             raise self._driver.failure
-        if not self._is_active or not self._driver.is_leader:
+        if self._is_closed or not self._is_active or not self._driver.is_leader:
             raise NotController("this node is stopping, or does not lead the metadata quorum")
 
     def _append(self, records: Sequence[Message]) -> asyncio.Future[None]:
@@ -168,9 +174,10 @@ class ActiveController:
         self._pending.append(pending)
         return pending.answer
 
-    # --- told by the driver
+    # --- told by the quorum
 
-    def _committed(self, high_watermark: int) -> None:
+    def committed(self, high_watermark: int) -> None:
+        """Publish and answer what was decided below that offset."""
         while self._pending and self._pending[0].end_offset <= high_watermark:
             pending = self._pending.popleft()
             if pending.change is not None:
@@ -181,14 +188,13 @@ class ActiveController:
     def _publish(self, pending: _Pending, change: Change) -> None:
         if self._driver.failure is not None:
             return  # a subscriber that has missed a change must not see the next one
-        self.last_published_ms = pending.wall_ms
         try:
             self._metadata.publish(*change)
         except Exception as error:  # noqa: BLE001 - it has half of a change, and the node must stop
             self._driver.fail(InvariantViolation(f"a service could not follow the metadata: {error!r}"))
-        self.on_published(pending.size_bytes)
+        self.on_published(pending.size_bytes, pending.wall_ms)
 
-    def _lost(self, reason: BarnabasError) -> None:
+    def lost(self, reason: BarnabasError) -> None:
         """Nothing that is pending will be committed: go back to the last stable image."""
         self._decided = self._metadata.image
         pending, self._pending = self._pending, deque()
@@ -196,10 +202,14 @@ class ActiveController:
             if not each.answer.done():
                 each.answer.set_exception(self._driver.failure or _not_committed(reason))
 
-    async def close(self) -> None:
-        """Take no more commands, and finish those that were given."""
-        self._is_active = False
-        await self._driver.settle()
+    def close(self) -> None:
+        """Take no more commands; those that were given are finished."""
+        self._is_closed = True
+
+    @property
+    def is_deciding(self) -> bool:
+        """Whether answers wait for a commit."""
+        return bool(self._pending)
 
 
 _FRAMES = (BeginTransactionRecord, EndTransactionRecord, AbortTransactionRecord)

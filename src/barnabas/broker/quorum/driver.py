@@ -1,79 +1,119 @@
-"""Drives the core of `raft` over the log `__cluster_metadata`: persists, appends, flushes, tells of commits.
+"""Drives the core of `raft`: tells it of time, messages and connections, and does what it asks for.
 
-`propose` fixes the offsets of batches and returns at once. They are written with everything that is proposed
-meanwhile, in one append and one flush; `on_commit` is called when the high watermark has moved. Batches that
-could not be written and left no trace (a full disk) are withdrawn: `on_lost` is called, and the node goes on
-leading. So it is when the lead itself is lost.
+Every event goes through `step` or a tick of the timer. What the core then asks for is carried out by one task
+at a time, in the core's order: the vote is made durable, messages leave, the log changes and is flushed, and
+only then `advance` lets it count. `propose` fixes the offsets of batches and returns at once; they are
+written with everything that is proposed meanwhile, in one append and one flush.
 
-An error that leaves the log in doubt (a failed sync) ends this node's part in the cluster: `on_failure` is
-called once, every later proposal gets the same `MetadataLogFailed`, and the node must stop. A new start reads
-what is there and can tell.
+The owner is told: `on_commit` when the high watermark has moved, `on_elected` when this node has become the
+leader of an epoch, `on_lost` when proposals will not be committed by this node: because the lead is lost, or
+because they could not be written and left no trace (a full disk), where the node goes on leading.
 
-This node is the only voter: the core sends nothing, and time tells it nothing but to stand for election.
+An error that leaves the log or the vote in doubt (a failed sync) ends this node's part in the cluster:
+`on_failure` is called once, every later proposal gets the same `MetadataLogFailed`, and the node must stop. A
+new start reads what is there and can tell.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, Protocol
 
-from barnabas.broker.quorum.files import QUORUM_STATE_PATH
+from barnabas.broker.quorum.raft_disk import RaftDisk
+from barnabas.core.alarm import Alarm
 from barnabas.core.clock import Clock
-from barnabas.core.disk import Disk
-from barnabas.core.errors import BarnabasError, InvariantViolation, StorageError
+from barnabas.core.disk import Buffer
+from barnabas.core.errors import BarnabasError, StorageError
+from barnabas.core.network import Address
 from barnabas.core.settings.listeners import Listener
-from barnabas.log.checkpoints import write_atomically
-from barnabas.log.partition import PartitionLog
-from barnabas.log.producers import Origin
-from barnabas.raft.control_records import control_batch
-from barnabas.raft.control_values import to_message
 from barnabas.raft.core import NotLeader, Raft
-from barnabas.raft.election import State, VoterKey
-from barnabas.raft.log_index import Entry
-from barnabas.raft.quorum_state import encode_quorum_state
-from barnabas.raft.ready import Ready
+from barnabas.raft.election import NO_NODE, State, VoterKey
+from barnabas.raft.messages import Event, Received, Request, Response, Send
+from barnabas.raft.ready import Ready, SnapshotChunk
+from barnabas.raft.replication import Leadership
+from barnabas.raft.snapshot import Snapshot, SnapshotId
+from barnabas.raft.states import NEVER, Resigned
 from barnabas.raft.voters import VoterSet
 from barnabas.records.batch import BatchHeader
 
+if TYPE_CHECKING:
+    from barnabas.raft.messages import FetchResponse, FetchSnapshotResponse
+
 logger = logging.getLogger("barnabas.quorum")
 
-# their changes are published without a pause when the flush is done: some milliseconds
-MAX_BATCHES_A_WRITE = 200
+# after a write that failed and left no trace, the core is left alone for so long
+_RETRY_SECONDS = 1.0
+# the clock is read in whole milliseconds: rung a little later, the deadline has surely passed
+_PAST_DEADLINE_MS = 0.5
 
-Appended = Callable[[int, int, Sequence[bytearray]], None]
+Appended = Callable[[int, int, Sequence[Buffer]], None]
+WriteSnapshot = Callable[[], Awaitable[Snapshot]]
 
 
 class MetadataLogFailed(StorageError):
     """The metadata log is in doubt: the node must stop, and start anew."""
 
 
+class _Withdrawn(Exception):
+    """A change of the log failed and left no trace."""
+
+    def __init__(self, error: BarnabasError) -> None:
+        super().__init__(str(error))
+        self.error = error
+
+
+class Sender(Protocol):
+    """Carries the core's requests to other nodes (links.py)."""
+
+    def send(self, send: Send) -> None:
+        """Send a request; what comes of it is told by `step`."""
+
+    def close(self) -> None:
+        """Send nothing any more."""
+
+
 class RaftDriver:
-    """This node's part in the metadata quorum. `elect` comes first."""
+    """This node's part in the metadata quorum. `start` comes first."""
 
     def __init__(
         self,
         raft: Raft,
-        log: PartitionLog,
-        disk: Disk,
+        disk: RaftDisk,
         clock: Clock,
         *,
         controllers: Sequence[Listener],
+        sender: Callable[[RaftDriver], Sender],
         on_failure: Callable[[BaseException], None] | None,
     ) -> None:
+        """`controllers` are this node's controller listeners; `sender` is asked for when the core has
+        something to send for the first time."""
         self._raft = raft
-        self._log = log
         self._disk = disk
         self._clock = clock
         self.controllers = tuple(controllers)
+        self._make_sender = sender
+        self._sender: Sender | None = None
         self._on_failure = on_failure
         self.failure: BarnabasError | None = None
-        self._writing: asyncio.Task[None] | None = None
-        # set by the controller
+        self._carrying_out: asyncio.Task[None] | None = None
+        self._alarm = Alarm(clock, self._tick)
+        self._not_before = 0.0
+        self._led_epoch = -1  # the epoch that this node leads, -1 where it leads none
+        self._is_closed = False
+        # set by the owner
         self.on_commit: Callable[[int], None] = lambda high_watermark: None
         self.on_lost: Callable[[BarnabasError], None] = lambda reason: None
+        self.on_elected: Callable[[int], None] = lambda epoch: None
+        self.on_change: Callable[[], None] = lambda: None  # of the state, the epoch or the leader
+        # the last piece of a fetched snapshot has come: called with what writes it and lets the log begin
+        # behind it; gives the voters and the kraft.version in it
+        self.install: Callable[[SnapshotId, WriteSnapshot], Awaitable[tuple[VoterSet, int]]]
         # called with offset, epoch and bytes of what was appended; the simulator replays it a second time
         self.on_append: Appended | None = None
+        self._told: Any = None
 
     # --- what is known
 
@@ -87,8 +127,30 @@ class RaftDriver:
         return self._raft.leader_id
 
     @property
+    def leader_address(self) -> Address | None:
+        """Where the leader is reached, where that is known."""
+        leader_id = self._raft.leader_id
+        if leader_id == NO_NODE:
+            return None
+        endpoints = self._raft.endpoints_of(leader_id)
+        return Address(endpoints[0].host, endpoints[0].port) if endpoints else None
+
+    @property
+    def state(self) -> State:
+        return self._raft.state
+
+    @property
     def is_leader(self) -> bool:
         return self._raft.state is State.LEADER
+
+    @property
+    def is_sole_voter(self) -> bool:
+        return self._raft.voters.is_only(self._raft.me)
+
+    @property
+    def core(self) -> Raft:
+        """The core, to be read."""
+        return self._raft
 
     @property
     def me(self) -> VoterKey:
@@ -111,6 +173,17 @@ class RaftDriver:
         return self._raft.high_watermark
 
     @property
+    def leader_high_watermark(self) -> int:
+        """What the leader of this epoch said is committed; -1 where it has not said so yet."""
+        return self._raft.leader_high_watermark
+
+    @property
+    def has_committed(self) -> bool:
+        """Whether this node leads, and a record of its own epoch is committed: so all before it is, too."""
+        role = self._raft.role
+        return isinstance(role, Leadership) and role.high_watermark >= 0
+
+    @property
     def end_offset(self) -> int:
         """The end of what is written."""
         return self._raft.end_offset
@@ -120,134 +193,251 @@ class RaftDriver:
         """The offset of the first record that is proposed next."""
         return self._raft.next_offset
 
-    # --- what is to be done
+    # --- what happens
 
-    async def elect(self) -> None:
-        """Stand for election; returns when this node leads and what it says first is committed."""
-        self._raft.tick(self._now_ms())
-        await self._write()
+    def start(self) -> None:
+        """Take part from now on."""
+        self._tick()
+
+    def step(self, event: Event) -> None:
+        """A message came, or something was noticed."""
+        if self.failure is None and not self._is_closed:
+            self._do(lambda: self._raft.step(event, self._now_ms()))
+
+    async def received(self, request: Request) -> Response:
+        """A request of another node: its answer."""
+        if self.failure is not None:
+            raise self.failure
+        if self._is_closed:
+            raise NotLeader(f"node {self.me.id} is stopping")
+        token: asyncio.Future[Response] = asyncio.get_running_loop().create_future()
+        self.step(Received(token, request))
+        return await token
 
     def propose(self, batches: Sequence[bytearray]) -> int:
         """Append these; returns the offset behind them, with which they are committed."""
         if self.failure is not None:
             raise self.failure
         largest = max(map(len, batches))
-        if largest > self._log.config.segment_bytes:
+        segment_bytes = self._disk.log.config.segment_bytes
+        if largest > segment_bytes:
             raise StorageError(
                 f"a batch of {largest} bytes does not fit into a segment of the metadata log: raise "
                 "metadata.log.segment.bytes, or ask for less at a time"
             )
         counted = [(batch, BatchHeader.parse(batch).last_offset_delta + 1) for batch in batches]
-        return self._proposed(self._raft.propose(counted))
+        end_offset = self._raft.propose(counted)
+        self._wake()
+        return end_offset
 
     def raise_kraft_version(self, version: int) -> int:
         """Keep the voters in the log; returns the offset behind the records that say so."""
         if self.failure is not None:
             raise self.failure
-        return self._proposed(self._raft.raise_kraft_version(version))
+        end_offset = self._raft.raise_kraft_version(version)
+        self._wake()
+        return end_offset
+
+    async def fetched(self, response: FetchResponse, epoch: int) -> bytearray | None:
+        """The records that the core's answer names; None where this node leads that epoch no more, and what
+        it holds may have changed."""
+        read = response.read
+        if read is None:
+            return bytearray()
+        found = await self._disk.read(read.offset, read.end_offset, read.max_bytes)
+        return found if self.is_leader and self.epoch == epoch else None
+
+    async def fetched_snapshot(self, response: FetchSnapshotResponse) -> bytes:
+        """The piece of a snapshot that the core's answer names."""
+        return await self._disk.read_snapshot(response.snapshot, response.position, response.max_bytes)
+
+    def resign(self) -> None:
+        """Lead no more in this epoch, and tell the voters; proposals that are not committed are lost."""
+        if self.is_leader and self.failure is None:
+            self._do(lambda: self._raft.resign(self._now_ms()))
+
+    @property
+    def has_told_successors(self) -> bool:
+        """Whether every voter knows that this node has resigned."""
+        role = self._raft.role
+        return not isinstance(role, Resigned) or not role.untold
+
+    async def settle(self) -> None:
+        """Wait until everything that was proposed is written, or withdrawn."""
+        while self._carrying_out is not None and not self._carrying_out.done():
+            await asyncio.wait((self._carrying_out,))
+
+    async def close(self) -> None:
+        """Take part no more; what is being written is finished."""
+        self._is_closed = True
+        self._end_sending()
+        await self.settle()
+        self._disk.close()
+
+    async def abandon(self) -> None:
+        """Write nothing any more, as a crash would."""
+        self._is_closed = True
+        if self.failure is None:
+            self.failure = MetadataLogFailed("the node was abandoned")
+        self._end_sending()
+        if self._carrying_out is not None:
+            self._carrying_out.cancel()
+            await asyncio.gather(self._carrying_out, return_exceptions=True)
+        self._disk.close()
+
+    def _end_sending(self) -> None:
+        self._alarm.clear()
+        if self._sender is not None:
+            self._sender.close()
+
+    # --- turns of the core
 
     def _now_ms(self) -> int:
         return int(self._clock.monotonic() * 1000)
 
-    def _proposed(self, end_offset: int) -> int:
-        """See to it that it is written."""
-        if self._writing is None or self._writing.done():
-            self._writing = asyncio.get_running_loop().create_task(self._write_pending())
-            self._writing.add_done_callback(self._written)
-        return end_offset
+    def _tick(self) -> None:
+        if self.failure is None and not self._is_closed:
+            self._do(lambda: self._raft.tick(self._now_ms()))
 
-    async def settle(self) -> None:
-        """Wait until everything that was proposed is written, or withdrawn."""
-        while self._writing is not None and not self._writing.done():
-            await asyncio.wait((self._writing,))
-
-    def resign(self) -> None:
-        """Lead no more in this epoch; proposals that are not committed are lost."""
-        if self.is_leader:
-            self._raft.resign(self._now_ms())
-            self.on_lost(NotLeader(f"node {self.me.id} has resigned in epoch {self.epoch}"))
-
-    async def abandon(self) -> None:
-        """Write nothing any more, as a crash would."""
-        if self.failure is None:
-            self.failure = MetadataLogFailed("the node was abandoned")
-        if self._writing is not None:
-            self._writing.cancel()
-            await asyncio.gather(self._writing, return_exceptions=True)
-
-    async def _write_pending(self) -> None:
+    def _do(self, turn: Callable[[], None]) -> None:
         try:
-            await self._write()
-        except BarnabasError as error:
-            self.on_lost(self.failure or error)
+            turn()
         except Exception as error:  # noqa: BLE001 - an invariant is broken, and the node is told to stop
             self.on_lost(self.fail(error))
+            return
+        self._wake()
 
-    def _written(self, task: asyncio.Task[None]) -> None:
+    def _wake(self) -> None:
+        """See to it that what the core asks for is done, and that it is told of its deadline."""
+        self._observe()
+        if self._carrying_out is None or self._carrying_out.done():
+            task = self._carrying_out = asyncio.get_running_loop().create_task(self._carry_out())
+            task.add_done_callback(self._carried_out)
+        self._set_alarm()
+
+    def _set_alarm(self) -> None:
+        deadline_ms = self._raft.next_deadline()
+        if deadline_ms < NEVER and self.failure is None and not self._is_closed:
+            self._alarm.set(max((deadline_ms + _PAST_DEADLINE_MS) / 1000, self._not_before))
+
+    def _observe(self) -> None:
+        """Tell the owner what has changed."""
+        raft = self._raft
+        led_epoch = raft.epoch if raft.state is State.LEADER else -1
+        if led_epoch != self._led_epoch:
+            lost, self._led_epoch = self._led_epoch, led_epoch
+            if lost >= 0:
+                self.on_lost(NotLeader(f"node {self.me.id} does not lead epoch {lost} any more"))
+            if led_epoch >= 0:
+                self.on_elected(led_epoch)
+        told = raft.state, raft.election, raft.leader_high_watermark
+        if told != self._told:
+            self._told = told
+            self.on_change()
+
+    # --- what the core asks for
+
+    async def _carry_out(self) -> None:
+        try:
+            while ready := self._raft.ready():
+                is_leader = self.is_leader
+                if ready.election is not None:
+                    await self._persist(ready)
+                self._send(ready)
+                try:
+                    ready, installed = await self._change_log(ready, is_leader)
+                except _Withdrawn as withdrawn:
+                    self._withdraw(ready, withdrawn.error)
+                else:
+                    self._raft.advance(ready, self._now_ms(), installed)
+                self._after_turn()
+        except Exception as error:  # noqa: BLE001 - the log is in doubt, and the node is told to stop
+            self.on_lost(self.fail(error))
+
+    def _after_turn(self) -> None:
+        self._observe()
+        if self._disk.log.advance_high_watermark(self._raft.high_watermark):
+            self.on_commit(self._raft.high_watermark)
+        self._set_alarm()
+
+    def _carried_out(self, task: asyncio.Task[None]) -> None:
         """One that is cancelled may never have begun; nobody who waits is forgotten."""
         if task.cancelled():
             self.on_lost(self.fail(asyncio.CancelledError("the write was cancelled")))
+        elif self.failure is None:
+            self._observe()
+            self._set_alarm()
 
-    def _first_of(self, ready: Ready) -> tuple[Ready, list[bytearray]]:
-        """As much of it as one append takes, and its batches: within a segment, and few enough to be
-        published in one turn."""
-        batches: list[bytearray] = []
-        size = 0
-        for entry in ready.entries[:MAX_BATCHES_A_WRITE]:
-            batch = self._batch(entry)
-            size += len(batch)
-            if batches and size > self._log.config.segment_bytes:
-                break
-            batches.append(batch)
-        return ready._replace(entries=ready.entries[: len(batches)]), batches
-
-    def _batch(self, entry: Entry) -> bytearray:
-        if entry.control:
-            return control_batch(map(to_message, entry.control), self._clock.wall_ms())
-        data: bytearray = entry.data
-        return data
-
-    async def _write(self) -> None:
-        """Do what the core asks for, until it asks for nothing more."""
-        while asked := self._raft.ready():
-            ready, batches = self._first_of(asked)
-            if ready.election is not None:
-                version = min(self._raft.kraft_version, 1)
-                state = encode_quorum_state(ready.election, version, self._raft.voters.ids)
-                await write_atomically(self._disk, QUORUM_STATE_PATH, state)
-            if batches:
-                await self._append(ready, batches)
-            self._raft.advance(ready, self._now_ms())
-            if self._log.advance_high_watermark(self._raft.high_watermark):
-                self.on_commit(self._raft.high_watermark)
-
-    async def _append(self, ready: Ready, batches: Sequence[bytearray]) -> None:
-        """Write and flush what the core gave; the log numbers it as the core expects."""
-        log, first = self._log, ready.entries[0]
-        data = batches[0] if len(batches) == 1 else bytearray().join(batches)
-        if log.end_offset != first.base_offset:
-            raise self.fail(
-                InvariantViolation(f"{log.path} ends at {log.end_offset}, not at {first.base_offset}")
-            )
+    async def _persist(self, ready: Ready) -> None:
+        raft = self._raft
+        assert ready.election is not None
         try:
-            await log.append_as_leader(data, first.epoch, Origin.COORDINATOR)
-            await log.flush()
+            await self._disk.write_election(ready.election, raft.kraft_version, raft.voters.ids)
+        except BaseException as error:
+            # whether the vote is on the disk is not known, and the epoch must not be voted in again
+            raise self.fail(error) from error
+
+    def _send(self, ready: Ready) -> None:
+        for message in ready.messages:
+            if not isinstance(message, Send):
+                if not message.token.done():
+                    message.token.set_result(message.response)
+                continue
+            if self._sender is None:
+                self._sender = self._make_sender(self)
+            self._sender.send(message)
+
+    async def _change_log(self, ready: Ready, is_leader: bool) -> tuple[Ready, tuple[VoterSet, int] | None]:
+        """Truncate, take a piece of a snapshot, append; returns what was done of it, and what the quorum
+        is by a snapshot that has become whole."""
+        installed = None
+        end_offset = self._disk.log.end_offset
+        batches: Sequence[Buffer] = ()
+        try:
+            if ready.truncate_to is not None:
+                await self._disk.truncate(ready.truncate_to)
+                end_offset = self._disk.log.end_offset
+            if ready.chunk is not None:
+                installed = await self._take_chunk(ready.chunk)
+            if ready.entries:
+                batches = self._disk.first_of(ready.entries)
+                ready = ready._replace(entries=ready.entries[: len(batches)])
+                await self._disk.append(ready.entries[0], batches, is_leader=is_leader)
         except Exception as error:
-            if log.failure is None and log.end_offset == first.base_offset:
-                self._raft.withdraw(ready, self._now_ms())  # nothing was written, so nothing is in doubt
-                raise
+            if isinstance(error, BarnabasError) and self._left_no_trace(ready, end_offset):
+                raise _Withdrawn(error) from error
             raise self.fail(error) from error
         except BaseException as error:
             self.fail(error)
             raise
-        if self.on_append is not None:
+        if self.on_append is not None and is_leader and batches:
+            first = ready.entries[0]
             self.on_append(first.base_offset, first.epoch, batches)
+        return ready, installed
+
+    async def _take_chunk(self, chunk: SnapshotChunk) -> tuple[VoterSet, int] | None:
+        if chunk.is_last:
+            return await self.install(chunk.snapshot, partial(self._disk.write_last_chunk, chunk))
+        await self._disk.write_chunk(chunk)
+        return None
+
+    def _left_no_trace(self, ready: Ready, end_offset: int) -> bool:
+        """Whether a change that failed is as if it had never been asked for: an append, or a piece of a
+        snapshot that does not count yet."""
+        log = self._disk.log
+        return log.failure is None and ready.truncate_to is None and log.end_offset == end_offset
+
+    def _withdraw(self, ready: Ready, error: BarnabasError) -> None:
+        self._not_before = self._clock.monotonic() + _RETRY_SECONDS
+        self._raft.withdraw(ready, self._now_ms())
+        self.on_lost(error)
 
     def fail(self, error: BaseException) -> BarnabasError:
         """From now on nothing is proposed here; the node is told to stop."""
         if self.failure is None:
             self.failure = MetadataLogFailed(f"the metadata log is in doubt ({error}): the node must stop")
             logger.critical("%s", self.failure)
+            self._end_sending()
             if self._on_failure is not None:
                 self._on_failure(self.failure)
         return self.failure

@@ -1,20 +1,25 @@
 """The metadata quorum of this node, put together: raft driver, loader, publisher, controller, snapshots.
 
-`driver` replicates the log, `metadata` is the published image, `controller` decides. The order of a start:
-what is on the disk is read, this node is elected in a new epoch, all that is committed is loaded and
-published, and the controller becomes active and writes what a leader has to say first.
+`driver` replicates the log. `metadata` is the published image: `loader` moves it by what the log says, and
+while this node is the active controller, `controller` moves it by what it decided. The lead begins with an
+election; the controller becomes active when a record of its own epoch is committed and everything before it
+is loaded, and then writes what a leader has to say first. When the lead is lost the loader goes on behind
+what was published. A node that is no voter (a broker) is always a follower: an observer.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 from uuid import UUID
 
 from barnabas.broker.quorum.controller import ActiveController
-from barnabas.broker.quorum.driver import RaftDriver
+from barnabas.broker.quorum.driver import RaftDriver, WriteSnapshot
 from barnabas.broker.quorum.files import QuorumFiles, find_quorum
-from barnabas.broker.quorum.loader import load_metadata
+from barnabas.broker.quorum.loader import MetadataLoader, snapshot_image
+from barnabas.broker.quorum.raft_disk import RaftDisk
 from barnabas.broker.quorum.snapshots import SnapshotPolicy, Snapshots, SnapshotSource
 from barnabas.broker.storage.formatting import (
     KRAFT_VERSION,
@@ -26,6 +31,8 @@ from barnabas.broker.storage.formatting import (
 from barnabas.controller.bootstrap import activation_records
 from barnabas.core.clock import Clock
 from barnabas.core.disk import Disk
+from barnabas.core.errors import BarnabasError, StorageError
+from barnabas.core.network import Address, Network
 from barnabas.core.random import Random, SystemRandom
 from barnabas.core.settings.listeners import Listener
 from barnabas.log.checkpoints import read_whole
@@ -35,16 +42,20 @@ from barnabas.log.partition import PartitionLog
 from barnabas.metadata.image import ClusterImage
 from barnabas.metadata.publisher import MetadataPublisher
 from barnabas.metadata.records import FeatureLevelRecord, UnknownRecord, decode_record
-from barnabas.metadata.replay import difference, replay_all
+from barnabas.metadata.replay import replay_all
 from barnabas.protocol.schema import Message
 from barnabas.raft.batches import MAX_BATCH_BYTES
 from barnabas.raft.config import RaftConfig
 from barnabas.raft.control_values import to_control, to_message
 from barnabas.raft.core import Raft
-from barnabas.raft.election import VoterKey
+from barnabas.raft.election import NO_NODE, VoterKey
 from barnabas.raft.log_index import Control, KRaftVersion, LogState
-from barnabas.raft.snapshot import BOOTSTRAP_CHECKPOINT, read_snapshot
+from barnabas.raft.messages import LogTrimmed, SnapshotTaken
+from barnabas.raft.snapshot import BOOTSTRAP_CHECKPOINT, SnapshotId, read_snapshot
 from barnabas.raft.voters import Endpoint, VoterInfo, VoterSet
+
+if TYPE_CHECKING:
+    from barnabas.broker.quorum.links import QuorumLinks
 
 logger = logging.getLogger("barnabas.quorum")
 
@@ -52,11 +63,13 @@ logger = logging.getLogger("barnabas.quorum")
 METADATA_LOG = LogConfig(retention_ms=UNLIMITED, retention_bytes=UNLIMITED, max_message_bytes=MAX_BATCH_BYTES)
 
 SNAPSHOT_POLICY = SnapshotPolicy()
+# how long a leader that stops waits until the other voters know
+RESIGN_SECONDS = 1.0
 _RANDOM = SystemRandom()
 
 
 class MetadataQuorum:
-    """Made by `open`, which elects this node."""
+    """Made by `open`; takes part from `start` on."""
 
     def __init__(
         self,
@@ -66,12 +79,22 @@ class MetadataQuorum:
         clock: Clock,
         found: QuorumFiles,
         policy: SnapshotPolicy,
+        min_insync_replicas: int,
     ) -> None:
         self.driver = driver
         self.metadata = MetadataPublisher()
         self.controller = ActiveController(driver, self.metadata, clock)
+        self.loader = MetadataLoader(
+            log, self.metadata, self._fail, snapshot_image(found.snapshot_id, found.snapshot)
+        )
         self._log = log
         self._disk = disk
+        self._clock = clock
+        self._min_insync_replicas = min_insync_replicas
+        self._last_published_ms = 0  # the timestamp of the last batch in the published image
+        self._activation: asyncio.Task[None] | None = None
+        self._refusal: BaseException | None = None  # why this node could not become the active controller
+        self._waiting: list[asyncio.Future[None]] = []
         self.snapshots = Snapshots(
             disk,
             log,
@@ -81,7 +104,21 @@ class MetadataQuorum:
             known=found.snapshots,
             uncovered_bytes=found.uncovered_bytes,
         )
-        self.controller.on_published = self.snapshots.count
+        # called when this node becomes the active controller, and when it is that no more
+        self.on_active: Callable[[bool], None] = lambda is_active: None
+        self._follow_driver()
+
+    def _follow_driver(self) -> None:
+        driver = self.driver
+        driver.on_commit = self._committed
+        driver.on_lost = self._lost
+        driver.on_elected = self._elected
+        driver.on_change = self._changed
+        driver.install = self._install
+        self.controller.on_published = self.loader.on_published = self._published
+        self.loader.on_moved = self._changed
+        self.snapshots.on_taken = lambda snapshot, size: driver.step(SnapshotTaken(snapshot, size))
+        self.snapshots.on_trimmed = lambda snapshot: driver.step(LogTrimmed(snapshot))
 
     @classmethod
     async def open(
@@ -93,65 +130,200 @@ class MetadataQuorum:
         directory_id: UUID,
         clock: Clock,
         controllers: Sequence[Listener] = (),
+        voters: VoterSet | None = None,
+        raft: RaftConfig | None = None,
         config: LogConfig = METADATA_LOG,
         min_insync_replicas: int = 1,
         policy: SnapshotPolicy = SNAPSHOT_POLICY,
         random: Random = _RANDOM,
+        network: Network | None = None,
+        cluster_id: str = "",
         on_failure: Callable[[BaseException], None] | None = None,
     ) -> MetadataQuorum:
-        """Load what is there, be elected in a new epoch, and publish everything that is committed.
-
-        `controllers` are the node's controller listeners as others reach them; `min_insync_replicas` is what
-        a new cluster begins with; `policy` says when snapshots are due; `random` is for the core's timeouts.
-        """
+        """Read what is on the disk. `controllers` are the node's controller listeners as others reach them,
+        none where it is only a broker; `voters` are those of the settings, which count where the log names
+        none; `min_insync_replicas` is what a new cluster begins with; `network` leads to other nodes."""
         log = await directory.partition(METADATA_TOPIC, 0, topic_id=METADATA_TOPIC_ID, config=config)
+        endpoints = tuple(Endpoint(each.name, each.host, each.port) for each in controllers)
+        own = VoterSet([VoterInfo(VoterKey(node_id), endpoints)] if endpoints else [])
+        me = VoterKey(node_id, directory_id)
+        raft_config = (raft or RaftConfig())._replace(endpoints=endpoints)
         try:
             found = await find_quorum(disk, log)
-            if found.kraft_version > KRAFT_VERSION:
-                raise UnknownRecord(
-                    f"a newer Kafka wrote this metadata: kraft.version {found.kraft_version}, where "
-                    f"{KRAFT_VERSION} is the latest that is known here"
-                )
-            me = VoterKey(node_id, directory_id)
-            _check_sole_voter(found, me, disk)
-            endpoints = tuple(Endpoint(each.name, each.host, each.port) for each in controllers)
-            raft = Raft(
+            _check_found(found, me, disk)
+            core = Raft(
                 me,
                 election=found.election,
-                log=_log_state(found, log, VoterInfo(VoterKey(node_id), endpoints)),
-                config=RaftConfig(endpoints),
+                log=_log_state(found, log, voters or own),
+                config=raft_config,
                 random=random,
                 now_ms=int(clock.monotonic() * 1000),
             )
-            driver = RaftDriver(raft, log, disk, clock, controllers=controllers, on_failure=on_failure)
-            quorum = cls(driver, log, disk, clock, found, policy)
-            await quorum._start(found, min_insync_replicas)
+            driver = RaftDriver(
+                core,
+                RaftDisk(log, disk, clock),
+                clock,
+                controllers=controllers,
+                sender=lambda driver: _links(driver, network, clock, raft_config, cluster_id),
+                on_failure=on_failure,
+            )
+            return cls(driver, log, disk, clock, found, policy, min_insync_replicas)
         except UnknownRecord as error:
-            where = disk.describe(METADATA_DIRECTORY)
-            raise DirectoryRefused(
-                f"{where}: {error}. Go on with what wrote it, or with a newer version of this"
-            ) from error
-        return quorum
+            raise _refused(disk, error) from error
 
-    async def _start(self, found: QuorumFiles, min_insync_replicas: int) -> None:
-        await self.driver.elect()
-        replayer, last_ms = await load_metadata(self._log, found, self.driver.high_watermark)
-        self.metadata.publish(replayer.image, difference(self.metadata.image, replayer.image))
-        self.controller.last_published_ms = last_ms
-        self.controller.activate()
-        first = await self._activation(replayer.in_transaction, min_insync_replicas)
-        if first:
-            await self.controller.write(first)
-        logger.info("node %d leads the metadata quorum in epoch %d", self.driver.leader_id, self.driver.epoch)
+    async def start(self) -> None:
+        """Take part. The sole voter returns from here as the active controller; in a larger quorum
+        `caught_up` waits for what others decide."""
+        self.driver.start()
+        if self.driver.is_sole_voter:
+            await self.until(lambda: self.controller.is_active or self._refusal is not None)
+            if self._activation is not None:
+                await asyncio.shield(self._activation)
+            if self._refusal is not None:
+                raise _reason(self._refusal)
 
-    async def _activation(self, in_transaction: bool, min_insync_replicas: int) -> list[Message]:
+    async def caught_up(self) -> None:
+        """Wait until the published image has everything that is committed, as far as the leader tells."""
+        await self.until(lambda: self.is_caught_up)
+
+    @property
+    def is_caught_up(self) -> bool:
+        driver = self.driver
+        if driver.is_leader:
+            return self.controller.is_active
+        told = driver.leader_high_watermark
+        return driver.leader_id != NO_NODE and 0 <= told <= self.loader.position
+
+    async def until(self, is_true: Callable[[], bool]) -> None:
+        """Wait for something to be true of the quorum or of the published image."""
+        while not is_true():
+            if self.driver.failure is not None:
+                raise _reason(self._refusal or self.driver.failure)
+            waiting: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._waiting.append(waiting)
+            await waiting
+
+    @property
+    def leader(self) -> tuple[int, Address] | None:
+        """The active controller's id and address, as far as this node knows them."""
+        address = self.driver.leader_address
+        return None if address is None else (self.driver.leader_id, address)
+
+    # --- told by the driver
+
+    def _committed(self, high_watermark: int) -> None:
+        if self.controller.is_active:
+            self.controller.committed(high_watermark)
+        else:
+            self.loader.advance(high_watermark)
+        self._changed()
+
+    def _elected(self, epoch: int) -> None:
+        self._refusal = None
+        self._activation = asyncio.get_running_loop().create_task(self._activate(epoch))
+
+    def _lost(self, reason: BarnabasError) -> None:
+        self.controller.lost(reason)
+        if self.driver.is_leader and self.driver.failure is None:
+            return  # a write was withdrawn
+        if self.controller.is_active:
+            self.controller.deactivate()
+            self.on_active(False)
+            self.loader.resume()
+        else:
+            self._refusal = self._refusal or reason
+        self._changed()
+
+    async def _install(self, snapshot_id: SnapshotId, write: WriteSnapshot) -> tuple[VoterSet, int]:
+        """Replace log and image by a snapshot that was fetched."""
+        await self.loader.pause()
+        try:
+            async with self.snapshots.turn:
+                snapshot = await write()
+                replaced = self.snapshots.installed(snapshot_id)
+        except BaseException:
+            self.loader.resume()
+            raise
+        self.loader.install(snapshot_id, snapshot)
+        for each in replaced:
+            await self._remove(each)
+        told = [to_control(message) for message in snapshot.controls]
+        voters = [each for each in told if isinstance(each, VoterSet)]
+        versions = [each.version for each in told if isinstance(each, KRaftVersion)]
+        known = self.driver.core
+        return voters[-1] if voters else known.voters, versions[-1] if versions else 0
+
+    async def _remove(self, snapshot: SnapshotId) -> None:
+        try:
+            await self._disk.remove(f"{METADATA_DIRECTORY}/{snapshot.name}")
+        except StorageError as error:
+            logger.warning("a snapshot that was replaced stays: %s", error)
+
+    def _published(self, size_bytes: int, timestamp_ms: int) -> None:
+        self._last_published_ms = timestamp_ms
+        self.snapshots.count(size_bytes)
+
+    def _changed(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        for each in waiting:
+            if not each.done():
+                each.set_result(None)
+
+    def _fail(self, error: BaseException) -> None:
+        if isinstance(error, UnknownRecord):
+            error = _refused(self._disk, error)
+        self._refusal = error
+        self.driver.fail(error)
+        self._changed()
+
+    # --- becoming the active controller
+
+    async def _activate(self, epoch: int) -> None:
+        """Load what is committed, and say what a leader has to say first; ends when the lead is lost."""
+        try:
+            while True:
+                await self.until(lambda: self._has_loaded(epoch) or not self._leads(epoch))
+                if not self._leads(epoch):
+                    return
+                first = await self._first_records()
+                if self._has_loaded(epoch):  # nothing came meanwhile
+                    break
+            self.loader.stand_by()
+            self.controller.activate()
+            if first:
+                await self.controller.write(first)
+        except BarnabasError as error:
+            self._could_not_activate(error)
+            return
+        logger.info("node %d leads the metadata quorum in epoch %d", self.driver.me.id, epoch)
+        self.on_active(True)
+        self._changed()
+
+    def _could_not_activate(self, error: BarnabasError) -> None:
+        """What it has to say could not be written: another voter may be able to."""
+        self._refusal = _refused(self._disk, error) if isinstance(error, UnknownRecord) else _reason(error)
+        if self.driver.is_leader:
+            logger.error("node %d cannot lead the metadata quorum: %s", self.driver.me.id, error)
+            self.driver.resign()
+        self._changed()
+
+    def _leads(self, epoch: int) -> bool:
+        return self.driver.is_leader and self.driver.epoch == epoch
+
+    def _has_loaded(self, epoch: int) -> bool:
+        driver, loader = self.driver, self.loader
+        if not self._leads(epoch) or not driver.has_committed or loader.is_loading:
+            return False
+        return loader.position >= driver.high_watermark
+
+    async def _first_records(self) -> list[Message]:
         """What a leader has to say first: in a new cluster, what its formatting left for it."""
-        image = self.metadata.image
+        image, in_transaction = self.metadata.image, self.loader.in_transaction
         if image.features:
             return activation_records(image, in_transaction=in_transaction)
         data = await read_whole(self._disk, BOOTSTRAP_CHECKPOINT)
         if data is None:
-            return activation_records(image, min_insync_replicas=min_insync_replicas)
+            return activation_records(image, min_insync_replicas=self._min_insync_replicas)
         values = read_snapshot(data, self._disk.describe(BOOTSTRAP_CHECKPOINT)).values
         told = [decode_record(value) for value in values]
         replay_all(ClusterImage(), told)  # nothing goes into the log that nobody here could replay
@@ -160,7 +332,7 @@ class MetadataQuorum:
             image,
             in_transaction=in_transaction,
             levels=levels,
-            min_insync_replicas=min_insync_replicas,
+            min_insync_replicas=self._min_insync_replicas,
             others=[each for each in told if not isinstance(each, FeatureLevelRecord)],
         )
 
@@ -171,38 +343,92 @@ class MetadataQuorum:
         image = self.metadata.image
         kraft_version, voters = self.driver.voters_at(image.offset)
         told: list[Control] = [KRaftVersion(kraft_version), voters] if kraft_version > 0 else []
-        return SnapshotSource(image, [to_message(each) for each in told], self.controller.last_published_ms)
+        return SnapshotSource(image, [to_message(each) for each in told], self._last_published_ms)
+
+    # --- its end
 
     async def abandon(self) -> None:
         """Stop at once, as a crash would."""
         await self.driver.abandon()
+        await self._end()
 
     async def close(self) -> None:
         """Take no more commands, finish those that were given, and resign; the directory closes the log."""
-        await self.controller.close()
-        self.driver.resign()
+        self.controller.close()
+        await self.driver.settle()
+        await self._soon(lambda: not self.controller.is_deciding, "committing the last decisions")
+        if self.driver.is_leader:
+            self.driver.resign()
+            if not self.driver.is_sole_voter:
+                await self._soon(lambda: self.driver.has_told_successors, "telling the other voters")
+        await self.driver.close()
+        await self._end()
+
+    async def _soon(self, is_true: Callable[[], bool], what: str) -> None:
+        if is_true() or self.driver.failure is not None:
+            return
+        from barnabas.transport.waiting import within
+
+        try:
+            await within(self._clock, RESIGN_SECONDS, self.until(is_true), what)
+        except BarnabasError as error:
+            logger.info("the quorum goes on without this node: %s", error)
+
+    async def _end(self) -> None:
+        if self._activation is not None:
+            self._activation.cancel()
+            await asyncio.gather(self._activation, return_exceptions=True)
+        await self.loader.pause()
+        self._changed()
 
 
-def _check_sole_voter(found: QuorumFiles, me: VoterKey, disk: Disk) -> None:
-    """This node must be the only voter; with kraft.version 0 the settings say so, not the log."""
+def _links(
+    driver: RaftDriver, network: Network | None, clock: Clock, config: RaftConfig, cluster_id: str
+) -> QuorumLinks:
+    from barnabas.broker.quorum.links import LinkSettings, QuorumLinks  # a sole voter dials nobody
+
+    assert network is not None  # else nothing is known that could be dialled
+    endpoint = config.listener or (config.bootstrap[0] if config.bootstrap else None)
+    listener = "CONTROLLER" if endpoint is None else endpoint.listener
+    timeout_s = config.request_timeout_ms / 1000
+    settings = LinkSettings(cluster_id, f"raft-client-{driver.me.id}", listener, timeout_s, timeout_s)
+    return QuorumLinks(network, clock, settings, driver.step)
+
+
+def _reason(error: BaseException) -> BaseException:
+    """What a start says of an error: the fault itself, before the doubt that it leaves."""
+    return error.__cause__ if isinstance(error.__cause__, BarnabasError) else error
+
+
+def _refused(disk: Disk, error: UnknownRecord) -> DirectoryRefused:
+    where = disk.describe(METADATA_DIRECTORY)
+    return DirectoryRefused(f"{where}: {error}. Go on with what wrote it, or with a newer version of this")
+
+
+def _check_found(found: QuorumFiles, me: VoterKey, disk: Disk) -> None:
+    if found.kraft_version > KRAFT_VERSION:
+        raise UnknownRecord(
+            f"a newer Kafka wrote this metadata: kraft.version {found.kraft_version}, where "
+            f"{KRAFT_VERSION} is the latest that is known here"
+        )
     voters = [] if found.voters is None else found.voters.voters
-    keys = [VoterKey(each.voter_id, UUID(bytes=bytes(each.voter_directory_id))) for each in voters] or [me]
-    if keys != [me]:
+    keys = [VoterKey(each.voter_id, UUID(bytes=bytes(each.voter_directory_id))) for each in voters]
+    if keys and me not in keys and {key.id for key in keys} == {me.id}:
         told = ", ".join(f"{key.id} ({key.directory_id})" for key in keys)
         raise DirectoryRefused(
-            f"the voters in the metadata log of {disk.describe('')} are {told}; node {me.id} "
-            f"({me.directory_id}) must be the only one"
+            f"the only voter in the metadata log of {disk.describe('')} is {told}, which is node {me.id} on "
+            f"another directory than this one ({me.directory_id}): restore that directory"
         )
 
 
-def _log_state(found: QuorumFiles, log: PartitionLog, static: VoterInfo) -> LogState:
-    """What the core is to know of the log; `static` is the voter by the settings, where nothing tells any."""
+def _log_state(found: QuorumFiles, log: PartitionLog, voters: VoterSet) -> LogState:
+    """What the core is to know of the log; `voters` are those by the settings, where nothing tells any."""
     base = [to_control(message) for message in found.snapshot.controls]
-    voters = [each for each in base if isinstance(each, VoterSet)]
+    told = [each for each in base if isinstance(each, VoterSet)]
     versions = [each.version for each in base if isinstance(each, KRaftVersion)]
     controls = [(offset, to_control(message)) for offset, message in found.controls]
     return LogState(
-        voters[-1] if voters else VoterSet([static]),
+        told[-1] if told else voters,
         versions[-1] if versions else 0,
         [(offset, control) for offset, control in controls if control is not None],
         log.start_offset,

@@ -100,6 +100,10 @@ class Snapshots:
         self._uncovered_bytes = uncovered_bytes
         self._taken_at = clock.monotonic()
         self._wake = asyncio.Event()
+        self.turn = asyncio.Lock()  # of what makes, removes or replaces snapshots
+        # called with a snapshot and its size, and with the oldest that is kept once those before it are gone
+        self.on_taken: Callable[[SnapshotId, int], None] = lambda snapshot, size_bytes: None
+        self.on_trimmed: Callable[[SnapshotId], None] = lambda snapshot: None
         self.count(0)
 
     @property
@@ -111,6 +115,14 @@ class Snapshots:
         self._uncovered_bytes += size_bytes
         if self._uncovered_bytes >= self._policy.max_bytes:
             self._wake.set()
+
+    def installed(self, snapshot: SnapshotId) -> list[SnapshotId]:
+        """One was fetched, which takes the place of all others; returns those."""
+        replaced = [each for each in self._known if each != snapshot]
+        self._known = [snapshot]
+        self._uncovered_bytes = 0
+        self._taken_at = self._clock.monotonic()
+        return replaced
 
     @property
     def is_due(self) -> bool:
@@ -124,9 +136,10 @@ class Snapshots:
         while True:
             await self._wait()
             try:
-                if self.is_due:
-                    await self.take()
-                await carried_through(self.clean)
+                async with self.turn:
+                    if self.is_due:
+                        await self.take()
+                    await carried_through(self.clean)
             except StorageError as error:
                 logger.error("no snapshot of the metadata, it will be tried again: %s", error)
 
@@ -155,6 +168,7 @@ class Snapshots:
             if file.size:
                 await file.truncate(0)
             await self._write(file, moment)
+            size_bytes = file.size
             await file.sync()
             await file.rename(path)
         except StorageError:
@@ -164,6 +178,7 @@ class Snapshots:
             file.close()
         await self._disk.sync_dir(METADATA_DIRECTORY)
         self._known.append(moment.id)
+        self.on_taken(moment.id, size_bytes)
         self._uncovered_bytes -= covered_bytes
         self._taken_at = self._clock.monotonic()
         logger.info("took a snapshot of the metadata: %s", self._disk.describe(path))
@@ -204,6 +219,7 @@ class Snapshots:
             await trimming.delete_records(self._log, next_oldest.end_offset)
             await self._disk.remove(f"{METADATA_DIRECTORY}/{oldest.name}")
             del self._known[0]
+            self.on_trimmed(next_oldest)
             gone += 1
         if gone:
             await trimming.apply_retention(self._log)

@@ -1,0 +1,170 @@
+"""Connections to the other nodes of the quorum, and what the raft core is told of them.
+
+Each node has two: one for fetches, which wait at the leader for something to answer, and one for everything
+else, so that no vote waits behind a fetch. A connection is made when there is something to send; its address
+is resolved anew each time. The core decides when to try again.
+
+A dial that is refused and a fetch connection that the other side has closed are told to the core: together
+they prove that the process of a leader has ended. A connection on which nothing is answered in time is closed
+by this side, which proves nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import NamedTuple
+
+from barnabas import __version__
+from barnabas.broker.quorum import wire
+from barnabas.broker.quorum.wire_parts import UnsupportedVersion
+from barnabas.core.clock import Clock
+from barnabas.core.errors import BarnabasError
+from barnabas.core.network import Address, ConnectionLost, ConnectionRefused, Network
+from barnabas.protocol.channel import NotSpoken
+from barnabas.protocol.frames import SCRATCH_BYTES
+from barnabas.raft import messages as raft
+from barnabas.transport.connection import BrokerConnection, open_connection
+
+logger = logging.getLogger("barnabas.quorum")
+
+_FETCHES = (raft.Fetch, raft.FetchSnapshot)
+
+
+class LinkSettings(NamedTuple):
+    """`listener` is the name of the controller listener at which this node reaches others."""
+
+    cluster_id: str
+    client_id: str
+    listener: str
+    request_timeout_s: float
+    connect_timeout_s: float
+
+
+class _Link:
+    """The way to one address: a connection, or the attempt to make one."""
+
+    def __init__(self, address: Address) -> None:
+        self.address = address
+        self.connection: BrokerConnection | None = None
+        self.dialing: asyncio.Task[BrokerConnection] | None = None
+
+    def close(self) -> None:
+        if self.dialing is not None:
+            self.dialing.cancel()
+        if self.connection is not None:
+            self.connection.on_lost = None
+            self.connection.close()
+        self.connection = self.dialing = None
+
+
+class QuorumLinks:
+    """`step` tells the core what came of a request, and what was noticed on the way."""
+
+    def __init__(
+        self, network: Network, clock: Clock, settings: LinkSettings, step: Callable[[raft.Event], None]
+    ) -> None:
+        self._network = network
+        self._clock = clock
+        self._settings = settings
+        self._step = step
+        self._links: dict[tuple[int, bool], _Link] = {}
+        self._requests: set[asyncio.Task[None]] = set()
+        self._is_closed = False
+
+    def send(self, send: raft.Send) -> None:
+        """Send a request; its answer, or its failure, is stepped."""
+        if self._is_closed:
+            return
+        task = asyncio.get_running_loop().create_task(self._request(send))
+        self._requests.add(task)
+        task.add_done_callback(self._requests.discard)
+
+    def close(self) -> None:
+        """Close all connections, and tell the core nothing any more."""
+        self._is_closed = True
+        for link in self._links.values():
+            link.close()
+        self._links.clear()
+        for task in self._requests:
+            task.cancel()
+
+    def _tell(self, event: raft.Event) -> None:
+        if not self._is_closed:
+            self._step(event)
+
+    async def _request(self, send: raft.Send) -> None:
+        try:
+            connection = await self._connected(send)
+            answer = await self._ask(connection, send)
+        except ConnectionRefused:
+            self._tell(raft.DialRefused(send.node_id))
+            answer = raft.Failed(send.correlation)
+        except (NotSpoken, UnsupportedVersion):
+            answer = raft.Failed(send.correlation, unsupported=True)
+        except BarnabasError as error:
+            logger.debug("no answer from node %d at %s: %s", send.node_id, send.endpoint, error)
+            answer = raft.Failed(send.correlation)
+        self._tell(answer)
+
+    async def _ask(self, connection: BrokerConnection, send: raft.Send) -> raft.Answered | raft.Failed:
+        asking = wire.ASKING[type(send.request)]
+        version = connection.versions.choose(asking.request)
+        if version < asking.first:
+            raise UnsupportedVersion(f"the node at {connection.peer} speaks version {version} at most")
+        message = wire.request_to_wire(send.request, self._settings.cluster_id, version)
+        response = await connection.ask(message, asking.response)
+        return wire.answer_from_wire(send.correlation, send.request, response, self._settings.listener)
+
+    # --- connections
+
+    async def _connected(self, send: raft.Send) -> BrokerConnection:
+        link = self._link(send)
+        if link.connection is not None:
+            return link.connection
+        if link.dialing is None:
+            link.dialing = asyncio.get_running_loop().create_task(self._dial(link, send))
+        dialing = link.dialing
+        await asyncio.wait((dialing,))
+        if dialing.cancelled():
+            raise ConnectionLost(f"the attempt to connect to {link.address} was given up")
+        return dialing.result()
+
+    def _link(self, send: raft.Send) -> _Link:
+        key = send.node_id, isinstance(send.request, _FETCHES)
+        address = Address(send.endpoint.host, send.endpoint.port)
+        link = self._links.get(key)
+        if link is None or link.address != address:
+            if link is not None:
+                link.close()
+            link = self._links[key] = _Link(address)
+        return link
+
+    async def _dial(self, link: _Link, send: raft.Send) -> BrokerConnection:
+        settings = self._settings
+        try:
+            connection = await open_connection(
+                self._network,
+                self._clock,
+                link.address,
+                client_id=settings.client_id,
+                software_version=__version__,
+                connect_timeout_s=settings.connect_timeout_s,
+                request_timeout_s=settings.request_timeout_s,
+                scratch=memoryview(bytearray(SCRATCH_BYTES)),
+            )
+        finally:
+            link.dialing = None
+        if connection.lost is not None:
+            raise ConnectionLost(str(connection.lost))
+        link.connection = connection
+        is_fetching = isinstance(send.request, _FETCHES)
+        connection.on_lost = lambda: self._lost(link, send.node_id, is_fetching)
+        self._tell(raft.DialSucceeded(send.node_id))
+        return connection
+
+    def _lost(self, link: _Link, node_id: int, is_fetching: bool) -> None:
+        connection, link.connection = link.connection, None
+        if is_fetching and connection is not None and isinstance(connection.lost, ConnectionLost):
+            self._tell(raft.ConnectionLost(node_id))
