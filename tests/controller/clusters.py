@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TypeVar
 
-from barnabas.controller.bootstrap import FEATURE_LEVELS, SUPPORTED_FEATURES, activation_records
+from barnabas.controller.bootstrap import FEATURE_LEVELS, REGISTERED_FEATURES, activation_records
 from barnabas.controller.brokers import heartbeat, register_broker
 from barnabas.controller.decisions import Decision
 from barnabas.controller.topics import TopicPolicy, create_topics, delete_topics
@@ -73,16 +73,21 @@ def deletion(*topics: str | bytes, states: Iterable[DeleteTopicState] = ()) -> D
 
 
 def registration(
-    broker_id: int, *, incarnation: int = 1, previous_epoch: int = -1, cluster_id: str = CLUSTER_ID
+    broker_id: int,
+    *,
+    incarnation: int = 1,
+    previous_epoch: int = -1,
+    cluster_id: str = CLUSTER_ID,
+    port: int = 9092,
 ) -> BrokerRegistrationRequest:
     return BrokerRegistrationRequest(
         broker_id=broker_id,
         cluster_id=cluster_id,
         incarnation_id=bytes([incarnation]) * 16,
-        listeners=[Listener(name="PLAINTEXT", host="h", port=9092, security_protocol=0)],
+        listeners=[Listener(name="PLAINTEXT", host="h", port=port, security_protocol=0)],
         features=[
             Feature(name=name, min_supported_version=low, max_supported_version=high)
-            for name, (low, high) in SUPPORTED_FEATURES.items()
+            for name, (low, high) in REGISTERED_FEATURES.items()
         ],
         rack=None,
         log_dirs=[bytes([100 + broker_id]) * 16],

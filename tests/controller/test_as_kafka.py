@@ -18,10 +18,10 @@ from barnabas.controller.brokers import (
     begin_controlled_shutdown,
     fence_broker,
     register_broker,
-    register_controller,
     unfence_broker,
 )
 from barnabas.controller.configs import alter_config
+from barnabas.controller.controllers import register_controller
 from barnabas.controller.topics import create_topics, delete_topics
 from barnabas.core.random import SeededRandom
 from barnabas.metadata import records as r

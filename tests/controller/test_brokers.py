@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import pytest
 
 from barnabas.controller.brokers import (
     fence_broker,
     heartbeat,
     register_broker,
-    register_controller,
     unregister_broker,
 )
 from barnabas.controller.configs import alter_config
@@ -17,73 +18,12 @@ from barnabas.core.errors import WIRE_ERRORS
 from barnabas.metadata.image import TOPIC_RESOURCE
 from barnabas.metadata.records import (
     BrokerRegistrationChangeRecord,
+    FeatureLevelRecord,
     PartitionChangeRecord,
-    RegisterBrokerRecord,
-    RegisterControllerRecord,
 )
-from barnabas.protocol.messages import controller_registration as wire
 from barnabas.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest
-from barnabas.protocol.messages.broker_registration import BrokerRegistrationRequest
 from barnabas.protocol.messages.unregister_broker import UnregisterBrokerRequest
 from tests.controller.clusters import CLUSTER_ID, Cluster, registration, topic
-
-
-def register(
-    cluster: Cluster, request: BrokerRegistrationRequest, *, next_offset: int = 77, may_be_alive: bool = True
-) -> tuple[str, list[object]]:
-    decision = register_broker(
-        cluster.image,
-        request,
-        cluster_id=CLUSTER_ID,
-        next_offset=next_offset,
-        may_be_alive=may_be_alive,
-    )
-    return WIRE_ERRORS[decision.response.error_code].name, list(decision.records)
-
-
-# ---- registration ----------------------------------------------------------------------------------------
-
-
-def test_a_new_broker_is_fenced_and_gets_the_next_offset_as_its_epoch() -> None:
-    error, (record,) = register(Cluster(), registration(1))
-    assert error == "NONE"
-    assert isinstance(record, RegisterBrokerRecord)
-    assert (record.broker_id, record.broker_epoch, record.fenced) == (1, 77, True)
-    assert [(each.name, each.host, each.port) for each in record.end_points] == [("PLAINTEXT", "h", 9092)]
-
-
-def test_a_second_incarnation_waits_until_the_first_is_gone() -> None:
-    cluster = Cluster(1)
-    again = registration(1, incarnation=2)
-    assert register(cluster, again, may_be_alive=True) == ("DUPLICATE_BROKER_REGISTRATION", [])
-    assert register(cluster, again, may_be_alive=False)[0] == "NONE"
-    cluster.beat(1, want_fence=True)
-    assert register(cluster, again, may_be_alive=True)[0] == "NONE"
-
-
-def test_the_same_incarnation_keeps_its_epoch() -> None:
-    cluster = Cluster(1)
-    epoch = cluster.image.brokers[1].epoch
-    decision = register_broker(
-        cluster.image, registration(1), cluster_id=CLUSTER_ID, next_offset=77, may_be_alive=True
-    )
-    assert decision.response.broker_epoch == epoch
-    before = cluster.image.brokers[1]
-    cluster.carry_out(decision)
-    assert cluster.image.brokers[1] == before
-
-
-def test_what_cannot_be_registered() -> None:
-    cluster = Cluster(1)
-    assert register(cluster, registration(2, cluster_id="another")) == ("INCONSISTENT_CLUSTER_ID", [])
-    nowhere, taken, old = registration(2), registration(2), registration(2)
-    nowhere.log_dirs = []
-    taken.log_dirs = registration(1).log_dirs
-    old.features[0].max_supported_version = 29
-    assert register(cluster, nowhere) == ("INVALID_REGISTRATION", [])
-    assert register(cluster, taken) == ("INVALID_REGISTRATION", [])
-    assert register(cluster, old) == ("UNSUPPORTED_VERSION", [])
-
 
 # ---- heartbeats ------------------------------------------------------------------------------------------
 
@@ -96,7 +36,9 @@ def test_a_broker_is_unfenced_when_it_has_read_its_registration() -> None:
         )
     )
 
-    def beat(offset: int, *, epoch: int = 9, broker_id: int = 1) -> tuple[str, bool, bool]:
+    def beat(
+        offset: int, *, epoch: int = 9, broker_id: int = 1, registered_at: int = -1
+    ) -> tuple[str, bool, bool]:
         request = BrokerHeartbeatRequest(
             broker_id=broker_id,
             broker_epoch=epoch,
@@ -104,12 +46,13 @@ def test_a_broker_is_unfenced_when_it_has_read_its_registration() -> None:
             want_fence=False,
             want_shut_down=False,
         )
-        response = cluster.carry_out(heartbeat(cluster.image, request))
+        response = cluster.carry_out(heartbeat(cluster.image, request, registered_at=registered_at))
         return WIRE_ERRORS[response.error_code].name, response.is_caught_up, response.is_fenced
 
     assert beat(9, epoch=8) == ("STALE_BROKER_EPOCH", False, True)
-    assert beat(9, broker_id=2) == ("BROKER_ID_NOT_REGISTERED", False, True)
+    assert beat(9, broker_id=2) == ("STALE_BROKER_EPOCH", False, True)
     assert beat(8) == ("NONE", False, True)
+    assert beat(10, registered_at=11) == ("NONE", False, True)
     assert beat(9) == ("NONE", True, False)
     assert cluster.image.brokers[1].is_active
     length = len(cluster.log)
@@ -280,19 +223,33 @@ def test_a_broker_is_forgotten() -> None:
     assert (WIRE_ERRORS[again.response.error_code].name, again.records) == ("BROKER_ID_NOT_REGISTERED", [])
 
 
-def test_a_controller_registers_once() -> None:
-    cluster = Cluster()
-    request = wire.ControllerRegistrationRequest(
-        controller_id=1,
-        incarnation_id=b"i" * 16,
-        zk_migration_ready=False,
-        listeners=[wire.Listener(name="CONTROLLER", host="h", port=10092, security_protocol=0)],
-        features=[wire.Feature(name="metadata.version", min_supported_version=7, max_supported_version=30)],
+# ---- what metadata of older versions cannot tell ---------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("metadata_version", "fails", "is_cordoned"), [(16, False, False), (29, True, False), (30, True, True)]
+)
+def test_directories_are_told_where_the_metadata_can(
+    metadata_version: int, fails: bool, is_cordoned: bool
+) -> None:
+    cluster = Cluster(1)
+    first, second = b"1" * 16, b"2" * 16
+    cluster.append([BrokerRegistrationChangeRecord(broker_id=1, broker_epoch=6, log_dirs=[first, second])])
+    cluster.append([FeatureLevelRecord(name="metadata.version", feature_level=metadata_version)])
+    request = BrokerHeartbeatRequest(
+        broker_id=1,
+        broker_epoch=6,
+        current_metadata_offset=len(cluster.log),
+        want_fence=False,
+        want_shut_down=False,
+        offline_log_dirs=[first],
+        cordoned_log_dirs=[second],
     )
-    decision = register_controller(cluster.image, request)
-    assert [type(record) for record in decision.records] == [RegisterControllerRecord]
-    cluster.carry_out(decision)
-    assert cluster.image.controllers[1].endpoints["CONTROLLER"].port == 10092
-    assert register_controller(cluster.image, request).records == []
-    request.incarnation_id = b"j" * 16
-    assert len(register_controller(cluster.image, request).records) == 1
+    records = heartbeat(cluster.image, request).records
+    assert [each.log_dirs for each in changes(records) if each.log_dirs] == ([[second]] if fails else [])
+    cordoned = [each.cordoned_log_dirs for each in changes(records) if each.cordoned_log_dirs is not None]
+    assert cordoned == ([[second]] if is_cordoned else [])
+
+
+def changes(records: Iterable[object]) -> list[BrokerRegistrationChangeRecord]:
+    return [each for each in records if isinstance(each, BrokerRegistrationChangeRecord)]

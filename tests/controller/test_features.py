@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 
 from barnabas.controller.features import FeaturesUpdated, update_features
 from barnabas.metadata.image import ClusterImage
-from barnabas.metadata.records import ConfigRecord, FeatureLevelRecord
+from barnabas.metadata.records import (
+    ConfigRecord,
+    Feature,
+    FeatureLevelRecord,
+    RegisterBrokerRecord,
+    RegisterControllerRecord,
+)
 from barnabas.metadata.replay import replay_all
 from barnabas.metadata.versions import level, loses_metadata
 from barnabas.protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
@@ -88,3 +96,65 @@ def test_going_back_loses_what_came_in_between(old: int, new: int, loses: bool) 
 def test_levels_have_names() -> None:
     named = {number: found.release for number in range(40) if (found := level(number)) is not None}
     assert (named[7], named[21], named[30], len(named)) == ("3.3-IV3", "3.9-IV0", "4.3-IV0", 24)
+
+
+# ---- with other nodes ------------------------------------------------------------------------------------
+
+
+def with_broker(image: ClusterImage, **ranges: tuple[int, int]) -> ClusterImage:
+    features = [_feature(name, each) for name, each in ranges.items()]
+    record = RegisterBrokerRecord(
+        broker_id=7, incarnation_id=b"b" * 16, broker_epoch=1, end_points=[], features=features
+    )
+    return replay_all(image, [record])
+
+
+def with_controller(image: ClusterImage, controller_id: int, **ranges: tuple[int, int]) -> ClusterImage:
+    features = [_feature(name, each) for name, each in ranges.items()]
+    record = RegisterControllerRecord(
+        controller_id=controller_id, incarnation_id=b"c" * 16, end_points=[], features=features
+    )
+    return replay_all(image, [record])
+
+
+def _feature(name: str, supported: tuple[int, int]) -> Feature:
+    low, high = supported
+    return Feature(name=name.replace("_", "."), min_supported_version=low, max_supported_version=high)
+
+
+def reason(image: ClusterImage, *updates: tuple[str, int], voters: Sequence[int] = ()) -> str:
+    request = UpdateFeaturesRequest(
+        feature_updates=[
+            FeatureUpdateKey(feature=name, max_version_level=number, upgrade_type=1)
+            for name, number in updates
+        ],
+        validate_only=False,
+    )
+    decision = update_features(image, request, node_id=1, kraft_version=0, voters=voters)
+    assert bool(decision.records) == (decision.response.response.error_code == 0)
+    told = decision.response.response.error_message
+    return "" if told is None else told.rpartition(f"for feature {updates[0][0]}. ")[2]
+
+
+def test_a_level_that_a_node_does_not_support_is_refused() -> None:
+    image = image_of(metadata_version=29)
+    both = {"metadata_version": (7, 30), "eligible_leader_replicas_version": (0, 1)}
+    assert reason(with_broker(image, **both), (METADATA, 30)) == ""
+    older = with_broker(image, metadata_version=(7, 29))
+    assert reason(older, (METADATA, 30)) == "Broker 7 only supports versions 7-29"
+    assert reason(older, (ELR, 1)) == "Broker 7 does not support this feature."
+    only = with_controller(image, 2, metadata_version=(29, 29))
+    assert reason(only, (METADATA, 30)) == "Controller 2 only supports versions 29"
+    # of the controller that decides, what it registered with long ago does not count
+    assert reason(with_controller(image, 1, metadata_version=(7, 29)), (METADATA, 30)) == ""
+
+
+def test_voters_that_have_not_registered_may_not_support_it() -> None:
+    image = image_of(metadata_version=29)
+    unknown = "controller 3 has not registered, and may not support this feature"
+    assert reason(image, (METADATA, 30), voters=(1, 3)) == unknown
+    assert reason(image, (METADATA, 30), voters=(1,)) == ""
+    known = with_controller(image, 3, metadata_version=(7, 30))
+    assert reason(known, (METADATA, 30), voters=(1, 3)) == ""
+    # metadata of this version knows nothing of controllers
+    assert reason(image_of(metadata_version=14), (METADATA, 30), voters=(1, 3)) == ""

@@ -33,14 +33,24 @@ from barnabas.metadata.versions import (
 from barnabas.protocol.schema import Message
 
 TRANSACTION_VERSION = "transaction.version"
+KRAFT_FEATURE = "kraft.version"
 
-# what a fresh cluster starts with, and the ranges with which nodes register
+# what a fresh cluster starts with
 FEATURE_LEVELS = {METADATA_VERSION: LATEST_METADATA_VERSION, ELR_FEATURE: 1, TRANSACTION_VERSION: 2}
+# what ApiVersions tells clients, and UpdateFeatures sets: features that are served here
 SUPPORTED_FEATURES = {
     METADATA_VERSION: (OLDEST_METADATA_VERSION, LATEST_METADATA_VERSION),
     ELR_FEATURE: (0, 1),
-    "kraft.version": (0, 1),
+    KRAFT_FEATURE: (0, 1),
     TRANSACTION_VERSION: (0, 2),
+}
+# the ranges with which brokers and controllers register. A cluster of Kafka 4.3 has finalised the last three,
+# and refuses a node that does not name them: their levels are kept here, and nothing is served of them
+REGISTERED_FEATURES = {
+    **SUPPORTED_FEATURES,
+    "group.version": (0, 1),
+    "share.version": (0, 1),
+    "streams.version": (0, 1),
 }
 
 

@@ -5,39 +5,38 @@
                                +---- session over --+
 
 A registration gives the broker an epoch: the offset at which its records begin, so that a later one is
-larger. A new incarnation while the last one may still live is refused. One that cannot say the last epoch (it
-is written at a clean stop) went down uncleanly, and is no longer eligible to lead what it led (elections.py).
-Only active brokers lead; a broker becomes active when it has read the log up to its registration.
+larger. A new incarnation while the last one may still live is refused. One that cannot say the last epoch
+went down uncleanly, and is no longer eligible to lead what it led (elections.py). Only active brokers lead; a
+broker becomes active when it has read the log up to its registration.
 """
 
 from __future__ import annotations
 
+from barnabas.controller.bootstrap import KRAFT_FEATURE
 from barnabas.controller.decisions import Decision, Refused
 from barnabas.controller.elections import ElectionDefaults, with_broker, without_broker
+from barnabas.controller.registrations import check_features, check_listeners
 from barnabas.core.errors import wire_error
-from barnabas.metadata.image import ClusterImage
+from barnabas.metadata.image import METADATA_VERSION, ClusterImage
 from barnabas.metadata.parts import BrokerImage
 from barnabas.metadata.records import (
     BrokerRegistrationChangeRecord,
     Endpoint,
     Feature,
     RegisterBrokerRecord,
-    RegisterControllerRecord,
     UnregisterBrokerRecord,
 )
+from barnabas.metadata.versions import CORDONED_SINCE, DIRECTORIES_SINCE
 from barnabas.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from barnabas.protocol.messages.broker_registration import (
     BrokerRegistrationRequest,
     BrokerRegistrationResponse,
 )
-from barnabas.protocol.messages.controller_registration import (
-    ControllerRegistrationRequest,
-    ControllerRegistrationResponse,
-)
 from barnabas.protocol.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
 from barnabas.protocol.schema import Message
 
 _UNFENCED, _FENCED, _STOPPING = -1, 1, 1
+_FIRST_DIRECTORY_ID = (100).to_bytes(16, "big")  # those below mean something else
 _DEFAULTS = ElectionDefaults()
 
 
@@ -48,27 +47,16 @@ def register_broker(
     cluster_id: str,
     next_offset: int,
     may_be_alive: bool,
+    kraft_version: int = 0,
     defaults: ElectionDefaults = _DEFAULTS,
 ) -> Decision[BrokerRegistrationResponse]:
     """A broker that starts. `may_be_alive`: whether its last incarnation could still be running."""
     try:
-        epoch, records = _registration(image, request, cluster_id, next_offset, may_be_alive, defaults)
+        known = _check_registration(image, request, cluster_id, may_be_alive)
+        check_features(request.features, _levels(image, kraft_version))
     except Refused as refused:
         response = BrokerRegistrationResponse(throttle_time_ms=0, error_code=refused.error.code)
         return Decision([], response)
-    return Decision(records, BrokerRegistrationResponse(throttle_time_ms=0, error_code=0, broker_epoch=epoch))
-
-
-def _registration(
-    image: ClusterImage,
-    request: BrokerRegistrationRequest,
-    cluster_id: str,
-    next_offset: int,
-    may_be_alive: bool,
-    defaults: ElectionDefaults,
-) -> tuple[int, list[Message]]:
-    _check_registration(image, request, cluster_id)
-    known = image.brokers.get(request.broker_id)
     record = RegisterBrokerRecord(
         broker_id=request.broker_id,
         incarnation_id=request.incarnation_id,
@@ -76,39 +64,54 @@ def _registration(
         end_points=[_endpoint(each) for each in request.listeners],
         features=[_feature(each) for each in sorted(request.features, key=lambda each: each.name)],
         rack=request.rack,
-        log_dirs=sorted(request.log_dirs),
+        log_dirs=sorted(request.log_dirs) if image.metadata_version >= DIRECTORIES_SINCE else [],
     )
-    if known is None:
-        return next_offset, [record]
-    if known.incarnation_id == request.incarnation_id:  # the answer to its first attempt was lost
+    records: list[Message] = [record]
+    if known is not None and known.incarnation_id == request.incarnation_id:
+        # the answer to its first attempt was lost, or what it registered with has changed
         record.broker_epoch = known.epoch
         record.fenced, record.in_controlled_shutdown = known.fenced, known.in_controlled_shutdown
-        return known.epoch, [record]
-    if may_be_alive and not known.fenced and not known.in_controlled_shutdown:
-        raise Refused("DUPLICATE_BROKER_REGISTRATION", f"Broker {known.id} is registered and may be alive.")
-    was_unclean = request.previous_broker_epoch != known.epoch
-    return next_offset, [*without_broker(image, known.id, defaults, was_unclean=was_unclean), record]
+    else:
+        # of one that was unregistered meanwhile nobody knows how it went down
+        was_unclean = known is None or request.previous_broker_epoch != known.epoch
+        records[:0] = without_broker(image, request.broker_id, defaults, was_unclean=was_unclean)
+    epoch = record.broker_epoch
+    return Decision(records, BrokerRegistrationResponse(throttle_time_ms=0, error_code=0, broker_epoch=epoch))
 
 
-def _check_registration(image: ClusterImage, request: BrokerRegistrationRequest, cluster_id: str) -> None:
+def _check_registration(
+    image: ClusterImage, request: BrokerRegistrationRequest, cluster_id: str, may_be_alive: bool
+) -> BrokerImage | None:
+    """What is registered under the id now. The order of the checks is Kafka's."""
     if request.cluster_id != cluster_id:
         raise Refused(
-            "INCONSISTENT_CLUSTER_ID", f"This is cluster {cluster_id}, expected {request.cluster_id}."
+            "INCONSISTENT_CLUSTER_ID", f"Expected cluster ID {cluster_id}, but got {request.cluster_id}"
         )
+    known = image.brokers.get(request.broker_id)
+    if known is not None and may_be_alive and known.incarnation_id != request.incarnation_id:
+        raise Refused("DUPLICATE_BROKER_REGISTRATION", f"Broker {known.id} is registered and may be alive.")
+    if request.is_migrating_zk_broker:
+        raise Refused("BROKER_ID_NOT_REGISTERED", "Controller does not support registering ZK brokers.")
+    if image.metadata_version >= DIRECTORIES_SINCE:
+        _check_directories(image, request)
+    check_listeners(request.listeners)
+    return known
+
+
+def _check_directories(image: ClusterImage, request: BrokerRegistrationRequest) -> None:
     if not request.log_dirs:
-        raise Refused("INVALID_REGISTRATION", "No directories specified in request.")
-    taken = {
-        each
-        for broker in image.brokers.values()
-        if broker.id != request.broker_id
-        for each in broker.log_dirs
-    }
-    if len(set(request.log_dirs)) < len(request.log_dirs) or not taken.isdisjoint(request.log_dirs):
-        raise Refused("INVALID_REGISTRATION", "A directory is registered twice.")
-    for each in request.features:
-        level = image.features.get(each.name, 0)
-        if level and not each.min_supported_version <= level <= each.max_supported_version:
-            raise Refused("UNSUPPORTED_VERSION", f"The broker does not support {each.name} {level}.")
+        raise Refused("INVALID_REGISTRATION", "No directories specified in request")
+    if any(each < _FIRST_DIRECTORY_ID for each in request.log_dirs):
+        raise Refused("INVALID_REGISTRATION", "Reserved directory ID in request")
+    if len(set(request.log_dirs)) < len(request.log_dirs):
+        raise Refused("INVALID_REGISTRATION", "Duplicate directory ID in request")
+    for broker in image.brokers.values():
+        if broker.id != request.broker_id and not set(request.log_dirs).isdisjoint(broker.log_dirs):
+            raise Refused("INVALID_REGISTRATION", f"Broker {broker.id} is registered with that directory")
+
+
+def _levels(image: ClusterImage, kraft_version: int) -> dict[str, int]:
+    return {**image.features, METADATA_VERSION: image.metadata_version, KRAFT_FEATURE: kraft_version}
 
 
 def _endpoint(listener: object) -> Endpoint:
@@ -123,32 +126,31 @@ def heartbeat(
     image: ClusterImage,
     request: BrokerHeartbeatRequest,
     *,
+    registered_at: int = 0,
     others_have_seen_it_go: bool = True,
     defaults: ElectionDefaults = _DEFAULTS,
 ) -> Decision[BrokerHeartbeatResponse]:
     """A broker's sign of life, and what it asks for: to be active, to be fenced, to stop.
 
+    `registered_at` is the offset of its registration, where this controller has written it.
     `others_have_seen_it_go`: whether every other broker has read the log up to the controlled shutdown.
     """
     broker = image.brokers.get(request.broker_id)
     if broker is None or broker.epoch != request.broker_epoch:
-        error = "BROKER_ID_NOT_REGISTERED" if broker is None else "STALE_BROKER_EPOCH"
+        error = wire_error("STALE_BROKER_EPOCH")
         return Decision(
-            [],
-            BrokerHeartbeatResponse(
-                throttle_time_ms=0, error_code=wire_error(error).code, should_shut_down=False
-            ),
+            [], BrokerHeartbeatResponse(throttle_time_ms=0, error_code=error.code, should_shut_down=False)
         )
-    caught_up = request.current_metadata_offset >= broker.epoch
+    caught_up = request.current_metadata_offset >= max(broker.epoch, registered_at)
     records, is_fenced, should_stop = _next_state(
         image, broker, request, caught_up, others_have_seen_it_go, defaults
     )
-    if request.offline_log_dirs:
+    if request.offline_log_dirs and image.metadata_version >= DIRECTORIES_SINCE:
         from barnabas.controller.directories import directories_failed  # which hardly ever happens
 
         records += directories_failed(image, broker, request.offline_log_dirs, defaults)
     cordoned = request.cordoned_log_dirs
-    if cordoned is not None and tuple(cordoned) != broker.cordoned_log_dirs:
+    if cordoned is not None and _is_news(image, broker, cordoned):
         records.append(_broker_change(broker, cordoned_log_dirs=cordoned))
     response = BrokerHeartbeatResponse(
         throttle_time_ms=0,
@@ -158,6 +160,12 @@ def heartbeat(
         should_shut_down=should_stop,
     )
     return Decision(records, response)
+
+
+def _is_news(image: ClusterImage, broker: BrokerImage, cordoned: list[bytes]) -> bool:
+    """Whether other directories are cordoned than the metadata tells, where it can tell."""
+    known = broker.cordoned_log_dirs
+    return image.metadata_version >= CORDONED_SINCE and (known is None or set(known) != set(cordoned))
 
 
 def _next_state(
@@ -240,19 +248,3 @@ def unregister_broker(
         [*without_broker(image, broker.id, defaults), gone],
         UnregisterBrokerResponse(throttle_time_ms=0, error_code=0, error_message=None),
     )
-
-
-def register_controller(
-    image: ClusterImage, request: ControllerRegistrationRequest
-) -> Decision[ControllerRegistrationResponse]:
-    """A node of the quorum says where it is reached; saying the same again changes nothing."""
-    record = RegisterControllerRecord(
-        controller_id=request.controller_id,
-        incarnation_id=request.incarnation_id,
-        end_points=[_endpoint(each) for each in request.listeners],
-        features=[_feature(each) for each in sorted(request.features, key=lambda each: each.name)],
-    )
-    known = image.controllers.get(request.controller_id)
-    is_news = known is None or known.to_record() != record
-    response = ControllerRegistrationResponse(throttle_time_ms=0, error_code=0, error_message=None)
-    return Decision([record] if is_news else [], response)

@@ -1,15 +1,19 @@
 """What the active controller has heard from brokers: soft state, in no record.
 
-It begins empty with every active controller and is filled by the brokers' heartbeats. A contact counts at the
-moment it is made, before anything that the heartbeat asks for is decided or committed. It is one broker
-epoch's: a late heartbeat of an earlier life says nothing about the present one.
+It begins with every active controller: brokers that are not fenced get a fresh session each, and heartbeats
+do the rest. A contact counts at the moment it is made, before anything that the heartbeat asks for is decided
+or committed. It is one broker epoch's: a late heartbeat of an earlier life says nothing of the present one.
+
+A session is over when its broker has sent no heartbeat for broker.session.timeout.ms (sessions.py). That of a
+broker in the controller's own process is never over: it lives as long as the controller does.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from barnabas.metadata.image import ClusterImage
+from barnabas.metadata.parts import BrokerImage
 
 UNKNOWN_OFFSET = -1
 
@@ -20,12 +24,44 @@ class BrokerLife(NamedTuple):
     id: int
     epoch: int
 
+    @classmethod
+    def of(cls, broker: BrokerImage) -> BrokerLife:
+        return cls(broker.id, broker.epoch)
+
+
+class Carrier(Protocol):
+    """What heartbeats come on: a connection, or a call within the process."""
+
+    @property
+    def is_open(self) -> bool:
+        """Whether another heartbeat can come on it."""
+
+
+class _OwnProcess:
+    is_open = True
+
+
+OWN_PROCESS: Carrier = _OwnProcess()
+
 
 class Contact(NamedTuple):
-    """The last heartbeat of a broker: its time (monotonic), and how far the broker had read the metadata."""
+    """The last heartbeat of a broker: its time (monotonic), how far the broker had read the metadata, and on
+    what it came; None for a session that was inherited, in which none has come yet."""
 
     at: float
     metadata_offset: int
+    carrier: Carrier | None = None
+
+    def is_over(self, now: float, session_s: float) -> bool:
+        """Whether a session has ended in which this was the last heartbeat."""
+        return self.carrier is not OWN_PROCESS and self.at + session_s < now
+
+
+class Hint(NamedTuple):
+    """A broker was fenced because its process was found dead; its session would have lasted until then."""
+
+    broker: BrokerLife
+    until: float
 
 
 class BrokerContacts:
@@ -33,27 +69,90 @@ class BrokerContacts:
 
     def __init__(self) -> None:
         self._contacts: dict[BrokerLife, Contact] = {}
+        self._registered_at: dict[BrokerLife, int] = {}
         self._shutdown_offsets: dict[BrokerLife, int] = {}
+        self._misjudged: set[BrokerLife] = set()
+        self.hints: dict[int, Hint] = {}  # by broker id
 
-    def heard(self, broker: BrokerLife, at: float, metadata_offset: int) -> None:
+    # --- sessions
+
+    def inherit(self, image: ClusterImage, at: float) -> list[BrokerLife]:
+        """This controller becomes active: brokers that are not fenced have heartbeats to send from now on.
+        Returns those that have sent none to this controller yet."""
+        lives = [BrokerLife.of(each) for each in image.brokers.values() if not each.fenced]
+        inherited = [each for each in lives if each not in self._contacts]
+        for each in inherited:
+            self._contacts[each] = Contact(at, UNKNOWN_OFFSET)
+        return inherited
+
+    def heard(
+        self, broker: BrokerLife, at: float, metadata_offset: int, carrier: Carrier | None = None
+    ) -> None:
         """A broker has sent a heartbeat."""
-        self._contacts[broker] = Contact(at, metadata_offset)
+        self._contacts[broker] = Contact(at, metadata_offset, carrier)
+        hint = self.hints.get(broker.id)
+        if hint is not None and hint.broker == broker:
+            del self.hints[broker.id]
+            self._misjudged.add(broker)
 
     def last(self, broker: BrokerLife) -> Contact | None:
         """The last heartbeat of a broker since this controller is active."""
         return self._contacts.get(broker)
 
+    def is_in_session(self, broker: BrokerLife, now: float, session_s: float) -> bool:
+        """Whether the broker has a session, and it is not over."""
+        contact = self._contacts.get(broker)
+        return contact is not None and not contact.is_over(now, session_s)
+
+    def forget_all_but(self, image: ClusterImage) -> None:
+        """Drop what is known of lives that are over."""
+        living = {BrokerLife.of(each) for each in image.brokers.values()}
+        for known in (self._contacts, self._registered_at, self._shutdown_offsets):
+            for life in [each for each in known if each not in living]:
+                del known[life]
+        self._misjudged &= living
+        for broker_id in [each for each in self.hints if each not in image.brokers]:
+            del self.hints[broker_id]
+
+    # --- registrations
+
+    def registered(self, broker: BrokerLife, offset: int) -> None:
+        """The record of a broker's registration has this offset."""
+        self._registered_at[broker] = offset
+
+    def registered_at(self, broker: BrokerLife) -> int:
+        """The offset of that record; UNKNOWN_OFFSET where another controller wrote it."""
+        return self._registered_at.get(broker, UNKNOWN_OFFSET)
+
+    # --- brokers found dead
+
+    def found_dead(self, broker: BrokerLife, until: float) -> None:
+        """A broker is fenced although its session lasts until then."""
+        self.hints[broker.id] = Hint(broker, until)
+
+    def was_misjudged(self, broker: BrokerLife) -> bool:
+        """Whether the broker was found dead, and sent a heartbeat afterwards: its listener cannot be dialled
+        from here, and a refused dial proves nothing."""
+        return broker in self._misjudged
+
+    def waited_for(self, broker_id: int) -> None:
+        """The session would be over now."""
+        self.hints.pop(broker_id, None)
+
+    def waiting_for(self, image: ClusterImage, now: float) -> frozenset[int]:
+        """The brokers that were found dead and are fenced, and whose sessions would not be over yet."""
+        if not self.hints:
+            return frozenset()
+        brokers = (image.brokers.get(broker_id) for broker_id in self.hints)
+        fenced = (each.id for each in brokers if each is not None and each.fenced)
+        return frozenset(each for each in fenced if self.hints[each].until >= now)
+
+    # --- controlled shutdowns
+
     def began_shutdown(self, broker: BrokerLife, offset: int) -> None:
         """The last record of a broker's controlled shutdown has this offset; a shutdown that is not committed
         is decided again, with another offset."""
         self._shutdown_offsets[broker] = offset
-
-    def forget_all_but(self, image: ClusterImage) -> None:
-        """Drop what is known of lives that are over."""
-        living = {BrokerLife(each.id, each.epoch) for each in image.brokers.values()}
-        for known in (self._contacts, self._shutdown_offsets):
-            for life in [each for each in known if each not in living]:
-                del known[life]
 
     def have_seen_shutdown(self, image: ClusterImage, broker: BrokerLife) -> bool:
         """Whether every other active broker has read the metadata up to a broker's controlled shutdown.
@@ -62,7 +161,7 @@ class BrokerContacts:
         """
         offset = self._shutdown_offsets.get(broker, UNKNOWN_OFFSET)
         return all(
-            self._offset_of(BrokerLife(other.id, other.epoch)) >= offset
+            self._offset_of(BrokerLife.of(other)) >= offset
             for other in image.brokers.values()
             if other.is_active and other.id != broker.id
         )

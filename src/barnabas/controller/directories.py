@@ -35,12 +35,11 @@ def assign_replicas_to_dirs(
     image: ClusterImage, request: AssignReplicasToDirsRequest, *, defaults: ElectionDefaults = _DEFAULTS
 ) -> Decision[AssignReplicasToDirsResponse]:
     """A broker says where it has put replicas; an answer for each."""
-    broker = image.brokers.get(request.broker_id)
-    if broker is None or broker.epoch != request.broker_epoch:
-        error = "BROKER_ID_NOT_REGISTERED" if broker is None else "STALE_BROKER_EPOCH"
-        return Decision([], _answer([], error))
     if image.metadata_version < DIRECTORIES_SINCE:
         return Decision([], _answer([], "UNSUPPORTED_VERSION"))
+    broker = image.brokers.get(request.broker_id)
+    if broker is None or broker.epoch != request.broker_epoch:
+        return Decision([], _answer([], "STALE_BROKER_EPOCH"))
     records: list[Message] = []
     answers: list[DirectoryAssigned] = []
     for directory in request.directories:

@@ -8,6 +8,10 @@ only as the last leader known where nobody is eligible, or where the topic allow
 ISR starts over with it, and the partition is marked as recovering. A replica in a directory that its broker
 has no longer does not lead at all.
 
+A broker that was fenced because its process is gone may be back in a moment, with all its records. Until the
+session that it had is over, its partitions elect nobody who may lack some (`waiting_for`), unless an
+administrator asks for it.
+
 Every change is one PartitionChangeRecord, which names only what changes; naming a leader is a new leader
 epoch.
 """
@@ -32,10 +36,14 @@ UNCLEAN_ELECTION = "unclean.leader.election.enable"
 
 
 class ElectionDefaults(NamedTuple):
-    """What holds where neither the topic nor the cluster's altered settings say otherwise."""
+    """What holds where neither the topic nor the cluster's altered settings say otherwise.
+
+    Partitions with a replica on one of `waiting_for` have no unclean elections now.
+    """
 
     min_insync_replicas: int = 1
     unclean_election: bool = False
+    waiting_for: frozenset[int] = frozenset()
 
 
 class _Rules(NamedTuple):
@@ -46,6 +54,7 @@ class _Rules(NamedTuple):
     unclean_election: bool
     may_lead: Callable[[int], bool]
     is_reachable: Callable[[PartitionImage, int], bool]
+    waiting_for: frozenset[int]
     prefers_first: bool = False  # the first replica leads if it may, whoever leads now
 
 
@@ -95,13 +104,32 @@ def with_broker(
     )
 
 
+def without_leader(
+    image: ClusterImage, broker_id: int, defaults: ElectionDefaults
+) -> list[PartitionChangeRecord]:
+    """The changes when a broker is waited for no longer: others lead what nobody leads, where they may."""
+    return list(
+        _changes(
+            image,
+            image.partitions_led(NO_LEADER),
+            lambda p: broker_id in p.replicas,
+            lambda p: p.isr,
+            partial(_is_active, image),
+            defaults,
+        )
+    )
+
+
 def elect(
     image: ClusterImage, topic: TopicImage, index: int, defaults: ElectionDefaults, *, is_unclean: bool
 ) -> PartitionChangeRecord | None:
     """The change that makes the preferred replica lead or, if `is_unclean`, any that is active where nobody
     leads; None where nobody new can."""
     rules = _rules(image, topic, partial(_is_active, image), defaults)
-    rules = rules._replace(unclean_election=True) if is_unclean else rules._replace(prefers_first=True)
+    if is_unclean:
+        rules = rules._replace(unclean_election=True, waiting_for=frozenset())
+    else:
+        rules = rules._replace(prefers_first=True)
     old = topic.partitions[index]
     return _change(topic.id, index, old, old.isr, rules, NO_LEADER)
 
@@ -182,6 +210,7 @@ def _rules(
         defaults.unclean_election if unclean is None else unclean.strip().lower() == "true",
         may_lead,
         partial(_is_reachable, image),
+        defaults.waiting_for,
     )
 
 
@@ -249,6 +278,8 @@ def _elect(
     for replica in (first, old.leader, *replicas):
         if is_eligible(replica):
             return _Election(replica, False)
+    if not rules.waiting_for.isdisjoint(old.replicas):
+        return _Election(NO_LEADER, False)
     if rules.has_elr and not elr and len(old.last_known_elr) == 1 and may_lead(old.last_known_elr[0]):
         return _Election(old.last_known_elr[0], True)
     if rules.unclean_election:

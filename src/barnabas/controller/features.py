@@ -1,6 +1,7 @@
 """Levels of features: which are finalised for the whole cluster, and which changes of them are refused.
 
-All of a request or nothing: one change that cannot be refuses the others with it. Levels that Kafka finalised
+All of a request or nothing: one change that cannot be refuses the others with it. A level is finalised only
+where every node that is registered supports it, and every voter is registered. Levels that Kafka finalised
 and this version does not serve are left alone. metadata.version goes back only as far as every record can
 still be said; `kraft.version` is the quorum's own, told in its log and not in the image, so that a change of
 it is part of the answer (`kraft_version`) and not of the records.
@@ -8,14 +9,16 @@ it is part of the answer (`kraft_version`) and not of the records.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection, Mapping
+from functools import partial
 from typing import NamedTuple
 
-from barnabas.controller.bootstrap import SUPPORTED_FEATURES
+from barnabas.controller.bootstrap import KRAFT_FEATURE, SUPPORTED_FEATURES
 from barnabas.controller.decisions import Decision, Refused
 from barnabas.controller.elections import ELR_FEATURE, MIN_INSYNC_REPLICAS
 from barnabas.metadata.image import BROKER_RESOURCE, CLUSTER_DEFAULT, METADATA_VERSION, ClusterImage
 from barnabas.metadata.records import ConfigRecord, FeatureLevelRecord
-from barnabas.metadata.versions import ELR_SINCE, loses_metadata
+from barnabas.metadata.versions import CONTROLLERS_SINCE, ELR_SINCE, loses_metadata
 from barnabas.protocol.messages.update_features import (
     FeatureUpdateKey,
     UpdatableFeatureResult,
@@ -24,7 +27,6 @@ from barnabas.protocol.messages.update_features import (
 )
 from barnabas.protocol.schema import Message
 
-KRAFT_FEATURE = "kraft.version"
 _UPGRADE, _SAFE_DOWNGRADE, _UNSAFE_DOWNGRADE = 1, 2, 3
 # a level of the first needs one of the second
 _NEEDS = {(ELR_FEATURE, 1): (METADATA_VERSION, ELR_SINCE)}
@@ -43,9 +45,11 @@ def update_features(
     *,
     node_id: int,
     kraft_version: int,
+    voters: Collection[int] = (),
     min_insync_replicas: int = 1,
 ) -> Decision[FeaturesUpdated]:
-    """Finalise other levels; `min_insync_replicas` is what eligible leader replicas begin with."""
+    """Finalise other levels; `min_insync_replicas` is what eligible leader replicas begin with. `voters` are
+    the controllers that must have registered, where they can."""
     levels = {**image.features, KRAFT_FEATURE: kraft_version}
     updates = {
         update.feature: update for update in request.feature_updates
@@ -53,7 +57,7 @@ def update_features(
     wanted = {name: update.max_version_level for name, update in updates.items()}
     try:
         for update in updates.values():
-            _check(update, levels, wanted, node_id)
+            _check(update, levels, wanted, partial(_check_nodes, image, node_id, voters))
     except Refused as refused:
         told = f"The update failed for all features since the following feature had an error: {refused}"
         failed = UpdateFeaturesResponse(throttle_time_ms=0, error_code=refused.error.code, error_message=told)
@@ -69,7 +73,12 @@ def update_features(
     return Decision(_records(image, wanted, min_insync_replicas), FeaturesUpdated(done, kraft_version))
 
 
-def _check(update: FeatureUpdateKey, levels: dict[str, int], wanted: dict[str, int], node_id: int) -> None:
+def _check(
+    update: FeatureUpdateKey,
+    levels: dict[str, int],
+    wanted: dict[str, int],
+    check_nodes: Callable[[FeatureUpdateKey], None],
+) -> None:
     """Refused where the level of one feature cannot become what is asked for."""
     name, new, kind = update.feature, update.max_version_level, update.upgrade_type
     old = levels.get(name, 0)
@@ -79,7 +88,7 @@ def _check(update: FeatureUpdateKey, levels: dict[str, int], wanted: dict[str, i
         raise _invalid(update, "A feature version cannot be less than 0.")
     if name not in SUPPORTED_FEATURES and new == old > 0:
         return  # as Kafka finalised it, whoever serves it
-    _check_support(update, node_id)
+    check_nodes(update)
     if new < old and kind == _UPGRADE:
         raise _invalid(
             update,
@@ -102,15 +111,34 @@ def _check(update: FeatureUpdateKey, levels: dict[str, int], wanted: dict[str, i
     _check_needs(update, {**levels, **wanted})
 
 
-def _check_support(update: FeatureUpdateKey, node_id: int) -> None:
-    supported = SUPPORTED_FEATURES.get(update.feature)
-    if supported is None:
-        if update.max_version_level == 0:
-            raise _invalid(update, f"Feature {update.feature} not found.")
-        raise _invalid(update, f"Local controller {node_id} does not support this feature.")
-    low, high = supported
-    if not low <= update.max_version_level <= high:
-        raise _invalid(update, f"Local controller {node_id} only supports versions {low}-{high}")
+def _check_nodes(
+    image: ClusterImage, node_id: int, voters: Collection[int], update: FeatureUpdateKey
+) -> None:
+    """Refused where a node does not support the level, or has not told."""
+    name = update.feature
+    if name not in SUPPORTED_FEATURES and update.max_version_level == 0:
+        raise _invalid(update, f"Feature {name} not found.")
+    _check_support(update, f"Local controller {node_id}", SUPPORTED_FEATURES)
+    for broker in image.brokers.values():
+        _check_support(update, f"Broker {broker.id}", broker.features)
+    if image.metadata_version < CONTROLLERS_SINCE:
+        return
+    for controller in image.controllers.values():
+        if controller.id != node_id:
+            _check_support(update, f"Controller {controller.id}", controller.features)
+    for voter in voters:
+        if voter != node_id and voter not in image.controllers:
+            raise _invalid(update, f"controller {voter} has not registered, and may not support this feature")
+
+
+def _check_support(update: FeatureUpdateKey, who: str, ranges: Mapping[str, tuple[int, int]]) -> None:
+    low, high = ranges.get(update.feature, (0, 0))
+    if low <= update.max_version_level <= high:
+        return
+    if high == 0:
+        raise _invalid(update, f"{who} does not support this feature.")
+    told = f"{low}" if low == high else f"{low}-{high}"
+    raise _invalid(update, f"{who} only supports versions {told}")
 
 
 def _check_needs(update: FeatureUpdateKey, levels: dict[str, int]) -> None:

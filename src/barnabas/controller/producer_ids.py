@@ -21,9 +21,7 @@ def allocate_producer_ids(
     """The next block, for a broker that is registered under the epoch it names."""
     broker = image.brokers.get(request.broker_id)
     first = image.next_producer_id
-    if broker is None:
-        return _refused("BROKER_ID_NOT_REGISTERED")
-    if broker.epoch != request.broker_epoch:
+    if broker is None or broker.epoch != request.broker_epoch:
         return _refused("STALE_BROKER_EPOCH")
     if first > _LARGEST_ID - BLOCK_SIZE:
         return _refused("UNKNOWN_SERVER_ERROR")

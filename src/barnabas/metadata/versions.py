@@ -20,6 +20,7 @@ from barnabas.protocol.schema import Message
 OLDEST_METADATA_VERSION = 7
 LATEST_METADATA_VERSION = 30
 TRANSACTIONS_SINCE = 13
+CONTROLLERS_SINCE = 15
 DIRECTORIES_SINCE = 17
 ELR_SINCE = 23
 CORDONED_SINCE = 30
@@ -37,7 +38,9 @@ _RELEASES = (
     *("3.7-IV0", "3.7-IV1", "3.7-IV2", "3.7-IV3", "3.7-IV4", "3.8-IV0", "3.9-IV0"),
     *("4.0-IV0", "4.0-IV1", "4.0-IV2", "4.0-IV3", "4.1-IV0", "4.1-IV1", "4.2-IV0", "4.2-IV1", "4.3-IV0"),
 )
-_CHANGED = frozenset({7, 8, 11, 13, 14, 15, DIRECTORIES_SINCE, ELR_SINCE, CORDONED_SINCE})
+_CHANGED = frozenset(
+    {7, 8, 11, TRANSACTIONS_SINCE, 14, CONTROLLERS_SINCE, DIRECTORIES_SINCE, ELR_SINCE, CORDONED_SINCE}
+)
 
 
 class Level(NamedTuple):
@@ -61,6 +64,13 @@ def level(number: int) -> Level | None:
     if not OLDEST_METADATA_VERSION <= number <= LATEST_METADATA_VERSION:
         return None
     return Level(number, _RELEASES[number - OLDEST_METADATA_VERSION], number in _CHANGED)
+
+
+def level_of_release(release: str) -> int | None:
+    """The metadata.version of a release such as 4.3, 4.3.0 or 4.3-IV0; None where it is not known."""
+    name = ".".join(release.split(".")[:2])
+    found = [at for at, each in enumerate(_RELEASES) if name in (each, each.partition("-")[0])]
+    return OLDEST_METADATA_VERSION + found[-1] if found else None
 
 
 def loses_metadata(old: int, new: int) -> bool:
