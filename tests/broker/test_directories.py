@@ -13,7 +13,7 @@ from uuid import UUID
 
 import pytest
 
-from barnabas.broker import node
+from barnabas.broker.storage import founding
 from barnabas.broker.storage.formatting import DirectoryRefused
 from barnabas.controller.bootstrap import bootstrap_records
 from barnabas.core.disk import DiskFailed
@@ -294,7 +294,7 @@ def test_the_metadata_may_be_apart(tmp_path: Path) -> None:
 
 def test_metadata_that_cannot_tell_of_directories_does_without(monkeypatch: pytest.MonkeyPatch) -> None:
     """That of an older version; and once that was raised, new topics are told of at once."""
-    monkeypatch.setattr(node, "bootstrap_records", lambda: bootstrap_records({METADATA_VERSION: 16}))
+    monkeypatch.setattr(founding, "bootstrap_records", lambda: bootstrap_records({METADATA_VERSION: 16}))
     site = Site(None)
     site.start()
     site.try_to_create("t")
@@ -363,7 +363,7 @@ def test_nothing_moves_into_a_cordoned_directory(tmp_path: Path) -> None:
 
 def test_metadata_that_cannot_tell_of_cordons(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Before 4.3-IV0: what is static counts on this node, and nothing is altered."""
-    monkeypatch.setattr(node, "bootstrap_records", lambda: bootstrap_records({METADATA_VERSION: 29}))
+    monkeypatch.setattr(founding, "bootstrap_records", lambda: bootstrap_records({METADATA_VERSION: 29}))
     site = Site(tmp_path, cordoned_log_dirs="*")
     site.start()
     site.fill("t", 2)  # the controller does not know

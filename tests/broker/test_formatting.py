@@ -12,10 +12,11 @@ import pytest
 from barnabas.broker.storage.formatting import (
     METADATA_DIRECTORY,
     DirectoryRefused,
+    InitialVoter,
     check_directory,
     format_directory,
-    server_properties,
 )
+from barnabas.broker.storage.server_properties import server_properties
 from barnabas.core.disk import Disk
 from barnabas.core.memory_disk import MemoryDisk
 from barnabas.core.random import SeededRandom
@@ -52,10 +53,9 @@ async def formatted(
     own = server_properties({"log.dirs": "/data"}, node_id=1, listeners=BROKER, controllers=CONTROLLER)
     return await format_directory(
         disk,
-        node_id=1,
-        cluster_id=CLUSTER_ID,
-        directory_id=directory_id,
-        controllers=CONTROLLER,
+        MetaProperties(CLUSTER_ID, 1, directory_id),
+        voters=[InitialVoter(1, CONTROLLER[0].host, CONTROLLER[0].port, directory_id)],
+        listener=CONTROLLER[0].name,
         bootstrap=[FeatureLevelRecord(name=name, feature_level=level) for name, level in FEATURES.items()],
         properties=own if properties is None else properties,
         now_ms=NOW_MS,
@@ -92,7 +92,13 @@ def test_a_directory_is_formatted_once() -> None:
     assert contents(disk) == whole
 
 
-@pytest.mark.parametrize("path", ["letters-0/x.log", "notes.txt", f"{METADATA_DIRECTORY}/{'0' * 20}.log"])
+@pytest.mark.parametrize(
+    "path",
+    [
+        *("letters-0/x.log", "notes.txt", f"{METADATA_DIRECTORY}/{'0' * 20}.log"),
+        *(f"{METADATA_DIRECTORY}/quorum-state", f"{METADATA_DIRECTORY}/{'0' * 18}12-{'0' * 9}1.checkpoint"),
+    ],
+)
 def test_what_holds_something_without_an_owner_is_refused(path: str) -> None:
     disk = MemoryDisk()
     write(disk, path)
@@ -178,7 +184,7 @@ def test_a_crash_at_any_operation_leaves_a_directory_that_is_formatted_or_new(se
         assert check(fork) == META
         assert contents(fork) == whole
     assert outcomes == {None, META}
-    assert len(forks) > 20
+    assert len(forks) > 15
 
 
 def contents(disk: MemoryDisk) -> dict[str, bytes | None]:

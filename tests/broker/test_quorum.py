@@ -15,7 +15,7 @@ import pytest
 from barnabas.broker.quorum.driver import MetadataLogFailed
 from barnabas.broker.quorum.files import QUORUM_STATE_PATH
 from barnabas.broker.quorum.quorum import METADATA_LOG, MetadataQuorum
-from barnabas.broker.storage.formatting import METADATA_DIRECTORY, DirectoryRefused, make_voter
+from barnabas.broker.storage.formatting import METADATA_DIRECTORY, DirectoryRefused, InitialVoter, make_voter
 from barnabas.controller.decisions import Decision, NotController
 from barnabas.core.clock import ManualClock
 from barnabas.core.disk import DiskFailed, DiskFull
@@ -416,7 +416,8 @@ def test_a_snapshot_stands_for_what_is_before_it() -> None:
                 encode_record(record) for record in [*to_records(quorum.metadata.image), topic("snapshot")]
             ]
             await create(quorum, "after")
-        voters = VotersRecord(voters=[make_voter(1, DIRECTORY_ID, CONTROLLER)])
+        me = InitialVoter(1, CONTROLLER[0].host, CONTROLLER[0].port, DIRECTORY_ID)
+        voters = VotersRecord(voters=[make_voter(me, "CONTROLLER")])
         data = build_snapshot(values, START_MS, controls=[KRaftVersionRecord(k_raft_version=1), voters])
         path = f"{METADATA_DIRECTORY}/{SnapshotId(end_offset, epoch).name}"
         await write_atomically(disk, path, data)

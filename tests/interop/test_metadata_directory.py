@@ -17,10 +17,11 @@ from barnabas.broker.quorum.quorum import MetadataQuorum
 from barnabas.broker.storage.formatting import (
     METADATA_DIRECTORY,
     SERVER_PROPERTIES,
+    InitialVoter,
     check_directory,
     format_directory,
-    server_properties,
 )
+from barnabas.broker.storage.server_properties import server_properties
 from barnabas.controller import brokers, topics
 from barnabas.controller.bootstrap import SUPPORTED_FEATURES, bootstrap_records
 from barnabas.core.clock import SystemClock
@@ -28,7 +29,7 @@ from barnabas.core.os_disk import OsDisk
 from barnabas.core.random import SeededRandom
 from barnabas.core.settings.listeners import Listener
 from barnabas.core.workers import InlineWorkers
-from barnabas.log.checkpoints import uuid_to_text
+from barnabas.log.checkpoints import MetaProperties, uuid_to_text
 from barnabas.log.directory import LogDirectory
 from barnabas.metadata.image import ClusterImage
 from barnabas.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest
@@ -75,12 +76,12 @@ async def barnabas(data: Path, ports: tuple[int, int] = (0, 0)) -> AsyncIterator
     try:
         meta = await check_directory(disk, 1)
         if meta is None:
+            own_id = random.uuid()
             meta = await format_directory(
                 disk,
-                node_id=1,
-                cluster_id=CLUSTER_ID,
-                directory_id=random.uuid(),
-                controllers=controllers,
+                MetaProperties(CLUSTER_ID, 1, own_id),
+                voters=[InitialVoter(1, each.host, each.port, own_id) for each in controllers],
+                listener="CONTROLLER",
                 bootstrap=bootstrap_records(),
                 properties=server_properties(
                     {"log.dirs": str(data)}, node_id=1, listeners=own, controllers=controllers

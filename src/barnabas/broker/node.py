@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine
 from contextlib import AsyncExitStack
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -25,9 +25,9 @@ from barnabas.broker.life import NodeLife, NodeState
 from barnabas.broker.quorum.quorum import MetadataQuorum
 from barnabas.broker.services import Services
 from barnabas.broker.settings.unenforced import UnenforcedSecurity
-from barnabas.broker.storage.formatting import DirectoryRefused, format_directory, server_properties
+from barnabas.broker.storage.formatting import DirectoryRefused
+from barnabas.broker.storage.founding import found_cluster
 from barnabas.broker.storage.storage import Layout, Storage, open_storage, read_layout
-from barnabas.controller.bootstrap import bootstrap_records
 from barnabas.controller.decisions import NotController
 from barnabas.core.clock import Clock
 from barnabas.core.disk import Disk
@@ -40,7 +40,6 @@ from barnabas.core.settings.listeners import Listener, Listeners, read_listeners
 from barnabas.core.settings.relations import read_voters
 from barnabas.core.settings.security import UnsupportedSetting, refuse_unenforceable, warnings_of
 from barnabas.core.workers import Workers
-from barnabas.log.checkpoints import MetaProperties, uuid_to_text
 from barnabas.log.directory import LogDirectory
 
 if TYPE_CHECKING:
@@ -128,7 +127,14 @@ class Node:
             layout,
             disk,
             node_id=self.node_id,
-            found_cluster=partial(self._found_cluster, listeners),
+            found_cluster=partial(
+                found_cluster,
+                settings=self.settings,
+                listeners=listeners,
+                host_name=self._host_name,
+                clock=self._clock,
+                random=self._random,
+            ),
             on_failure=self._directory_failed,
             clock=self._clock,
             random=self._random,
@@ -175,26 +181,6 @@ class Node:
         if self._failure.done():
             raise self._failure.result()
         self.life.become(state)
-
-    async def _found_cluster(
-        self, listeners: Listeners, disk: Disk, places: Mapping[str, str]
-    ) -> MetaProperties:
-        """Make an empty directory that of this node, and of a cluster of its own."""
-        _refuse_to_found_another_cluster(self.settings, listeners)
-        cluster_id = uuid_to_text(self._random.uuid())
-        logger.info("a new directory: %s becomes that of cluster %s", disk.describe(""), cluster_id)
-        return await format_directory(
-            disk,
-            node_id=self.node_id,
-            cluster_id=cluster_id,
-            directory_id=self._random.uuid(),
-            controllers=listeners.controller,
-            bootstrap=bootstrap_records(),
-            properties=server_properties(
-                places, node_id=self.node_id, listeners=listeners.broker, controllers=listeners.controller
-            ),
-            now_ms=self._clock.wall_ms(),
-        )
 
     async def _bind(self, listeners: Listeners) -> None:
         await self._listeners.bind((*listeners.broker, *listeners.controller))
@@ -384,14 +370,3 @@ def _refuse_other_nodes(settings: BrokerSettings) -> None:
             "controller.quorum.voters and controller.quorum.bootstrap.servers name other nodes; this version "
             "is a cluster of one: name this node alone, or leave them out"
         )
-
-
-def _refuse_to_found_another_cluster(settings: BrokerSettings, listeners: Listeners) -> None:
-    """A new node that is told of a quorum elsewhere was meant to join it."""
-    own_ports = {str(listener.port) for listener in listeners.controller}
-    for server in settings.strings("controller.quorum.bootstrap.servers"):
-        if server.rpartition(":")[2] not in own_ports:
-            raise InvalidSetting(
-                f"controller.quorum.bootstrap.servers={server}: no controller listener of this node is at "
-                "that port, and this version cannot join a quorum elsewhere; name this node, or leave it out"
-            )

@@ -159,7 +159,7 @@ class LogDirectory:
                 self.unfinished.append(((parsed.topic, parsed.partition), name))
         if await self.offsets.load(self.known):
             return
-        if self.known:
+        if await self._holds_records():
             logger.warning(
                 "without %s every partition is read from its start",
                 self._disk.describe(names.RECOVERY_POINT_CHECKPOINT),
@@ -167,6 +167,12 @@ class LogDirectory:
             self._recovery_points_known = self._is_clean = False
         else:
             await self.offsets.begin()
+
+    async def _holds_records(self) -> bool:
+        for key in self.known:
+            if await owners.holds_records(self._disk, names.partition_directory(*key)):
+                return True
+        return False
 
     @property
     def where(self) -> str:

@@ -22,7 +22,7 @@ async def claim(disk: Disk, path: str, topic_id: UUID | None, *, is_new: bool) -
     except CorruptCheckpoint as corrupt:
         problem = str(corrupt)
     if found is None and topic_id is not None:
-        if not is_new:
+        if not is_new and await holds_records(disk, path):
             logger.warning("%s; taking the directory for that of topic id %s", problem, topic_id)
         await disk.mkdir(path)
         # that of a new partition is synced with its first batches
@@ -34,6 +34,11 @@ async def claim(disk: Disk, path: str, topic_id: UUID | None, *, is_new: bool) -
             "was deleted and made anew; remove the directory if its data is no longer wanted"
         )
     return found
+
+
+async def holds_records(disk: Disk, path: str) -> bool:
+    """Whether a partition's directory has a segment; that of the metadata has none when it is formatted."""
+    return any(name.endswith(names.LOG) for name in await disk.listdir(path))
 
 
 async def owner(disk: Disk, path: str) -> UUID | None:

@@ -1,20 +1,21 @@
 """A directory before its first start: whose it is, and what is in it when it is new.
 
-An empty directory is formatted as Kafka's `storage format --standalone` does it: the ids (`meta.properties`),
-the voters (a snapshot of the metadata log that stands for its beginning), the features to begin with
-(`bootstrap.checkpoint`), and a `server.properties` with which Apache Kafka starts on it. `meta.properties`
-comes last and makes it count: what a crash leaves before that is made anew. A directory that holds anything
-else is somebody's, and refused. A further directory of the same node gets its ids alone.
+A new directory is formatted as Kafka's storage tool does it: the ids (`meta.properties`) and the features
+that a cluster begins with (`bootstrap.checkpoint`); in that of the metadata, where the voters of a new quorum
+are given, the voters (a snapshot of the metadata log that stands for its beginning). A `server.properties`
+with which Apache Kafka starts on it may be written besides. `meta.properties` comes last and makes it count:
+what a crash leaves before that is made anew. A directory that holds anything else is somebody's, and refused.
+A directory that is added to a node later gets its ids alone.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 from uuid import UUID
 
 from barnabas.core.disk import Disk
 from barnabas.core.errors import BarnabasError
-from barnabas.core.settings.listeners import Listener
 from barnabas.core.settings.properties import format_properties
 from barnabas.log import checkpoints, names
 from barnabas.log.checkpoints import TEMPORARY, MetaProperties
@@ -27,7 +28,7 @@ from barnabas.raft.control_records import (
     VoterEndpoint,
     VotersRecord,
 )
-from barnabas.raft.snapshot import BOOTSTRAP_CHECKPOINT, SnapshotId, build_snapshot
+from barnabas.raft.snapshot import BOOTSTRAP_CHECKPOINT, CHECKPOINT, SnapshotId, build_snapshot
 
 METADATA_TOPIC = "__cluster_metadata"
 METADATA_TOPIC_ID = UUID(int=1)
@@ -48,6 +49,20 @@ _HARMLESS = {
     names.RECOVERY_POINT_CHECKPOINT,
     names.META_PROPERTIES + TEMPORARY,
 }
+
+
+# and in the directory of the metadata log
+_VOTERS = SnapshotId(0, 0).name
+_OF_FORMATTING = (_VOTERS.removesuffix(CHECKPOINT), names.PARTITION_METADATA)
+
+
+class InitialVoter(NamedTuple):
+    """A voter of a new quorum: the node, where its controller is reached, and its metadata directory."""
+
+    node_id: int
+    host: str
+    port: int
+    directory_id: UUID
 
 
 class DirectoryRefused(BarnabasError):
@@ -92,44 +107,35 @@ async def _strangers(disk: Disk) -> list[str]:
     """What is in the directory that formatting does not leave behind."""
     found = [name for name in await disk.listdir("") if name not in _HARMLESS]
     inside = await disk.listdir(METADATA_DIRECTORY)
-    return found + [f"{METADATA_DIRECTORY}/{name}" for name in inside if name.endswith(names.LOG)]
+    return found + [f"{METADATA_DIRECTORY}/{name}" for name in inside if not name.startswith(_OF_FORMATTING)]
 
 
 async def format_directory(
     disk: Disk,
+    meta: MetaProperties,
     *,
-    node_id: int,
-    cluster_id: str,
-    directory_id: UUID,
-    controllers: Sequence[Listener],
     bootstrap: Sequence[Message],
-    properties: Mapping[str, str],
+    voters: Sequence[InitialVoter] = (),
+    listener: str = "",
+    properties: Mapping[str, str] | None = None,
     now_ms: int,
 ) -> MetaProperties:
-    """Make a new directory that of this node, the only voter of a new cluster; gives whose it is then.
+    """Make a new directory that of this node; gives whose it is then.
 
-    `controllers` are its controller listeners, `bootstrap` the records with which the cluster begins (its
-    features), `properties` what goes into `server.properties`.
+    `bootstrap` are the records with which the cluster begins (its features), `voters` those of a new quorum,
+    reached by the controller listener of that name; `properties` is what goes into `server.properties`.
     """
-    meta = MetaProperties(cluster_id, node_id, directory_id)
-    quorum = [
-        KRaftVersionRecord(k_raft_version=KRAFT_VERSION),
-        VotersRecord(voters=[make_voter(node_id, directory_id, controllers)]),
-    ]
-    voters = build_snapshot((), now_ms, controls=quorum, last_contained_ms=now_ms)
     features = build_snapshot([encode_record(record) for record in bootstrap], now_ms)
     await disk.mkdir("")
     release = await disk.lock(names.LOCK)
     try:
-        if (found := await check_directory(disk, node_id)) is not None:
+        if (found := await check_directory(disk, meta.node_id)) is not None:
             return found  # another process was here between the look and the lock
-        await disk.mkdir(METADATA_DIRECTORY)
-        await _write(disk, f"{METADATA_DIRECTORY}/{SnapshotId(0, 0).name}", voters)
-        topic_id = f"{METADATA_DIRECTORY}/{names.PARTITION_METADATA}"
-        await checkpoints.write_partition_metadata(disk, topic_id, METADATA_TOPIC_ID)
+        await disk.remove_tree(METADATA_DIRECTORY)  # of an earlier one that was not finished
+        if voters:
+            await _write_voters(disk, voters, listener, now_ms)
         await _write(disk, BOOTSTRAP_CHECKPOINT, features)
-        await _write(disk, names.RECOVERY_POINT_CHECKPOINT, b"0\n0\n")
-        if not await disk.size_of(SERVER_PROPERTIES):  # someone's own is better
+        if properties is not None and not await disk.size_of(SERVER_PROPERTIES):  # someone's own is better
             text = format_properties(properties)
             await checkpoints.write_atomically(disk, SERVER_PROPERTIES, text.encode())
         await disk.sync_dir("")
@@ -139,6 +145,18 @@ async def format_directory(
     return meta
 
 
+async def _write_voters(disk: Disk, voters: Sequence[InitialVoter], listener: str, now_ms: int) -> None:
+    """The snapshot with which a log begins whose voters stand in it."""
+    quorum = [
+        KRaftVersionRecord(k_raft_version=KRAFT_VERSION),
+        VotersRecord(voters=[make_voter(each, listener) for each in sorted(voters)]),
+    ]
+    await disk.mkdir(METADATA_DIRECTORY)
+    data = build_snapshot((), now_ms, controls=quorum, last_contained_ms=now_ms)
+    await _write(disk, f"{METADATA_DIRECTORY}/{_VOTERS}", data)
+    await disk.sync_dir(METADATA_DIRECTORY)
+
+
 async def format_further(disk: Disk, meta: MetaProperties) -> None:
     """Make a new directory one more of a node that has its metadata elsewhere."""
     await disk.mkdir("")
@@ -146,52 +164,19 @@ async def format_further(disk: Disk, meta: MetaProperties) -> None:
     try:
         if strange := await _strangers(disk):
             raise DirectoryRefused(f"{disk.describe('')} was empty, and holds {strange[0]} now")
-        await _write(disk, names.RECOVERY_POINT_CHECKPOINT, b"0\n0\n")
-        await disk.sync_dir("")
         await checkpoints.write_meta_properties(disk, meta)
     finally:
         release()
 
 
-def make_voter(node_id: int, directory_id: UUID, controllers: Sequence[Listener]) -> Voter:
-    """A voter, reachable by its controller listeners."""
+def make_voter(voter: InitialVoter, listener: str) -> Voter:
+    """A voter as the log tells of it, reached by the controller listener of that name."""
     return Voter(
-        voter_id=node_id,
-        voter_directory_id=directory_id.bytes,
-        endpoints=[VoterEndpoint(name=each.name, host=each.host, port=each.port) for each in controllers],
+        voter_id=voter.node_id,
+        voter_directory_id=voter.directory_id.bytes,
+        endpoints=[VoterEndpoint(name=listener, host=voter.host, port=voter.port)],
         k_raft_version_feature=_SUPPORTED_KRAFT,
     )
-
-
-def server_properties(
-    places: Mapping[str, str],
-    *,
-    node_id: int,
-    listeners: Sequence[Listener],
-    controllers: Sequence[Listener],
-) -> dict[str, str]:
-    """The settings with which Apache Kafka runs on the directories, as a cluster of one; `places` are those
-    that say where they are."""
-    both = (*listeners, *controllers)
-    return {
-        "process.roles": "broker,controller",
-        "node.id": str(node_id),
-        "controller.quorum.bootstrap.servers": ",".join(_address(each) for each in controllers),
-        "listeners": ",".join(each.endpoint for each in both),
-        "controller.listener.names": ",".join(each.name for each in controllers),
-        "listener.security.protocol.map": ",".join(f"{each.name}:{each.protocol}" for each in both),
-        **places,
-        "offsets.topic.replication.factor": "1",
-        "transaction.state.log.replication.factor": "1",
-        "transaction.state.log.min.isr": "1",
-        "share.coordinator.state.topic.replication.factor": "1",
-        "share.coordinator.state.topic.min.isr": "1",
-    }
-
-
-def _address(listener: Listener) -> str:
-    """Where the node itself reaches one of its listeners, which may be bound to every interface."""
-    return listener._replace(host=listener.host or "localhost").endpoint.partition("://")[2]
 
 
 async def _write(disk: Disk, path: str, data: bytes) -> None:

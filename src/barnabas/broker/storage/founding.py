@@ -1,0 +1,91 @@
+"""A new cluster, founded by a node on its own.
+
+A node that finds its directories empty becomes a cluster of one: broker and controller, the only voter. One
+that was to be part of something larger does not: settings that name other nodes, or give it one role only,
+mean that its directories are to be formatted with the id of their cluster first (`NotFormatted`).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from uuid import UUID
+
+from barnabas.broker.storage.formatting import DirectoryRefused, InitialVoter, format_directory
+from barnabas.broker.storage.server_properties import BOOTSTRAP_SERVERS, VOTERS, properties_of
+from barnabas.controller.bootstrap import bootstrap_records
+from barnabas.core.clock import Clock
+from barnabas.core.disk import Disk
+from barnabas.core.random import Random
+from barnabas.core.settings.broker_settings import BrokerSettings
+from barnabas.core.settings.listeners import Listener, Listeners
+from barnabas.core.settings.relations import read_voters
+from barnabas.log.checkpoints import MetaProperties, uuid_to_text
+
+logger = logging.getLogger("barnabas.node")
+
+_LOOPBACK = ("localhost", "127.0.0.1", "::1")
+
+
+class NotFormatted(DirectoryRefused):
+    """The directory is empty, and the node is no cluster of its own."""
+
+
+async def found_cluster(
+    disk: Disk,
+    places: Mapping[str, str],
+    *,
+    settings: BrokerSettings,
+    listeners: Listeners,
+    host_name: str,
+    clock: Clock,
+    random: Random,
+) -> MetaProperties:
+    """Make the empty directory of the metadata that of this node, and of a cluster of its own."""
+    if (reason := larger_cluster(settings, listeners, host_name)) is not None:
+        raise NotFormatted(
+            f"{disk.describe('')} is empty, and {reason}: this node is part of a larger cluster. Format the "
+            "directories of each node with one id before its first start: "
+            "barnabas format --cluster-id ID --config FILE"
+        )
+    meta = MetaProperties(uuid_to_text(random.uuid()), settings.node_id, random.uuid())
+    assert meta.directory_id is not None
+    logger.info("a new directory: %s becomes that of cluster %s", disk.describe(""), meta.cluster_id)
+    first = listeners.controller_advertised[0]
+    voter = sole_voter(settings.node_id, first, meta.directory_id)
+    return await format_directory(
+        disk,
+        meta,
+        bootstrap=bootstrap_records(),
+        voters=() if read_voters(settings) else (voter,),  # those in the settings count, as in Kafka
+        listener=first.name,
+        properties=properties_of(settings, listeners, places),
+        now_ms=clock.wall_ms(),
+    )
+
+
+def larger_cluster(settings: BrokerSettings, listeners: Listeners, host_name: str) -> str | None:
+    """By which setting a node belongs to a cluster of more than itself; None where it is a cluster of one."""
+    if set(settings.roles) != {"broker", "controller"}:
+        return f"process.roles={','.join(settings.roles)}"
+    if any(voter.node_id != settings.node_id for voter in read_voters(settings)):
+        return f"{VOTERS}={settings.text(VOTERS)} names other nodes"
+    own = _own_addresses(listeners, host_name)
+    for server in settings.strings(BOOTSTRAP_SERVERS):
+        host, _, port = server.rpartition(":")
+        if (host.strip("[]"), port) not in own:
+            return f"{BOOTSTRAP_SERVERS} names {server}, where this node has no controller listener"
+    return None
+
+
+def _own_addresses(listeners: Listeners, host_name: str) -> set[tuple[str, str]]:
+    """Every name that the settings give for the controller of this node."""
+    hosts = {*_LOOPBACK, host_name, *(each.host for each in (*listeners.controller, *listeners.advertised))}
+    ports = {str(each.port) for each in listeners.controller}
+    advertised = {(each.host, str(each.port)) for each in listeners.controller_advertised}
+    return advertised | {(host, port) for host in hosts for port in ports}
+
+
+def sole_voter(node_id: int, listener: Listener, directory_id: UUID) -> InitialVoter:
+    """The voter of a quorum that begins with one, at its controller's listener."""
+    return InitialVoter(node_id, listener.host or "localhost", listener.port, directory_id)
