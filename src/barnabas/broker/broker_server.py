@@ -22,8 +22,8 @@ from barnabas.broker.directories.upkeep import Upkeep
 from barnabas.broker.replicas.changes import follow
 from barnabas.broker.replicas.fetch_sessions import FetchSessions
 from barnabas.broker.replicas.replicas import Replicas
-from barnabas.broker.services import ControllerServices, Services
-from barnabas.broker.settings.current_settings import CurrentSettings
+from barnabas.broker.services import Services
+from barnabas.broker.shared_server import SharedServer
 from barnabas.broker.storage.storage import Storage
 from barnabas.controller.decisions import NOT_COMMITTED
 from barnabas.core.errors import StorageError
@@ -46,8 +46,7 @@ class BrokerServer:
         self,
         static: BrokerSettings,
         storage: Storage,
-        settings: CurrentSettings,
-        common: ControllerServices,
+        shared: SharedServer,
         *,
         network: Network,
         inter_broker_listener: str,
@@ -56,7 +55,9 @@ class BrokerServer:
     ) -> None:
         self._static = static
         self._storage = storage
+        settings, common = shared.settings, shared.services
         self._settings = settings
+        self._shared = shared
         self._metadata = metadata = common.metadata
         self._run = run
         clock = common.clock

@@ -4,7 +4,8 @@
                                                              any of them -> FAILED -> STOPPED
 
 - STARTING: directories are locked and read, listeners bound; connections wait.
-- CONTROLLER_UP: the metadata is loaded, and the controller's listeners answer.
+- CONTROLLER_UP: the node takes part in the quorum, and its controller's listeners answer; a node that is no
+  broker stays in this state.
 - FENCED: the broker is registered under its epoch; it leads nothing and is shown to no client.
 - SERVING: the broker is active, and its listeners answer.
 - CONTROLLED_SHUTDOWN: a clean stop has begun; other brokers take over while this one still answers.
@@ -35,7 +36,7 @@ _ENDS = (NodeState.FAILED, NodeState.STOPPED)
 
 TRANSITIONS: dict[NodeState, frozenset[NodeState]] = {
     NodeState.STARTING: frozenset({NodeState.CONTROLLER_UP, *_ENDS}),
-    NodeState.CONTROLLER_UP: frozenset({NodeState.FENCED, *_ENDS}),
+    NodeState.CONTROLLER_UP: frozenset({NodeState.FENCED, NodeState.CONTROLLED_SHUTDOWN, *_ENDS}),
     NodeState.FENCED: frozenset({NodeState.SERVING, NodeState.CONTROLLED_SHUTDOWN, *_ENDS}),
     NodeState.SERVING: frozenset({NodeState.CONTROLLED_SHUTDOWN, *_ENDS}),
     NodeState.CONTROLLED_SHUTDOWN: frozenset(_ENDS),

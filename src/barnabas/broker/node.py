@@ -1,11 +1,12 @@
 """A node put together, started and stopped: its directories and listeners, its controller, its broker.
 
-A node has a life in states (life.py). The order of the start: the directories are locked and read, the
-listeners bound, the metadata loaded; then the controller's listeners answer, the broker registers, becomes
-active and answers, too. Connections that come earlier wait. A clean stop begins with the broker's controlled
-shutdown, closes the listeners after it, and ends with the checkpoints and the mark of a clean shutdown. An
-error that makes it unsafe to go on (`fail`) ends the node without that mark, so that the next start checks
-what is there; a disk that fails takes only its own directory along where the node can do without it.
+A node has a life in states (life.py), and one role or both. The order of the start: the directories are
+locked and read, the listeners bound, and the controller's listeners answer; when the metadata has what is
+committed, the broker registers, becomes active and answers, too. Connections that come earlier wait. A clean
+stop begins with the broker's controlled shutdown, closes the listeners after it, and ends with the
+checkpoints and the mark of a clean shutdown. An error that makes it unsafe to go on (`fail`) ends the node
+without that mark, so that the next start checks what is there; a disk that fails takes only its own directory
+along where the node can do without it.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from barnabas.broker.life import NodeLife, NodeState
 from barnabas.broker.quorum.quorum import MetadataQuorum
 from barnabas.broker.services import Services
 from barnabas.broker.settings.unenforced import UnenforcedSecurity
+from barnabas.broker.shared_server import SharedServer
 from barnabas.broker.storage.formatting import DirectoryRefused
 from barnabas.broker.storage.founding import found_cluster
 from barnabas.broker.storage.storage import Layout, Storage, open_storage, read_layout
@@ -35,9 +37,7 @@ from barnabas.core.errors import InvariantViolation, StorageError
 from barnabas.core.network import CannotListen, Network
 from barnabas.core.random import Random
 from barnabas.core.settings.broker_settings import BrokerSettings
-from barnabas.core.settings.definition import InvalidSetting
-from barnabas.core.settings.listeners import Listener, Listeners, read_listeners
-from barnabas.core.settings.relations import read_voters
+from barnabas.core.settings.listeners import Listeners, read_listeners
 from barnabas.core.settings.security import UnsupportedSetting, refuse_unenforceable, warnings_of
 from barnabas.core.workers import Workers
 from barnabas.log.directory import LogDirectory
@@ -53,7 +53,7 @@ REFUSALS = (DirectoryRefused, UnenforcedSecurity, UnsupportedSetting, CannotList
 
 
 class Node:
-    """A broker and controller in this process. Made by `start`."""
+    """A broker, a controller or both in this process. Made by `start`."""
 
     def __init__(
         self,
@@ -78,6 +78,7 @@ class Node:
         self._host_name = host_name
         self._listeners = BoundListeners(network)
         self._storage: Storage | None = None
+        self._shared: SharedServer | None = None
         self._controller: ControllerServer | None = None
         self._broker: BrokerServer | None = None
         self._tasks: list[asyncio.Task[Any]] = []
@@ -103,7 +104,6 @@ class Node:
         """
         refuse_unenforceable(settings)
         listeners = read_listeners(settings)
-        _refuse_other_nodes(settings)
         for warning in warnings_of(settings, listeners):
             logger.warning("%s", warning)
         layout = read_layout(settings)
@@ -142,26 +142,37 @@ class Node:
         )
         self.cluster_id = storage.cluster_id
         await self._bind(listeners)
-        controller = self._controller = await ControllerServer.open(
+        shared = self._shared = await SharedServer.open(
             self.settings,
             storage,
-            self._reachable(listeners.controller),
+            listeners.controllers_at(self._listeners.ports, self._host_name),
+            network=self._network,
             clock=self._clock,
             random=self._random,
             fail=self.fail,
         )
-        self._listeners.serve(listeners.controller, controller.connections.accept)
-        self._run(controller.connections.close_idle())
-        self._run(controller.quorum.snapshots.keep())
+        if listeners.controller:
+            controller = self._controller = ControllerServer(shared)
+            self._listeners.serve(listeners.controller, controller.connections.accept)
+            self._run(controller.connections.close_idle())
+        self._run(shared.quorum.snapshots.keep())
+        await shared.quorum.start()
         self._become(NodeState.CONTROLLER_UP)
-        assert listeners.inter_broker is not None  # it has the role
+        if listeners.inter_broker is None:
+            self._run(shared.caught_up())
+        else:
+            await shared.caught_up()
+            await self._start_broker(shared, storage, listeners, listeners.inter_broker)
+
+    async def _start_broker(
+        self, shared: SharedServer, storage: Storage, listeners: Listeners, inter_broker: str
+    ) -> None:
         broker = self._broker = BrokerServer(
             self.settings,
             storage,
-            controller.settings,
-            controller.services,
+            shared,
             network=self._network,
-            inter_broker_listener=listeners.inter_broker,
+            inter_broker_listener=inter_broker,
             run=self._run,
             fail=self.fail,
         )
@@ -173,7 +184,7 @@ class Node:
         self._become(NodeState.SERVING)
         self._listeners.serve(listeners.broker, broker.connections.accept)
         if self.metrics is not None:
-            self._measure(self.metrics, storage, controller, broker)
+            self._measure(self.metrics, storage, shared, broker)
         broker.serve()
 
     def _become(self, state: NodeState) -> None:
@@ -190,21 +201,15 @@ class Node:
 
             self.metrics = await MetricsEndpoint.open(address, self._network, self._clock)
 
-    def _reachable(self, listeners: tuple[Listener, ...]) -> list[Listener]:
-        ports = self._listeners.ports
-        return [
-            one._replace(host=one.host or self._host_name, port=one.port or ports[one.name])
-            for one in listeners
-        ]
-
     def _measure(
-        self, endpoint: MetricsEndpoint, storage: Storage, controller: ControllerServer, broker: BrokerServer
+        self, endpoint: MetricsEndpoint, storage: Storage, shared: SharedServer, broker: BrokerServer
     ) -> None:
         from barnabas.broker.metrics.measuring import measure
 
         measure(
             endpoint,
-            controller,
+            shared,
+            self._controller,
             broker,
             self.life,
             directories=lambda: list(storage.all.values()),
@@ -252,13 +257,22 @@ class Node:
         return self.broker.services
 
     @property
+    def shared(self) -> SharedServer:
+        """What its controller and its broker share."""
+        if self._shared is None:
+            raise InvariantViolation(f"a node that is {self.life.state.value} has no metadata")
+        return self._shared
+
+    @property
     def quorum(self) -> MetadataQuorum:
         """Its part in the metadata quorum."""
-        return self.controller.quorum
+        return self.shared.quorum
 
     @property
     def endpoints(self) -> list[str]:
-        """Where clients find this node."""
+        """Where clients find this node; where it has no broker, other nodes find its controller there."""
+        if self._broker is None:
+            return [f"{at.host}:{at.port}" for at in self.quorum.driver.controllers]
         broker = self.quorum.metadata.image.brokers[self.node_id]
         return [f"{at.host}:{at.port}" for at in broker.endpoints.values()]
 
@@ -301,27 +315,32 @@ class Node:
 
     async def _stop(self) -> bool:
         self.life.become(NodeState.CONTROLLED_SHUTDOWN)
-        controller, broker = self.controller, self.broker
-        await broker.shut_down()
+        shared, broker = self.shared, self._broker
+        if broker is not None:
+            await broker.shut_down()
         self._listeners.close()
-        await broker.finish()
-        await controller.connections.finish(FINISH_SECONDS)
+        if broker is not None:
+            await broker.finish()
+        await shared.quorum.resign()
+        if self._controller is not None:
+            await self._controller.connections.finish(FINISH_SECONDS)
         await self._end_tasks()
-        await controller.quorum.close()
-        await broker.close()
+        await shared.close()
+        if broker is not None:
+            await broker.close()
         if self.life.has_failed:
             is_clean = False
             await self.storage.abandon()
         else:
-            is_clean = await self.storage.close(broker.membership.epoch)
+            is_clean = await self.storage.close(-1 if broker is None else broker.membership.epoch)
         self.life.become(NodeState.STOPPED)
         return is_clean
 
     async def _hand_back(self) -> None:
         """A start that was refused has touched nothing: the next one need not recover."""
         await self._cut_off()
-        if self._controller is not None:
-            await self._controller.quorum.close()
+        if self._shared is not None:
+            await self._shared.close()
         if self._storage is not None:
             previous_epoch = self._storage.previous_epoch
             await self._storage.close(-1 if previous_epoch is None else previous_epoch)
@@ -335,8 +354,8 @@ class Node:
         if self.life.state is NodeState.STOPPED:
             return
         await self._cut_off()
-        if self._controller is not None:
-            await self._controller.quorum.abandon()
+        if self._shared is not None:
+            await self._shared.abandon()
         if self._storage is not None:
             await self._storage.abandon()
         self.life.become(NodeState.STOPPED)
@@ -355,18 +374,3 @@ class Node:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-
-
-def _refuse_other_nodes(settings: BrokerSettings) -> None:
-    """A node that was to be part of something larger must not start as a cluster of its own."""
-    if set(settings.roles) != {"broker", "controller"}:
-        raise InvalidSetting(
-            f"process.roles={','.join(settings.roles)}: this version is a cluster of one, broker and "
-            "controller in one process; set process.roles=broker,controller"
-        )
-    others = [voter for voter in read_voters(settings) if voter.node_id != settings.node_id]
-    if others or len(settings.strings("controller.quorum.bootstrap.servers")) > 1:
-        raise InvalidSetting(
-            "controller.quorum.voters and controller.quorum.bootstrap.servers name other nodes; this version "
-            "is a cluster of one: name this node alone, or leave them out"
-        )

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from barnabas.broker.cluster.controller_channel import ControllerChannel
+from barnabas.broker.cluster.forwarding import OwnController
 from barnabas.broker.cluster.producer_ids import ProducerIds
 from barnabas.broker.quorum.driver import RaftDriver
 from barnabas.broker.replicas.fetch_sessions import FetchSessions
@@ -87,6 +88,20 @@ class ControllerServices:
         """The node's settings as they are now."""
         return self._settings.broker
 
+    def with_controller(self, controller: ControllerChannel) -> ControllerServices:
+        """The same with another way to the active controller."""
+        return ControllerServices(
+            node_id=self.node_id,
+            cluster_id=self.cluster_id,
+            settings=self._settings,
+            clock=self.clock,
+            random=self.random,
+            quorum=self.quorum,
+            metadata=self.metadata,
+            controller=controller,
+            stop=self.stop,
+        )
+
     def config_rules(self) -> ConfigRules:
         """What can be set for topics, brokers, groups and subscriptions."""
         return self._settings.config_rules()
@@ -114,6 +129,7 @@ class Services(ControllerServices):
         self,
         common: ControllerServices,
         *,
+        controller: ControllerChannel | None = None,
         network: Network,
         inter_broker_listener: str,
         replicas: Replicas,
@@ -121,7 +137,8 @@ class Services(ControllerServices):
         producer_ids: ProducerIds,
         storage: Storage,
     ) -> None:
-        """`common` are the services of the controller, or those that a broker alone would have of them."""
+        """`common` are the services of the controller, or those that a broker alone would have of them;
+        `controller` is the way to the active controller, None where that is always in this process."""
         super().__init__(
             node_id=common.node_id,
             cluster_id=common.cluster_id,
@@ -130,7 +147,7 @@ class Services(ControllerServices):
             random=common.random,
             quorum=common.quorum,
             metadata=common.metadata,
-            controller=common.controller,
+            controller=controller or OwnController(common),
             stop=common.stop,
         )
         self._network = network

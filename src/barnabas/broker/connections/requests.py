@@ -37,8 +37,34 @@ PARTITIONS_A_TURN = 200
 ANONYMOUS = "User:ANONYMOUS"  # there is no authentication yet, between brokers neither
 
 
+class ClientConnection:
+    """The connection on which a request came, as far as its handler is concerned."""
+
+    __slots__ = ("_on_close", "is_open")
+
+    def __init__(self) -> None:
+        self.is_open = True
+        self._on_close: list[Callable[[], None]] | None = None  # hardly anybody waits for it
+
+    def when_closed(self, call: Callable[[], None]) -> None:
+        """Have something called as soon as the connection has ended, whoever ended it; at once where it has."""
+        if not self.is_open:
+            call()
+        elif self._on_close is None:
+            self._on_close = [call]
+        else:
+            self._on_close.append(call)
+
+    def has_closed(self) -> None:
+        """Called where connections are kept: the connection has ended."""
+        self.is_open = False
+        calls, self._on_close = self._on_close, None
+        for call in calls or ():
+            call()
+
+
 class RequestContext(NamedTuple):
-    """The sender of a request, and how it came."""
+    """The sender of a request, and how it came; `is_forwarded` where a broker has forwarded it."""
 
     principal: str
     listener: str
@@ -46,6 +72,13 @@ class RequestContext(NamedTuple):
     host: str
     client_id: str | None
     api_version: int
+    is_forwarded: bool = False
+    connection: ClientConnection | None = None  # None where it came on none: this broker asks itself
+
+    @property
+    def is_at_controller(self) -> bool:
+        """Whether a controller is asked, and not a broker."""
+        return self.router.served is SERVED_BY_CONTROLLER
 
 
 Handle = Callable[[Any, RequestContext, Any], Awaitable[Message | None]]
@@ -94,7 +127,8 @@ class RequestRouter:
 
     def handler_of(self, request: type[Message]) -> Handle:
         """The handler of an API, imported when it is first asked for."""
-        module = self.served[request.__key__].module
+        served = self.served[request.__key__]
+        module = served.handler or served.module
         handle: Handle = import_module(f"barnabas.broker.handlers.{module}").handle
         return handle
 
@@ -114,7 +148,12 @@ def _class_of(served: Served, side: str) -> type[Message]:
 
 
 async def answer(
-    frame: memoryview, router: RequestRouter, listener: str, host: str, services: ControllerServices
+    frame: memoryview,
+    router: RequestRouter,
+    listener: str,
+    host: str,
+    services: ControllerServices,
+    connection: ClientConnection | None = None,
 ) -> list[Part] | None:
     """The response to a request, as parts to be written; None where there is none."""
     traffic = services.traffic
@@ -131,7 +170,9 @@ async def answer(
     body = skip_header_tags(frame, header.end) if route.is_flexible else header.end
     # librdkafka leaves three bytes behind when it asks for all topics, and Kafka ignores them
     request = decode_with(route.decode, frame, body, exact=False)
-    context = RequestContext(ANONYMOUS, listener, router, host, header.client_id, version)
+    context = RequestContext(
+        ANONYMOUS, listener, router, host, header.client_id, version, False, connection
+    )
     response = await route.handle(request, context, services)
     encoded = None
     if response is not None:

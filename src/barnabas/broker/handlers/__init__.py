@@ -11,12 +11,14 @@ from typing import NamedTuple
 
 
 class Served(NamedTuple):
-    """An API: the name its messages bear, and the versions that are advertised."""
+    """An API: the name and module of its messages, and the versions that are advertised; `handler` is the
+    module that handles it, where that has another name."""
 
     name: str
     module: str
     first: int
     last: int
+    handler: str = ""
 
 
 SERVED: dict[int, Served] = {
@@ -44,6 +46,9 @@ SERVED: dict[int, Served] = {
     26: Served("EndTxn", "end_txn", 0, 5),
     27: Served("WriteTxnMarkers", "write_txn_markers", 1, 2),
     28: Served("TxnOffsetCommit", "txn_offset_commit", 0, 5),
+    29: Served("DescribeAcls", "describe_acls", 1, 3),
+    30: Served("CreateAcls", "create_acls", 1, 3),
+    31: Served("DeleteAcls", "delete_acls", 1, 3),
     32: Served("DescribeConfigs", "describe_configs", 1, 4),
     33: Served("AlterConfigs", "alter_configs", 0, 2),
     34: Served("AlterReplicaLogDirs", "alter_replica_log_dirs", 1, 2),
@@ -58,6 +63,7 @@ SERVED: dict[int, Served] = {
     48: Served("DescribeClientQuotas", "describe_client_quotas", 0, 1),
     49: Served("AlterClientQuotas", "alter_client_quotas", 0, 1),
     50: Served("DescribeUserScramCredentials", "describe_user_scram_credentials", 0, 0),
+    51: Served("AlterUserScramCredentials", "alter_user_scram_credentials", 0, 0),
     55: Served("DescribeQuorum", "describe_quorum", 0, 2),
     57: Served("UpdateFeatures", "update_features", 0, 2),
     60: Served("DescribeCluster", "describe_cluster", 0, 2),
@@ -67,9 +73,32 @@ SERVED: dict[int, Served] = {
     66: Served("ListTransactions", "list_transactions", 0, 2),
     74: Served("ListConfigResources", "list_config_resources", 0, 1),
     75: Served("DescribeTopicPartitions", "describe_topic_partitions", 0, 0),
+    80: Served("AddRaftVoter", "add_raft_voter", 0, 1),
+    81: Served("RemoveRaftVoter", "remove_raft_voter", 0, 0),
 }
 
 # What a listener of the quorum answers; who asks there by mistake learns that it is no broker's.
 SERVED_BY_CONTROLLER: dict[int, Served] = {
-    key: SERVED[key] for key in (18, 19, 20, 32, 33, 37, 43, 44, 45, 46, 49, 50, 55, 57, 60, 64)
+    key: SERVED[key]
+    for key in (18, 19, 20, 29, 30, 31, 32, 33, 37, 43, 44, 45, 46, 49, 50, 51, 55, 57, 60, 64)
+} | {
+    58: Served("Envelope", "envelope", 0, 0),
+    62: Served("BrokerRegistration", "broker_registration", 0, 4),
+    63: Served("BrokerHeartbeat", "broker_heartbeat", 0, 2),
+    67: Served("AllocateProducerIds", "allocate_producer_ids", 0, 0),
+    70: Served("ControllerRegistration", "controller_registration", 0, 0),
+    73: Served("AssignReplicasToDirs", "assign_replicas_to_dirs", 0, 0),
+}
+
+# What nodes of the quorum ask each other; Fetch is that of the metadata log.
+_QUORUM = "quorum_requests"
+SERVED_BY_CONTROLLER |= {
+    1: Served("Fetch", "fetch", 4, 18, _QUORUM),
+    52: Served("Vote", "vote", 0, 2, _QUORUM),
+    53: Served("BeginQuorumEpoch", "begin_quorum_epoch", 0, 1, _QUORUM),
+    54: Served("EndQuorumEpoch", "end_quorum_epoch", 0, 1, _QUORUM),
+    59: Served("FetchSnapshot", "fetch_snapshot", 0, 1, _QUORUM),
+    80: Served("AddRaftVoter", "add_raft_voter", 0, 1, _QUORUM),
+    81: Served("RemoveRaftVoter", "remove_raft_voter", 0, 0, _QUORUM),
+    82: Served("UpdateRaftVoter", "update_raft_voter", 0, 0, _QUORUM),
 }

@@ -11,6 +11,7 @@ from barnabas.broker.metrics.collect import Parts, collect
 from barnabas.broker.metrics.endpoint import MetricsEndpoint
 from barnabas.broker.metrics.loop_watch import LoopWatch
 from barnabas.broker.metrics.requests import RequestTraffic
+from barnabas.broker.shared_server import SharedServer
 from barnabas.core.errors import InvariantViolation
 from barnabas.core.metrics import Page
 from barnabas.log.directory import LogDirectory
@@ -18,7 +19,8 @@ from barnabas.log.directory import LogDirectory
 
 def measure(
     endpoint: MetricsEndpoint,
-    controller: ControllerServer,
+    shared: SharedServer,
+    controller: ControllerServer | None,
     broker: BrokerServer,
     life: NodeLife,
     *,
@@ -31,15 +33,18 @@ def measure(
     `directories` are the log directories in use, `offline` the names of those that cannot be used.
     """
     services = broker.services
-    traffic = services.traffic = controller.services.traffic = RequestTraffic()
+    traffic = services.traffic = shared.local.traffic = RequestTraffic()
+    connections = [broker.connections]
+    if controller is not None:
+        connections.append(controller.connections)
     watch = LoopWatch(services.clock)
     parts = Parts(
         services,
-        (broker.connections, controller.connections),
+        connections,
         life,
         directories,
         offline,
-        controller.settings.of_topic,
+        shared.settings.of_topic,
         traffic,
         watch,
         start_seconds,

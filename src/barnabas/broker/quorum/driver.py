@@ -36,7 +36,7 @@ from barnabas.raft.ready import Ready, SnapshotChunk
 from barnabas.raft.replication import Leadership
 from barnabas.raft.snapshot import Snapshot, SnapshotId
 from barnabas.raft.states import NEVER, Resigned
-from barnabas.raft.voters import VoterSet
+from barnabas.raft.voters import Endpoint, VoterSet
 from barnabas.records.batch import BatchHeader
 
 if TYPE_CHECKING:
@@ -70,6 +70,9 @@ class Sender(Protocol):
 
     def send(self, send: Send) -> None:
         """Send a request; what comes of it is told by `step`."""
+
+    async def ask(self, node_id: int, endpoint: Endpoint, request: Request) -> Response:
+        """The answer to a request that is not the core's."""
 
     def close(self) -> None:
         """Send nothing any more."""
@@ -132,8 +135,8 @@ class RaftDriver:
         leader_id = self._raft.leader_id
         if leader_id == NO_NODE:
             return None
-        endpoints = self._raft.endpoints_of(leader_id)
-        return Address(endpoints[0].host, endpoints[0].port) if endpoints else None
+        endpoint = self._raft.config.reached_at(self._raft.endpoints_of(leader_id))
+        return None if endpoint is None else Address(endpoint.host, endpoint.port)
 
     @property
     def state(self) -> State:
@@ -238,18 +241,33 @@ class RaftDriver:
         self._wake()
         return end_offset
 
-    async def fetched(self, response: FetchResponse, epoch: int) -> bytearray | None:
+    async def fetched(self, response: FetchResponse) -> bytearray | None:
         """The records that the core's answer names; None where this node leads that epoch no more, and what
         it holds may have changed."""
         read = response.read
         if read is None:
             return bytearray()
         found = await self._disk.read(read.offset, read.end_offset, read.max_bytes)
-        return found if self.is_leader and self.epoch == epoch else None
+        return found if self.is_leader and self.epoch == response.known.epoch else None
 
     async def fetched_snapshot(self, response: FetchSnapshotResponse) -> bytes:
         """The piece of a snapshot that the core's answer names."""
         return await self._disk.read_snapshot(response.snapshot, response.position, response.max_bytes)
+
+    async def ask_high_watermark(self) -> int:
+        """What the leader has committed by now: the answer to a fetch that does not wait."""
+        from barnabas.raft.following import fetch_request
+
+        raft = self._raft
+        endpoint = raft.config.reached_at(raft.endpoints_of(raft.leader_id))
+        if endpoint is None or self._sender is None:
+            raise NotLeader("no other node is known to lead")
+        request = fetch_request(raft)._replace(max_wait_ms=0)
+        answer = await self._sender.ask(raft.leader_id, endpoint, request)
+        high_watermark: int = getattr(answer, "high_watermark", -1)
+        if answer.error or high_watermark < 0:
+            raise NotLeader(f"node {raft.leader_id} does not say what is committed")
+        return high_watermark
 
     def resign(self) -> None:
         """Lead no more in this epoch, and tell the voters; proposals that are not committed are lost."""

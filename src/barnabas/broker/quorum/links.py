@@ -25,6 +25,7 @@ from barnabas.core.network import Address, ConnectionLost, ConnectionRefused, Ne
 from barnabas.protocol.channel import NotSpoken
 from barnabas.protocol.frames import SCRATCH_BYTES
 from barnabas.raft import messages as raft
+from barnabas.raft.voters import Endpoint
 from barnabas.transport.connection import BrokerConnection, open_connection
 
 logger = logging.getLogger("barnabas.quorum")
@@ -69,6 +70,7 @@ class QuorumLinks:
         self._clock = clock
         self._settings = settings
         self._step = step
+        self._scratch = memoryview(bytearray(SCRATCH_BYTES))
         self._links: dict[tuple[int, bool], _Link] = {}
         self._requests: set[asyncio.Task[None]] = set()
         self._is_closed = False
@@ -80,6 +82,14 @@ class QuorumLinks:
         task = asyncio.get_running_loop().create_task(self._request(send))
         self._requests.add(task)
         task.add_done_callback(self._requests.discard)
+
+    async def ask(self, node_id: int, endpoint: Endpoint, request: raft.Request) -> raft.Response:
+        """The answer to a request that is not the core's, on the connection without fetches."""
+        send = raft.Send(-1, node_id, endpoint, request)
+        answer = await self._ask(await self._connected(send, is_fetching=False), send)
+        if isinstance(answer, raft.Failed):
+            raise ConnectionLost(f"node {node_id} at {endpoint} does not answer")
+        return answer.response
 
     def close(self) -> None:
         """Close all connections, and tell the core nothing any more."""
@@ -96,7 +106,7 @@ class QuorumLinks:
 
     async def _request(self, send: raft.Send) -> None:
         try:
-            connection = await self._connected(send)
+            connection = await self._connected(send, is_fetching=isinstance(send.request, _FETCHES))
             answer = await self._ask(connection, send)
         except ConnectionRefused:
             self._tell(raft.DialRefused(send.node_id))
@@ -119,20 +129,21 @@ class QuorumLinks:
 
     # --- connections
 
-    async def _connected(self, send: raft.Send) -> BrokerConnection:
-        link = self._link(send)
+    async def _connected(self, send: raft.Send, *, is_fetching: bool) -> BrokerConnection:
+        link = self._link(send, is_fetching)
         if link.connection is not None:
             return link.connection
         if link.dialing is None:
-            link.dialing = asyncio.get_running_loop().create_task(self._dial(link, send))
-        dialing = link.dialing
-        await asyncio.wait((dialing,))
-        if dialing.cancelled():
+            dialing = self._dial(link, send.node_id, is_fetching)
+            link.dialing = asyncio.get_running_loop().create_task(dialing)
+        attempt = link.dialing
+        await asyncio.wait((attempt,))
+        if attempt.cancelled():
             raise ConnectionLost(f"the attempt to connect to {link.address} was given up")
-        return dialing.result()
+        return attempt.result()
 
-    def _link(self, send: raft.Send) -> _Link:
-        key = send.node_id, isinstance(send.request, _FETCHES)
+    def _link(self, send: raft.Send, is_fetching: bool) -> _Link:
+        key = send.node_id, is_fetching
         address = Address(send.endpoint.host, send.endpoint.port)
         link = self._links.get(key)
         if link is None or link.address != address:
@@ -141,7 +152,7 @@ class QuorumLinks:
             link = self._links[key] = _Link(address)
         return link
 
-    async def _dial(self, link: _Link, send: raft.Send) -> BrokerConnection:
+    async def _dial(self, link: _Link, node_id: int, is_fetching: bool) -> BrokerConnection:
         settings = self._settings
         try:
             connection = await open_connection(
@@ -152,16 +163,15 @@ class QuorumLinks:
                 software_version=__version__,
                 connect_timeout_s=settings.connect_timeout_s,
                 request_timeout_s=settings.request_timeout_s,
-                scratch=memoryview(bytearray(SCRATCH_BYTES)),
+                scratch=self._scratch,
             )
         finally:
             link.dialing = None
         if connection.lost is not None:
             raise ConnectionLost(str(connection.lost))
         link.connection = connection
-        is_fetching = isinstance(send.request, _FETCHES)
-        connection.on_lost = lambda: self._lost(link, send.node_id, is_fetching)
-        self._tell(raft.DialSucceeded(send.node_id))
+        connection.on_lost = lambda: self._lost(link, node_id, is_fetching)
+        self._tell(raft.DialSucceeded(node_id))
         return connection
 
     def _lost(self, link: _Link, node_id: int, is_fetching: bool) -> None:

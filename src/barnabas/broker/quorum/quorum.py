@@ -63,6 +63,8 @@ logger = logging.getLogger("barnabas.quorum")
 METADATA_LOG = LogConfig(retention_ms=UNLIMITED, retention_bytes=UNLIMITED, max_message_bytes=MAX_BATCH_BYTES)
 
 SNAPSHOT_POLICY = SnapshotPolicy()
+# what a broker waits at most for a change that another node has committed
+REFRESH_SECONDS = 0.5
 # how long a leader that stops waits until the other voters know
 RESIGN_SECONDS = 1.0
 _RANDOM = SystemRandom()
@@ -202,6 +204,19 @@ class MetadataQuorum:
             waiting: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._waiting.append(waiting)
             await waiting
+
+    async def refreshed(self) -> None:
+        """Wait until the published image has what the leader has committed by now, but not for long."""
+        from barnabas.transport.waiting import within
+
+        try:
+            await within(self._clock, REFRESH_SECONDS, self._refresh(), "reading the latest metadata")
+        except BarnabasError as error:
+            logger.debug("the image may be behind the leader's: %s", error)
+
+    async def _refresh(self) -> None:
+        high_watermark = await self.driver.ask_high_watermark()
+        await self.until(lambda: self.controller.is_active or self.loader.position >= high_watermark)
 
     @property
     def leader(self) -> tuple[int, Address] | None:
@@ -352,15 +367,19 @@ class MetadataQuorum:
         await self.driver.abandon()
         await self._end()
 
-    async def close(self) -> None:
-        """Take no more commands, finish those that were given, and resign; the directory closes the log."""
+    async def resign(self) -> None:
+        """Take no more commands, finish those that were given, and lead no more."""
         self.controller.close()
         await self.driver.settle()
         await self._soon(lambda: not self.controller.is_deciding, "committing the last decisions")
-        if self.driver.is_leader:
+        if self.driver.is_leader and not self.driver.is_sole_voter:
             self.driver.resign()
-            if not self.driver.is_sole_voter:
-                await self._soon(lambda: self.driver.has_told_successors, "telling the other voters")
+            await self._soon(lambda: self.driver.has_told_successors, "telling the other voters")
+
+    async def close(self) -> None:
+        """Take part no more; the directory closes the log."""
+        await self.resign()
+        self.driver.resign()
         await self.driver.close()
         await self._end()
 
