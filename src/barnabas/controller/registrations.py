@@ -2,15 +2,22 @@
 
 A node names the range of levels that it supports of each feature. It is taken in only where the cluster's
 level of every feature lies in its range; a feature that it does not name counts as 0-0.
+
+A broker whose id is taken is let in when the incarnation that has it is gone (`liveness`). While that has a
+session, as in Kafka, it may live. But it is gone where its heartbeat connection is closed and a dial to its
+listener is refused, or where the newcomer has that listener now: it has bound it before it registers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import enum
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
+from barnabas.controller.contacts import OWN_PROCESS, Contact
 from barnabas.controller.decisions import Refused
 from barnabas.metadata.image import METADATA_VERSION
+from barnabas.metadata.parts import BrokerImage
 
 _SECURITY_PROTOCOLS = range(4)
 
@@ -27,7 +34,49 @@ class RegisteredListener(Protocol):
     """A listener, as requests name it."""
 
     name: str
+    host: str
+    port: int
     security_protocol: int
+
+
+class Liveness(enum.Enum):
+    """What is known of the incarnation that a newcomer wants to replace."""
+
+    GONE = "gone"
+    MAY_LIVE = "may live"
+    GONE_IF_REFUSED = "gone if its listener refuses a dial"
+
+
+def dialled_addresses(broker: BrokerImage, inter_broker_listener: str | None) -> list[tuple[str, int]]:
+    """Where a broker is dialled: at its inter-broker listener, or at all it has where that is not known."""
+    endpoints = broker.endpoints
+    if inter_broker_listener in endpoints:
+        endpoints = {"": endpoints[inter_broker_listener]}
+    return [(each.host, each.port) for each in endpoints.values()]
+
+
+def liveness(
+    contact: Contact | None,
+    addresses: Sequence[tuple[str, int]],
+    listeners: Iterable[RegisteredListener],
+    *,
+    is_here: bool,
+    now: float,
+    session_s: float,
+) -> Liveness:
+    """Whether the incarnation that has an id may live; `contact` is the last with it, `addresses` is where it
+    is dialled. `listeners` are those of the newcomer, `is_here` whether it is in the controller's process."""
+    if contact is None or contact.is_over(now, session_s):
+        return Liveness.GONE
+    carrier = contact.carrier
+    if carrier is OWN_PROCESS:
+        return Liveness.GONE if is_here else Liveness.MAY_LIVE
+    if carrier is not None and carrier.is_open:
+        return Liveness.MAY_LIVE
+    # what had the id of this node before held the lock of the directory that this process holds now
+    if is_here or any((each.host, each.port) in addresses for each in listeners):
+        return Liveness.GONE
+    return Liveness.GONE_IF_REFUSED
 
 
 def check_listeners(listeners: Iterable[RegisteredListener]) -> None:

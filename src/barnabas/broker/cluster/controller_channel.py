@@ -12,9 +12,9 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
+from barnabas.broker.cluster.broker_commands import BrokerCommands
 from barnabas.broker.quorum.controller import ActiveController
 from barnabas.controller import brokers, producer_ids, topics
-from barnabas.controller.contacts import BrokerLife
 from barnabas.controller.decisions import Decision
 from barnabas.controller.elections import ElectionDefaults
 from barnabas.controller.topics import TopicPolicy
@@ -25,6 +25,8 @@ from barnabas.metadata.image import ClusterImage
 from barnabas.protocol.schema import Message
 
 if TYPE_CHECKING:
+    from barnabas.broker.cluster.broker_watch import BrokerWatch
+    from barnabas.broker.connections.requests import ClientConnection, RequestContext
     from barnabas.controller.configs import ConfigRules
     from barnabas.protocol.messages.allocate_producer_ids import (
         AllocateProducerIdsRequest,
@@ -43,10 +45,9 @@ if TYPE_CHECKING:
         AssignReplicasToDirsRequest,
         AssignReplicasToDirsResponse,
     )
-    from barnabas.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
-    from barnabas.protocol.messages.broker_registration import (
-        BrokerRegistrationRequest,
-        BrokerRegistrationResponse,
+    from barnabas.protocol.messages.controller_registration import (
+        ControllerRegistrationRequest,
+        ControllerRegistrationResponse,
     )
     from barnabas.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
     from barnabas.protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
@@ -55,6 +56,10 @@ if TYPE_CHECKING:
     from barnabas.protocol.messages.incremental_alter_configs import (
         IncrementalAlterConfigsRequest,
         IncrementalAlterConfigsResponse,
+    )
+    from barnabas.protocol.messages.list_partition_reassignments import (
+        ListPartitionReassignmentsRequest,
+        ListPartitionReassignmentsResponse,
     )
     from barnabas.protocol.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
     from barnabas.protocol.messages.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse
@@ -67,8 +72,19 @@ Command = Callable[[ClusterImage], Decision[R]]
 class ControllerChannel(Protocol):
     """Sends requests to the active controller, wherever it is."""
 
-    async def send(self, request: Message, response: type[M]) -> M:
-        """The response to a request, once its records are committed."""
+    async def send(
+        self,
+        request: Message,
+        response: type[M],
+        context: RequestContext | None = None,
+        *,
+        timeout_s: float | None = None,
+    ) -> M:
+        """The response to a request, once its records are committed; raises one of NOT_COMMITTED.
+
+        `context` is that of the client's request, None where this node asks for itself. `timeout_s` limits
+        the time that a request to another node takes, with all attempts.
+        """
         ...
 
 
@@ -86,64 +102,40 @@ class LocalController:
         config_rules: Callable[[], ConfigRules],
         clock: Clock,
         election_defaults: Callable[[], ElectionDefaults],
+        watch: BrokerWatch | None = None,
     ) -> None:
         self._active = active
         self._node_id = node_id
-        self._cluster_id = cluster_id
         self._random = random
         self._topic_policy = topic_policy
         self._config_rules = config_rules
-        self._clock = clock
         self._election_defaults = election_defaults
+        self._brokers = BrokerCommands(
+            active, clock, cluster_id=cluster_id, watch=watch, election_defaults=election_defaults
+        )
 
-    async def send(self, request: Message, response: type[M]) -> M:
-        carry_out = _COMMANDS.get(request.__key__)
-        if carry_out is None:
+    async def send(
+        self,
+        request: Message,
+        response: type[M],
+        context: RequestContext | None = None,
+        *,
+        timeout_s: float | None = None,
+    ) -> M:
+        key = request.__key__
+        if key in _OF_BROKERS:
+            connection = None if context is None else context.connection
+            answer = await _OF_BROKERS[key](self._brokers, request, connection)
+        elif key in _COMMANDS:
+            answer = await _COMMANDS[key](self, request)
+        else:
             raise InvariantViolation(f"no command of the controller takes a {type(request).__name__}")
-        answer = await carry_out(self, request)
         assert isinstance(answer, response)
         return answer
 
     def _electing(self, command: Callable[..., Decision[R]], request: Message) -> Command[R]:
         """A command that may elect leaders, by the controller's settings."""
-        return partial(command, request=request, defaults=self._election_defaults())
-
-    async def _register(self, request: BrokerRegistrationRequest) -> BrokerRegistrationResponse:
-        self._active.contacts.forget_all_but(self._active.decided)
-        return await self._active.submit(
-            lambda image: brokers.register_broker(
-                image,
-                request,
-                cluster_id=self._cluster_id,
-                next_offset=self._active.next_offset,
-                # the process that had this id before held the lock of the directory that this one holds now
-                may_be_alive=False,
-                defaults=self._election_defaults(),
-            )
-        )
-
-    async def _heartbeat(self, request: BrokerHeartbeatRequest) -> BrokerHeartbeatResponse:
-        contacts = self._active.contacts
-        # that a broker lives is known at once; everything else is decided in its turn
-        broker = BrokerLife(request.broker_id, request.broker_epoch)
-        known = self._active.decided.brokers.get(request.broker_id)
-        if known is not None and known.epoch == request.broker_epoch:
-            contacts.heard(broker, self._clock.monotonic(), request.current_metadata_offset)
-
-        def decide(image: ClusterImage) -> Decision[BrokerHeartbeatResponse]:
-            decision = brokers.heartbeat(
-                image,
-                request,
-                others_have_seen_it_go=contacts.have_seen_shutdown(image, broker),
-                defaults=self._election_defaults(),
-            )
-            registered = image.brokers.get(request.broker_id)
-            is_first = registered is not None and not registered.in_controlled_shutdown
-            if request.want_shut_down and decision.records and is_first:
-                contacts.began_shutdown(broker, self._active.next_offset + len(decision.records) - 1)
-            return decision
-
-        return await self._active.submit(decide)
+        return partial(command, request=request, defaults=self._brokers.defaults())
 
     async def _unregister_broker(self, request: UnregisterBrokerRequest) -> UnregisterBrokerResponse:
         return await self._active.submit(self._electing(brokers.unregister_broker, request))
@@ -203,10 +195,24 @@ class LocalController:
 
         return await self._active.submit(self._electing(alter_reassignments, request))
 
+    async def _list_reassignments(
+        self, request: ListPartitionReassignmentsRequest
+    ) -> ListPartitionReassignmentsResponse:
+        from barnabas.controller.reassignments import list_reassignments
+
+        return await self._active.submit(lambda image: Decision([], list_reassignments(image, request)))
+
     async def _alter_client_quotas(self, request: AlterClientQuotasRequest) -> AlterClientQuotasResponse:
         from barnabas.controller.quotas import alter_quotas
 
         return await self._active.submit(partial(alter_quotas, request=request))
+
+    async def _register_controller(
+        self, request: ControllerRegistrationRequest
+    ) -> ControllerRegistrationResponse:
+        from barnabas.controller.controllers import register_controller
+
+        return await self._active.submit(partial(register_controller, request=request))
 
     async def _update_features(self, request: UpdateFeaturesRequest) -> UpdateFeaturesResponse:
         from barnabas.controller.features import update_features
@@ -225,6 +231,10 @@ class LocalController:
         return updated.response
 
 
+_OF_BROKERS: dict[int, Callable[[BrokerCommands, Any, ClientConnection | None], Awaitable[Message]]] = {
+    62: BrokerCommands.register,
+    63: BrokerCommands.heartbeat,
+}
 _COMMANDS: dict[int, Callable[[LocalController, Any], Awaitable[Message]]] = {
     19: LocalController._create_topics,
     20: LocalController._delete_topics,
@@ -233,11 +243,11 @@ _COMMANDS: dict[int, Callable[[LocalController, Any], Awaitable[Message]]] = {
     43: LocalController._elect_leaders,
     44: LocalController._incremental_alter_configs,
     45: LocalController._alter_reassignments,
+    46: LocalController._list_reassignments,
     49: LocalController._alter_client_quotas,
     57: LocalController._update_features,
-    62: LocalController._register,
-    63: LocalController._heartbeat,
     64: LocalController._unregister_broker,
     67: LocalController._allocate_producer_ids,
+    70: LocalController._register_controller,
     73: LocalController._assign_replicas_to_dirs,
 }

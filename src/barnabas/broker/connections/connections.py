@@ -16,7 +16,7 @@ import logging
 from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.broker.connections.pace import UNLIMITED, Pace
-from barnabas.broker.connections.requests import NotServed, RequestRouter, answer
+from barnabas.broker.connections.requests import ClientConnection, NotServed, RequestRouter, answer
 from barnabas.broker.traffic import ListenerTraffic
 from barnabas.core.errors import BarnabasError, InvariantViolation
 from barnabas.core.network import Address, Connection, ConnectionLost
@@ -59,12 +59,13 @@ def limits_of(settings: BrokerSettings) -> Limits:
     )
 
 
-class Session:
+class Session(ClientConnection):
     """One connection, as long as it lasts."""
 
     __slots__ = ("connection", "is_busy", "is_let_go", "last_active", "listener", "task", "unsent_bytes")
 
     def __init__(self, connection: Connection, listener: str, now: float) -> None:
+        super().__init__()
         self.connection = connection
         self.listener = listener
         self.is_busy = False  # with an answer, rather than waiting for the client
@@ -180,6 +181,7 @@ class Connections:
                 await self._clock.sleep(wait_seconds)
                 session.last_active = self._clock.monotonic()
             await self._serve_to_the_end(session)
+            session.has_closed()  # no more requests will come, whatever is still to be sent
             if not self._is_closing:
                 # as long as it does not take its last answers it counts, and may be idle for too long
                 session.is_busy = False
@@ -226,7 +228,7 @@ class Connections:
                 for frame in reader.received(count):
                     if room is not None:
                         await room.take(len(frame))
-                    response = await answer(frame, router, listener, host, services)
+                    response = await answer(frame, router, listener, host, services, session)
                     if room is not None:
                         room.give_back()
                     if response is not None:
@@ -248,6 +250,7 @@ class Connections:
         if session in self._sessions:
             del self._sessions[session]
             self.traffic[session.listener].closed += 1
+            session.has_closed()
         host = session.connection.peer.host
         left = self._per_host.get(host, 1) - 1
         if left:

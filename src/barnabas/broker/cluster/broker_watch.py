@@ -1,0 +1,212 @@
+"""The active controller watches the brokers: it fences those that are silent, and those that have died.
+
+Sessions are looked at from time to time (controller/sessions.py). A death is noticed by the sockets: the
+connection that carried a broker's latest heartbeat closes, and a dial to the listener that the broker has
+registered is refused. A controller that becomes active has no such connections yet, and dials every broker
+whose session it inherits. Before a broker is fenced that was found dead,
+
+- a dial that is accepted is repeated: a process that is being killed may lose its connections first;
+- a dial that is refused is repeated after a pause in which other deaths are noticed: where most brokers are
+  found dead at once, none of them is fenced, and their sessions decide.
+
+`run` goes on while this node is the active controller. Nothing here is kept: the next one begins anew.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from barnabas.broker.quorum.controller import ActiveController
+from barnabas.controller.contacts import BrokerContacts, BrokerLife, Carrier, Contact
+from barnabas.controller.decisions import NOT_COMMITTED, Decision
+from barnabas.controller.elections import ElectionDefaults
+from barnabas.controller.registrations import dialled_addresses
+from barnabas.controller.sessions import (
+    LOOKS_A_SESSION,
+    fence_dead,
+    fence_silent,
+    sweep,
+    wait_no_longer,
+)
+from barnabas.core.clock import Clock
+from barnabas.core.network import ConnectionLost, ConnectionRefused, Network
+from barnabas.metadata.image import ClusterImage
+from barnabas.metadata.parts import BrokerImage
+
+logger = logging.getLogger("barnabas.controller")
+
+# a dial that takes longer proves nothing
+DIAL_S = 1.0
+# when a dial that was accepted is repeated
+REPEATED_AFTER_S = (0.0, 0.05, 0.25)
+# between the first refused dial and the decision
+SETTLE_S = 0.1
+
+
+class BrokerWatch:
+    """`inter_broker_listener` is the name of the listener to dial, None where this node knows of none;
+    `by_socket` is `barnabas.fence.by.socket`."""
+
+    def __init__(
+        self,
+        active: ActiveController,
+        network: Network,
+        clock: Clock,
+        *,
+        node_id: int,
+        inter_broker_listener: str | None,
+        session_s: float,
+        by_socket: bool,
+        election_defaults: Callable[[], ElectionDefaults],
+    ) -> None:
+        self.session_s = session_s
+        self.inter_broker_listener = inter_broker_listener
+        self._active = active
+        self._network = network
+        self._clock = clock
+        self._node_id = node_id
+        self._by_socket = by_socket
+        self._election_defaults = election_defaults
+        self._tasks: asyncio.TaskGroup | None = None
+        self._suspected: set[BrokerLife] = set()  # being dialled
+        self._dead: dict[BrokerLife, Contact] = {}  # found dead, with the last that was heard of them
+
+    @property
+    def _contacts(self) -> BrokerContacts:
+        return self._active.contacts
+
+    async def run(self) -> None:
+        """Watch, until cancelled. Begins when this node has become the active controller."""
+        self._dead.clear()
+        self._suspected.clear()
+        try:
+            async with asyncio.TaskGroup() as self._tasks:
+                for broker in self._contacts.inherit(self._active.decided, self._clock.monotonic()):
+                    if broker.id != self._node_id:  # that one is in this process, and about to register
+                        self._suspect(broker)
+                while True:
+                    await self._clock.sleep(await self._sweep())
+        except BaseExceptionGroup as errors:
+            raise errors.exceptions[0] from None
+        finally:
+            self._tasks = None
+
+    # --- sessions
+
+    async def _sweep(self) -> float:
+        """Fence one broker whose session is over, or elect leaders where one is waited for no longer; returns
+        when to look again."""
+        found = sweep(self._active.decided, self._contacts, self._clock.monotonic(), self.session_s)
+        try:
+            if found.expired is not None:
+                await self._fence_silent(found.expired)
+            if found.waited_for is not None:
+                await self._wait_no_longer(found.waited_for)
+        except NOT_COMMITTED as error:
+            logger.warning("brokers whose sessions are over are not fenced yet: %s", error)
+            return self.session_s / LOOKS_A_SESSION
+        return found.again_s
+
+    async def _fence_silent(self, broker: BrokerLife) -> None:
+        fenced = await self._active.submit(lambda image: fence_silent(image, broker, self._defaults(image)))
+        if fenced is not None:
+            logger.warning(
+                "fenced broker %d of epoch %d: no heartbeat for %g s", broker.id, broker.epoch, self.session_s
+            )
+
+    async def _wait_no_longer(self, broker: BrokerLife) -> None:
+        self._contacts.waited_for(broker.id)
+        await self._active.submit(lambda image: wait_no_longer(image, broker, self._defaults(image)))
+
+    def _defaults(self, image: ClusterImage) -> ElectionDefaults:
+        waiting_for = self._contacts.waiting_for(image, self._clock.monotonic())
+        return self._election_defaults()._replace(waiting_for=waiting_for)
+
+    # --- deaths
+
+    def closed(self, broker: BrokerLife, carrier: Carrier) -> None:
+        """A connection has closed on which heartbeats of a broker came."""
+        contact = self._contacts.last(broker)
+        if contact is not None and contact.carrier is carrier:
+            self._suspect(broker)
+
+    def _suspect(self, broker: BrokerLife) -> None:
+        if self._by_socket and self._tasks is not None and broker not in self._suspected:
+            self._suspected.add(broker)
+            self._tasks.create_task(self._investigate(broker))
+
+    async def _investigate(self, broker: BrokerLife) -> None:
+        try:
+            if await self._is_found_dead(broker):
+                await self._fence_dead(broker)
+        except NOT_COMMITTED as error:
+            logger.warning("broker %d is found dead, and not fenced yet: %s", broker.id, error)
+        finally:
+            self._suspected.discard(broker)
+
+    async def _is_found_dead(self, broker: BrokerLife) -> bool:
+        for pause_s in REPEATED_AFTER_S:
+            if pause_s:
+                await self._clock.sleep(pause_s)
+            known, contact = self._unfenced(broker), self._contacts.last(broker)
+            if known is None or contact is None or (contact.carrier is not None and contact.carrier.is_open):
+                return False
+            if await self.is_refused(known):
+                break
+        else:
+            return False
+        self._dead[broker] = contact
+        await self._clock.sleep(SETTLE_S)
+        if not await self.is_refused(known):
+            self._dead.pop(broker, None)
+        return broker in self._still_dead()
+
+    def _unfenced(self, broker: BrokerLife) -> BrokerImage | None:
+        known = self._active.decided.brokers.get(broker.id)
+        return None if known is None or known.epoch != broker.epoch or known.fenced else known
+
+    def _still_dead(self) -> set[BrokerLife]:
+        """Those that were found dead and not heard of since."""
+        last = self._contacts.last
+        self._dead = {each: heard for each, heard in self._dead.items() if last(each) is heard}
+        return set(self._dead)
+
+    async def _fence_dead(self, broker: BrokerLife) -> None:
+        contacts, now = self._contacts, self._clock.monotonic()
+
+        def decide(image: ClusterImage) -> Decision[BrokerImage | None]:
+            dead, contact = self._still_dead(), contacts.last(broker)
+            decision = fence_dead(image, contacts, broker, dead, now, self._defaults(image))
+            if decision.response is not None and contact is not None:
+                contacts.found_dead(broker, contact.at + self.session_s)
+            return decision
+
+        if await self._active.submit(decide) is not None:
+            logger.warning(
+                "fenced broker %d of epoch %d: its process is gone, its listener refuses connections",
+                broker.id,
+                broker.epoch,
+            )
+        elif self._unfenced(broker) is not None:
+            logger.warning("broker %d is found dead, with most others: its session decides", broker.id)
+
+    async def is_refused(self, broker: BrokerImage) -> bool:
+        """Whether nothing listens where the broker is registered: one dial that is accepted, or that nobody
+        answers, is enough to say no."""
+        from barnabas.transport.errors import TimedOut  # a cluster of one dials nobody
+        from barnabas.transport.waiting import within
+
+        addresses = dialled_addresses(broker, self.inter_broker_listener)
+        for host, port in addresses:
+            try:
+                dial = self._network.connect(host, port)
+                connection = await within(self._clock, DIAL_S, dial, f"a dial to {host}:{port}")
+            except ConnectionRefused:
+                continue
+            except (ConnectionLost, TimedOut):
+                return False
+            connection.close()
+            return False
+        return bool(addresses)

@@ -1,0 +1,24 @@
+"""BrokerHeartbeat: a broker's sign of life, at a controller's listener.
+
+The connection counts: that it closes is the first sign that the broker has died (cluster/broker_watch.py).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from barnabas.controller.decisions import NOT_COMMITTED
+from barnabas.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
+
+if TYPE_CHECKING:
+    from barnabas.broker.connections.requests import RequestContext
+    from barnabas.broker.services import ControllerServices
+
+
+async def handle(
+    request: BrokerHeartbeatRequest, context: RequestContext, services: ControllerServices
+) -> BrokerHeartbeatResponse:
+    try:
+        return await services.controller.send(request, BrokerHeartbeatResponse, context)
+    except NOT_COMMITTED as error:
+        return BrokerHeartbeatResponse(throttle_time_ms=0, error_code=error.wire.code, should_shut_down=False)
