@@ -1,0 +1,131 @@
+"""Several nodes in one quorum: elected, replicated, killed and brought back, in virtual time."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from barnabas.broker.node import Node
+from barnabas.core.errors import WIRE_ERRORS
+from barnabas.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
+from tests.support.clusters import VirtualCluster, run_cluster
+
+
+async def create(node: Node, name: str, partitions: int = 1) -> str:
+    """Create a topic by way of that node; gives the name of the error."""
+    topic = CreatableTopic(
+        name=name, num_partitions=partitions, replication_factor=1, assignments=[], configs=[]
+    )
+    request = CreateTopicsRequest(topics=[topic], timeout_ms=30_000, validate_only=False)
+    response = await node.services.controller.send(request, CreateTopicsResponse)
+    return WIRE_ERRORS[response.topics[0].error_code].name
+
+
+def has_topic(node: Node, name: str) -> bool:
+    return node.quorum.metadata.image.topic(name) is not None
+
+
+def now() -> float:
+    return asyncio.get_running_loop().time()
+
+
+def test_three_nodes_elect_a_leader_and_agree_on_the_metadata() -> None:
+    async def scenario(cluster: VirtualCluster) -> None:
+        await cluster.start()
+        assert cluster.leader() is not None
+        for node_id, node in cluster.nodes.items():
+            assert await create(node, f"of-{node_id}") == "NONE"
+            assert has_topic(node, f"of-{node_id}")  # the broker that was asked has it when it answers
+        nodes = list(cluster.nodes.values())
+        await cluster.until(lambda: all(has_topic(each, "of-3") for each in nodes), "all have the last")
+        images = [each.quorum.metadata.image for each in nodes]
+        assert sorted(images[0].brokers) == [1, 2, 3]
+        assert all(each.is_active for each in images[0].brokers.values())
+        assert images[0] == images[1] == images[2]
+        await cluster.stop()
+
+    run_cluster(scenario, VirtualCluster())
+
+
+def test_the_leader_dies_and_another_one_takes_over_at_once() -> None:
+    async def scenario(cluster: VirtualCluster) -> None:
+        await cluster.start()
+        leader = cluster.leader()
+        assert leader is not None
+        assert await create(leader, "before") == "NONE"
+        await cluster.kill(leader.node_id)
+        killed = now()
+        await cluster.until(
+            lambda: all(each.quorum.driver.leader_id in cluster.nodes for each in cluster.nodes.values()),
+            "the survivors know a new leader",
+        )
+        assert now() - killed < 0.5
+        survivor = next(iter(cluster.nodes.values()))
+        assert await create(survivor, "after") == "NONE"
+        await cluster.start(leader.node_id)
+        returned = cluster.nodes[leader.node_id]
+        assert has_topic(returned, "before")
+        await cluster.until(lambda: has_topic(returned, "after"), "the one that returned has caught up")
+
+    run_cluster(scenario, VirtualCluster())
+
+
+def test_a_majority_is_needed() -> None:
+    async def scenario(cluster: VirtualCluster) -> None:
+        await cluster.start()
+        await cluster.kill(1)
+        await cluster.kill(2)
+        answer = asyncio.ensure_future(create(cluster.nodes[3], "alone"))
+        await asyncio.sleep(30)
+        assert not answer.done()
+        assert cluster.leader() is None
+        await cluster.start(1)
+        assert await answer == "NONE"
+
+    run_cluster(scenario, VirtualCluster())
+
+
+def test_a_broker_alone_follows_the_quorum() -> None:
+    async def scenario(cluster: VirtualCluster) -> None:
+        await cluster.start()
+        broker = cluster.nodes[4]
+        assert await create(broker, "by-the-broker", partitions=8) == "NONE"
+        assert has_topic(broker, "by-the-broker")
+        leader = cluster.leader()
+        assert leader is not None
+        await cluster.kill(leader.node_id)
+        assert await create(broker, "after") == "NONE"
+
+    run_cluster(scenario, VirtualCluster(nodes=4))
+
+
+def test_controllers_alone_decide_for_brokers_alone() -> None:
+    async def scenario(cluster: VirtualCluster) -> None:
+        await cluster.start()
+        assert await create(cluster.nodes[4], "letters", partitions=2) == "NONE"
+        leader = cluster.leader()
+        assert leader is not None
+        assert leader.node_id in (1, 2, 3)
+        image = cluster.nodes[4].quorum.metadata.image
+        assert sorted(image.brokers) == [4, 5]
+        await cluster.stop()
+
+    run_cluster(scenario, VirtualCluster(nodes=5, roles=dict.fromkeys((1, 2, 3), "controller")))
+
+
+@pytest.mark.parametrize("victim", ["leader", "follower"])
+def test_all_are_restarted_one_by_one(victim: str) -> None:
+    async def scenario(cluster: VirtualCluster) -> None:
+        await cluster.start()
+        for turn in range(6):
+            leader = cluster.leader()
+            assert leader is not None
+            others = [each for each in cluster.nodes if each != leader.node_id]
+            chosen = leader.node_id if victim == "leader" else others[turn % 2]
+            assert await cluster.nodes.pop(chosen).stop()
+            assert await create(next(iter(cluster.nodes.values())), f"turn-{turn}") == "NONE"
+            await cluster.start(chosen)
+            assert has_topic(cluster.nodes[chosen], f"turn-{turn}")
+
+    run_cluster(scenario, VirtualCluster())
