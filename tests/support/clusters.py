@@ -1,7 +1,7 @@
 """A cluster of real nodes in one process and in virtual time: disks and network in memory.
 
-A test is a coroutine that gets a `VirtualCluster`; `run_cluster` runs it on a loop whose time passes by itself
-when all tasks wait, so timeouts cost nothing and nothing depends on the machine's pace.
+A test is a coroutine that gets a `VirtualCluster`; `run_cluster` runs it on a loop whose time passes by
+itself when all tasks wait, so timeouts cost nothing and nothing depends on the machine's pace.
 """
 
 from __future__ import annotations

@@ -15,12 +15,13 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Sequence
-from pathlib import Path
+from collections.abc import Coroutine, Sequence
+from typing import Any
 
 from barnabas import __version__
 from barnabas.broker.node import Node
 from barnabas.cli.log_format import set_up_logging
+from barnabas.cli.node_settings import add_settings, load_settings
 from barnabas.core.clock import SystemClock
 from barnabas.core.descriptors import raise_open_file_limit
 from barnabas.core.errors import BarnabasError, InvariantViolation
@@ -29,10 +30,6 @@ from barnabas.core.os_disk import OsDisk
 from barnabas.core.os_network import OsNetwork
 from barnabas.core.random import SystemRandom
 from barnabas.core.settings.broker_settings import BrokerSettings
-from barnabas.core.settings.definition import InvalidSetting
-from barnabas.core.settings.listeners import listen_advertised, listen_flags
-from barnabas.core.settings.properties import parse_properties
-from barnabas.core.settings.sources import BUILT_IN, resolve
 from barnabas.core.workers import ThreadWorkers
 
 logger = logging.getLogger("barnabas.serve")
@@ -50,7 +47,9 @@ def main(arguments: Sequence[str]) -> int:
     options = _parser().parse_args(arguments)
     log_format = options.log_format
     try:
-        settings = load_settings(options)
+        settings = load_settings(
+            options, barnabas_metrics_listen=options.metrics, barnabas_log_format=options.log_format
+        )
         log_format = settings.string("barnabas.log.format")
         set_up_logging(log_format, options.log_level, os.environ)
         return _run(settings)
@@ -66,24 +65,11 @@ def main(arguments: Sequence[str]) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="barnabas serve",
-        description="Run a node: a broker and a controller, a cluster of one.",
+        description="Run a node: by default a broker and a controller, a cluster of one.",
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--dir", metavar="D", help="where the data is kept (default: ./barnabas-data)")
-    parser.add_argument("--listen", metavar="H:P", help="where clients connect (default: 127.0.0.1:9092)")
-    parser.add_argument(
-        "--config", metavar="F", help="a file of settings by Kafka's names (server.properties)"
-    )
-    parser.add_argument(
-        "--set",
-        metavar="K=V",
-        action="append",
-        default=[],
-        dest="settings",
-        help="one setting; may be repeated",
-    )
-    parser.add_argument("--strict", action="store_true", help="refuse to start where a setting is not known")
+    add_settings(parser)
     parser.add_argument(
         "--metrics", metavar="H:P", help="answer http://H:P/metrics, /health and /ready (default: not)"
     )
@@ -94,33 +80,6 @@ def _parser() -> argparse.ArgumentParser:
         "--log-format", choices=("text", "json"), help="lines for people, or JSON (default: text)"
     )
     return parser
-
-
-def load_settings(options: argparse.Namespace) -> BrokerSettings:
-    """The settings that a command line, the environment and a file come to."""
-    flags: dict[str, str] = {}
-    for text in options.settings:
-        name, equals, value = text.partition("=")
-        if not equals:
-            raise InvalidSetting(f"--set {text}: write it as name=value")
-        flags[name.strip()] = value
-    if options.dir is not None:
-        flags["log.dirs"] = options.dir
-    built_in = BUILT_IN
-    if options.listen is not None:
-        flags |= listen_flags(options.listen)
-        built_in = {**BUILT_IN, **listen_advertised(options.listen, os.uname().nodename)}
-    if options.metrics is not None:
-        flags["barnabas.metrics.listen"] = options.metrics
-    if options.log_format is not None:
-        flags["barnabas.log.format"] = options.log_format
-    file: dict[str, str] | None = None
-    if options.config is not None:
-        try:
-            file = parse_properties(Path(options.config).read_text(encoding="latin-1"))  # as Java reads it
-        except OSError as error:
-            raise InvalidSetting(f"cannot read --config {options.config}: {error.strerror}") from error
-    return resolve(flags=flags, environment=os.environ, file=file, strict=options.strict, built_in=built_in)
 
 
 def _run(settings: BrokerSettings) -> int:
@@ -143,6 +102,17 @@ def _tell_ready(node: Node, ready_ms: float) -> None:
         logger.info("metrics at http://%s/metrics", node.metrics.address)
 
 
+async def _unless_stopped(starting: Coroutine[Any, Any, Node], stop: asyncio.Event) -> Node | None:
+    """The node, None where it is to stop before it serves: one may wait for the others of its quorum."""
+    start, stopped = asyncio.create_task(starting), asyncio.create_task(stop.wait())
+    await asyncio.wait((start, stopped), return_when=asyncio.FIRST_COMPLETED)
+    if not start.done():
+        start.cancel()
+        await asyncio.wait((start,))
+    stopped.cancel()
+    return None if start.cancelled() else start.result()
+
+
 async def _serve(settings: BrokerSettings) -> int:
     raise_open_file_limit()
     clock, workers = SystemClock(), ThreadWorkers()
@@ -153,7 +123,7 @@ async def _serve(settings: BrokerSettings) -> int:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
-    node = await Node.start(
+    starting = Node.start(
         settings,
         disk=lambda path: OsDisk(path, workers, clock),
         network=OsNetwork(workers),
@@ -162,6 +132,11 @@ async def _serve(settings: BrokerSettings) -> int:
         workers=workers,
         host_name=os.uname().nodename,
     )
+    node = await _unless_stopped(starting, stop)
+    if node is None:
+        logger.info("stopped while starting")
+        workers.close()
+        return 0
     # what was made so far stays: the collector need not look at it again
     gc.collect()
     gc.freeze()
