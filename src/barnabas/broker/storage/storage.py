@@ -191,7 +191,7 @@ async def open_storage(
     open_log = partial(LogDirectory.open, clock=clock, random=random, workers=workers)
     missing: dict[str, StorageError] = {}
     disks = {path: disk_of(path) for path in dict.fromkeys((layout.metadata_dir, *layout.log_dirs))}
-    _refuse_overlaps(disks)
+    refuse_overlaps(disks)
     owned = await _identify(layout, disks, node_id, found_cluster, random, missing)
     opened: dict[str, LogDirectory] = {}
     epochs = EpochKeeper(disks[layout.metadata_dir])
@@ -218,7 +218,7 @@ async def open_storage(
         raise
 
 
-def _refuse_overlaps(disks: Mapping[str, Disk]) -> None:
+def refuse_overlaps(disks: Mapping[str, Disk]) -> None:
     """No directory is there twice, or inside another, which would take it for a partition's."""
     full = {path: disk.describe("").rstrip("/") for path, disk in disks.items()}
     for path, other in permutations(full, 2):
@@ -253,7 +253,7 @@ async def _identify(
     is_new = meta is None
     if meta is None:
         _refuse_lost_metadata(first, others)
-        meta = await found_cluster(first, _places(layout, disks))
+        meta = await found_cluster(first, directory_settings(layout, disks))
     owned = {layout.metadata_dir: _Owned(first, meta, is_new=is_new)}
     for path, (disk, found) in others.items():
         try:
@@ -266,7 +266,7 @@ async def _identify(
     return owned
 
 
-def _places(layout: Layout, disks: Mapping[str, Disk]) -> dict[str, str]:
+def directory_settings(layout: Layout, disks: Mapping[str, Disk]) -> dict[str, str]:
     """The settings that name the directories, by their full names."""
     full = {path: disk.describe("").rstrip("/") for path, disk in disks.items()}
     places = {"log.dirs": ",".join(full[path] for path in layout.log_dirs)}
