@@ -5,11 +5,16 @@ from __future__ import annotations
 from random import Random
 
 from barnabas.protocol.messages import (
+    add_raft_voter,
     alter_client_quotas,
     alter_partition_reassignments,
     alter_replica_log_dirs,
+    alter_user_scram_credentials,
+    create_acls,
     create_partitions,
+    delete_acls,
     delete_records,
+    describe_acls,
     describe_client_quotas,
     describe_log_dirs,
     describe_producers,
@@ -17,6 +22,7 @@ from barnabas.protocol.messages import (
     describe_user_scram_credentials,
     elect_leaders,
     list_partition_reassignments,
+    remove_raft_voter,
     unregister_broker,
     write_txn_markers,
 )
@@ -60,7 +66,7 @@ def administrative(key: int, name: str, partition: int, offset: int, random: Ran
             return elect_leaders.ElectLeadersRequest(
                 election_type=kind, topic_partitions=random.choice((None, [led]))
             )
-    return _placement(key, name, partition, random) or _people(key, random)
+    return _placement(key, name, partition, random) or _people(key, random) or _security(key, name, random)
 
 
 def _placement(key: int, name: str, partition: int, random: Random) -> Message | None:
@@ -84,6 +90,20 @@ def _placement(key: int, name: str, partition: int, random: Random) -> Message |
             return describe_producers.DescribeProducersRequest(topics=[written])
         case 64:
             return unregister_broker.UnregisterBrokerRequest(broker_id=random.choice((0, 2, -1)))
+        case 80:
+            return add_raft_voter.AddRaftVoterRequest(
+                cluster_id=random.choice((None, "other")),
+                timeout_ms=1,
+                voter_id=random.choice((1, 2, -1)),
+                voter_directory_id=random.randbytes(16),
+                listeners=[],
+            )
+        case 81:
+            return remove_raft_voter.RemoveRaftVoterRequest(
+                cluster_id=random.choice((None, "other")),
+                voter_id=random.choice((1, 2, -1)),
+                voter_directory_id=random.randbytes(16),
+            )
         case 75:
             cursor = describe_topic_partitions.Cursor(topic_name=name, partition_index=partition)
             return describe_topic_partitions.DescribeTopicPartitionsRequest(
@@ -115,5 +135,48 @@ def _people(key: int, random: Random) -> Message | None:
             user = describe_user_scram_credentials.UserName(name=who or "")
             return describe_user_scram_credentials.DescribeUserScramCredentialsRequest(
                 users=random.choice((None, [], [user], [user, user]))
+            )
+    return None
+
+
+def _security(key: int, name: str, random: Random) -> Message | None:
+    kind, operation = random.choice((1, 2, 4, 99)), random.choice((1, 2, 3, -1))
+    match key:
+        case 29:
+            return describe_acls.DescribeAclsRequest(
+                resource_type_filter=kind,
+                resource_name_filter=random.choice((name, None)),
+                principal_filter=None,
+                host_filter=None,
+                operation=operation,
+                permission_type=1,
+            )
+        case 30:
+            rule = create_acls.AclCreation(
+                resource_type=kind,
+                resource_name=name,
+                principal="User:ann",
+                host="*",
+                operation=operation,
+                permission_type=3,
+            )
+            return create_acls.CreateAclsRequest(creations=random.choice(([], [rule], [rule, rule])))
+        case 31:
+            matching = delete_acls.DeleteAclsFilter(
+                resource_type_filter=kind,
+                resource_name_filter=random.choice((name, None)),
+                principal_filter=None,
+                host_filter=None,
+                operation=operation,
+                permission_type=1,
+            )
+            return delete_acls.DeleteAclsRequest(filters=random.choice(([], [matching])))
+        case 51:
+            gone = alter_user_scram_credentials.ScramCredentialDeletion(name="ann", mechanism=1)
+            new = alter_user_scram_credentials.ScramCredentialUpsertion(
+                name="ben", mechanism=2, iterations=4096, salt=b"salt", salted_password=b"password"
+            )
+            return alter_user_scram_credentials.AlterUserScramCredentialsRequest(
+                deletions=random.choice(([], [gone])), upsertions=random.choice(([], [new]))
             )
     return None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import ClassVar, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import pytest
 
@@ -47,7 +47,7 @@ class OnTheWire(LocalController):
 
     seen: ClassVar[dict[int, str]] = {}
 
-    async def send(self, request: Message, response: type[M]) -> M:
+    async def send(self, request: Message, response: type[M], *rest: Any, **limits: Any) -> M:
         self.seen[request.__key__] = type(request).__name__
         version = type(request).__versions__[1]
         arrived = decode(type(request), version, encode(request, version))
@@ -97,6 +97,7 @@ async def _administer(bootstrap: str) -> None:
         assert entry.value == "5000"
         await admin.elect_leaders(ElectionType.PREFERRED, [("t", 0)])
         await admin.alter_reassignments({("t", 0): [1]})
+        assert await admin.list_reassignments() == {}
         await admin.alter_client_quotas({QuotaEntity.of({USER: "k"}): {"producer_byte_rate": 1.0}})
         await admin.update_features({ELR_FEATURE: FeatureUpdate(0, FeatureUpgrade.SAFE_DOWNGRADE)})
         await admin.update_features({ELR_FEATURE: 1})

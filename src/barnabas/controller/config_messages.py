@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 
 from barnabas.controller.configs import SET, Alteration, Change, ConfigResult, ConfigRules, alter_configs
 from barnabas.controller.decisions import Decision
+from barnabas.core.errors import wire_error
 from barnabas.metadata.image import ClusterImage
 from barnabas.protocol.messages.alter_configs import (
     AlterConfigsRequest,
@@ -80,12 +81,13 @@ def incremental_response_of(
 
 
 def results_of(asked: Sequence[Alteration], response: Response) -> list[ConfigResult]:
-    """The result for each resource; a response may have them in any order."""
+    """The result for each resource; a response may have them in any order, and must leave out none."""
     results = {
         (one.resource_type, one.resource_name): ConfigResult(one.error_code, one.error_message)
         for one in response.responses
     }
-    return [results[one.resource_type, one.resource_name] for one in asked]
+    missing = ConfigResult(wire_error("UNKNOWN_SERVER_ERROR").code, "The controller has left it out.")
+    return [results.get((one.resource_type, one.resource_name), missing) for one in asked]
 
 
 def decide_alter_configs(

@@ -27,8 +27,20 @@ class NotController(BarnabasError):
     wire = wire_error("NOT_CONTROLLER")
 
 
-# why a request to the controller has no answer: nothing of it counts
-NOT_COMMITTED = (NotController, StorageError)
+class ControllerNotAnswering(BarnabasError):
+    """No active controller has answered in time. Whether the request is carried out is unknown."""
+
+    wire = wire_error("REQUEST_TIMED_OUT")
+
+
+class ForwardingFailed(BarnabasError):
+    """The active controller does not take an Envelope of this broker, or answers it with garbage."""
+
+    wire = wire_error("UNKNOWN_SERVER_ERROR")
+
+
+# why a request to the controller has no answer
+NOT_COMMITTED = (NotController, StorageError, ControllerNotAnswering, ForwardingFailed)
 
 
 class Refused(BarnabasError):

@@ -9,8 +9,10 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
+from barnabas.broker.cluster.forwarding import ON_THE_WAY_TIMEOUT_S
 from barnabas.broker.coordinators.host import CoordinatorNotAvailable
 from barnabas.controller.decisions import NOT_COMMITTED
+from barnabas.core.errors import wire_error
 from barnabas.core.settings.broker_settings import BrokerSettings
 from barnabas.metadata.names import CONSUMER_OFFSETS, TRANSACTION_STATE
 from barnabas.protocol.messages.create_topics import (
@@ -27,6 +29,7 @@ logger = logging.getLogger("barnabas.coordinators")
 
 _PREFIXES = {CONSUMER_OFFSETS: "offsets.topic", TRANSACTION_STATE: "transaction.state.log"}
 _TIMEOUT_MS = 30_000
+_EXISTS = wire_error("TOPIC_ALREADY_EXISTS").code
 
 
 async def ensure_topic(name: str, services: Services) -> None:
@@ -36,12 +39,18 @@ async def ensure_topic(name: str, services: Services) -> None:
         wanted = _wanted(name, services.settings, alive)
         request = CreateTopicsRequest(topics=[wanted], timeout_ms=_TIMEOUT_MS, validate_only=False)
         try:
-            (result,) = (await services.controller.send(request, CreateTopicsResponse)).topics
+            response = await services.controller.send(
+                request, CreateTopicsResponse, timeout_s=ON_THE_WAY_TIMEOUT_S
+            )
         except NOT_COMMITTED as error:
             raise CoordinatorNotAvailable(f"{name} cannot be made now: {error}") from error
-        if result.error_code and services.image.topic(name) is None:
-            logger.error("%s cannot be made: %s", name, result.error_message)
-            raise CoordinatorNotAvailable(f"{name} cannot be made: {result.error_message}")
+        (result,) = response.topics
+        if services.image.topic(name) is not None:
+            return
+        if result.error_code in (0, _EXISTS):  # another broker was faster, or this one's image is behind
+            raise CoordinatorNotAvailable(f"{name} was made just now, and is not known here yet")
+        logger.error("%s cannot be made: %s", name, result.error_message)
+        raise CoordinatorNotAvailable(f"{name} cannot be made: {result.error_message}")
 
 
 def _wanted(name: str, settings: BrokerSettings, brokers: int) -> CreatableTopic:

@@ -20,6 +20,6 @@ async def handle(
     request: AlterClientQuotasRequest, context: RequestContext, services: ControllerServices
 ) -> AlterClientQuotasResponse:
     try:
-        return await services.controller.send(request, AlterClientQuotasResponse)
+        return await services.controller.send(request, AlterClientQuotasResponse, context)
     except NOT_COMMITTED as error:
         return refuse_alterations(request, Refused(error.wire.name, error.told))

@@ -27,7 +27,7 @@ async def handle(
     async def forward(indexes: Sequence[int]) -> list[ConfigResult]:
         resources = [request.resources[index] for index in indexes]
         forwarded = AlterConfigsRequest(resources=resources, validate_only=validate_only)
-        response = await services.controller.send(forwarded, AlterConfigsResponse)
+        response = await services.controller.send(forwarded, AlterConfigsResponse, context)
         return results_of([asked[index] for index in indexes], response)
 
-    return response_of(asked, await alter(asked, services, forward, validate_only=validate_only))
+    return response_of(asked, await alter(asked, context, services, forward, validate_only=validate_only))

@@ -22,7 +22,7 @@ async def handle(
     request: AlterPartitionReassignmentsRequest, context: RequestContext, services: ControllerServices
 ) -> AlterPartitionReassignmentsResponse:
     try:
-        return await services.controller.send(request, AlterPartitionReassignmentsResponse)
+        return await services.controller.send(request, AlterPartitionReassignmentsResponse, context)
     except NOT_COMMITTED as error:
         return AlterPartitionReassignmentsResponse(
             throttle_time_ms=0,

@@ -20,7 +20,7 @@ async def handle(
     request: CreatePartitionsRequest, context: RequestContext, services: ControllerServices
 ) -> CreatePartitionsResponse:
     try:
-        return await services.controller.send(request, CreatePartitionsResponse)
+        return await services.controller.send(request, CreatePartitionsResponse, context)
     except NOT_COMMITTED as error:
         results = [
             CreatePartitionsTopicResult(name=topic.name, error_code=error.wire.code, error_message=error.told)

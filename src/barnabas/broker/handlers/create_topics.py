@@ -26,7 +26,7 @@ async def handle(
     request: CreateTopicsRequest, context: RequestContext, services: ControllerServices
 ) -> CreateTopicsResponse:
     try:
-        return await services.controller.send(request, CreateTopicsResponse)
+        return await services.controller.send(request, CreateTopicsResponse, context)
     except NOT_COMMITTED as error:
         results = [_failed(topic.name, error) for topic in request.topics]
         return CreateTopicsResponse(throttle_time_ms=0, topics=results)

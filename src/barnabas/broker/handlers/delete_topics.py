@@ -1,7 +1,8 @@
 """DeleteTopics: by name, from version 6 on also by id; answered when it is committed.
 
-The files go in the background. Where delete.topic.enable is off, every topic of the request is refused;
-clients before version 3 do not know the error of that name and get INVALID_REQUEST, as in Kafka.
+The files go in the background. Where delete.topic.enable is off at the active controller, every topic of the
+request is refused; clients before version 3 do not know the error of that name and get INVALID_REQUEST, as in
+Kafka.
 """
 
 from __future__ import annotations
@@ -28,12 +29,12 @@ _FIRST_WITH_DISABLED = 3
 async def handle(
     request: DeleteTopicsRequest, context: RequestContext, services: ControllerServices
 ) -> DeleteTopicsResponse:
-    if not services.settings.boolean("delete.topic.enable"):
+    if context.is_at_controller and not services.settings.boolean("delete.topic.enable"):
         knows = context.api_version >= _FIRST_WITH_DISABLED
         wire = wire_error("TOPIC_DELETION_DISABLED" if knows else "INVALID_REQUEST")
         return _refused(request, wire, "Topic deletion is disabled (delete.topic.enable=false).")
     try:
-        return await services.controller.send(request, DeleteTopicsResponse)
+        return await services.controller.send(request, DeleteTopicsResponse, context)
     except NOT_COMMITTED as error:
         return _refused(request, error.wire, error.told)
 

@@ -1,5 +1,8 @@
 """DescribeCluster: the brokers of the cluster, as reached through the listener that was asked.
 
+The controller that a broker tells is a broker that is alive, as in Metadata; a listener of the quorum tells
+the one that leads, or -1 where it is not among the controllers that it knows.
+
 From version 1 on a client says which kind of node it believes to talk to: a broker does not answer for
 controllers, nor a listener of the quorum, which tells of the controllers, for brokers. Fenced brokers are
 shown to those who ask for them (version 2). Without access rules every operation is allowed.
@@ -9,8 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas.broker.handlers import SERVED_BY_CONTROLLER
-from barnabas.broker.handlers.metadata import CLUSTER_OPERATIONS
+from barnabas.broker.handlers.metadata import CLUSTER_OPERATIONS, alive_broker
 from barnabas.core.errors import wire_error
 from barnabas.protocol.messages.describe_cluster import (
     DescribeClusterBroker,
@@ -26,12 +28,13 @@ _BROKERS = 1
 _CONTROLLERS = 2
 _NAMES = {_BROKERS: "BROKER", _CONTROLLERS: "CONTROLLER"}
 _NOT_ASKED = -(2**31)
+_NO_NODE = -1
 
 
 async def handle(
     request: DescribeClusterRequest, context: RequestContext, services: ControllerServices
 ) -> DescribeClusterResponse:
-    own_type = _CONTROLLERS if context.router.served is SERVED_BY_CONTROLLER else _BROKERS
+    own_type = _CONTROLLERS if context.is_at_controller else _BROKERS
     if request.endpoint_type not in (_BROKERS, _CONTROLLERS):
         return _failed("UNSUPPORTED_ENDPOINT_TYPE", f"Unsupported endpoint type {request.endpoint_type}")
     if request.endpoint_type != own_type:
@@ -40,13 +43,19 @@ async def handle(
             f"but we wanted an endpoint of type {_NAMES[request.endpoint_type]}"
         )
         return _failed("MISMATCHED_ENDPOINT_TYPE", told)
+    if own_type == _BROKERS:
+        nodes, controller_id = _brokers(request, context, services), alive_broker(services)
+    else:
+        nodes, controller_id = _controllers(context, services), services.quorum.leader_id
+    if all(node.broker_id != controller_id for node in nodes):
+        controller_id = _NO_NODE
     return DescribeClusterResponse(
         throttle_time_ms=0,
         error_code=0,
         endpoint_type=own_type,
         cluster_id=services.cluster_id,
-        controller_id=services.node_id,
-        brokers=_brokers(request, context, services) if own_type == _BROKERS else _controllers(services),
+        controller_id=controller_id,
+        brokers=nodes,
         cluster_authorized_operations=CLUSTER_OPERATIONS
         if request.include_cluster_authorized_operations
         else _NOT_ASKED,
@@ -66,11 +75,21 @@ def _brokers(
     ]
 
 
-def _controllers(services: ControllerServices) -> list[DescribeClusterBroker]:
-    return [
-        DescribeClusterBroker(broker_id=services.node_id, host=each.host, port=each.port, rack=None)
-        for each in services.quorum.controllers[:1]
+def _controllers(context: RequestContext, services: ControllerServices) -> list[DescribeClusterBroker]:
+    """The registered controllers, and this one even before it is registered."""
+    known = services.image.controllers
+    nodes = [
+        DescribeClusterBroker(broker_id=each.id, host=at.host, port=at.port, rack=None)
+        for each in known.values()
+        if (at := each.endpoints.get(context.listener)) is not None
     ]
+    if services.node_id not in known:
+        nodes += [
+            DescribeClusterBroker(broker_id=services.node_id, host=each.host, port=each.port, rack=None)
+            for each in services.quorum.controllers
+            if each.name == context.listener
+        ]
+    return nodes
 
 
 def _failed(error_name: str, message: str) -> DescribeClusterResponse:

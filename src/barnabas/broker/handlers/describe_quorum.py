@@ -1,13 +1,15 @@
 """DescribeQuorum: who leads the metadata quorum, who votes, how far they are.
 
-Asked for the one partition there is, as Kafka does it: whatever else is named spoils the whole answer. The
-leader itself counts as having fetched just now.
+A broker forwards it to the leader; another voter answers NOT_LEADER_OR_FOLLOWER. Asked for the one partition
+there is, as Kafka does it: whatever else is named spoils the whole answer. The leader itself counts as having
+fetched just now.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from barnabas.controller.decisions import NOT_COMMITTED
 from barnabas.core.errors import wire_error
 from barnabas.metadata.names import CLUSTER_METADATA
 from barnabas.protocol.messages.describe_quorum import (
@@ -24,17 +26,37 @@ if TYPE_CHECKING:
     from barnabas.broker.connections.requests import RequestContext
     from barnabas.broker.services import ControllerServices
 
+_NOT_HERE = "This server does not host this topic-partition."
+_NOT_LEADER = "This node does not lead the metadata quorum."
+
 
 async def handle(
     request: DescribeQuorumRequest, context: RequestContext, services: ControllerServices
 ) -> DescribeQuorumResponse:
+    if not context.is_at_controller:
+        return await _forwarded(request, context, services)
     asked = [
         (topic.topic_name, each.partition_index) for topic in request.topics for each in topic.partitions
     ]
     if asked != [(CLUSTER_METADATA, 0)]:
         return DescribeQuorumResponse(error_code=0, error_message="", topics=_unknown(request), nodes=[])
+    if not services.quorum.is_leader:
+        refused = _failed(0, "NOT_LEADER_OR_FOLLOWER", _NOT_LEADER)
+        topic = TopicData(topic_name=CLUSTER_METADATA, partitions=[refused])
+        return DescribeQuorumResponse(error_code=0, error_message="", topics=[topic], nodes=[])
     described = TopicData(topic_name=CLUSTER_METADATA, partitions=[_partition(services)])
     return DescribeQuorumResponse(error_code=0, error_message="", topics=[described], nodes=_nodes(services))
+
+
+async def _forwarded(
+    request: DescribeQuorumRequest, context: RequestContext, services: ControllerServices
+) -> DescribeQuorumResponse:
+    try:
+        return await services.controller.send(request, DescribeQuorumResponse, context)
+    except NOT_COMMITTED as error:
+        return DescribeQuorumResponse(
+            error_code=error.wire.code, error_message=error.told, topics=[], nodes=[]
+        )
 
 
 def _partition(services: ControllerServices) -> PartitionData:
@@ -65,23 +87,26 @@ def _nodes(services: ControllerServices) -> list[Node]:
 
 
 def _unknown(request: DescribeQuorumRequest) -> list[TopicData]:
-    error = wire_error("UNKNOWN_TOPIC_OR_PARTITION").code
     return [
         TopicData(
             topic_name=topic.topic_name,
             partitions=[
-                PartitionData(
-                    partition_index=each.partition_index,
-                    error_code=error,
-                    error_message="This server does not host this topic-partition.",
-                    leader_id=0,
-                    leader_epoch=0,
-                    high_watermark=0,
-                    current_voters=[],
-                    observers=[],
-                )
+                _failed(each.partition_index, "UNKNOWN_TOPIC_OR_PARTITION", _NOT_HERE)
                 for each in topic.partitions
             ],
         )
         for topic in request.topics
     ]
+
+
+def _failed(index: int, error_name: str, message: str) -> PartitionData:
+    return PartitionData(
+        partition_index=index,
+        error_code=wire_error(error_name).code,
+        error_message=message,
+        leader_id=0,
+        leader_epoch=0,
+        high_watermark=0,
+        current_voters=[],
+        observers=[],
+    )

@@ -19,6 +19,6 @@ async def handle(
     if context.api_version == 0:
         request.election_type = PREFERRED
     try:
-        return await services.controller.send(request, ElectLeadersResponse)
+        return await services.controller.send(request, ElectLeadersResponse, context)
     except NOT_COMMITTED as error:
         return refuse_all(request, Refused(error.wire.name, error.told))

@@ -29,7 +29,9 @@ async def handle(
     async def forward(indexes: Sequence[int]) -> list[ConfigResult]:
         resources = [request.resources[index] for index in indexes]
         forwarded = IncrementalAlterConfigsRequest(resources=resources, validate_only=validate_only)
-        response = await services.controller.send(forwarded, IncrementalAlterConfigsResponse)
+        response = await services.controller.send(forwarded, IncrementalAlterConfigsResponse, context)
         return results_of([asked[index] for index in indexes], response)
 
-    return incremental_response_of(asked, await alter(asked, services, forward, validate_only=validate_only))
+    return incremental_response_of(
+        asked, await alter(asked, context, services, forward, validate_only=validate_only)
+    )

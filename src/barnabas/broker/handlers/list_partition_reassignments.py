@@ -1,10 +1,10 @@
-"""ListPartitionReassignments: read from the image."""
+"""ListPartitionReassignments: told by the active controller."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas.controller.reassignments import list_reassignments
+from barnabas.controller.decisions import NOT_COMMITTED
 from barnabas.protocol.messages.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsResponse,
@@ -18,4 +18,9 @@ if TYPE_CHECKING:
 async def handle(
     request: ListPartitionReassignmentsRequest, context: RequestContext, services: ControllerServices
 ) -> ListPartitionReassignmentsResponse:
-    return list_reassignments(services.image, request)
+    try:
+        return await services.controller.send(request, ListPartitionReassignmentsResponse, context)
+    except NOT_COMMITTED as error:
+        return ListPartitionReassignmentsResponse(
+            throttle_time_ms=0, error_code=error.wire.code, error_message=error.told, topics=[]
+        )

@@ -3,13 +3,17 @@
 In version 0 an empty list asks for all topics; from 1 on null does, and an empty list asks for none. Ids of
 topics are told from 10 on, and can be asked for from 12 on. A topic that does not exist is created where
 client and settings allow it, and is answered with its leader: the answer waits for the creation to be
-committed.
+committed, but not long where there is no active controller.
+
+As in Kafka the `controller_id` is any broker that is alive: all of them forward what is for the controller,
+which clients may not be able to reach.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from barnabas.broker.cluster.forwarding import ON_THE_WAY_TIMEOUT_S
 from barnabas.broker.connections.requests import RequestContext
 from barnabas.controller.decisions import NOT_COMMITTED, Refused
 from barnabas.controller.names import check_name
@@ -28,13 +32,14 @@ from barnabas.protocol.messages.metadata import (
 from barnabas.protocol.schema import NO_UUID
 
 if TYPE_CHECKING:
-    from barnabas.broker.services import Services
+    from barnabas.broker.services import ControllerServices, Services
 from barnabas.metadata.parts import PartitionImage, TopicImage
 
 # What may be done, as bits by the number of the operation; without an authorizer it is everything.
 TOPIC_OPERATIONS = 0b1101_1111_1000
 CLUSTER_OPERATIONS = 0b1_1111_1010_0000
 _NOT_ASKED = -(2**31)
+_NO_NODE = -1
 _FIRST_BY_ID = 12
 _FIRST_WITH_LISTENER_ERROR = 6
 
@@ -43,6 +48,8 @@ _UNKNOWN_TOPIC = wire_error("UNKNOWN_TOPIC_OR_PARTITION").code
 _UNKNOWN_ID = wire_error("UNKNOWN_TOPIC_ID").code
 _INVALID_REQUEST = wire_error("INVALID_REQUEST").code
 _EXISTS = wire_error("TOPIC_ALREADY_EXISTS").code
+# clients know LEADER_NOT_AVAILABLE as an error of topics, and try again
+_NOT_CREATED_NOW = frozenset(error.wire.code for error in NOT_COMMITTED)
 _LISTENER_NOT_FOUND = wire_error("LISTENER_NOT_FOUND").code
 
 
@@ -52,7 +59,7 @@ async def handle(request: MetadataRequest, context: RequestContext, services: Se
         known = services.image.topics_by_name.values()
         topics = [_known(topic, request, context, services) for topic in known]
     else:
-        errors = await _create_missing(request, services)
+        errors = await _create_missing(request, context, services)
         once = {(one.name, one.topic_id): one for one in asked}  # as in Kafka, however often asked for
         topics = [_answer(one, errors, request, context, services) for one in once.values()]
     return MetadataResponse(
@@ -63,13 +70,21 @@ async def handle(request: MetadataRequest, context: RequestContext, services: Se
             if not broker.fenced and (at := broker.endpoints.get(context.listener)) is not None
         ],
         cluster_id=services.cluster_id,
-        controller_id=services.node_id,
+        controller_id=alive_broker(services),
         topics=topics,
         error_code=0,
         cluster_authorized_operations=CLUSTER_OPERATIONS
         if request.include_cluster_authorized_operations
         else _NOT_ASKED,
     )
+
+
+def alive_broker(services: ControllerServices) -> int:
+    """The id of a broker that is not fenced, -1 where there is none."""
+    alive = [broker.id for broker in services.image.brokers.values() if not broker.fenced]
+    if not alive:
+        return _NO_NODE
+    return alive[0] if len(alive) == 1 else alive[services.random.below(len(alive))]
 
 
 def _answer(
@@ -166,7 +181,9 @@ def partition_state(image: PartitionImage, listener: str, services: Services) ->
     return PartitionState(error_code, -1 if error_code else image.leader, offline)
 
 
-async def _create_missing(request: MetadataRequest, services: Services) -> dict[str, int]:
+async def _create_missing(
+    request: MetadataRequest, context: RequestContext, services: Services
+) -> dict[str, int]:
     """Create what is asked for by name and does not exist; the errors of what could not be created."""
     missing = [
         topic.name
@@ -185,11 +202,20 @@ async def _create_missing(request: MetadataRequest, services: Services) -> dict[
         ],
     )
     try:
-        response = await services.controller.send(wanted, CreateTopicsResponse)
-    except NOT_COMMITTED:  # the log has the reason; clients know this error as one of topics, and try again
+        response = await services.controller.send(
+            wanted,
+            CreateTopicsResponse,
+            context._replace(api_version=CreateTopicsRequest.__versions__[1]),
+            timeout_s=ON_THE_WAY_TIMEOUT_S,
+        )
+    except NOT_COMMITTED:  # the log has the reason
         return dict.fromkeys(missing, _LEADER_NOT_AVAILABLE)
     errors = {topic.name: topic.error_code for topic in response.topics if topic.error_code}
-    return {name: code for name, code in errors.items() if code != _EXISTS}
+    return {
+        name: _LEADER_NOT_AVAILABLE if code in _NOT_CREATED_NOW else code
+        for name, code in errors.items()
+        if code != _EXISTS
+    }
 
 
 def _misnamed(names: list[str]) -> dict[str, int]:

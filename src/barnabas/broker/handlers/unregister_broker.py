@@ -23,11 +23,12 @@ async def handle(
     request: UnregisterBrokerRequest, context: RequestContext, services: ControllerServices
 ) -> UnregisterBrokerResponse:
     try:
-        response = await services.controller.send(request, UnregisterBrokerResponse)
+        response = await services.controller.send(request, UnregisterBrokerResponse, context)
     except NOT_COMMITTED as error:
         return UnregisterBrokerResponse(
             throttle_time_ms=0, error_code=error.wire.code, error_message=error.told
         )
-    if not response.error_code and request.broker_id == services.node_id:
+    is_own = request.broker_id == services.node_id
+    if is_own and not response.error_code and not context.is_forwarded:
         logger.warning("this broker was unregistered: it serves no partition until it is started anew")
     return response

@@ -16,7 +16,7 @@ async def handle(
     request: UpdateFeaturesRequest, context: RequestContext, services: ControllerServices
 ) -> UpdateFeaturesResponse:
     try:
-        return await services.controller.send(request, UpdateFeaturesResponse)
+        return await services.controller.send(request, UpdateFeaturesResponse, context)
     except NOT_COMMITTED as error:
         return UpdateFeaturesResponse(
             throttle_time_ms=0, error_code=error.wire.code, error_message=str(error)

@@ -1,8 +1,12 @@
-"""Requests to alter settings: what a broker answers itself, and what it hands on to the controller.
+"""Requests to alter settings: what a node answers itself, and what it hands on to the active controller.
 
-The broker refuses what is malformed, judges changes to its own settings and to those of all brokers (only it
-knows what it was started with), and sets the levels of its own loggers, which are stored nowhere. The rest is
-for the controller. Every resource gets an answer of its own, in the order of the request.
+It refuses what is malformed, judges changes to its own settings and to those of all brokers (only it knows
+what it was started with), and sets the levels of its own loggers, which are stored nowhere. The rest is for
+the controller. Every resource gets an answer of its own, in the order of the request.
+
+Settings of another node are refused by a broker: clients ask the one that is meant. A controller takes them:
+from that broker, which has judged them, and from tools that ask it directly. In the latter case nobody has
+judged them, and directories cannot be cordoned so, only let go again, as in Kafka.
 """
 
 from __future__ import annotations
@@ -15,6 +19,7 @@ from barnabas.broker.settings.loggers import alter_levels
 from barnabas.controller.configs import (
     APPEND,
     CLIENT_METRICS_RESOURCE,
+    CORDONED_LOG_DIRS,
     DELETE,
     GROUP_RESOURCE,
     SUBTRACT,
@@ -30,6 +35,7 @@ from barnabas.core.settings.dynamic import check_alteration
 from barnabas.metadata.image import BROKER_RESOURCE, CLUSTER_DEFAULT, TOPIC_RESOURCE
 
 if TYPE_CHECKING:
+    from barnabas.broker.connections.requests import RequestContext
     from barnabas.broker.services import ControllerServices
 
 BROKER_LOGGER_RESOURCE = 8
@@ -42,7 +48,12 @@ Forward = Callable[[Sequence[int]], Awaitable[Sequence[ConfigResult]]]
 
 
 async def alter(
-    asked: Sequence[Alteration], services: ControllerServices, forward: Forward, *, validate_only: bool
+    asked: Sequence[Alteration],
+    context: RequestContext,
+    services: ControllerServices,
+    forward: Forward,
+    *,
+    validate_only: bool,
 ) -> list[ConfigResult]:
     """Carry out, or only judge, what is asked; a result for each resource."""
     times = Counter((one.resource_type, one.resource_name) for one in asked)
@@ -56,8 +67,8 @@ async def alter(
                 _check_node_id(one.resource_name, services, "node id. Expected")
                 alter_levels(one.changes, validate_only=validate_only)
                 results[index] = ConfigResult()
-            elif one.resource_type == BROKER_RESOURCE:
-                _check_broker(one, services)
+            elif one.resource_type == BROKER_RESOURCE and not context.is_forwarded:
+                _check_broker(one, services, at_controller=context.is_at_controller)
             elif one.resource_type not in _STORED:
                 raise Refused("INVALID_REQUEST", f"Unknown resource type {one.resource_type}")
         except BarnabasError as error:
@@ -89,9 +100,13 @@ def _check_node_id(name: str, services: ControllerServices, words: str) -> None:
         raise Refused("INVALID_REQUEST", f"Unexpected {words} {services.node_id}, but received {name}")
 
 
-def _check_broker(one: Alteration, services: ControllerServices) -> None:
+def _check_broker(one: Alteration, services: ControllerServices, *, at_controller: bool) -> None:
     of_one_broker = one.resource_name != CLUSTER_DEFAULT
+    if at_controller:
+        _check_cordons(one, services)
     if of_one_broker:
+        if at_controller and one.resource_name != str(services.node_id):
+            return  # the controller knows which nodes there are
         _check_node_id(one.resource_name, services, "broker id, expected")
     for change in one.changes:
         if change.operation in (APPEND, SUBTRACT):
@@ -100,6 +115,19 @@ def _check_broker(one: Alteration, services: ControllerServices) -> None:
     changes = resulting_changes(old, one, services.config_rules().list_default)
     new = {name: value for name, value in {**old, **changes}.items() if value is not None}
     check_alteration(new, services.settings, of_one_broker=of_one_broker)
+
+
+def _check_cordons(one: Alteration, services: ControllerServices) -> None:
+    """A controller does not know the paths of a broker's directories."""
+    old = services.image.broker_config(one.resource_name)
+    new = resulting_changes(old, one, services.config_rules().list_default).get(CORDONED_LOG_DIRS)
+    if new and not set(_paths(new)) <= set(_paths(old.get(CORDONED_LOG_DIRS, ""))):
+        problem = f"Directories are cordoned at their broker: a controller only shortens {CORDONED_LOG_DIRS}."
+        raise Refused("INVALID_CONFIG", problem)
+
+
+def _paths(text: str) -> list[str]:
+    return [part.strip() for part in text.split(",")]
 
 
 def _check_is_list(name: str, operation: int) -> None:
