@@ -9,7 +9,6 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from barnabas.broker.cluster.controller_channel import ControllerChannel
-from barnabas.broker.cluster.forwarding import OwnController
 from barnabas.broker.cluster.producer_ids import ProducerIds
 from barnabas.broker.quorum.driver import RaftDriver
 from barnabas.broker.replicas.fetch_sessions import FetchSessions
@@ -129,7 +128,6 @@ class Services(ControllerServices):
         self,
         common: ControllerServices,
         *,
-        controller: ControllerChannel | None = None,
         network: Network,
         inter_broker_listener: str,
         replicas: Replicas,
@@ -137,8 +135,7 @@ class Services(ControllerServices):
         producer_ids: ProducerIds,
         storage: Storage,
     ) -> None:
-        """`common` are the services of the controller, or those that a broker alone would have of them;
-        `controller` is the way to the active controller, None where that is always in this process."""
+        """`common` are the services of the controller, or those that a broker alone would have of them."""
         super().__init__(
             node_id=common.node_id,
             cluster_id=common.cluster_id,
@@ -147,7 +144,7 @@ class Services(ControllerServices):
             random=common.random,
             quorum=common.quorum,
             metadata=common.metadata,
-            controller=controller or OwnController(common),
+            controller=common.controller,
             stop=common.stop,
         )
         self._network = network
