@@ -24,6 +24,7 @@ from barnabas.protocol.messages.describe_quorum import (
 
 if TYPE_CHECKING:
     from barnabas.broker.connections.requests import RequestContext
+    from barnabas.broker.quorum.describing import DescribedQuorum, DescribedReplica
     from barnabas.broker.services import ControllerServices
 
 _NOT_HERE = "This server does not host this topic-partition."
@@ -40,11 +41,12 @@ async def handle(
     ]
     if asked != [(CLUSTER_METADATA, 0)]:
         return DescribeQuorumResponse(error_code=0, error_message="", topics=_unknown(request), nodes=[])
-    if not services.quorum.is_leader:
+    replicas = services.quorum.describe()
+    if replicas is None:
         refused = _failed(0, "NOT_LEADER_OR_FOLLOWER", _NOT_LEADER)
         topic = TopicData(topic_name=CLUSTER_METADATA, partitions=[refused])
         return DescribeQuorumResponse(error_code=0, error_message="", topics=[topic], nodes=[])
-    described = TopicData(topic_name=CLUSTER_METADATA, partitions=[_partition(services)])
+    described = TopicData(topic_name=CLUSTER_METADATA, partitions=[_partition(services, replicas)])
     return DescribeQuorumResponse(error_code=0, error_message="", topics=[described], nodes=_nodes(services))
 
 
@@ -59,15 +61,8 @@ async def _forwarded(
         )
 
 
-def _partition(services: ControllerServices) -> PartitionData:
-    quorum, now_ms = services.quorum, services.clock.wall_ms()
-    voter = ReplicaState(
-        replica_id=quorum.me.id,
-        replica_directory_id=quorum.me.directory_id.bytes,
-        log_end_offset=quorum.end_offset,
-        last_fetch_timestamp=now_ms,
-        last_caught_up_timestamp=now_ms,
-    )
+def _partition(services: ControllerServices, replicas: DescribedQuorum) -> PartitionData:
+    quorum = services.quorum
     return PartitionData(
         partition_index=0,
         error_code=0,
@@ -75,15 +70,34 @@ def _partition(services: ControllerServices) -> PartitionData:
         leader_id=quorum.leader_id,
         leader_epoch=quorum.epoch,
         high_watermark=quorum.high_watermark,
-        current_voters=[voter],
-        observers=[],
+        current_voters=[_replica(each) for each in replicas.voters],
+        observers=[_replica(each) for each in replicas.observers],
+    )
+
+
+def _replica(replica: DescribedReplica) -> ReplicaState:
+    return ReplicaState(
+        replica_id=replica.key.id,
+        replica_directory_id=replica.key.directory_id.bytes,
+        log_end_offset=replica.end_offset,
+        last_fetch_timestamp=replica.fetched_ms,
+        last_caught_up_timestamp=replica.caught_up_ms,
     )
 
 
 def _nodes(services: ControllerServices) -> list[Node]:
-    quorum = services.quorum
-    listeners = [Listener(name=each.name, host=each.host, port=each.port) for each in quorum.controllers]
-    return [Node(node_id=quorum.me.id, listeners=listeners)]
+    """The voters, with their listeners."""
+    core = services.quorum.core
+    return [
+        Node(
+            node_id=voter.key.id,
+            listeners=[
+                Listener(name=each.listener, host=each.host, port=each.port)
+                for each in core.endpoints_of(voter.key.id)
+            ],
+        )
+        for voter in core.voters.voters
+    ]
 
 
 def _unknown(request: DescribeQuorumRequest) -> list[TopicData]:

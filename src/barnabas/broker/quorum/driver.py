@@ -40,6 +40,7 @@ from barnabas.raft.voters import Endpoint, VoterSet
 from barnabas.records.batch import BatchHeader
 
 if TYPE_CHECKING:
+    from barnabas.broker.quorum.describing import DescribedQuorum
     from barnabas.raft.messages import FetchResponse, FetchSnapshotResponse
 
 logger = logging.getLogger("barnabas.quorum")
@@ -164,6 +165,15 @@ class RaftDriver:
     def kraft_version(self) -> int:
         """The version of the quorum's protocol that is committed."""
         return self._raft.log.kraft_version.at(self._raft.high_watermark)[1]
+
+    def describe(self) -> DescribedQuorum | None:
+        """What this node knows of the replicas of the log, if it leads."""
+        from barnabas.broker.quorum.describing import describe
+
+        role = self._raft.role
+        if not isinstance(role, Leadership):
+            return None
+        return describe(self._raft, role, self._now_ms(), self._clock.wall_ms())
 
     def voters_at(self, end_offset: int) -> tuple[int, VoterSet]:
         """The kraft.version and the voters by what the log says below that offset."""
