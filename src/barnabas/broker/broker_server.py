@@ -13,7 +13,7 @@ from math import inf
 from typing import Any
 from uuid import UUID
 
-from barnabas.broker.cluster.membership import Membership
+from barnabas.broker.cluster.membership import Membership, MembershipTiming
 from barnabas.broker.cluster.producer_ids import ProducerIds
 from barnabas.broker.connections.connections import Connections, limits_of
 from barnabas.broker.connections.requests import BROKER_ROUTER
@@ -61,7 +61,14 @@ class BrokerServer:
         self._metadata = metadata = common.metadata
         self._run = run
         clock = common.clock
-        self.membership = Membership(common.node_id, common.controller)
+        self.membership = Membership(
+            common.node_id,
+            common.controller,
+            image=lambda: metadata.image,
+            clock=clock,
+            timing=MembershipTiming.of(static),
+            fail=fail,
+        )
         self.replicas = Replicas(common.node_id, metadata, storage.logs, settings.of_topic, fail)
         follow(metadata, self.replicas)
         self._upkeep = Upkeep(
@@ -122,6 +129,7 @@ class BrokerServer:
     def serve(self) -> None:
         """Open what follows, keep the directories in order and load the coordinators, in the background."""
         self.replicas.open_followed()
+        self._run(self.membership.run())
         self._run(self.connections.close_idle())
         self._upkeep.begin(self._static)
         self._run(self.services.load_coordinators())

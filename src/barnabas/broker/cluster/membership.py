@@ -2,17 +2,36 @@
 
 Only a registered broker that is not fenced leads partitions. The epoch is the offset of its registration in
 the metadata log, so a later incarnation always has a larger one.
+
+    register -> activate -> run -> leave
+
+`register` is repeated while the active controller is not found, or says that another incarnation may live.
+`activate` sends heartbeats until the broker is unfenced, `run` goes on with them; one that fails is repeated
+with the next. Each of them tells how far the metadata has been replayed here, and which directories have
+failed or are cordoned. `leave` is the controlled shutdown: others lead first.
+
+An incarnation that has been replaced by another one of the same id stops with `BrokerSuperseded`, and does
+not register again: two nodes with one id would replace each other for ever.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import asyncio
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
 from uuid import UUID
 
 from barnabas.broker.cluster.controller_channel import ControllerChannel
-from barnabas.controller.bootstrap import SUPPORTED_FEATURES
-from barnabas.core.errors import WIRE_ERRORS, BarnabasError, wire_error
+from barnabas.controller.bootstrap import REGISTERED_FEATURES
+from barnabas.controller.decisions import NOT_COMMITTED
+from barnabas.core.clock import Clock
+from barnabas.core.errors import WIRE_ERRORS, BarnabasError, StorageError, wire_error
+from barnabas.core.settings.broker_settings import BrokerSettings
 from barnabas.core.settings.listeners import PROTOCOLS, Listener
+from barnabas.metadata.image import ClusterImage
+from barnabas.metadata.parts import BrokerImage
+from barnabas.metadata.versions import DIRECTORIES_SINCE
 from barnabas.protocol.messages.allocate_producer_ids import (
     AllocateProducerIdsRequest,
     AllocateProducerIdsResponse,
@@ -25,8 +44,15 @@ from barnabas.protocol.messages.broker_registration import (
 )
 from barnabas.protocol.messages.broker_registration import Listener as RegisteredListener
 
-# asked so often at most: a controlled shutdown of the only broker takes two
-_MAX_SHUTDOWN_ROUNDS = 10
+logger = logging.getLogger("barnabas.cluster")
+
+RETRY_S = 0.1  # of a registration, twice as long each time, up to the interval of heartbeats
+CATCHING_UP_S = 0.01  # between heartbeats of a broker that has not replayed its registration yet
+FIRST_SHUTDOWN_S = 0.05  # between the first two heartbeats of a controlled shutdown
+MAX_SHUTDOWN_S = 300.0
+
+_DUPLICATE = "DUPLICATE_BROKER_REGISTRATION"
+_STALE = "STALE_BROKER_EPOCH"
 
 
 class RegistrationRefused(BarnabasError):
@@ -37,13 +63,58 @@ class NotRegistered(RegistrationRefused):
     """The controller knows no broker of this id: it was unregistered."""
 
 
-class Membership:
-    """One incarnation of a broker."""
+class RegistrationTimedOut(RegistrationRefused):
+    """This broker could not register within initial.broker.registration.timeout.ms."""
 
-    def __init__(self, node_id: int, controller: ControllerChannel) -> None:
+
+class BrokerSuperseded(RegistrationRefused):
+    """Another broker has registered under the id of this one, which must stop."""
+
+
+class MembershipTiming(NamedTuple):
+    """How often a broker reports, how long it may be silent, and how long it tries to register."""
+
+    heartbeat_s: float = 2.0
+    session_s: float = 9.0
+    registration_s: float = 60.0
+
+    @classmethod
+    def of(cls, settings: BrokerSettings) -> MembershipTiming:
+        return cls(
+            settings.integer("broker.heartbeat.interval.ms") / 1000,
+            settings.integer("broker.session.timeout.ms") / 1000,
+            settings.integer("initial.broker.registration.timeout.ms") / 1000,
+        )
+
+
+class Membership:
+    """One incarnation of a broker. `image` gives the published metadata; `fail` ends the node."""
+
+    def __init__(
+        self,
+        node_id: int,
+        controller: ControllerChannel,
+        *,
+        image: Callable[[], ClusterImage],
+        clock: Clock,
+        timing: MembershipTiming,
+        fail: Callable[[BaseException], None],
+    ) -> None:
         self.node_id = node_id
         self.epoch = -1
         self._controller = controller
+        self._image = image
+        self._clock = clock
+        self._timing = timing
+        self._fail = fail
+        self._registration: BrokerRegistrationRequest | None = None
+        self._turn = asyncio.Lock()  # one heartbeat at a time
+        self._failed: dict[bytes, None] = {}  # directories
+        self._cordoned: list[bytes] | None = None  # None until it is known which
+        self._is_leaving = False
+        self._trouble = ""  # why the last request came to nothing
+
+    # --- registration
 
     async def register(
         self,
@@ -55,45 +126,170 @@ class Membership:
         rack: str | None,
         previous_epoch: int | None,
     ) -> None:
-        """Become known to the controller; `previous_epoch` is that of a clean stop, if the last one was."""
-        response = await self._controller.send(
-            BrokerRegistrationRequest(
-                broker_id=self.node_id,
-                cluster_id=cluster_id,
-                incarnation_id=incarnation_id.bytes,
-                listeners=[
-                    RegisteredListener(
-                        name=one.name,
-                        host=one.host,
-                        port=one.port,
-                        security_protocol=PROTOCOLS.index(one.protocol),
-                    )
-                    for one in listeners
-                ],
-                features=[
-                    Feature(name=name, min_supported_version=low, max_supported_version=high)
-                    for name, (low, high) in SUPPORTED_FEATURES.items()
-                ],
-                rack=rack,
-                log_dirs=sorted(each.bytes for each in directory_ids),
-                previous_broker_epoch=-1 if previous_epoch is None else previous_epoch,
-            ),
-            BrokerRegistrationResponse,
+        """Become known to the controller; `previous_epoch` is that of the last incarnation, where it has lost
+        nothing that it had written."""
+        self._registration = BrokerRegistrationRequest(
+            broker_id=self.node_id,
+            cluster_id=cluster_id,
+            incarnation_id=incarnation_id.bytes,
+            listeners=[
+                RegisteredListener(
+                    name=one.name,
+                    host=one.host,
+                    port=one.port,
+                    security_protocol=PROTOCOLS.index(one.protocol),
+                )
+                for one in listeners
+            ],
+            features=[
+                Feature(name=name, min_supported_version=low, max_supported_version=high)
+                for name, (low, high) in REGISTERED_FEATURES.items()
+            ],
+            rack=rack,
+            log_dirs=sorted(each.bytes for each in directory_ids),
+            previous_broker_epoch=-1 if previous_epoch is None else previous_epoch,
         )
+        deadline, pause_s = self._clock.monotonic() + self._timing.registration_s, RETRY_S
+        while not await self._try_to_register(self._registration):
+            if self._clock.monotonic() + pause_s >= deadline:
+                raise RegistrationTimedOut(
+                    f"broker {self.node_id} could not register within {self._timing.registration_s:g} s "
+                    f"(initial.broker.registration.timeout.ms): {self._trouble}"
+                )
+            await self._clock.sleep(pause_s)
+            pause_s = min(2 * pause_s, self._timing.heartbeat_s)
+
+    async def _try_to_register(self, request: BrokerRegistrationRequest) -> bool:
+        """Whether the broker is registered now; where it is not, it may be soon."""
+        try:
+            response = await self._controller.send(request, BrokerRegistrationResponse)
+        except NOT_COMMITTED as error:
+            self._note(error)
+            return False
+        if _name(response.error_code) == _DUPLICATE:
+            self._say(f"{_DUPLICATE}: another broker {self.node_id} is registered, and may be running")
+            return False
         self._require(response.error_code, "register")
+        self._say("")
         self.epoch = response.broker_epoch
+        return True
+
+    async def _tell_directories(self) -> None:
+        """Register anew where the metadata can tell of directories only since a later version."""
+        known, image = self._known(), self._image()
+        is_missing = known is not None and known.epoch == self.epoch and not known.log_dirs
+        if is_missing and image.metadata_version >= DIRECTORIES_SINCE:
+            assert self._registration is not None
+            await self._try_to_register(self._registration)
+
+    # --- heartbeats
 
     async def activate(self) -> None:
-        """Lead what there is to lead."""
-        await self._heartbeat(want_fence=False)
+        """Lead what there is to lead: returns when the broker is unfenced."""
+        while True:
+            response = await self._heartbeat()
+            if response is None:
+                await self._clock.sleep(self._timing.heartbeat_s)
+            elif response.is_fenced:
+                await self._clock.sleep(CATCHING_UP_S)
+            else:
+                return
+
+    async def run(self) -> None:
+        """Send heartbeats, until the broker leaves. Begins when it is active."""
+        while True:
+            await self._clock.sleep(self._timing.heartbeat_s)
+            if self._is_leaving:
+                return
+            try:
+                await self._heartbeat()
+                await self._tell_directories()
+            except StorageError as error:  # of the controller in this process; it says so itself
+                logger.debug("no heartbeat: %s", error)
+            except BrokerSuperseded as error:
+                self._fail(error)
+                return
+            except RegistrationRefused as error:
+                self._say(str(error))
 
     async def tell_failed(self, directory_id: UUID) -> None:
         """A directory has failed: what is in it cannot be led from here."""
-        await self._heartbeat(offline_log_dirs=[directory_id.bytes])
+        self._failed[directory_id.bytes] = None
+        await self._heartbeat()
 
     async def tell_cordoned(self, directory_ids: Sequence[UUID]) -> None:
         """These directories, and no others, get no new partitions."""
-        await self._heartbeat(cordoned_log_dirs=sorted(each.bytes for each in directory_ids))
+        self._cordoned = sorted(each.bytes for each in directory_ids)
+        await self._heartbeat()
+
+    async def _heartbeat(self) -> BrokerHeartbeatResponse | None:
+        """The answer to a heartbeat that tells everything that has to be told; None where there is none, and
+        the next one has to do."""
+        async with self._turn:
+            request = BrokerHeartbeatRequest(
+                broker_id=self.node_id,
+                broker_epoch=self.epoch,
+                current_metadata_offset=self._image().offset - 1,
+                want_fence=False,
+                want_shut_down=self._is_leaving,
+                offline_log_dirs=list(self._failed),
+                cordoned_log_dirs=self._cordoned,
+            )
+            try:
+                response = await self._controller.send(request, BrokerHeartbeatResponse)
+            except NOT_COMMITTED as error:
+                self._note(error)
+                return None
+        name = _name(response.error_code)
+        if name == _STALE:
+            self._check_superseded()
+        self._say("" if name == "NONE" else f"{name} for a heartbeat")
+        return response if name == "NONE" else None
+
+    def _check_superseded(self) -> None:
+        known, mine = self._known(), self._registration
+        if mine is None or known is None or known.epoch <= self.epoch:
+            return
+        if known.incarnation_id != mine.incarnation_id:
+            where = ", ".join(f"{each.host}:{each.port}" for each in known.endpoints.values())
+            raise BrokerSuperseded(
+                f"another broker has registered as node {self.node_id}, at {where}: this one stops; every "
+                "node needs an id of its own (node.id)"
+            )
+
+    # --- the end
+
+    async def leave(self) -> None:
+        """The controlled shutdown: returns when others lead, or when there is nothing to wait for: the broker
+        is not registered any more, or no controller has answered for so long that it counts as dead."""
+        self._is_leaving = True
+        began = answered = self._clock.monotonic()
+        pause_s = FIRST_SHUTDOWN_S if self._has_others() else 0.0
+        while True:
+            try:
+                response = await self._heartbeat()
+            except BrokerSuperseded:
+                return
+            now = self._clock.monotonic()
+            if response is not None:
+                if response.should_shut_down:
+                    return
+                answered = now
+            elif self._known() is None:
+                return
+            if now + pause_s > min(began + MAX_SHUTDOWN_S, answered + self._timing.session_s):
+                logger.error(
+                    "the controller has not let this broker go: %s", self._trouble or "others follow"
+                )
+                return
+            await self._clock.sleep(pause_s)
+            pause_s = self._timing.heartbeat_s
+
+    def _has_others(self) -> bool:
+        """Whether there are other brokers, which have to learn that this one stops."""
+        return any(each.is_active and each.id != self.node_id for each in self._image().brokers.values())
+
+    # --- what else is asked of the controller
 
     async def assign(self, places: Mapping[tuple[bytes, int], UUID]) -> None:
         """Tell in which directories partitions are, by topic id and number; the metadata of an older version
@@ -125,16 +321,6 @@ class Membership:
         if response.error_code != wire_error("UNSUPPORTED_VERSION").code:
             self._require(response.error_code, "say where its partitions are")
 
-    async def leave(self) -> None:
-        """Have others lead, and say goodbye; one that was unregistered meanwhile is gone already."""
-        try:
-            for _ in range(_MAX_SHUTDOWN_ROUNDS):
-                response = await self._heartbeat(want_shut_down=True)
-                if response.should_shut_down:
-                    return
-        except NotRegistered:
-            return
-
     async def allocate_producer_ids(self) -> range:
         """A block of producer ids for this broker alone."""
         request = AllocateProducerIdsRequest(broker_id=self.node_id, broker_epoch=self.epoch)
@@ -143,32 +329,36 @@ class Membership:
         first = response.producer_id_start
         return range(first, first + response.producer_id_len)
 
-    async def _heartbeat(
-        self,
-        *,
-        want_fence: bool = False,
-        want_shut_down: bool = False,
-        offline_log_dirs: Sequence[bytes] = (),
-        cordoned_log_dirs: list[bytes] | None = None,
-    ) -> BrokerHeartbeatResponse:
-        response = await self._controller.send(
-            BrokerHeartbeatRequest(
-                broker_id=self.node_id,
-                broker_epoch=self.epoch,
-                # what the controller of this process has committed, this broker has replayed
-                current_metadata_offset=self.epoch,
-                want_fence=want_fence,
-                want_shut_down=want_shut_down,
-                offline_log_dirs=list(offline_log_dirs),
-                cordoned_log_dirs=cordoned_log_dirs,
-            ),
-            BrokerHeartbeatResponse,
-        )
-        self._require(response.error_code, "send a heartbeat")
-        return response
+    # --- answers
+
+    def _known(self) -> BrokerImage | None:
+        """The broker of this id in the metadata, this incarnation or another one."""
+        return self._image().brokers.get(self.node_id)
 
     def _require(self, error_code: int, what: str) -> None:
         if error_code:
-            name = WIRE_ERRORS[error_code].name
-            kind = NotRegistered if name == "BROKER_ID_NOT_REGISTERED" else RegistrationRefused
+            name = _name(error_code)
+            is_forgotten = name == _STALE and self._known() is None
+            kind = NotRegistered if is_forgotten else RegistrationRefused
             raise kind(f"broker {self.node_id} could not {what}: {name}")
+
+    def _note(self, error: BarnabasError) -> None:
+        """A request came to nothing. What the disk of this node's own controller refuses is not repeated."""
+        if isinstance(error, StorageError):
+            raise error
+        if isinstance(error.__cause__, StorageError):
+            raise error.__cause__
+        self._say(str(error))
+
+    def _say(self, trouble: str) -> None:
+        """Log what is wrong, or right again, once."""
+        if trouble and trouble != self._trouble:
+            logger.warning("broker %d and the active controller: %s", self.node_id, trouble)
+        elif self._trouble and not trouble:
+            logger.info("broker %d and the active controller: in contact again", self.node_id)
+        self._trouble = trouble
+
+
+def _name(error_code: int) -> str:
+    known = WIRE_ERRORS.get(error_code)  # a newer controller may have others
+    return f"error {error_code}" if known is None else known.name
