@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from uuid import UUID
 
 import pytest
@@ -22,12 +21,11 @@ from barnabas.core.memory_disk import MemoryDisk
 from barnabas.core.random import SeededRandom
 from barnabas.core.settings.listeners import Listener
 from barnabas.core.settings.properties import parse_properties
-from barnabas.log.checkpoints import CorruptCheckpoint, MetaProperties, read_whole, uuid_to_text
+from barnabas.log.checkpoints import CorruptCheckpoint, MetaProperties, read_whole
 from barnabas.metadata.records import FeatureLevelRecord
 from barnabas.raft.control_records import SnapshotHeaderRecord, read_control_batch
 from barnabas.records.batch import BatchHeader
 from barnabas.records.reader import read_batch, read_batches
-from tests.support import apache_kafka
 
 NOW_MS = 1_790_000_000_000
 CLUSTER_ID = "AAAAAAAAAAAAAAAAAAAAAQ"
@@ -199,7 +197,7 @@ def contents(disk: MemoryDisk) -> dict[str, bytes | None]:
 
 def without_times(data: bytes) -> list[tuple[BatchHeader, Sequence[object]]]:
     """All of a checkpoint but when it was written."""
-    found = []
+    found: list[tuple[BatchHeader, Sequence[object]]] = []
     for header, position in read_batches(data):
         plain = header._replace(crc=0, base_timestamp=0, max_timestamp=0)
         if not header.is_control:
@@ -215,32 +213,3 @@ def without_times(data: bytes) -> list[tuple[BatchHeader, Sequence[object]]]:
                 message.last_contained_log_timestamp = min(1, message.last_contained_log_timestamp)
         found.append((plain, controls))
     return found
-
-
-@pytest.mark.java
-def test_it_is_what_kafkas_own_tool_leaves(tmp_path: Path) -> None:
-    data = tmp_path / "data"
-    settings = server_properties({"log.dirs": str(data)}, node_id=1, listeners=BROKER, controllers=CONTROLLER)
-    properties = tmp_path / "server.properties"
-    properties.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
-    arguments = ["format", "--standalone", f"--cluster-id={CLUSTER_ID}", "-c", str(properties)]
-    apache_kafka.tool("kafka.tools.StorageTool", *arguments)
-    theirs = {str(path.relative_to(data)): path.read_bytes() for path in data.rglob("*") if path.is_file()}
-    assert theirs.keys() == {"meta.properties", "bootstrap.checkpoint", CHECKPOINT}
-
-    disk = MemoryDisk()
-    write(disk, "meta.properties", theirs["meta.properties"])
-    meta = check(disk)
-    assert meta is not None
-    assert meta.directory_id is not None
-    assert meta.cluster_id == CLUSTER_ID
-    asyncio.run(formatted(disk := MemoryDisk(), meta.directory_id))
-    ours = contents(disk)
-    for path in ("bootstrap.checkpoint", CHECKPOINT):
-        data_of_ours = ours[path]
-        assert data_of_ours is not None
-        assert len(data_of_ours) == len(theirs[path])
-        assert without_times(data_of_ours) == without_times(theirs[path])
-    told = {line for line in theirs["meta.properties"].decode().splitlines() if not line.startswith("#")}
-    assert told | {"#"} == set((ours["meta.properties"] or b"").decode().splitlines())
-    assert f"directory.id={uuid_to_text(meta.directory_id)}" in told
