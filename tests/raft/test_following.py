@@ -167,10 +167,45 @@ def test_silent_leader_makes_a_voter_ask() -> None:
     driven = follower()
     answered(driven)
     driven.tick(1999)
-    assert driven.raft.state is State.FOLLOWER
+    assert not driven.vote(C, 1, (0, 0), pre_vote=True).granted
     driven.tick(2000)
+    assert driven.raft.state is State.FOLLOWER
+    assert driven.vote(C, 1, (0, 0), pre_vote=True).granted
+    driven.tick(2000 + 25)
     assert driven.raft.state is State.PROSPECTIVE
     assert driven.raft.election.leader_id == B.id
+
+
+@pytest.mark.parametrize(("me", "rank"), [(A, 0), (C, 1), (D, 2)])
+def test_voters_of_a_silent_leader_ask_by_their_rank(me: VoterKey, rank: int) -> None:
+    driven = node(me, voter_set=voters(A, B, C, D))
+    driven.follow(B)
+    answered(driven)
+    driven.ask_for_pre_votes()
+    assert 2000 + rank * 75 <= driven.now_ms < 2000 + rank * 75 + 25
+
+
+def test_silent_leader_that_accepts_connections_may_hang() -> None:
+    driven = follower()
+    answered(driven)
+    driven.tick(2000)
+    driven.step(ConnectionLost(B.id))
+    driven.step(DialSucceeded(B.id))
+    assert driven.raft.suspicion.is_gone
+    driven.tick(2025)
+    assert driven.raft.state is State.PROSPECTIVE
+
+
+def test_leader_that_was_silent_and_answers_is_followed() -> None:
+    driven = node(C, voter_set=voters(A, B, C))
+    driven.follow(B)
+    answered(driven)
+    driven.tick(2000)
+    driven.tick(2000)
+    answered(driven)
+    assert not driven.raft.suspicion.is_gone
+    driven.tick(3999)
+    assert driven.raft.state is State.FOLLOWER
 
 
 def test_every_answer_of_the_leader_puts_the_timeout_off() -> None:
@@ -188,7 +223,7 @@ def test_errors_back_off_and_do_not_put_it_off() -> None:
         driven.answer(B.id, FetchResponse(NOT_LEADER, driven.known(leader_id=C.id)))
         driven.tick()
         times.append(driven.now_ms)
-    assert driven.now_ms == 2000
+    assert 2000 <= driven.now_ms <= 2025
     assert times[:5] == [20, 60, 140, 300, 620]  # twice as long each time, up to a bound
     assert len(times) < 12
 
@@ -198,10 +233,52 @@ def test_observer_of_a_silent_leader_asks_others() -> None:
     driven.follow(B)
     driven.tick(2000)
     assert driven.raft.state is State.FOLLOWER
-    assert driven.sent[-1].node_id == -2
-    assert driven.sent[-1].endpoint == endpoint(7)
-    driven.answer(-2, FetchResponse(NOT_LEADER, driven.known(4, C.id)))
+    assert [each.node_id for each in driven.sent] == [B.id, A.id]
+    driven.answer(A.id, FetchResponse(NOT_LEADER, driven.known(4, C.id)))
     assert (driven.raft.state, driven.raft.leader_id, driven.raft.epoch) == (State.FOLLOWER, C.id, 4)
+
+
+def test_observer_of_a_dead_leader_asks_the_others_at_once() -> None:
+    driven = node(D, voter_set=voters(A, B, C), bootstrap=(endpoint(B.id), endpoint(7)), endpoints=())
+    driven.follow(B)
+    answered(driven)
+    notice(driven)
+    asked = []
+    for _ in range(12):
+        asked.append((driven.now_ms, driven.sent[-1].node_id))
+        known = driven.known(leader_id=B.id)
+        if driven.sent[-1].node_id == B.id:
+            driven.step(DialRefused(B.id))
+            driven.step(Failed(driven.sent[-1].correlation))
+        else:
+            driven.answer(driven.sent[-1].node_id, FetchResponse(NOT_LEADER, known))
+        driven.tick()
+    others = [node_id for _, node_id in asked if node_id != B.id]
+    assert others == [A.id, C.id, -3] * (len(others) // 3) + [A.id, C.id][: len(others) % 3]
+    times = [now_ms for now_ms, node_id in asked if node_id != B.id]
+    assert times[:6] == [0, 20, 40, 60, 80, 120]
+    driven.answer(driven.sent[-1].node_id, FetchResponse(NOT_LEADER, driven.known(2, C.id)))
+    assert (driven.raft.leader_id, driven.sent[-1].node_id) == (C.id, C.id)
+
+
+def test_node_that_hangs_holds_nobody_up() -> None:
+    driven = node(D, voter_set=voters(A, B, C), endpoints=())
+    times = []
+    for _ in range(6):
+        driven.tick()
+        times.append((driven.now_ms, driven.sent[-1].node_id))
+        if driven.sent[-1].node_id != A.id:
+            driven.answer(driven.sent[-1].node_id, FetchResponse(NOT_LEADER, driven.known()))
+    assert times[:4] == [(0, A.id), (20, B.id), (40, C.id), (60, B.id)]
+    assert times[-1][0] < 300
+
+
+def test_nodes_that_all_refuse_are_not_asked_without_pause() -> None:
+    driven = node(D, voter_set=voters(A, B, C), endpoints=())
+    while driven.now_ms < 5000:
+        driven.tick()
+        driven.step(Failed(driven.sent[-1].correlation))
+    assert len(driven.sent) < 3 * 22
 
 
 def test_observer_never_stands() -> None:
@@ -221,12 +298,13 @@ def test_node_that_looks_for_a_leader_does_not_ask_itself() -> None:
 
 
 def test_observer_hears_the_leader_under_a_bootstrap_servers_id() -> None:
-    driven = node(D, voter_set=VoterSet(()), bootstrap=(endpoint(2),))
+    driven = node(D, voter_set=VoterSet(()), bootstrap=(endpoint(2)._replace(host="any"),))
     driven.follow(B)
     driven.step(ConnectionLost(B.id))
     driven.step(DialRefused(B.id))
     assert driven.raft.suspicion.is_gone
     driven.tick()
+    assert driven.sent[-1].node_id == -2
     driven.answer(-2, FetchResponse(NONE, driven.known(leader_id=B.id), 1, 0, entries=(Entry(0, 1, 1),)))
     assert driven.raft.end_offset == 1
     assert not driven.raft.suspicion.is_gone

@@ -217,6 +217,8 @@ def _take_failure(raft: Raft, peer: object, failed: Failed, now_ms: int) -> None
         raft.become_candidate(now_ms)  # a voter of a version without pre-votes
     elif failed.unsupported and isinstance(raft.role, Follower) and isinstance(peer, tuple):
         voter_changes.is_told(raft, now_ms)  # a leader of a version without UpdateRaftVoter
+    elif isinstance(raft.role, (Unattached, Follower)):
+        raft.role.search.due_ms = now_ms  # where it looks for the leader, another node is asked at once
     elif isinstance(raft.role, Leadership):
         raft.role.duty_ms = 0
         if isinstance(peer, tuple):

@@ -35,7 +35,7 @@ from barnabas.raft.messages import (
 )
 from barnabas.raft.outbound import MAX_BACKOFF_SHIFT
 from barnabas.raft.ready import SnapshotChunk
-from barnabas.raft.states import NEVER, Follower, Resigned, Unattached
+from barnabas.raft.states import NEVER, Follower, Resigned, Search, Unattached
 from barnabas.raft.voters import Endpoint, VoterSet
 from barnabas.raft.voting import heed_answer, is_meant
 
@@ -58,34 +58,44 @@ def poll_unattached(raft: RaftNode, role: Unattached, now_ms: int) -> int:
         deadline_ms = role.deadline_ms
     else:
         deadline_ms = NEVER
-    return min(deadline_ms, _ask_for_leader(raft, role, now_ms))
+    return min(deadline_ms, _ask_for_leader(raft, role.search, now_ms))
 
 
-def _ask_for_leader(raft: RaftNode, role: Unattached | Follower, now_ms: int) -> int:
-    """Fetch from the next node that may know the leader, with back-off; returns when to try again."""
+def _ask_for_leader(raft: RaftNode, search: Search, now_ms: int) -> int:
+    """Fetch from the next node that may know the leader; returns when to try again. Nodes are asked in turn,
+    at first quickly and less often with every round; those that hang or refuse are passed over."""
     nodes = nodes_to_ask(raft)
     if not nodes or raft.is_writing:
         return NEVER
-    waits_ms = max(role.asked_ms, *(raft.outbound.ready_ms(each) for each, _ in nodes))
-    if waits_ms > now_ms:
-        return waits_ms
-    node_id, endpoint = nodes[role.asked % len(nodes)]
-    raft.send(node_id, endpoint, fetch_request(raft), now_ms)
-    role.asked_ms = now_ms + (raft.config.retry_backoff_ms << min(role.asked, MAX_BACKOFF_SHIFT))
-    role.asked += 1
-    return raft.outbound.ready_ms(node_id)
+    if search.due_ms > now_ms:
+        return search.due_ms
+    for _ in nodes:
+        node_id, endpoint = nodes[search.turn % len(nodes)]
+        search.turn += 1
+        if raft.outbound.ready_ms(node_id) <= now_ms:
+            raft.send(node_id, endpoint, fetch_request(raft), now_ms)
+            rounds = search.asked // len(nodes)
+            search.asked += 1
+            search.due_ms = now_ms + (raft.config.retry_backoff_ms << min(rounds, MAX_BACKOFF_SHIFT))
+            return search.due_ms
+    return min(raft.outbound.ready_ms(node_id) for node_id, _ in nodes)
 
 
 def nodes_to_ask(raft: RaftNode) -> list[tuple[int, Endpoint]]:
-    """The bootstrap servers, and the voters that this node knows."""
-    mine = {each[1:] for each in raft.config.endpoints}
-    servers = enumerate(raft.config.bootstrap)
-    found = [(BOOTSTRAP_ID - index, each) for index, each in servers if each[1:] not in mine]
+    """The voters that this node knows, and the bootstrap servers where none of those is."""
+    found: dict[tuple[str, int], tuple[int, Endpoint]] = {}
     for voter in raft.voters.voters:
         endpoint = raft.config.reached_at(voter.endpoints)
         if voter.key.id != raft.me.id and endpoint is not None:
-            found.append((voter.key.id, endpoint))
-    return found
+            found[endpoint.host, endpoint.port] = voter.key.id, endpoint
+    if isinstance(raft.role, Follower):
+        leader = raft.role.endpoint
+        found[leader.host, leader.port] = raft.election.leader_id, leader
+    mine = {(each.host, each.port) for each in raft.config.endpoints}
+    for index, server in enumerate(raft.config.bootstrap):
+        if (server.host, server.port) not in mine:
+            found.setdefault((server.host, server.port), (BOOTSTRAP_ID - index, server))
+    return list(found.values())
 
 
 # --- fetching
@@ -105,15 +115,15 @@ def fetch_request(raft: RaftNode) -> Fetch:
 
 
 def poll_follower(raft: RaftNode, role: Follower, now_ms: int) -> int:
-    deadline_ms = role.fetch_deadline_ms
+    deadline_ms = _look_for_silence(raft, role, now_ms)
     if raft.may_stand:
         deadline_ms = min(deadline_ms, role.ask_ms)
         if now_ms >= deadline_ms:
             raft.suspicion.asks += 1
             raft.become_prospective(now_ms)
             return NEVER
-    elif now_ms >= deadline_ms or raft.suspicion.is_gone:
-        return _poll_lost_observer(raft, role, now_ms)
+    elif raft.suspicion.is_gone:
+        return _ask_for_leader(raft, role.search, now_ms)
     if raft.is_writing:
         return deadline_ms
     leader_id = raft.election.leader_id
@@ -125,9 +135,13 @@ def poll_follower(raft: RaftNode, role: Follower, now_ms: int) -> int:
     return min(deadline_ms, ready_ms, told_ms)
 
 
-def _poll_lost_observer(raft: RaftNode, role: Follower, now_ms: int) -> int:
-    """The leader is silent: others may know a new one."""
-    return max(_ask_for_leader(raft, role, now_ms), now_ms + 1)
+def _look_for_silence(raft: RaftNode, role: Follower, now_ms: int) -> int:
+    """Until when the leader is waited for; one that has been silent for so long is as good as gone."""
+    if now_ms < role.fetch_deadline_ms:
+        return role.fetch_deadline_ms
+    raft.suspicion.is_silent = True
+    _suspect(raft, role, now_ms)
+    return NEVER
 
 
 def _next_request(raft: RaftNode, role: Follower) -> Fetch | FetchSnapshot:
@@ -138,26 +152,19 @@ def _next_request(raft: RaftNode, role: Follower) -> Fetch | FetchSnapshot:
 
 
 def take_fetch(raft: RaftNode, node_id: int, response: FetchResponse, now_ms: int) -> None:
-    if not heed_answer(raft, response.error, response.known, now_ms):
-        _back_off(raft, node_id, now_ms)
-        return
+    before = raft.role
+    is_present = heed_answer(raft, response.error, response.known, now_ms)
     role = raft.role
+    if not isinstance(role, Follower):
+        return
     is_leader = response.known.leader_id == raft.election.leader_id
-    if not isinstance(role, Follower) or not is_leader or response.error != NONE:
-        _back_off(raft, node_id, now_ms)
-        if (
-            isinstance(role, Follower)
-            and response.error == NOT_LEADER
-            and response.known.leader_id == NO_NODE
-        ):
-            _has_ended(raft, role, node_id, now_ms)
+    if not is_present or not is_leader or response.error != NONE:
+        if role is before and node_id == raft.election.leader_id:
+            _refused_by_leader(raft, role, response, now_ms)
         return
     if raft.is_writing:
         return
-    role.fetch_deadline_ms = now_ms + raft.config.fetch_timeout_ms
-    role.has_fetched = True
-    role.asked = 0
-    _lives(raft, role)
+    raft.hear_leader(role, now_ms)
     if response.diverging is not None:
         raft.truncate(raft.log.truncation_for(response.diverging))
     elif response.snapshot is not None:
@@ -171,16 +178,12 @@ def take_fetch(raft: RaftNode, node_id: int, response: FetchResponse, now_ms: in
         raft.commit(min(raft.leader_high_watermark, raft.log.end_offset))
 
 
-def _has_ended(raft: RaftNode, role: Follower, node_id: int, now_ms: int) -> None:
-    """That node says that it does not lead this epoch, nor knows who does: if it did, it has resigned."""
-    if node_id == raft.election.leader_id and not raft.suspicion.has_ended:
+def _refused_by_leader(raft: RaftNode, role: Follower, response: FetchResponse, now_ms: int) -> None:
+    """Ask it again a little later. If it says that it does not lead, nor knows who does, it has resigned."""
+    raft.outbound.back_off(raft.election.leader_id, now_ms)
+    if response.error == NOT_LEADER and response.known.leader_id == NO_NODE:
         raft.suspicion.has_ended = True
         _suspect(raft, role, now_ms)
-
-
-def _back_off(raft: RaftNode, node_id: int, now_ms: int) -> None:
-    """That node had nothing for this one: ask it again a little later."""
-    raft.outbound.back_off(node_id, now_ms)
 
 
 def _continues(raft: RaftNode, response: FetchResponse) -> bool:
@@ -198,10 +201,9 @@ def take_snapshot(raft: RaftNode, node_id: int, response: FetchSnapshotResponse,
         return
     if response.error != NONE:
         role.loading = None  # the leader has it no more, or another one of another size: begin again
-        _back_off(raft, node_id, now_ms)
+        raft.outbound.back_off(node_id, now_ms)
         return
-    role.fetch_deadline_ms = now_ms + raft.config.fetch_timeout_ms
-    role.has_fetched = True
+    raft.hear_leader(role, now_ms)
     snapshot, position = role.loading
     if (response.snapshot, response.position) != (snapshot, position) or raft.is_writing:
         role.loading = None
@@ -285,27 +287,14 @@ def dial_refused(raft: RaftNode, event: DialRefused, now_ms: int) -> None:
 
 
 def dial_succeeded(raft: RaftNode, event: DialSucceeded, now_ms: int) -> None:
-    """It lives, or its successor does: what was noticed does not count any more."""
+    """It lives, or its successor does: what was noticed does not count any more. A silent one may hang."""
     if event.node_id == raft.election.leader_id and isinstance(raft.role, Follower):
-        _lives(raft, raft.role)
-
-
-def _lives(raft: RaftNode, role: Follower) -> None:
-    raft.suspicion.connection_lost = raft.suspicion.dial_refused = False
-    if not raft.suspicion.has_ended:
-        role.ask_ms = NEVER
+        raft.find_leader_reachable(raft.role)
 
 
 def _suspect(raft: RaftNode, role: Follower, now_ms: int) -> None:
     if raft.suspicion.is_gone and role.ask_ms == NEVER:
-        plan_to_ask(raft, role, now_ms)
-
-
-def plan_to_ask(raft: RaftNode, role: Follower, now_ms: int) -> None:
-    """Ask for pre-votes soon: at first by rank, then with back-off."""
-    config, asks = raft.config, raft.suspicion.asks
-    later_ms = min(config.election_backoff_max_ms, config.stagger_ms << min(asks, 10)) if asks else 0
-    role.ask_ms = raft.staggered_ms(now_ms, raft.election.leader_id) + later_ms
+        raft.plan_to_ask(role, now_ms)
 
 
 # --- resigned

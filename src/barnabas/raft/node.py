@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from barnabas.core.random import Random
-from barnabas.raft import following, invariants, leading, voting
+from barnabas.raft import invariants, leading, voting
 from barnabas.raft.config import RaftConfig
 from barnabas.raft.election import NO_NODE, TRANSITIONS, Election, State, VoterKey, same_replica
 from barnabas.raft.log_index import Control, Entry, KRaftVersion, LeaderChange, LogIndex, LogState
@@ -20,7 +20,16 @@ from barnabas.raft.messages import UNKNOWN_OFFSET, Known, Reply, Request, Respon
 from barnabas.raft.outbound import Outbound
 from barnabas.raft.ready import Ready, SnapshotChunk
 from barnabas.raft.replication import Leadership
-from barnabas.raft.states import Candidate, Follower, Prospective, Resigned, Suspicion, Unattached
+from barnabas.raft.states import (
+    NEVER,
+    Candidate,
+    Follower,
+    Prospective,
+    Resigned,
+    Search,
+    Suspicion,
+    Unattached,
+)
 from barnabas.raft.voters import BOOTSTRAP_OFFSET, Endpoint, Endpoints, VoterInfo, VoterSet
 
 Role = Unattached | Prospective | Candidate | Leadership | Follower | Resigned
@@ -286,7 +295,7 @@ class RaftNode:
         self.leader_endpoint = endpoint
         self._enter(role)
         if self.suspicion.is_gone:
-            following.plan_to_ask(self, role, now_ms)
+            self.plan_to_ask(role, now_ms)
 
     def become_resigned(self, now_ms: int) -> None:
         """Lead no more, and tell the voters which of them should."""
@@ -320,7 +329,27 @@ class RaftNode:
         if isinstance(self.role, Follower):
             self.role.endpoint = endpoint
 
+    def find_leader_reachable(self, role: Follower) -> None:
+        """The leader accepts connections."""
+        self.suspicion.connection_lost = self.suspicion.dial_refused = False
+        if not self.suspicion.is_gone:
+            role.ask_ms = NEVER
+
+    def hear_leader(self, role: Follower, now_ms: int) -> None:
+        """The leader has answered: it lives."""
+        role.fetch_deadline_ms = now_ms + self.config.fetch_timeout_ms
+        role.has_fetched = True
+        role.search = Search()
+        self.suspicion.is_silent = False
+        self.find_leader_reachable(role)
+
     # --- time
+
+    def plan_to_ask(self, role: Follower, now_ms: int) -> None:
+        """The leader is gone: ask for pre-votes soon, at first by rank, then with back-off."""
+        config, asks = self.config, self.suspicion.asks
+        later_ms = min(config.election_backoff_max_ms, config.stagger_ms << min(asks, 10)) if asks else 0
+        role.ask_ms = self.staggered_ms(now_ms, self.election.leader_id) + later_ms
 
     def election_deadline_ms(self, now_ms: int) -> int:
         timeout = self.config.election_timeout_ms

@@ -315,8 +315,7 @@ def is_told(raft: RaftNode, now_ms: int) -> None:
     """The leader knows what this voter is, or is of a version in which it need not; and it lives."""
     raft.has_told_epoch = raft.epoch
     if isinstance(raft.role, Follower):
-        raft.role.fetch_deadline_ms = now_ms + raft.config.fetch_timeout_ms
-        raft.role.has_fetched = True
+        raft.hear_leader(raft.role, now_ms)
 
 
 RECEIVERS: dict[type, Any] = {
