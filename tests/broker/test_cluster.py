@@ -129,3 +129,56 @@ def test_all_are_restarted_one_by_one(victim: str) -> None:
             assert has_topic(cluster.nodes[chosen], f"turn-{turn}")
 
     run_cluster(scenario, VirtualCluster())
+
+
+def fenced(node: Node, broker_id: int) -> bool:
+    return node.quorum.metadata.image.brokers[broker_id].fenced
+
+
+def test_a_dead_broker_is_fenced_by_its_socket_and_comes_back_at_once() -> None:
+    async def scenario(cluster: VirtualCluster) -> None:
+        await cluster.start()
+        epoch = cluster.nodes[1].quorum.metadata.image.brokers[5].epoch
+        await cluster.kill(5)
+        killed = now()
+        await cluster.until(lambda: fenced(cluster.nodes[1], 5), "the dead broker is fenced")
+        assert now() - killed < 1.0
+        again = now()
+        await cluster.start(5)
+        assert now() - again < 1.0
+        image = cluster.nodes[5].quorum.metadata.image
+        assert image.brokers[5].is_active
+        assert image.brokers[5].epoch > epoch
+
+    run_cluster(scenario, VirtualCluster(nodes=5))
+
+
+def test_a_broker_that_is_only_cut_off_is_fenced_by_its_session() -> None:
+    async def scenario(cluster: VirtualCluster) -> None:
+        await cluster.start()
+        cluster.network.partition([f"node-{each}" for each in (1, 2, 3, 4)], ["node-5"])
+        cut = now()
+        await cluster.until(lambda: fenced(cluster.nodes[1], 5), "the silent broker is fenced")
+        assert 8.0 < now() - cut < 12.0
+        cluster.network.heal()
+        await cluster.until(lambda: not fenced(cluster.nodes[1], 5), "it is heard again, and unfenced")
+
+    run_cluster(scenario, VirtualCluster(nodes=5))
+
+
+def test_controllers_register_and_describe_one_another() -> None:
+    async def scenario(cluster: VirtualCluster) -> None:
+        await cluster.start()
+        nodes = list(cluster.nodes.values())
+        await cluster.until(
+            lambda: all(sorted(each.quorum.metadata.image.controllers) == [1, 2, 3] for each in nodes),
+            "all controllers are registered",
+        )
+        leader = cluster.leader()
+        assert leader is not None
+        described = leader.quorum.driver.describe()
+        assert described is not None
+        assert [each.key.id for each in described.voters] == [1, 2, 3]
+        assert [each.key.id for each in described.observers] == [4]
+
+    run_cluster(scenario, VirtualCluster(nodes=4))

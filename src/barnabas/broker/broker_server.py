@@ -115,16 +115,23 @@ class BrokerServer:
             rack=self._static.string("broker.rack"),
             previous_epoch=self._storage.previous_epoch,
         )
+        await self._storage.keep_epoch(self.membership.epoch)
 
     async def activate(self) -> None:
         """Say where the partitions are, and become active."""
         if self._found:
             await self.membership.assign(self._found)
         await self.membership.activate()
+        await self._shared.quorum.until(self._is_shown)
         if self._anew:
             await self.membership.assign(self._anew)
         self._placement.follow()
         self._upkeep.follow_cordons()
+
+    def _is_shown(self) -> bool:
+        """Whether the metadata here says that this broker is active, or speaks of another one."""
+        known = self._metadata.image.brokers.get(self.membership.node_id)
+        return known is None or known.epoch != self.membership.epoch or known.is_active
 
     def serve(self) -> None:
         """Open what follows, keep the directories in order and load the coordinators, in the background."""

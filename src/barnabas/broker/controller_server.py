@@ -1,21 +1,69 @@
 """The controller of a node: the listeners at which it answers, and what it does while it is active.
 
 It answers as soon as the metadata is read from the disk, before there is a leader: other voters have to reach
-it, and so has the broker of the same process.
+it, and so has the broker of the same process. While it is the active controller it watches the brokers, once
+there are others than the one in its process.
 """
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any
+
 from barnabas.broker.connections.connections import Connections, limits_of
 from barnabas.broker.connections.requests import CONTROLLER_ROUTER
 from barnabas.broker.shared_server import SharedServer
+from barnabas.core.settings.listeners import Listener
+from barnabas.metadata.delta import Delta
+from barnabas.metadata.image import ClusterImage
+
+Run = Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]]
 
 
 class ControllerServer:
-    """Beside the `SharedServer` of its process."""
+    """Beside the `SharedServer` of its process. `run` starts background tasks."""
 
-    def __init__(self, shared: SharedServer) -> None:
+    def __init__(self, shared: SharedServer, run: Run) -> None:
         settings = shared.settings
         self.services = shared.local
+        self._shared = shared
+        self._run = run
+        self._watching: asyncio.Task[None] | None = None
         self.connections = Connections(shared.local, CONTROLLER_ROUTER, limits_of(settings.broker))
         settings.subscribe(lambda altered: self.connections.limit(limits_of(altered)))
+        shared.quorum.on_active = self._active
+        shared.quorum.metadata.subscribe(self._published)
+
+    def register(self, listeners: Sequence[Listener]) -> None:
+        """Tell the active controller of this one, where they are not the same for ever."""
+        quorum = self._shared.quorum
+        if quorum.driver.is_sole_voter:
+            return
+        from barnabas.broker.cluster.controller_registration import ControllerRegistration
+
+        registration = ControllerRegistration(
+            quorum,
+            self._shared.routed,
+            self.services.clock,
+            node_id=self.services.node_id,
+            incarnation_id=self.services.random.uuid(),
+            listeners=listeners,
+        )
+        self._run(registration.run())
+
+    def _active(self, is_active: bool) -> None:
+        if self._watching is not None:
+            self._watching.cancel()
+            self._watching = None
+        if is_active:
+            self._watch(self._shared.quorum.metadata.image)
+
+    def _published(self, image: ClusterImage, delta: Delta) -> None:
+        if delta.changed_brokers and self._shared.quorum.controller.is_active:
+            self._watch(image)
+
+    def _watch(self, image: ClusterImage) -> None:
+        """Watch the brokers, where there is one that is not in this process."""
+        if self._watching is None and any(each != self.services.node_id for each in image.brokers):
+            self._watching = self._run(self._shared.watch().run())

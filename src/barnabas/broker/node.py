@@ -142,21 +142,25 @@ class Node:
         )
         self.cluster_id = storage.cluster_id
         await self._bind(listeners)
+        controllers = listeners.controllers_at(self._listeners.ports, self._host_name)
         shared = self._shared = await SharedServer.open(
             self.settings,
             storage,
-            listeners.controllers_at(self._listeners.ports, self._host_name),
+            controllers,
+            inter_broker_listener=listeners.inter_broker,
             network=self._network,
             clock=self._clock,
             random=self._random,
             fail=self.fail,
         )
         if listeners.controller:
-            controller = self._controller = ControllerServer(shared)
+            controller = self._controller = ControllerServer(shared, self._run)
             self._listeners.serve(listeners.controller, controller.connections.accept)
             self._run(controller.connections.close_idle())
         self._run(shared.quorum.snapshots.keep())
         await shared.quorum.start()
+        if self._controller is not None:
+            self._controller.register(controllers)
         self._become(NodeState.CONTROLLER_UP)
         if listeners.inter_broker is None:
             self._run(shared.caught_up())

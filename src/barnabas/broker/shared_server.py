@@ -36,6 +36,7 @@ from barnabas.raft.election import VoterKey
 from barnabas.raft.voters import Endpoint, VoterInfo, VoterSet
 
 if TYPE_CHECKING:
+    from barnabas.broker.cluster.broker_watch import BrokerWatch
     from barnabas.broker.cluster.remote_controller import RemoteController
 
 logger = logging.getLogger("barnabas.node")
@@ -54,12 +55,14 @@ class SharedServer:
         static: BrokerSettings,
         storage: Storage,
         *,
+        inter_broker_listener: str | None,
         network: Network,
         clock: Clock,
         random: Random,
         fail: Callable[[BaseException], None],
     ) -> None:
         self.quorum = quorum
+        self._inter_broker_listener = inter_broker_listener
         self._storage = storage
         self._network = network
         self._clock = clock
@@ -67,6 +70,7 @@ class SharedServer:
         self._fail = fail
         self._kept: object = None  # records of the image that was looked at last
         self.settings = settings = CurrentSettings(static.node_id, quorum.metadata, static)
+        self._watch: BrokerWatch | None = None
         self.controller = LocalController(
             quorum.controller,
             node_id=static.node_id,
@@ -76,6 +80,7 @@ class SharedServer:
             topic_policy=settings.topic_policy,
             config_rules=settings.config_rules,
             election_defaults=settings.election_defaults,
+            watch=self.watch,
         )
         self.local = ControllerServices(
             node_id=static.node_id,
@@ -107,13 +112,14 @@ class SharedServer:
         storage: Storage,
         controllers: Sequence[Listener],
         *,
+        inter_broker_listener: str | None,
         network: Network,
         clock: Clock,
         random: Random,
         fail: Callable[[BaseException], None],
     ) -> SharedServer:
         """`static` is what the node was started with; `controllers` is where others find its controller,
-        nowhere if it has none."""
+        nowhere if it has none. `inter_broker_listener` is the name of its broker's, if it has one."""
         quorum = await MetadataQuorum.open(
             storage.metadata,
             storage.metadata.disk,
@@ -131,7 +137,34 @@ class SharedServer:
             cluster_id=storage.cluster_id,
             on_failure=fail,
         )
-        return cls(quorum, static, storage, network=network, clock=clock, random=random, fail=fail)
+        return cls(
+            quorum,
+            static,
+            storage,
+            inter_broker_listener=inter_broker_listener,
+            network=network,
+            clock=clock,
+            random=random,
+            fail=fail,
+        )
+
+    def watch(self) -> BrokerWatch:
+        """What watches the brokers while this node is the active controller; made when it is first needed."""
+        if self._watch is None:
+            from barnabas.broker.cluster.broker_watch import BrokerWatch
+
+            settings = self.settings.broker
+            self._watch = BrokerWatch(
+                self.quorum.controller,
+                self._network,
+                self._clock,
+                node_id=self.local.node_id,
+                inter_broker_listener=self._inter_broker_listener,
+                session_s=settings.integer("broker.session.timeout.ms") / 1000,
+                by_socket=settings.boolean("barnabas.fence.by.socket"),
+                election_defaults=self.settings.election_defaults,
+            )
+        return self._watch
 
     def _remote(self) -> RemoteController:
         from barnabas.broker.cluster.remote_controller import RemoteController

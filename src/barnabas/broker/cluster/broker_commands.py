@@ -31,7 +31,8 @@ if TYPE_CHECKING:
 
 
 class BrokerCommands:
-    """`watch` is None where there are no other nodes: then only the broker of this process registers."""
+    """`watch` makes what watches the brokers, when another node is first heard of; None where there are none:
+    then only the broker of this process registers."""
 
     def __init__(
         self,
@@ -39,13 +40,14 @@ class BrokerCommands:
         clock: Clock,
         *,
         cluster_id: str,
-        watch: BrokerWatch | None,
+        watch: Callable[[], BrokerWatch] | None,
         election_defaults: Callable[[], ElectionDefaults],
     ) -> None:
         self._active = active
         self._clock = clock
         self._cluster_id = cluster_id
-        self._watch = watch
+        self._make_watch = watch
+        self._watch: BrokerWatch | None = None
         self._election_defaults = election_defaults
 
     def defaults(self) -> ElectionDefaults:
@@ -89,9 +91,15 @@ class BrokerCommands:
         known = self._active.decided.brokers.get(request.broker_id)
         if known is None or known.incarnation_id == request.incarnation_id or not self._active.is_active:
             return None
-        if self._liveness(known, request, connection) is not Liveness.GONE_IF_REFUSED or self._watch is None:
+        watch = self._watching(connection)
+        if watch is None or self._liveness(known, request, connection) is not Liveness.GONE_IF_REFUSED:
             return None
-        return BrokerLife.of(known) if await self._watch.is_refused(known) else None
+        return BrokerLife.of(known) if await watch.is_refused(known) else None
+
+    def _watching(self, connection: ClientConnection | None) -> BrokerWatch | None:
+        if self._watch is None and connection is not None and self._make_watch is not None:
+            self._watch = self._make_watch()
+        return self._watch
 
     def _may_live(
         self,
@@ -108,7 +116,7 @@ class BrokerCommands:
     def _liveness(
         self, known: BrokerImage, request: BrokerRegistrationRequest, connection: ClientConnection | None
     ) -> Liveness:
-        watch = self._watch
+        watch = self._watching(connection)
         if watch is None:
             return Liveness.GONE
         return liveness(
@@ -155,5 +163,6 @@ class BrokerCommands:
         carrier = OWN_PROCESS if connection is None else connection
         contacts.heard(broker, self._clock.monotonic(), metadata_offset, carrier)
         is_new = last is None or last.carrier is not carrier
-        if is_new and connection is not None and self._watch is not None:
-            connection.when_closed(partial(self._watch.closed, broker, connection))
+        watch = self._watching(connection)
+        if is_new and connection is not None and watch is not None:
+            connection.when_closed(partial(watch.closed, broker, connection))

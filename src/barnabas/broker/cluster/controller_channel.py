@@ -102,7 +102,7 @@ class LocalController:
         config_rules: Callable[[], ConfigRules],
         clock: Clock,
         election_defaults: Callable[[], ElectionDefaults],
-        watch: BrokerWatch | None = None,
+        watch: Callable[[], BrokerWatch] | None = None,
     ) -> None:
         self._active = active
         self._node_id = node_id

@@ -408,6 +408,7 @@ metrics: The prefixes of the metrics' names; * for all.
 
 _OWN_TEXT = """\
 barnabas.allow.unenforced.security: Whether a node starts although access rules, users' credentials or policies are there that it cannot enforce.
+barnabas.fence.by.socket: Whether the active controller fences a broker as soon as its heartbeat connection has closed and its listener refuses a dial, instead of waiting for the end of its session.
 barnabas.log.format: How the node writes its log: text for people, json for programs.
 barnabas.metrics.listen: Where metrics are served, as host:port; nowhere, if it is not set.
 """

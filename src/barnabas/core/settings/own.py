@@ -11,6 +11,7 @@ from barnabas.core.settings.table import Table
 
 _ROWS = """\
 barnabas.allow.unenforced.security boolean false - fixed
+barnabas.fence.by.socket boolean true - fixed
 barnabas.log.format string text {text,json} fixed
 barnabas.metrics.listen string null filled fixed"""
 
