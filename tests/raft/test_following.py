@@ -30,10 +30,12 @@ from barnabas.raft.messages import (
     FetchSnapshot,
     FetchSnapshotResponse,
     Known,
+    Received,
     Vote,
     VoteResponse,
 )
 from barnabas.raft.snapshot import SnapshotId
+from barnabas.raft.states import NEVER
 from barnabas.raft.voters import VoterSet
 from tests.raft.nodes import A, B, C, D, Driven, E, endpoint, node, voters
 
@@ -375,6 +377,20 @@ def test_successors_of_a_leader_that_resigned_ask_one_behind_another(
         assert driven.vote(C, 1, (0, 0), pre_vote=True).granted  # though it has fetched (20895)
     driven.tick(delay_ms)
     assert driven.raft.state is State.PROSPECTIVE
+
+
+def test_successor_asks_when_what_it_fetched_is_written() -> None:
+    driven = follower()
+    raft = driven.raft
+    response = FetchResponse(NONE, driven.known(leader_id=B.id), -1, 0, entries=(Entry(0, 1, 1),))
+    raft.step(driven.answer_of(B.id, response), 0)
+    ready = raft.ready()
+    assert ready.entries
+    raft.step(Received(None, EndQuorumEpoch(1, B.id, (A, C))), 0)
+    assert (raft.state, raft.next_deadline()) == (State.FOLLOWER, NEVER)
+    raft.advance(ready, 3)
+    driven.settle()
+    assert {each.end_offset for each in driven.requests(Vote)} == {1}
 
 
 def test_successor_on_another_directory_is_another_node() -> None:

@@ -119,6 +119,8 @@ def poll_follower(raft: RaftNode, role: Follower, now_ms: int) -> int:
     if raft.may_stand:
         deadline_ms = min(deadline_ms, role.ask_ms)
         if now_ms >= deadline_ms:
+            if raft.is_writing:
+                return NEVER  # it asks when its log has grown, for then it is worth more: `advance` goes on
             raft.suspicion.asks += 1
             raft.become_prospective(now_ms)
             return NEVER
