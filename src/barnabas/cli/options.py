@@ -46,10 +46,13 @@ def command_parser(
 class Actions:
     """What a command can do, each by a name of its own: `barnabas topic list`."""
 
-    def __init__(self, parser: argparse.ArgumentParser, *, is_connected: bool = True) -> None:
+    def __init__(
+        self, parser: argparse.ArgumentParser, *, is_connected: bool = True, is_required: bool = True
+    ) -> None:
+        """A command that does something without an action has none that is required."""
         self._of_command = parser
         self._is_connected = is_connected
-        self._parsers = parser.add_subparsers(metavar="ACTION", required=True, title="actions")
+        self._parsers = parser.add_subparsers(metavar="ACTION", required=is_required, title="actions")
 
     def add(self, name: str, summary: str, examples: str, run: object) -> argparse.ArgumentParser:
         """One action; `run(options)` does it and gives the exit status."""

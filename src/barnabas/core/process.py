@@ -1,4 +1,4 @@
-"""This process as the operating system and the interpreter see it; for metrics alone.
+"""This process as the operating system and the interpreter see it, for metrics.
 
 What a system does not tell (there is no /proc on macOS) is left out.
 """

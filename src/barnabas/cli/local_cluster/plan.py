@@ -1,0 +1,127 @@
+"""How a local cluster is laid out: node ids from 1 on, up to three voters, ports in a row, a directory each.
+
+Nodes 1 to 3 are brokers and controllers, the others brokers alone. Clients connect to ports P, P+1, ...; the
+controllers are 1000 above. A plan is made once, with the ids of the cluster and of the voters' directories,
+and holds for all later runs: the voters stand in the metadata log by then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+from barnabas.broker.storage.format_node import format_node
+from barnabas.broker.storage.formatting import SERVER_PROPERTIES, InitialVoter
+from barnabas.broker.storage.server_properties import BOOTSTRAP_SERVERS, server_properties
+from barnabas.broker.storage.storage import Layout
+from barnabas.controller.initial_features import initial_levels
+from barnabas.core.clock import Clock
+from barnabas.core.os_disk import OsDisk
+from barnabas.core.random import Random
+from barnabas.core.settings.listeners import CONTROLLER_PORT_DISTANCE, Listener
+from barnabas.core.workers import InlineWorkers
+from barnabas.log.checkpoints import uuid_to_text
+
+HOST = "127.0.0.1"
+MOST_VOTERS = 3
+MOST_NODES = CONTROLLER_PORT_DISTANCE  # or the brokers' ports would reach the controllers'
+HIGHEST_PORT = 65535 - CONTROLLER_PORT_DISTANCE - MOST_VOTERS + 1
+_CONTROLLER = "CONTROLLER"
+
+
+class NodePlan(NamedTuple):
+    """One node of the cluster."""
+
+    node_id: int
+    port: int
+    directory: Path
+    is_voter: bool
+
+    @property
+    def address(self) -> str:
+        return f"{HOST}:{self.port}"
+
+    @property
+    def controller_address(self) -> str | None:
+        """Where its controller is, if it has one."""
+        return f"{HOST}:{self.port + CONTROLLER_PORT_DISTANCE}" if self.is_voter else None
+
+    @property
+    def roles(self) -> tuple[str, ...]:
+        return ("broker", "controller") if self.is_voter else ("broker",)
+
+    @property
+    def settings_file(self) -> Path:
+        return self.directory / SERVER_PROPERTIES
+
+    @property
+    def log_file(self) -> Path:
+        return self.directory.with_name(f"{self.directory.name}.log")
+
+
+class ClusterPlan(NamedTuple):
+    """All nodes, in the order of their ids."""
+
+    cluster_id: str
+    nodes: tuple[NodePlan, ...]
+    voters: tuple[InitialVoter, ...]
+
+    @property
+    def bootstrap(self) -> str:
+        """Where clients connect."""
+        return ",".join(node.address for node in self.nodes)
+
+
+def new_plan(directory: Path, count: int, port: int, random: Random) -> ClusterPlan:
+    """A cluster of so many nodes that never ran."""
+    voters = tuple(
+        InitialVoter(node_id, HOST, port + node_id - 1 + CONTROLLER_PORT_DISTANCE, random.uuid())
+        for node_id in range(1, min(count, MOST_VOTERS) + 1)
+    )
+    nodes = plan_nodes(directory, count, port, len(voters))
+    return ClusterPlan(uuid_to_text(random.uuid()), nodes, voters)
+
+
+def plan_nodes(directory: Path, count: int, port: int, voters: int) -> tuple[NodePlan, ...]:
+    """The nodes of a cluster in that directory."""
+    return tuple(
+        NodePlan(node_id, port + node_id - 1, directory / str(node_id), node_id <= voters)
+        for node_id in range(1, count + 1)
+    )
+
+
+async def format_nodes(plan: ClusterPlan, clock: Clock, random: Random) -> None:
+    """Format the nodes that are not yet, and write the settings of each beside its data."""
+    workers = InlineWorkers()
+    for node in plan.nodes:
+        path = str(node.directory)
+        await format_node(
+            Layout((path,), path),
+            lambda path: OsDisk(path, workers, clock),
+            node_id=node.node_id,
+            cluster_id=plan.cluster_id,
+            levels=initial_levels(None, {}),
+            voters=plan.voters,
+            listener=_CONTROLLER,
+            clock=clock,
+            random=random,
+            ignore_formatted=True,
+            properties=partial(_properties, plan, node),
+        )
+
+
+def _properties(plan: ClusterPlan, node: NodePlan, places: Mapping[str, str]) -> dict[str, str]:
+    servers = ",".join(each.controller_address for each in plan.nodes if each.controller_address is not None)
+    controllers = []
+    if node.is_voter:
+        controllers = [Listener(_CONTROLLER, HOST, node.port + CONTROLLER_PORT_DISTANCE, "PLAINTEXT")]
+    return server_properties(
+        places,
+        node_id=node.node_id,
+        listeners=[Listener("PLAINTEXT", HOST, node.port, "PLAINTEXT")],
+        controllers=controllers,
+        roles=node.roles,
+        quorum={BOOTSTRAP_SERVERS: servers},
+    )

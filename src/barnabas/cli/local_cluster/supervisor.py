@@ -1,0 +1,244 @@
+"""The processes of a local cluster: started, started again when they die, stopped in good order.
+
+Each node has a task that keeps it running. One that served is started again after a moment; one that dies
+before it serves waits longer every time. One that exits by itself before it has ever served ends the whole
+run (`NodeFailed`): something is wrong with its settings, and its log says what. A stop ends brokers alone
+first, all at once, and then the voters one after another, so that a majority of them is there for as long as
+somebody needs it. Nodes have sessions of their own: what the terminal sends goes to the supervisor alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from barnabas.cli.failures import CommandFailed
+from barnabas.cli.local_cluster.plan import ClusterPlan, NodePlan
+from barnabas.cli.local_cluster.state import (
+    SERVING,
+    STARTING,
+    STOPPED,
+    WAITING,
+    ClusterState,
+    NodeState,
+    known_process,
+    write_state,
+)
+
+FIRST_DELAY_S, LONGEST_DELAY_S = 0.2, 10.0
+POLL_S = 0.05
+STOP_S = 60.0
+_TAIL_BYTES = 2000
+_SETTINGS_PREFIX = "KAFKA_"
+
+Command = Callable[[NodePlan], Sequence[str]]
+
+
+class NodeFailed(CommandFailed):
+    """A node cannot be started."""
+
+
+class Event(NamedTuple):
+    """Something that happened to a node, or to all of them where there is none."""
+
+    kind: str
+    node: NodePlan | None
+    text: str
+
+
+def next_delay(delay_s: float, *, served: bool) -> float:
+    """How long to wait before the next start, given how long it was before the last one (0: the first)."""
+    return FIRST_DELAY_S if served or not delay_s else min(delay_s * 2, LONGEST_DELAY_S)
+
+
+def stop_order(nodes: Sequence[NodePlan]) -> list[list[NodePlan]]:
+    """The groups in which nodes are stopped, each when the one before it has ended."""
+    brokers = [node for node in nodes if not node.is_voter]
+    voters = [[node] for node in reversed(nodes) if node.is_voter]
+    return [brokers, *voters] if brokers else voters
+
+
+def ending(status: int) -> str:
+    """How a process ended, for people."""
+    return f"was killed by {signal.Signals(-status).name}" if status < 0 else f"ended with status {status}"
+
+
+class Supervisor:
+    """Runs the nodes of a plan in `directory`; `command` starts one, `is_ready` asks whether it serves."""
+
+    def __init__(
+        self,
+        directory: Path,
+        plan: ClusterPlan,
+        *,
+        command: Command,
+        is_ready: Callable[[NodePlan], Awaitable[bool]],
+        tell: Callable[[Event], None],
+        stop_s: float = STOP_S,
+    ) -> None:
+        self._directory = directory
+        self._plan = plan
+        self._command = command
+        self._is_ready = is_ready
+        self._tell = tell
+        self._stop_s = stop_s
+        self._states = {node.node_id: NodeState() for node in plan.nodes}
+        self._me = known_process(os.getpid())
+        self._processes: dict[int, asyncio.subprocess.Process] = {}
+        self._served: set[int] = set()  # at least once, in this run
+        self._stopping = False
+        self._killed = False
+        self._failure: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
+
+    async def run(self, stop: asyncio.Event, kill: asyncio.Event) -> bool:
+        """Keep the nodes running until `stop` is set, and stop them; `kill` is for those who cannot wait.
+        Returns whether all have stopped cleanly."""
+        keeping = {node.node_id: asyncio.create_task(self._keep(node)) for node in self._plan.nodes}
+        for task in keeping.values():
+            task.add_done_callback(self._kept)
+        stopped = asyncio.create_task(stop.wait())
+        try:
+            await asyncio.wait((stopped, self._failure), return_when=asyncio.FIRST_COMPLETED)
+            self._stopping = True
+            is_clean = await self._stop(keeping, kill)
+        finally:
+            stopped.cancel()
+            for process in self._processes.values():
+                with contextlib.suppress(ProcessLookupError):
+                    process.kill()
+            await asyncio.gather(stopped, *keeping.values(), return_exceptions=True)
+            self._write(is_over=True)
+        if self._failure.done():
+            raise self._failure.result()
+        return is_clean
+
+    # --- one node
+
+    async def _keep(self, node: NodePlan) -> None:
+        delay_s = 0.0
+        while not self._stopping:
+            process = await self._spawn(node)
+            watching = asyncio.create_task(self._watch(node, process))
+            status = await process.wait()
+            watching.cancel()
+            await asyncio.gather(watching, return_exceptions=True)
+            served = self._states[node.node_id].state == SERVING
+            del self._processes[node.node_id]
+            if self._stopping:
+                self._note_end(node, STOPPED, status)
+                return
+            if status > 0 and node.node_id not in self._served:
+                self._give_up(node, status)
+                return
+            delay_s = next_delay(delay_s, served=served)
+            self._note_end(node, WAITING, status)
+            self._say("died", node, f"{ending(status)}; it starts again in {delay_s:g} s")
+            await asyncio.sleep(delay_s)
+
+    async def _spawn(self, node: NodePlan) -> asyncio.subprocess.Process:
+        environment = {
+            name: text for name, text in os.environ.items() if not name.startswith(_SETTINGS_PREFIX)
+        }
+        with node.log_file.open("ab") as log:
+            process = await asyncio.create_subprocess_exec(
+                *self._command(node),
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+                env=environment,  # its settings stand in its own file
+            )
+        self._processes[node.node_id] = process
+        last = self._states[node.node_id]
+        restarts = last.restarts if last.ended is None else last.restarts + 1
+        self._note(node, NodeState(known_process(process.pid), STARTING, restarts, last.ended))
+        return process
+
+    async def _watch(self, node: NodePlan, process: asyncio.subprocess.Process) -> None:
+        """Wait until the node serves, and say so."""
+        while not await self._is_ready(node):  # noqa: ASYNC110 - another process is asked
+            await asyncio.sleep(POLL_S)
+        is_first = len(self._served) < len(self._plan.nodes)
+        self._served.add(node.node_id)
+        self._note(node, self._states[node.node_id]._replace(state=SERVING))
+        self._say("serves", node, f"serves at {node.address} (process {process.pid})")
+        if is_first and len(self._served) == len(self._plan.nodes):
+            self._tell(Event("ready", None, f"all nodes serve: {self._plan.bootstrap}"))
+
+    def _give_up(self, node: NodePlan, status: int) -> None:
+        self._note_end(node, STOPPED, status)
+        lines = _tail(node.log_file).strip().splitlines()
+        told = f": {lines[-1]}" if lines else ""
+        failure = f"node {node.node_id} {ending(status)} before it served{told}"
+        self._fail(NodeFailed(failure, f"see {node.log_file}"))
+
+    def _fail(self, error: BaseException) -> None:
+        if not self._failure.done():
+            self._failure.set_result(error)
+
+    def _kept(self, task: asyncio.Task[None]) -> None:
+        """No node is left alone: what ends its task unexpectedly ends the run."""
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._fail(error)
+
+    # --- all nodes
+
+    async def _stop(self, keeping: dict[int, asyncio.Task[None]], kill: asyncio.Event) -> bool:
+        for node in self._plan.nodes:
+            if node.node_id not in self._processes:
+                keeping[node.node_id].cancel()  # it waits to start again
+                self._note(node, self._states[node.node_id]._replace(state=STOPPED))
+        killing = asyncio.create_task(kill.wait())
+        try:
+            for group in stop_order(self._plan.nodes):
+                await self._stop_group([keeping[node.node_id] for node in group], group, killing)
+        finally:
+            killing.cancel()
+            await asyncio.gather(killing, return_exceptions=True)
+        return all(state.ended in (None, ending(0)) for state in self._states.values()) and not self._killed
+
+    async def _stop_group(
+        self, tasks: list[asyncio.Task[None]], group: list[NodePlan], killing: asyncio.Task[bool]
+    ) -> None:
+        for node in group:
+            if (process := self._processes.get(node.node_id)) is not None:
+                self._say("stopping", node, "is told to stop")
+                with contextlib.suppress(ProcessLookupError):
+                    process.terminate()
+        ended = asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.wait((ended, killing), timeout=self._stop_s, return_when=asyncio.FIRST_COMPLETED)
+        for node in group:
+            if (process := self._processes.get(node.node_id)) is not None:
+                self._killed = True
+                self._say("killed", node, "did not stop in time, and is killed")
+                with contextlib.suppress(ProcessLookupError):
+                    process.kill()
+        await ended
+
+    # --- what is known
+
+    def _note(self, node: NodePlan, state: NodeState) -> None:
+        self._states[node.node_id] = state
+        self._write()
+
+    def _note_end(self, node: NodePlan, state: str, status: int) -> None:
+        restarts = self._states[node.node_id].restarts
+        self._note(node, NodeState(None, state, restarts, ending(status)))
+
+    def _write(self, *, is_over: bool = False) -> None:
+        state = ClusterState(self._plan, None if is_over else self._me, self._states)
+        write_state(self._directory, state)
+
+    def _say(self, kind: str, node: NodePlan, text: str) -> None:
+        self._tell(Event(kind, node, f"node {node.node_id} {text}"))
+
+
+def _tail(path: Path) -> str:
+    with path.open("rb") as file:
+        file.seek(max(0, path.stat().st_size - _TAIL_BYTES))
+        return file.read().decode(errors="replace")

@@ -1,0 +1,65 @@
+"""Other processes, by their ids, which the system gives out again: one is known by its id and its start.
+
+`start_of` is what it is known by besides the id; it differs between any two processes that ever had one id,
+those of another boot included. A signal goes to the process that is meant, or to none.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+
+_BOOT_ID = "/proc/sys/kernel/random/boot_id"
+_DEAD = (b"Z", b"X")
+_PS_TIMEOUT_S = 10.0
+
+
+def start_of(pid: int) -> str | None:
+    """When a process was started, in the words of the system; None where there is none, or it has ended."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            # the name of the program stands in parentheses, and may hold anything
+            fields = file.read().rpartition(b")")[2].split()
+        with open(_BOOT_ID, encoding="ascii") as file:
+            boot_id = file.read().strip()
+    except FileNotFoundError:
+        return None if os.path.exists("/proc/self/stat") else _told_by_ps(pid)
+    except ProcessLookupError:  # it ended while it was read
+        return None
+    return None if fields[0] in _DEAD else f"{fields[19].decode()} {boot_id}"
+
+
+def _told_by_ps(pid: int) -> str | None:
+    done = subprocess.run(
+        ["ps", "-o", "stat=,lstart=", "-p", str(pid)],
+        capture_output=True,
+        text=True,
+        timeout=_PS_TIMEOUT_S,
+        check=False,
+        env={**os.environ, "LC_ALL": "C"},
+    )
+    state, _, started = done.stdout.strip().partition(" ")
+    return None if not started or state.startswith("Z") else started.strip()
+
+
+def send_signal(pid: int, start: str, number: signal.Signals) -> bool:
+    """Send a signal to the process of that id and start; False where it is gone."""
+    try:
+        if not hasattr(os, "pidfd_open"):
+            if start_of(pid) != start:
+                return False
+            os.kill(pid, number)
+            return True
+        descriptor = os.pidfd_open(pid)  # from here on the id means this process
+    except ProcessLookupError:
+        return False
+    try:
+        if start_of(pid) != start:
+            return False
+        signal.pidfd_send_signal(descriptor, number)
+    except ProcessLookupError:
+        return False
+    finally:
+        os.close(descriptor)
+    return True
