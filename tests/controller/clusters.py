@@ -8,6 +8,7 @@ from typing import TypeVar
 from barnabas.controller.bootstrap import FEATURE_LEVELS, REGISTERED_FEATURES, activation_records
 from barnabas.controller.brokers import heartbeat, register_broker
 from barnabas.controller.decisions import Decision
+from barnabas.controller.elections import ElectionDefaults
 from barnabas.controller.topics import TopicPolicy, create_topics, delete_topics
 from barnabas.core.random import SeededRandom
 from barnabas.core.settings.topic import validate_topic_overrides
@@ -35,6 +36,7 @@ from barnabas.protocol.schema import NO_UUID, Message
 R = TypeVar("R")
 
 CLUSTER_ID = "the-cluster"
+_DEFAULTS = ElectionDefaults()
 POLICY = TopicPolicy(num_partitions=2, replication_factor=1, validate=validate_topic_overrides)
 
 
@@ -132,7 +134,12 @@ class Cluster:
         assert not self.beat(broker_id).is_fenced
 
     def beat(
-        self, broker_id: int, *, want_shut_down: bool = False, want_fence: bool = False
+        self,
+        broker_id: int,
+        *,
+        want_shut_down: bool = False,
+        want_fence: bool = False,
+        defaults: ElectionDefaults = _DEFAULTS,
     ) -> BrokerHeartbeatResponse:
         request = BrokerHeartbeatRequest(
             broker_id=broker_id,
@@ -141,7 +148,7 @@ class Cluster:
             want_fence=want_fence,
             want_shut_down=want_shut_down,
         )
-        return self.carry_out(heartbeat(self.image, request))
+        return self.carry_out(heartbeat(self.image, request, defaults=defaults))
 
     def stop(self, broker_id: int) -> int:
         """A clean stop; the epoch to restart with."""

@@ -8,8 +8,11 @@ import pytest
 
 from barnabas.controller.bootstrap import REGISTERED_FEATURES, SUPPORTED_FEATURES
 from barnabas.controller.brokers import register_broker, unregister_broker
+from barnabas.controller.contacts import OWN_PROCESS, Carrier, Contact
 from barnabas.controller.controllers import register_controller
+from barnabas.controller.registrations import Liveness, dialled_addresses, liveness
 from barnabas.core.errors import WIRE_ERRORS
+from barnabas.metadata.parts import ListenerImage
 from barnabas.metadata.records import FeatureLevelRecord, RegisterBrokerRecord, RegisterControllerRecord
 from barnabas.protocol.messages import controller_registration as wire
 from barnabas.protocol.messages.broker_registration import BrokerRegistrationRequest, Feature
@@ -220,6 +223,70 @@ def test_a_broker_that_was_forgotten_is_not_eligible_when_it_comes_back() -> Non
     assert cluster.partition("t").elr == (2,)
     cluster.start(2, incarnation=2)  # it may have lost its disk
     assert cluster.partition("t").elr == ()
+
+
+# ---- whether the incarnation that has the id may live ----------------------------------------------------
+
+
+class Link:
+    """A connection."""
+
+    def __init__(self, is_open: bool) -> None:
+        self.is_open = is_open
+
+
+OLD, NEW = 9092, 9093
+OPEN, CLOSED = Link(True), Link(False)
+GONE, MAY_LIVE, DIAL = Liveness.GONE, Liveness.MAY_LIVE, Liveness.GONE_IF_REFUSED
+
+
+@pytest.mark.parametrize(
+    ("carrier", "silent_s", "port", "is_here", "expected"),
+    [
+        # an open connection, until its session is over
+        (OPEN, 8, NEW, False, MAY_LIVE),
+        (OPEN, 8, OLD, False, MAY_LIVE),
+        (OPEN, 8, OLD, True, MAY_LIVE),
+        (OPEN, 10, NEW, False, GONE),
+        # a closed one: a dial tells, unless the newcomer has the listener
+        (CLOSED, 1, NEW, False, DIAL),
+        (CLOSED, 1, OLD, False, GONE),
+        (CLOSED, 10, NEW, False, GONE),
+        # none yet: the session was inherited
+        (None, 1, NEW, False, DIAL),
+        (None, 1, OLD, False, GONE),
+        (None, 1, NEW, True, GONE),
+        # in the process of the controller
+        (OWN_PROCESS, 1, OLD, True, GONE),
+        (OWN_PROCESS, 1000, OLD, False, MAY_LIVE),
+    ],
+)
+def test_whether_a_broker_may_live_whose_id_another_one_wants(
+    carrier: Carrier | None, silent_s: float, port: int, is_here: bool, expected: Liveness
+) -> None:
+    listeners = registration(1, port=port).listeners
+    known = Cluster(1).image.brokers[1]
+    addresses = dialled_addresses(known, "PLAINTEXT")
+    assert addresses == [("h", OLD)]
+    found = liveness(
+        Contact(100.0, 1, carrier), addresses, listeners, is_here=is_here, now=100.0 + silent_s, session_s=9.0
+    )
+    assert found is expected
+
+
+def test_a_broker_without_a_session_is_gone() -> None:
+    listeners = registration(1).listeners
+    assert liveness(None, [("h", 1)], listeners, is_here=False, now=1.0, session_s=9.0) is GONE
+
+
+def test_all_listeners_are_dialled_where_the_one_between_brokers_is_not_known() -> None:
+    known = Cluster(1).image.brokers[1]
+    known = known._replace(
+        endpoints={"OUTSIDE": ListenerImage("o", 1, 0), "INSIDE": ListenerImage("i", 2, 0)}
+    )
+    assert dialled_addresses(known, "INSIDE") == [("i", 2)]
+    assert dialled_addresses(known, "ELSEWHERE") == [("o", 1), ("i", 2)]
+    assert dialled_addresses(known, None) == [("o", 1), ("i", 2)]
 
 
 # ---- controllers -----------------------------------------------------------------------------------------

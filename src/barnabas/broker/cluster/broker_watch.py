@@ -79,19 +79,23 @@ class BrokerWatch:
 
     async def run(self) -> None:
         """Watch, until cancelled. Begins when this node has become the active controller."""
-        self._dead.clear()
-        self._suspected.clear()
         try:
-            async with asyncio.TaskGroup() as self._tasks:
-                for broker in self._contacts.inherit(self._active.decided, self._clock.monotonic()):
-                    if broker.id != self._node_id:  # that one is in this process, and about to register
-                        self._suspect(broker)
-                while True:
-                    await self._clock.sleep(await self._sweep())
+            async with asyncio.TaskGroup() as tasks:
+                self._tasks, self._suspected, self._dead = tasks, set(), {}
+                try:
+                    await self._watch()
+                finally:
+                    if self._tasks is tasks:  # and not that of the next run
+                        self._tasks = None
         except BaseExceptionGroup as errors:
             raise errors.exceptions[0] from None
-        finally:
-            self._tasks = None
+
+    async def _watch(self) -> None:
+        for broker in self._contacts.inherit(self._active.decided, self._clock.monotonic()):
+            if broker.id != self._node_id:  # that one is in this process, and reports soon
+                self._suspect(broker)
+        while True:
+            await self._clock.sleep(await self._sweep())
 
     # --- sessions
 
