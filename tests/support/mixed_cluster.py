@@ -1,0 +1,316 @@
+"""Clusters of real processes whose nodes are of two kinds: Apache Kafka 4.3.0 and Barnabas.
+
+Every node has a home of its own: `server.properties`, `data`, and `node.log` with what it wrote in all its
+lives. All get the same settings, by Kafka's names. Each kind formats its directories with its own tool. The
+cluster is a `with` block; none of its processes outlives it.
+
+    with KafkaTools() as tools, MixedCluster(home, {1: KAFKA, 2: KAFKA, 3: BARNABAS}, tools) as cluster:
+        cluster.start()
+        cluster.add_broker(11, BARNABAS).start()
+"""
+
+from __future__ import annotations
+
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import TypeVar
+from uuid import uuid4
+
+from barnabas.log.checkpoints import uuid_to_text
+from barnabas.protocol.messages.describe_quorum import (
+    AskedPartition,
+    AskedTopic,
+    DescribeQuorumRequest,
+    DescribeQuorumResponse,
+    PartitionData,
+)
+from tests.support.apache_kafka import LEAN_JVM, free_ports, java
+from tests.support.kafka_tools import KafkaTools
+from tests.support.raw_client import RawClient
+
+KAFKA, BARNABAS = "kafka", "barnabas"
+DEADLINE_S = 120.0
+POLL_S = 0.05
+METADATA = "__cluster_metadata"
+SMALL_JVM = ("-Xmx256m", *LEAN_JVM[1:])
+
+T = TypeVar("T")
+
+# an election and a fetch must not time out because other tests have the processors
+PATIENT = {
+    "controller.quorum.election.timeout.ms": "2000",
+    "controller.quorum.fetch.timeout.ms": "4000",
+    "controller.quorum.request.timeout.ms": "4000",
+}
+SMALL = {
+    "offsets.topic.replication.factor": "1",
+    "offsets.topic.num.partitions": "1",
+    "transaction.state.log.replication.factor": "1",
+    "transaction.state.log.num.partitions": "1",
+    "transaction.state.log.min.isr": "1",
+    "share.coordinator.state.topic.replication.factor": "1",
+    "share.coordinator.state.topic.min.isr": "1",
+    "group.initial.rebalance.delay.ms": "0",
+    "log.cleaner.dedupe.buffer.size": "2097152",
+}
+
+
+class ClusterFailed(AssertionError):
+    """A node, or the cluster, did not come to what was waited for."""
+
+
+def wait_for(what: str, found: Callable[[], T | None], diagnosis: Callable[[], str] = lambda: "") -> T:
+    """What `found` gives at last."""
+    deadline = time.monotonic() + DEADLINE_S
+    while not (result := found()):
+        if time.monotonic() > deadline:
+            raise ClusterFailed(f"{what}: not within {DEADLINE_S:.0f} s\n{diagnosis()}")
+        time.sleep(POLL_S)
+    return result
+
+
+class MixedNode:
+    """One process, controller or broker; startable again after its end."""
+
+    def __init__(
+        self, home: Path, node_id: int, kind: str, role: str, port: int, settings: Mapping[str, str]
+    ) -> None:
+        self.home = home
+        self.data = home / "data"
+        self.node_id = node_id
+        self.kind = kind
+        self.role = role
+        self.port = port
+        self.address = f"127.0.0.1:{port}"
+        self.directory_id = uuid4()
+        self.log_file = home / "node.log"
+        self.properties = home / "server.properties"
+        self._process: subprocess.Popen[bytes] | None = None
+        home.mkdir(parents=True)
+        lines = {
+            "process.roles": role,
+            "node.id": str(node_id),
+            "listeners": f"{'CONTROLLER' if role == 'controller' else 'PLAINTEXT'}://{self.address}",
+            "controller.listener.names": "CONTROLLER",
+            "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
+            "log.dirs": str(self.data),
+            **settings,
+        }
+        self.properties.write_text("".join(f"{name}={value}\n" for name, value in lines.items()))
+
+    def __str__(self) -> str:
+        return f"{self.role} {self.node_id} of {self.kind}"
+
+    @property
+    def is_running(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    def start(self) -> None:
+        """Start, and wait for nothing."""
+        if self._process is not None:
+            raise ClusterFailed(f"{self} was started before, and not stopped")
+        if self.kind == KAFKA:
+            command = java("kafka.Kafka", self.properties, jvm=SMALL_JVM)
+        else:
+            command = [sys.executable, "-m", "barnabas", "serve", "--config", str(self.properties)]
+        with self.log_file.open("ab") as log:
+            self._process = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
+
+    def stop(self) -> None:
+        """A clean stop; harmless where it does not run."""
+        if self._process is None:
+            return
+        self._process.send_signal(signal.SIGTERM)
+        try:
+            self._process.wait(DEADLINE_S)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            raise ClusterFailed(f"{self} does not stop:\n{self.last_words()}") from None
+        self._process = None
+
+    def kill(self) -> None:
+        """kill -9; harmless where it does not run."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._process = None
+
+    def log(self) -> str:
+        """All that it has written."""
+        return self.log_file.read_text(errors="replace") if self.log_file.exists() else ""
+
+    def last_words(self) -> str:
+        return f"--- {self}:\n{self.log()[-3000:]}"
+
+
+class MixedCluster:
+    """Controllers by id and kind, and brokers that are added to them. `static`: the voters stand in the
+    settings (kraft.version 0), not in the log."""
+
+    def __init__(
+        self,
+        home: Path,
+        controllers: Mapping[int, str],
+        tools: KafkaTools,
+        *,
+        static: bool = False,
+        settings: Mapping[str, str] | None = None,
+    ) -> None:
+        self.home = home
+        self.tools = tools
+        self.cluster_id = uuid_to_text(uuid4())
+        self.nodes: dict[int, MixedNode] = {}
+        self._static = static
+        self._ports = dict(zip(controllers, free_ports(len(controllers)), strict=True))
+        self._settings = {**PATIENT, **SMALL, **(settings or {})}
+        for node_id, kind in controllers.items():
+            self._add(node_id, kind, "controller", self._ports[node_id])
+        self._initial = ",".join(
+            f"{each.node_id}@{each.address}:{uuid_to_text(each.directory_id)}" for each in self.nodes.values()
+        )
+        how = [] if static else ["--initial-controllers", self._initial]
+        for node in self.nodes.values():
+            self.format(node, *how)
+
+    def __enter__(self) -> MixedCluster:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for node in self.nodes.values():
+            node.kill()
+
+    # --- nodes
+
+    def add_broker(self, node_id: int, kind: str) -> MixedNode:
+        """A broker alone, formatted."""
+        node = self._add(node_id, kind, "broker", free_ports(1)[0])
+        self.format(node, *([] if self._static else ["--no-initial-controllers"]))
+        return node
+
+    def add_controller(self, node_id: int, kind: str) -> MixedNode:
+        """A controller that is no voter yet, formatted."""
+        node = self._add(node_id, kind, "controller", free_ports(1)[0])
+        self.format(node, "--no-initial-controllers")
+        return node
+
+    def _add(self, node_id: int, kind: str, role: str, port: int) -> MixedNode:
+        servers = {each: f"127.0.0.1:{port}" for each, port in self._ports.items()}
+        if self._static:
+            quorum = {
+                "controller.quorum.voters": ",".join(f"{each}@{at}" for each, at in servers.items()),
+            }
+        else:
+            quorum = {"controller.quorum.bootstrap.servers": ",".join(servers.values())}
+        home = self.home / f"{node_id}-{kind}"
+        node = MixedNode(home, node_id, kind, role, port, {**quorum, **self._settings})
+        self.nodes[node_id] = node
+        return node
+
+    def format(self, node: MixedNode, *how: str) -> None:
+        """Format its directory by the tool of its kind."""
+        arguments = ["--cluster-id", self.cluster_id, "--config", str(node.properties), *how]
+        if node.kind == KAFKA:
+            done = self.tools.run("storage", "format", *arguments)
+            status, said = done.status, done.out + done.err
+        else:
+            command = [sys.executable, "-m", "barnabas", "format", *arguments]
+            ran = subprocess.run(command, capture_output=True, text=True, check=False)
+            status, said = ran.returncode, ran.stdout + ran.stderr
+        if status != 0:
+            raise ClusterFailed(f"{node} cannot be formatted: {said}")
+
+    @property
+    def controllers(self) -> list[MixedNode]:
+        return [each for each in self.nodes.values() if each.role == "controller"]
+
+    @property
+    def bootstrap_controllers(self) -> str:
+        return ",".join(each.address for each in self.controllers if each.is_running)
+
+    # --- the quorum
+
+    def start(self) -> MixedNode:
+        """Start all nodes; returns the leader, once there is one."""
+        for node in self.nodes.values():
+            node.start()
+        return self.wait_for_leader()
+
+    def describe(self) -> PartitionData | None:
+        """What the leader says of the quorum, None where none of the controllers leads."""
+        for node in self.controllers:
+            if node.is_running and (told := _describe(node.port)) is not None:
+                return told
+        return None
+
+    def leader(self) -> MixedNode | None:
+        """The controller that leads, with everything of its epoch so far committed."""
+        told = self.describe()
+        return None if told is None or told.high_watermark < 0 else self.nodes[told.leader_id]
+
+    def wait_for_leader(self) -> MixedNode:
+        return self.wait_for("a leader of the quorum", self.leader)
+
+    def make_lead(self, node: MixedNode, attempts: int = 5) -> None:
+        """Have that voter lead: the others stop, the later ones first, and one after another they return to it."""
+        for _ in range(attempts):
+            if self.wait_for_leader() is node:
+                return
+            others = [each for each in self.voters() if each is not node and each.is_running]
+            for other in others:
+                other.stop()
+            others[0].start()
+            self.wait_for_leader()
+            for other in others[1:]:
+                other.start()
+        raise ClusterFailed(f"{node} was not elected\n{self.diagnosis()}")
+
+    def voters(self) -> list[MixedNode]:
+        """The voters, as the leader knows them."""
+        told = self.wait_for("an answer of the leader", self.describe)
+        return [self.nodes[each.replica_id] for each in told.current_voters]
+
+    def wait_for(self, what: str, found: Callable[[], T | None]) -> T:
+        """What `found` gives at last; ends at once where a node has ended by itself."""
+
+        def look() -> T | None:
+            for node in self.nodes.values():
+                if node._process is not None and not node.is_running:
+                    raise ClusterFailed(f"{node} has ended by itself, before {what}\n{node.last_words()}")
+            return found()
+
+        return wait_for(what, look, self.diagnosis)
+
+    def diagnosis(self) -> str:
+        return "\n".join([f"quorum: {self.describe()}", *(each.last_words() for each in self.nodes.values())])
+
+    def complaints(self, *, allowed: str | None = None) -> list[str]:
+        """Lines of Apache Kafka's own logs that tell of an error, but for those that match `allowed`."""
+        return [
+            f"{node}: {line}"
+            for node in self.nodes.values()
+            if node.kind == KAFKA
+            for line in node.log().splitlines()
+            if re.search(r" (ERROR|FATAL) |Exception|^\tat |^Caused by", line)
+            and (allowed is None or not re.search(allowed, line))
+        ]
+
+
+def _describe(port: int) -> PartitionData | None:
+    asked = AskedTopic(topic_name=METADATA, partitions=[AskedPartition(partition_index=0)])
+    try:
+        with RawClient(port) as client:
+            answer = client.ask(DescribeQuorumRequest(topics=[asked]), 2, DescribeQuorumResponse)
+    except (OSError, EOFError):
+        return None
+    if answer.error_code or not answer.topics:
+        return None
+    (partition,) = answer.topics[0].partitions
+    return None if partition.error_code else partition
