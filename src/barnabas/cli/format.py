@@ -146,8 +146,8 @@ def _tell(output: Output, node_id: int, cluster_id: str, formatted: list[Formatt
     if output.as_json:
         output.document(
             {
-                "clusterId": cluster_id,
-                "nodeId": node_id,
+                "cluster_id": cluster_id,
+                "node_id": node_id,
                 "directories": [
                     {
                         "directory": os.path.abspath(each.where),

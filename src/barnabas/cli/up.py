@@ -257,7 +257,7 @@ def _status(options: argparse.Namespace) -> None:
         output.document(
             {
                 "directory": str(directory),
-                "cluster": state.plan.cluster_id,
+                "cluster_id": state.plan.cluster_id,
                 "bootstrap": state.plan.bootstrap,
                 "running": state.is_supervised,
                 "pid": state.supervisor.pid if state.supervisor and state.is_supervised else None,

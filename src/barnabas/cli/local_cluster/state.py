@@ -134,7 +134,7 @@ def _document(state: ClusterState) -> dict[str, Any]:
     supervisor = state.supervisor
     return {
         "version": _VERSION,
-        "cluster": state.plan.cluster_id,
+        "cluster_id": state.plan.cluster_id,
         "bootstrap": state.plan.bootstrap,
         "port": state.plan.nodes[0].port,
         "voters": format_voters(state.plan.voters),
@@ -156,7 +156,7 @@ def _parse(directory: Path, content: dict[str, Any]) -> ClusterState:
         for each in told
     }
     supervisor = None if content["supervisor"] is None else _process(content["supervisor"])
-    return ClusterState(ClusterPlan(str(content["cluster"]), nodes, voters), supervisor, states)
+    return ClusterState(ClusterPlan(str(content["cluster_id"]), nodes, voters), supervisor, states)
 
 
 def _process(told: dict[str, Any]) -> KnownProcess | None:

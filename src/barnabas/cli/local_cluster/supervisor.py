@@ -3,8 +3,9 @@
 Each node has a task that keeps it running. One that served is started again after a moment; one that dies
 before it serves waits longer every time. One that exits by itself before it has ever served ends the whole
 run (`NodeFailed`): something is wrong with its settings, and its log says what. A stop ends brokers alone
-first, all at once, and then the voters one after another, so that a majority of them is there for as long as
-somebody needs it. Nodes have sessions of their own: what the terminal sends goes to the supervisor alone.
+first, then the voters that the quorum can do without, and the last majority of them together: one alone could
+not tell anybody that it leaves. Nodes have sessions of their own: what the terminal sends goes to the
+supervisor alone.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from barnabas.cli.local_cluster.state import (
     known_process,
     write_state,
 )
+from barnabas.raft.election import majority
 
 FIRST_DELAY_S, LONGEST_DELAY_S = 0.2, 10.0
 POLL_S = 0.05
@@ -59,8 +61,10 @@ def next_delay(delay_s: float, *, served: bool) -> float:
 def stop_order(nodes: Sequence[NodePlan]) -> list[list[NodePlan]]:
     """The groups in which nodes are stopped, each when the one before it has ended."""
     brokers = [node for node in nodes if not node.is_voter]
-    voters = [[node] for node in reversed(nodes) if node.is_voter]
-    return [brokers, *voters] if brokers else voters
+    voters = [node for node in reversed(nodes) if node.is_voter]
+    spare = len(voters) - majority(len(voters))
+    groups = [brokers, *([node] for node in voters[:spare]), voters[spare:]]
+    return [group for group in groups if group]
 
 
 def ending(status: int) -> str:
