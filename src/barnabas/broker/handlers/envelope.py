@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger("barnabas.controller")
 
 FORWARDABLE = frozenset((19, 20, 30, 31, 33, 37, 38, 39, 40, 43, 44, 45, 46, 49, 51, 55, 57, 64, 67, 80, 81))
+# what Kafka 4.3.0 has at all: a header of any other API cannot be read
+_KNOWN = frozenset(range(93)) - {4, 5, 6, 7}
 
 
 class _BadEnvelope(BarnabasError):
@@ -122,6 +124,9 @@ def _opened(envelope: EnvelopeRequest, context: RequestContext) -> _Forwarded:
 
 def _header_of(data: memoryview) -> RequestHeader:
     try:
-        return read_request_header(data)
+        header = read_request_header(data)
     except MalformedMessage as error:
         raise _NotRead(str(error)) from error
+    if header.api_key not in _KNOWN:
+        raise _NotRead(f"API {header.api_key} is not known")
+    return header
