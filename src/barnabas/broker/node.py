@@ -97,10 +97,12 @@ class Node:
         random: Random,
         workers: Workers,
         host_name: str = "localhost",
+        on_quorum: Callable[[MetadataQuorum], None] = lambda quorum: None,
     ) -> Node:
         """A node that serves clients; `disk` opens a directory that the settings name.
 
         `host_name` is what clients are told where a listener is on every interface and advertises none.
+        `on_quorum` is called with the node's part in the quorum before it takes part: the simulator watches.
         """
         refuse_unenforceable(settings)
         listeners = read_listeners(settings)
@@ -111,7 +113,7 @@ class Node:
         async with AsyncExitStack() as undo:
             undo.push_async_callback(node.abandon)
             try:
-                await node._start(layout, disk, listeners)
+                await node._start(layout, disk, listeners, on_quorum)
             except REFUSALS:
                 undo.pop_all()
                 await node._hand_back()
@@ -122,7 +124,13 @@ class Node:
             undo.pop_all()
         return node
 
-    async def _start(self, layout: Layout, disk: Callable[[str], Disk], listeners: Listeners) -> None:
+    async def _start(
+        self,
+        layout: Layout,
+        disk: Callable[[str], Disk],
+        listeners: Listeners,
+        on_quorum: Callable[[MetadataQuorum], None],
+    ) -> None:
         storage = self._storage = await open_storage(
             layout,
             disk,
@@ -153,6 +161,7 @@ class Node:
             random=self._random,
             fail=self.fail,
         )
+        on_quorum(shared.quorum)
         if listeners.controller:
             controller = self._controller = ControllerServer(shared, self._run)
             self._listeners.serve(listeners.controller, controller.connections.accept)
