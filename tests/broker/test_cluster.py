@@ -7,9 +7,12 @@ import asyncio
 import pytest
 
 from barnabas.broker.node import Node
+from barnabas.broker.settings.unenforced import UnenforcedSecurity
 from barnabas.core.errors import WIRE_ERRORS
+from barnabas.metadata.image import ClusterImage
+from barnabas.metadata.records import UserScramCredentialRecord
 from barnabas.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
-from tests.support.clusters import VirtualCluster, run_cluster
+from tests.support.clusters import VirtualCluster, host_of, run_cluster
 
 
 async def create(node: Node, name: str, partitions: int = 1) -> str:
@@ -182,3 +185,103 @@ def test_controllers_register_and_describe_one_another() -> None:
         assert [each.key.id for each in described.observers] == [4]
 
     run_cluster(scenario, VirtualCluster(nodes=4))
+
+
+async def all_equal(cluster: VirtualCluster) -> None:
+    """Wait until all nodes have published the same image."""
+
+    def images() -> list[ClusterImage]:
+        return [each.quorum.metadata.image for each in cluster.nodes.values()]
+
+    await cluster.until(lambda: len({each.offset for each in images()}) == 1, "all are equally far")
+    first, *others = images()
+    assert all(each == first for each in others)
+
+
+def test_what_a_leader_that_was_cut_off_has_decided_is_taken_back() -> None:
+    async def scenario(cluster: VirtualCluster) -> None:
+        await cluster.start()
+        old = cluster.leader()
+        assert old is not None
+        others = [each for each in cluster.ids if each != old.node_id]
+        cluster.network.partition([host_of(old.node_id)], [host_of(each) for each in others])
+        lost = asyncio.ensure_future(create(old, "never-committed"))
+        await cluster.until(
+            lambda: any(cluster.nodes[each].quorum.controller.is_active for each in others), "another leads"
+        )
+        assert await create(cluster.nodes[others[0]], "committed") == "NONE"
+        await cluster.until(lambda: not old.quorum.controller.is_active, "the old one has stepped back")
+        assert not lost.done()  # its broker looks for another controller
+        assert not has_topic(old, "never-committed")
+        cluster.network.heal()
+        assert await lost == "NONE"  # and finds one
+        await all_equal(cluster)
+        assert has_topic(old, "committed")
+
+    run_cluster(scenario, VirtualCluster())
+
+
+def test_a_node_that_was_away_for_long_is_sent_a_snapshot() -> None:
+    settings = {
+        "metadata.log.max.record.bytes.between.snapshots": "2000",
+        "metadata.max.retention.bytes": "1",
+    }
+
+    async def scenario(cluster: VirtualCluster) -> None:
+        await cluster.start(1, 2, 3)
+        for number in range(100):
+            assert await create(cluster.nodes[1], f"t{number}", partitions=3) == "NONE"
+        await cluster.until(
+            lambda: all(
+                cluster.nodes[each].quorum.driver.core.log.start_offset > 0 for each in cluster.voter_ids
+            ),
+            "the voters have removed the beginning of their logs",
+            seconds=300,
+        )
+        await cluster.start(4)
+        broker = cluster.nodes[4]
+        assert broker.quorum.driver.core.log.start_offset > 0
+        assert has_topic(broker, "t0")
+        await cluster.kill(3)
+        cluster.disks[3].crash_power()
+        for number in range(100, 200):
+            assert await create(cluster.nodes[1], f"t{number}") == "NONE"
+        await cluster.start(3)
+        await all_equal(cluster)
+
+    run_cluster(scenario, VirtualCluster(nodes=4, settings=settings))
+
+
+def test_a_voter_with_a_full_disk_does_not_stop_the_others() -> None:
+    async def scenario(cluster: VirtualCluster) -> None:
+        await cluster.start()
+        leader = cluster.leader()
+        assert leader is not None
+        full = next(each for each in cluster.ids if each != leader.node_id)
+        cluster.disks[full].capacity_bytes = 0
+        for number in range(5):
+            assert await create(leader, f"t{number}") == "NONE"
+        assert not has_topic(cluster.nodes[full], "t4")
+        cluster.disks[full].capacity_bytes = None
+        await cluster.until(lambda: has_topic(cluster.nodes[full], "t4"), "it goes on where it was")
+        await all_equal(cluster)
+
+    run_cluster(scenario, VirtualCluster())
+
+
+def test_security_that_arrives_and_cannot_be_enforced_stops_the_nodes() -> None:
+    async def scenario(cluster: VirtualCluster) -> None:
+        await cluster.start()
+        leader = cluster.leader()
+        assert leader is not None
+        await leader.quorum.controller.write(
+            [
+                UserScramCredentialRecord(
+                    name="k", mechanism=1, salt=b"s", stored_key=b"k", server_key=b"v", iterations=4096
+                )
+            ]
+        )
+        for node in cluster.nodes.values():
+            assert isinstance(await node.failed(), UnenforcedSecurity)
+
+    run_cluster(scenario, VirtualCluster())
