@@ -34,6 +34,7 @@ SIDE_BY_SIDE = (
     "latency",
     "startup",
     "scale",
+    "cluster",
     "pressure",
     "compaction",
     "groups",

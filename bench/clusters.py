@@ -1,0 +1,179 @@
+"""Clusters that are measured: three nodes that are broker and controller, and brokers alone beside them.
+
+Each node is a process on the loopback interface with default settings, whichever system it is of. A cluster
+never outlives the `with` block that it was started in.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from uuid import uuid4
+
+from barnabas.log.checkpoints import uuid_to_text
+from barnabas.protocol.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
+from bench.systems import KAFKA_JVM, START_DEADLINE_S, STOP_DEADLINE_S, DidNotServe
+from tests.support.apache_kafka import free_ports, java
+from tests.support.raw_client import RawClient
+
+VOTERS = (1, 2, 3)
+POLL_S = 0.002
+BROKERS, CONTROLLERS = 1, 2  # endpoint types
+
+# of a cluster whose topics have one replica
+SINGLE_REPLICAS = {
+    "offsets.topic.replication.factor": "1",
+    "transaction.state.log.replication.factor": "1",
+    "transaction.state.log.min.isr": "1",
+    "share.coordinator.state.topic.replication.factor": "1",
+    "share.coordinator.state.topic.min.isr": "1",
+}
+
+
+class MeasuredCluster:
+    """`system` is barnabas or kafka. All nodes serve inside the block."""
+
+    def __init__(self, system: str, root: Path, settings: Mapping[str, str] | None = None) -> None:
+        self.system = system
+        self._root = root
+        self._settings = {**SINGLE_REPLICAS, **(settings or {})}
+        ports = free_ports(2 * len(VOTERS) + 1)
+        self.ports = dict(zip((*VOTERS, 4), ports, strict=False))
+        self.controller_ports = dict(zip(VOTERS, ports[len(VOTERS) + 1 :], strict=True))
+        self._cluster_id = uuid_to_text(uuid4())
+        self._voters = ",".join(
+            f"{each}@127.0.0.1:{port}:{uuid_to_text(uuid4())}" for each, port in self.controller_ports.items()
+        )
+        self._processes: dict[int, subprocess.Popen[bytes]] = {}
+
+    @property
+    def bootstrap(self) -> str:
+        return ",".join(f"127.0.0.1:{self.ports[each]}" for each in self._processes)
+
+    @property
+    def pids(self) -> list[int]:
+        return [process.pid for process in self._processes.values()]
+
+    def __enter__(self) -> MeasuredCluster:
+        for each in VOTERS:
+            self.format(each)
+        try:
+            for each in VOTERS:
+                self.spawn(each)
+            self.wait_until_active(len(VOTERS))
+        except BaseException:
+            self._kill_all()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._kill_all()
+
+    def _kill_all(self) -> None:
+        for process in self._processes.values():
+            process.kill()
+            process.wait()
+
+    def format(self, node_id: int) -> None:
+        """Make the directory of a node ready."""
+        self._root.mkdir(parents=True, exist_ok=True)
+        config = self._config(node_id)
+        config.write_text("".join(f"{name}={value}\n" for name, value in self._properties(node_id).items()))
+        voters = ["--initial-controllers", self._voters]
+        if node_id not in VOTERS:
+            voters = ["--no-initial-controllers"]
+        arguments = ["format", "--cluster-id", self._cluster_id, "--config", str(config), *voters]
+        if self.system == "kafka":
+            command = java("kafka.tools.StorageTool", *arguments)
+        else:
+            command = [sys.executable, "-m", "barnabas", *arguments]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise DidNotServe(f"node {node_id} could not be formatted: {done.stdout}{done.stderr}")
+
+    def _config(self, node_id: int) -> Path:
+        return self._root / f"{node_id}.properties"
+
+    def _properties(self, node_id: int) -> dict[str, str]:
+        listeners = [f"PLAINTEXT://127.0.0.1:{self.ports[node_id]}"]
+        if node_id in VOTERS:
+            listeners.append(f"CONTROLLER://127.0.0.1:{self.controller_ports[node_id]}")
+        return {
+            "node.id": str(node_id),
+            "process.roles": "broker,controller" if node_id in VOTERS else "broker",
+            "listeners": ",".join(listeners),
+            "controller.listener.names": "CONTROLLER",
+            "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
+            "controller.quorum.bootstrap.servers": ",".join(
+                f"127.0.0.1:{port}" for port in self.controller_ports.values()
+            ),
+            "log.dirs": str(self._root / f"data-{node_id}"),
+            **self._settings,
+        }
+
+    def spawn(self, node_id: int) -> float:
+        """Start a node, and wait for nothing; the time of its exec."""
+        config = str(self._config(node_id))
+        if self.system == "kafka":
+            command = java("kafka.Kafka", config, jvm=KAFKA_JVM)
+        else:
+            command = [sys.executable, "-m", "barnabas", "serve", "--config", config]
+        with (self._root / f"{node_id}.log").open("ab") as output:
+            executed_at = time.monotonic()
+            self._processes[node_id] = subprocess.Popen(
+                command, stdout=output, stderr=output, start_new_session=True
+            )
+        return executed_at
+
+    def kill(self, node_id: int) -> float:
+        """kill -9; the time of it."""
+        process = self._processes.pop(node_id)
+        killed_at = time.monotonic()
+        process.kill()
+        process.wait(STOP_DEADLINE_S)
+        return killed_at
+
+    def leader_by(self, node_id: int) -> int:
+        """The active controller as a voter knows it, -1 where it knows none or does not answer."""
+        return self._described(self.controller_ports[node_id], CONTROLLERS)[0]
+
+    def leader(self) -> int:
+        """The active controller, once all running voters agree on it."""
+        deadline = time.monotonic() + START_DEADLINE_S
+        running = [each for each in VOTERS if each in self._processes]
+        while len(told := {self.leader_by(each) for each in running}) > 1 or not told <= set(running):
+            self._check(deadline, "the voters do not agree on a leader")
+            time.sleep(POLL_S)
+        return told.pop()
+
+    def wait_until_active(self, brokers: int) -> float:
+        """Wait until so many brokers are active, as each of them says; the time."""
+        deadline = time.monotonic() + START_DEADLINE_S
+        for each in list(self._processes):
+            while len(self._described(self.ports[each], BROKERS)[1]) < brokers:
+                self._check(deadline, f"not all of {brokers} brokers are active")
+                time.sleep(POLL_S)
+        return time.monotonic()
+
+    def _check(self, deadline: float, what: str) -> None:
+        if time.monotonic() > deadline:
+            raise DidNotServe(f"{self.system}: {what}")
+
+    def _described(self, port: int, endpoint_type: int) -> tuple[int, list[int]]:
+        request = DescribeClusterRequest(
+            include_cluster_authorized_operations=False,
+            endpoint_type=endpoint_type,
+            include_fenced_brokers=False,
+        )
+        try:
+            with RawClient(port) as client:
+                answer = client.ask(request, 2, DescribeClusterResponse)
+        except (OSError, EOFError):
+            return -1, []
+        return answer.controller_id, [each.broker_id for each in answer.brokers]
