@@ -1,4 +1,4 @@
-"""Three nodes beside three of Apache Kafka: metadata changes, the death of the active controller, idle cost."""
+"""Three nodes beside three of Apache Kafka: changes of the metadata, failover of the controller, idle cost."""
 
 from __future__ import annotations
 
