@@ -86,9 +86,9 @@ NOTES = {
     "max.connection.creation.rate": Here(State.HEEDED, "who comes sooner is served later"),
     "listeners": Here(State.HEEDED, "not altered while the broker runs"),
     "listener.security.protocol.map": Here(State.HEEDED, "only PLAINTEXT; not altered while the broker runs"),
-    "controller.quorum.voters": Here(State.REFUSED, "where it names other nodes"),
-    "controller.quorum.bootstrap.servers": Here(State.REFUSED, "where it names other nodes"),
-    "process.roles": Here(State.HEEDED, "only `broker,controller`"),
+    "controller.quorum.voters": Here(State.HEEDED, "while the metadata log names no voters"),
+    "controller.quorum.bootstrap.servers": Here(State.HEEDED),
+    "process.roles": Here(State.HEEDED),
     "early.start.listeners": Here(State.WITHOUT_EFFECT, "it is only checked"),
     "min.insync.replicas": Here(
         State.HEEDED, "into the metadata of a new cluster; as many as there are replicas suffice"

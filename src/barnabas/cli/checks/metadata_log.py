@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from barnabas.broker.settings.unenforced import ALLOW, UnenforcedSecurity, refuse_unenforced
-from barnabas.cli.checks.findings import Finding, ok, problem, warning
+from barnabas.cli.checks.findings import Finding, ok, problem
 from barnabas.cli.dump.batches import FoundBatch, walk
 from barnabas.cli.dump.segments import segment_files
 from barnabas.cli.output import counted
@@ -78,8 +78,3 @@ def _findings(directory: Path, image: ClusterImage, replayed: int) -> Iterator[F
     except UnenforcedSecurity as error:
         what = str(error).removeprefix("Refusing to start: ").partition(". ")[0]
         yield problem(what, f"remove them with Apache Kafka, or start with {ALLOW}=true, without protection")
-    if len(image.brokers) > 1:
-        yield warning(
-            f"the cluster has {len(image.brokers)} brokers, and this directory is one's of them",
-            "a node here serves the partitions it leads; the others must run, too",
-        )
