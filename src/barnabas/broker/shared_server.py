@@ -166,6 +166,11 @@ class SharedServer:
             )
         return self._watch
 
+    @property
+    def watch_in_use(self) -> BrokerWatch | None:
+        """The same, where it was needed."""
+        return self._watch
+
     def _remote(self) -> RemoteController:
         from barnabas.broker.cluster.remote_controller import RemoteController
 

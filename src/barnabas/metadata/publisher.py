@@ -1,19 +1,24 @@
 """The published image: what the services of a node see of the metadata, given to them in order.
 
 Every change is published as (image, delta), a snapshot that was loaded among them. Subscribers are called in
-the order in which they subscribed, and must not raise. `image` is the published one from the moment before
-the first of them is called. A service reads `image` anew at every step and keeps none: an old image is memory
-that cannot be freed and an answer that is out of date.
+the order in which they subscribed, and must not raise: one that does has half of a change. `image` is the
+published one from the moment before the first of them is called. A service reads `image` anew at every step
+and keeps none: an old image is memory that cannot be freed and an answer that is out of date.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
+from barnabas.core.errors import InvariantViolation
 from barnabas.metadata.delta import Delta
 from barnabas.metadata.image import ClusterImage
 
 Subscriber = Callable[[ClusterImage, Delta], None]
+
+
+class MetadataNotApplied(InvariantViolation):
+    """A service has half of a change of the metadata: the node must stop."""
 
 
 class MetadataPublisher:
@@ -30,5 +35,8 @@ class MetadataPublisher:
 
     def publish(self, image: ClusterImage, delta: Delta) -> None:
         self.image = image
-        for each in self._subscribers:
-            each(image, delta)
+        try:
+            for each in self._subscribers:
+                each(image, delta)
+        except Exception as error:
+            raise MetadataNotApplied(f"a service could not follow the metadata: {error!r}") from error

@@ -60,6 +60,7 @@ class RaftNode:
         self.has_voted_here = False  # this process has been a voter: it never joins by itself again
         self.has_told_epoch = -1  # the epoch whose leader knows this node's listeners and versions
         self.leader_high_watermark = UNKNOWN_OFFSET
+        self.heard_ms = now_ms  # when a leader last answered; at first, when this node began
         self.leader_endpoint: Endpoint | None = None  # where the leader of this epoch was followed
         self.own_voter = VoterInfo(me, config.endpoints, 0, config.max_kraft_version)
         self._seen_voters: VoterSet | None = None
@@ -337,6 +338,7 @@ class RaftNode:
 
     def hear_leader(self, role: Follower, now_ms: int) -> None:
         """The leader has answered: it lives."""
+        self.heard_ms = now_ms
         role.fetch_deadline_ms = now_ms + self.config.fetch_timeout_ms
         role.has_fetched = True
         role.search = Search()

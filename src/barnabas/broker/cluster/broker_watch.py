@@ -63,6 +63,7 @@ class BrokerWatch:
     ) -> None:
         self.session_s = session_s
         self.inter_broker_listener = inter_broker_listener
+        self.fenced_by_session = self.fenced_by_socket = 0  # how many so far, for the metrics
         self._active = active
         self._network = network
         self._clock = clock
@@ -116,6 +117,7 @@ class BrokerWatch:
     async def _fence_silent(self, broker: BrokerLife) -> None:
         fenced = await self._active.submit(lambda image: fence_silent(image, broker, self._defaults(image)))
         if fenced is not None:
+            self.fenced_by_session += 1
             logger.warning(
                 "fenced broker %d of epoch %d: no heartbeat for %g s", broker.id, broker.epoch, self.session_s
             )
@@ -188,6 +190,7 @@ class BrokerWatch:
             return decision
 
         if await self._active.submit(decide) is not None:
+            self.fenced_by_socket += 1
             logger.warning(
                 "fenced broker %d of epoch %d: its process is gone, its listener refuses connections",
                 broker.id,

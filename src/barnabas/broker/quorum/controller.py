@@ -23,10 +23,10 @@ from barnabas.broker.storage.formatting import KRAFT_VERSION
 from barnabas.controller.contacts import BrokerContacts
 from barnabas.controller.decisions import Decision, NotController
 from barnabas.core.clock import Clock
-from barnabas.core.errors import BarnabasError, InvariantViolation
+from barnabas.core.errors import BarnabasError
 from barnabas.metadata.delta import Delta
 from barnabas.metadata.image import ClusterImage
-from barnabas.metadata.publisher import MetadataPublisher
+from barnabas.metadata.publisher import MetadataNotApplied, MetadataPublisher
 from barnabas.metadata.records import (
     AbortTransactionRecord,
     BeginTransactionRecord,
@@ -52,6 +52,7 @@ class _Pending(NamedTuple):
     change: Change | None = None
     size_bytes: int = 0
     wall_ms: int = 0
+    decided_at: float = 0.0  # monotonic
 
 
 class ActiveController:
@@ -162,7 +163,9 @@ class ActiveController:
         """Decide on from that change; done when it is published."""
         self._decided = change.image._replace(offset=end_offset, epoch=self._driver.epoch)
         change = change._replace(image=self._decided)
-        return self._wait(_Pending(end_offset, _future(), change, size_bytes, now_ms))
+        return self._wait(
+            _Pending(end_offset, _future(), change, size_bytes, now_ms, self._clock.monotonic())
+        )
 
     async def _told(self) -> None:
         """Wait until everything that was decided so far is committed."""
@@ -188,10 +191,13 @@ class ActiveController:
     def _publish(self, pending: _Pending, change: Change) -> None:
         if self._driver.failure is not None:
             return  # a subscriber that has missed a change must not see the next one
+        now = self._clock.monotonic()
+        self._driver.totals.commits.observe(now - pending.decided_at, now)
         try:
             self._metadata.publish(*change)
-        except Exception as error:  # noqa: BLE001 - it has half of a change, and the node must stop
-            self._driver.fail(InvariantViolation(f"a service could not follow the metadata: {error!r}"))
+        except MetadataNotApplied as error:
+            self._driver.totals.apply_errors += 1
+            self._driver.fail(error)
         self.on_published(pending.size_bytes, pending.wall_ms)
 
     def lost(self, reason: BarnabasError) -> None:

@@ -23,6 +23,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from barnabas.broker.quorum.raft_disk import RaftDisk
+from barnabas.broker.quorum.totals import QuorumTotals
 from barnabas.core.alarm import Alarm
 from barnabas.core.clock import Clock
 from barnabas.core.disk import Buffer
@@ -98,6 +99,7 @@ class RaftDriver:
         self._disk = disk
         self._clock = clock
         self.controllers = tuple(controllers)
+        self.totals = QuorumTotals()
         self._make_sender = sender
         self._sender: Sender | None = None
         self._on_failure = on_failure
@@ -361,6 +363,7 @@ class RaftDriver:
         told = raft.state, raft.election, raft.leader_high_watermark
         if told != self._told:
             self._told = told
+            self.totals.saw(raft.state, raft.election, self._clock.monotonic())
             self.on_change()
 
     # --- what the core asks for

@@ -40,7 +40,7 @@ from barnabas.log.config import UNLIMITED, LogConfig
 from barnabas.log.directory import LogDirectory
 from barnabas.log.partition import PartitionLog
 from barnabas.metadata.image import ClusterImage
-from barnabas.metadata.publisher import MetadataPublisher
+from barnabas.metadata.publisher import MetadataNotApplied, MetadataPublisher
 from barnabas.metadata.records import FeatureLevelRecord, UnknownRecord, decode_record
 from barnabas.metadata.replay import replay_all
 from barnabas.protocol.schema import Message
@@ -52,6 +52,7 @@ from barnabas.raft.election import NO_NODE, VoterKey
 from barnabas.raft.log_index import Control, KRaftVersion, LogState
 from barnabas.raft.messages import LogTrimmed, SnapshotTaken
 from barnabas.raft.snapshot import BOOTSTRAP_CHECKPOINT, SnapshotId, read_snapshot
+from barnabas.raft.states import Follower
 from barnabas.raft.voters import Endpoint, VoterInfo, VoterSet
 
 if TYPE_CHECKING:
@@ -93,7 +94,9 @@ class MetadataQuorum:
         self._disk = disk
         self._clock = clock
         self._min_insync_replicas = min_insync_replicas
-        self._last_published_ms = 0  # the timestamp of the last batch in the published image
+        self.last_published_ms = 0  # the timestamp of the last batch in the published image
+        self._led_until = 0.0  # monotonic
+        self._behind_since: float | None = None  # when more was committed than is published; None: it is not
         self._activation: asyncio.Task[None] | None = None
         self._refusal: BaseException | None = None  # why this node could not become the active controller
         self._waiting: list[asyncio.Future[None]] = []
@@ -196,6 +199,24 @@ class MetadataQuorum:
         told = driver.leader_high_watermark
         return driver.leader_id != NO_NODE and 0 <= told <= self.loader.position
 
+    @property
+    def lag_s(self) -> float:
+        """For how long this node has not known that the published image has all that is committed."""
+        if self.controller.is_active:
+            return 0.0
+        since = max(self.driver.core.heard_ms / 1000, self._led_until)
+        if self._behind_since is not None:
+            since = min(since, self._behind_since)
+        return max(self._clock.monotonic() - since, 0.0)
+
+    @property
+    def is_attached(self) -> bool:
+        """Whether this node is the active controller, or follows one from which it hears."""
+        role, suspicion = self.driver.core.role, self.driver.core.suspicion
+        if isinstance(role, Follower):
+            return role.has_fetched and not suspicion.is_gone
+        return self.controller.is_active
+
     async def until(self, is_true: Callable[[], bool]) -> None:
         """Wait for something to be true of the quorum or of the published image."""
         while not is_true():
@@ -243,6 +264,7 @@ class MetadataQuorum:
             return  # a write was withdrawn
         if self.controller.is_active:
             self.controller.deactivate()
+            self._led_until = self._clock.monotonic()
             self.on_active(False)
             self.loader.resume()
         else:
@@ -260,6 +282,7 @@ class MetadataQuorum:
             self.loader.resume()
             raise
         self.loader.install(snapshot_id, snapshot)
+        self.driver.totals.snapshots_loaded += 1
         for each in replaced:
             await self._remove(each)
         told = [to_control(message) for message in snapshot.controls]
@@ -275,16 +298,25 @@ class MetadataQuorum:
             logger.warning("a snapshot that was replaced stays: %s", error)
 
     def _published(self, size_bytes: int, timestamp_ms: int) -> None:
-        self._last_published_ms = timestamp_ms
+        self.last_published_ms = timestamp_ms
         self.snapshots.count(size_bytes)
 
     def _changed(self) -> None:
+        committed = max(self.driver.high_watermark, self.driver.leader_high_watermark)
+        if self.controller.is_active or self.loader.position >= committed:
+            self._behind_since = None
+        elif self._behind_since is None:
+            self._behind_since = self._clock.monotonic()
         waiting, self._waiting = self._waiting, []
         for each in waiting:
             if not each.done():
                 each.set_result(None)
 
     def _fail(self, error: BaseException) -> None:
+        if isinstance(error, MetadataNotApplied):
+            self.driver.totals.apply_errors += 1
+        else:
+            self.driver.totals.load_errors += 1
         if isinstance(error, UnknownRecord):
             error = _refused(self._disk, error)
         self._refusal = error
@@ -358,7 +390,7 @@ class MetadataQuorum:
         image = self.metadata.image
         kraft_version, voters = self.driver.voters_at(image.offset)
         told: list[Control] = [KRaftVersion(kraft_version), voters] if kraft_version > 0 else []
-        return SnapshotSource(image, [to_message(each) for each in told], self._last_published_ms)
+        return SnapshotSource(image, [to_message(each) for each in told], self.last_published_ms)
 
     # --- its end
 
