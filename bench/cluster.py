@@ -1,4 +1,4 @@
-"""Three nodes beside three of Apache Kafka: changes of the metadata, failover of the controller, idle cost."""
+"""Three nodes beside three of Apache Kafka: changes of the metadata, the controller's failover, idle cost."""
 
 from __future__ import annotations
 
@@ -9,12 +9,13 @@ from confluent_kafka.cimpl import NewTopic
 
 from barnabas.core.errors import WIRE_ERRORS
 from barnabas.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
-from bench.clusters import POLL_S, MeasuredCluster
 from bench.options import Options
 from bench.proc import cpu_seconds, resident_bytes
 from bench.report import Pair, value_at_most
 from bench.scratch import scratch
 from bench.sidebyside import announce, pair
+from bench.systems import KAFKA_JVM
+from tests.support.combined_cluster import POLL_S, CombinedCluster
 from tests.support.raw_client import RawClient
 
 NEEDED_BYTES = 4 << 30
@@ -32,7 +33,9 @@ def run(options: Options) -> list[Pair]:
     with scratch(0 if options.small else NEEDED_BYTES) as root:
         for system in options.systems:
             announce(f"a cluster of {system}")
-            with MeasuredCluster(system, root / system, SNAPSHOTS) as cluster:
+            with CombinedCluster(
+                system, root / system, later=1, settings=SNAPSHOTS, jvm=KAFKA_JVM
+            ) as cluster:
                 for name, values in _measure(cluster, options).items():
                     found.setdefault(name, {})[system] = values
     units = {"rate": "/s", "ms": "ms", "cpu": "% of a core", "memory": "MB"}
@@ -57,14 +60,14 @@ def _partitions(options: Options) -> int:
     return 200 if options.small else 10_000
 
 
-def _measure(cluster: MeasuredCluster, options: Options) -> dict[str, list[float]]:
+def _measure(cluster: CombinedCluster, options: Options) -> dict[str, list[float]]:
     count, rounds, idle_s = (5, 1, 0.2) if options.small else (200, 5, 20.0)
     results = {
         "rate one": [_one_by_one(cluster, count)],
         "rate many": [_many_at_a_time(cluster, count)],
         "ms partitions": [_create_partitions(cluster, _partitions(options))],
     }
-    executed_at = _join(cluster)
+    executed_at = cluster.spawn(BROKER_ALONE)
     results["ms caught up"] = [(cluster.wait_until_active(BROKER_ALONE) - executed_at) * 1000]
     cluster.kill(BROKER_ALONE)
     kills = [_kill_leader(cluster, number) for number in range(rounds)]
@@ -79,11 +82,11 @@ def _measure(cluster: MeasuredCluster, options: Options) -> dict[str, list[float
     return results
 
 
-def _admin(cluster: MeasuredCluster) -> AdminClient:
+def _admin(cluster: CombinedCluster) -> AdminClient:
     return AdminClient({"bootstrap.servers": cluster.bootstrap, "log_level": 2})
 
 
-def _one_by_one(cluster: MeasuredCluster, count: int) -> float:
+def _one_by_one(cluster: CombinedCluster, count: int) -> float:
     admin = _admin(cluster)
     began = time.monotonic()
     for number in range(count):
@@ -91,7 +94,7 @@ def _one_by_one(cluster: MeasuredCluster, count: int) -> float:
     return count / (time.monotonic() - began)
 
 
-def _many_at_a_time(cluster: MeasuredCluster, count: int) -> float:
+def _many_at_a_time(cluster: CombinedCluster, count: int) -> float:
     admin = _admin(cluster)
     began = time.monotonic()
     for first in range(0, count, 100):
@@ -99,7 +102,7 @@ def _many_at_a_time(cluster: MeasuredCluster, count: int) -> float:
     return count / (time.monotonic() - began)
 
 
-def _create_partitions(cluster: MeasuredCluster, partitions: int) -> float:
+def _create_partitions(cluster: CombinedCluster, partitions: int) -> float:
     names = [f"large-{number}" for number in range(partitions // PARTITIONS_A_TOPIC)]
     began = time.monotonic()
     _create(_admin(cluster), dict.fromkeys(names, PARTITIONS_A_TOPIC))
@@ -112,12 +115,7 @@ def _create(admin: AdminClient, partitions_by_name: dict[str, int]) -> None:
         future.result(DEADLINE_S)
 
 
-def _join(cluster: MeasuredCluster) -> float:
-    cluster.format(BROKER_ALONE)
-    return cluster.spawn(BROKER_ALONE)
-
-
-def _kill_leader(cluster: MeasuredCluster, number: int) -> tuple[float, float]:
+def _kill_leader(cluster: CombinedCluster, number: int) -> tuple[float, float]:
     """Milliseconds until the survivors know the next active controller, and until it has created a topic."""
     victim = cluster.leader()
     killed_at = cluster.kill(victim)

@@ -1,6 +1,6 @@
 """kill -9 of nodes of a cluster, by role, again and again; nothing that was answered may be missing.
 
-    python -m tests.broker.kill_nodes --rounds 100 [--seed 1] [--pause]
+    python -m tests.broker.kill_nodes --rounds 100 [--seed 1] [--pause] [--system kafka]
 
 Three voters that are brokers too and a broker alone, default settings. Every round one of them is killed: the
 active controller, another voter, or the broker alone, by the seed. Measured is the time from the kill until
@@ -12,7 +12,6 @@ end. With `--pause` a node is stopped (SIGSTOP) instead of killed, which only it
 from __future__ import annotations
 
 import argparse
-import signal
 import statistics
 import tempfile
 import time
@@ -22,45 +21,32 @@ from random import Random
 from barnabas.core.errors import WIRE_ERRORS
 from barnabas.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
 from barnabas.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from tests.support.combined_cluster import BARNABAS, KAFKA, POLL_S, CombinedCluster
 from tests.support.raw_client import RawClient, wait_until
-from tests.support.serve_cluster import ServeCluster, leader_told
 
-POLL_S = 0.002
 ROLES = ("active controller", "voter", "broker")
-DEADLINE_S = 60.0
 
 
 class Round:
     """One kill, and what was measured of it."""
 
-    def __init__(self, cluster: ServeCluster, role: str, random: Random) -> None:
+    def __init__(self, cluster: CombinedCluster, role: str, random: Random) -> None:
         self.cluster = cluster
         leader = cluster.leader()
         voters = [each for each in cluster.voter_ids if each != leader]
         alone = [each for each in cluster.ids if each not in cluster.voter_ids]
         self.victim = {"active controller": leader, "voter": random.choice(voters)}.get(role) or alone[0]
-        self.survivors = [each for each in cluster.ids if each != self.victim]
         self.leader_ms = self.answered_ms = 0.0
 
-    def run(self, number: signal.Signals, topic: str) -> None:
-        voters = [each for each in self.survivors if each in self.cluster.voter_ids]
-        watching = [RawClient(self.cluster.controller_ports[each]) for each in voters]
-        began = time.monotonic()
-        self.cluster.processes[self.victim].signal(number)
-        for client in watching:
-            _until(lambda client=client: leader_told(client) in self.survivors)  # type: ignore[misc]
-            self.leader_ms = (time.monotonic() - began) * 1000
-            client.close()
-        create(self.cluster.ports[self.survivors[0]], topic)
+    def run(self, topic: str, *, pause: bool) -> None:
+        cluster = self.cluster
+        began = cluster.pause(self.victim) if pause else cluster.kill(self.victim)
+        while cluster.leader(but=self.victim) == self.victim:
+            time.sleep(POLL_S)
+        self.leader_ms = (time.monotonic() - began) * 1000
+        survivor = next(each for each in cluster.ids if each != self.victim)
+        create(cluster.ports[survivor], topic)
         self.answered_ms = (time.monotonic() - began) * 1000
-
-
-def _until(condition: object) -> None:
-    assert callable(condition)
-    deadline = time.monotonic() + DEADLINE_S
-    while not condition():
-        assert time.monotonic() < deadline, "no new leader is known"
-        time.sleep(POLL_S)
 
 
 def create(port: int, topic: str) -> None:
@@ -83,33 +69,27 @@ def topics_of(port: int) -> set[str]:
         return {each.name or "" for each in client.ask(request, 12, MetadataResponse).topics}
 
 
-def run(root: Path, rounds: int, seed: int, *, pause: bool = False) -> dict[str, list[Round]]:
+def run(
+    root: Path, rounds: int, seed: int, *, system: str = BARNABAS, pause: bool = False
+) -> dict[str, list[Round]]:
     """Kill so often; gives the rounds by role. AssertionError where anything is missing."""
     random, answered = Random(seed), set[str]()
     found: dict[str, list[Round]] = {role: [] for role in ROLES}
-    with ServeCluster(root, nodes=4) as cluster:
+    with CombinedCluster(system, root, nodes=4) as cluster:
         for number in range(rounds):
-            role = ROLES[number % len(ROLES)]
-            topic = f"round-{number}"
+            role, topic = ROLES[number % len(ROLES)], f"round-{number}"
             this = Round(cluster, role, random)
-            this.run(signal.SIGSTOP if pause else signal.SIGKILL, topic)
+            this.run(topic, pause=pause)
             answered.add(topic)
             found[role].append(this)
-            _bring_back(cluster, this.victim, pause=pause)
-        for each in cluster.ids:
-            port = cluster.ports[each]
+            if pause:
+                cluster.resume(this.victim)
+            else:
+                cluster.spawn(this.victim)
+            cluster.wait_until_active(len(cluster.ids))
+        for port in cluster.ports.values():
             wait_until(lambda port=port: answered <= topics_of(port), "every node has all")  # type: ignore[misc]
     return found
-
-
-def _bring_back(cluster: ServeCluster, victim: int, *, pause: bool) -> None:
-    process = cluster.processes[victim]
-    if pause:
-        process.signal(signal.SIGCONT)
-    else:
-        process.wait()
-        process.start()
-    cluster.leader()
 
 
 def main() -> None:
@@ -117,17 +97,18 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=100)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--pause", action="store_true")
+    parser.add_argument("--system", choices=(BARNABAS, KAFKA), default=BARNABAS)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as root:
-        found = run(Path(root), options.rounds, options.seed, pause=options.pause)
+        found = run(Path(root), options.rounds, options.seed, system=options.system, pause=options.pause)
     for role, rounds in found.items():
         if rounds:
             known = sorted(each.leader_ms for each in rounds)
             answered = sorted(each.answered_ms for each in rounds)
             print(
                 f"{role}: {len(rounds)} times; leader known by all after {statistics.median(known):.0f} ms, "
-                f"at most {known[-1]:.0f}; a topic created after {statistics.median(answered):.0f} ms, at most "
-                f"{answered[-1]:.0f}"
+                f"at most {known[-1]:.0f}; a topic created after {statistics.median(answered):.0f} ms, "
+                f"at most {answered[-1]:.0f}"
             )
 
 

@@ -1,26 +1,27 @@
-"""Clusters that are measured: three nodes that are broker and controller, and brokers alone beside them.
+"""A cluster of one system's own nodes: voters that are broker and controller, and brokers alone beside them.
 
-Each node is a process on the loopback interface with default settings, whichever system it is of. A cluster
-never outlives the `with` block that it was started in.
+Each node is a process on the loopback interface with default settings, of Apache Kafka or of Barnabas; each
+system formats the directories with its own tool. No process outlives the `with` block of the cluster.
 """
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from uuid import uuid4
 
 from barnabas.log.checkpoints import uuid_to_text
 from barnabas.protocol.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
-from bench.systems import KAFKA_JVM, START_DEADLINE_S, STOP_DEADLINE_S, DidNotServe
-from tests.support.apache_kafka import free_ports, java
+from tests.support.apache_kafka import LEAN_JVM, free_ports, java
 from tests.support.raw_client import RawClient
 
-VOTERS = (1, 2, 3)
+KAFKA, BARNABAS = "kafka", "barnabas"
+DEADLINE_S = 120.0
 POLL_S = 0.002
 BROKERS, CONTROLLERS = 1, 2  # endpoint types
 
@@ -34,16 +35,35 @@ SINGLE_REPLICAS = {
 }
 
 
-class MeasuredCluster:
-    """`system` is barnabas or kafka. All nodes serve inside the block."""
+class NotServing(AssertionError):
+    """The cluster did not come to what was waited for."""
 
-    def __init__(self, system: str, root: Path, settings: Mapping[str, str] | None = None) -> None:
+
+class CombinedCluster:
+    """`system` is barnabas or kafka. Nodes `1..voters` are broker and controller, the further ones brokers
+    alone. Inside the block all nodes serve but those in `later`, which are formatted and not started."""
+
+    def __init__(
+        self,
+        system: str,
+        root: Path,
+        *,
+        nodes: int = 3,
+        voters: int = 3,
+        later: int = 0,
+        settings: Mapping[str, str] | None = None,
+        jvm: Sequence[str] = LEAN_JVM,
+    ) -> None:
         self.system = system
+        self.ids = list(range(1, nodes + later + 1))
+        self.voter_ids = self.ids[:voters]
+        self._at_first = self.ids[:nodes]
         self._root = root
         self._settings = {**SINGLE_REPLICAS, **(settings or {})}
-        ports = free_ports(2 * len(VOTERS) + 1)
-        self.ports = dict(zip((*VOTERS, 4), ports, strict=False))
-        self.controller_ports = dict(zip(VOTERS, ports[len(VOTERS) + 1 :], strict=True))
+        self._jvm = jvm
+        ports = free_ports(len(self.ids) + voters)
+        self.ports = dict(zip(self.ids, ports, strict=False))
+        self.controller_ports = dict(zip(self.voter_ids, ports[len(self.ids) :], strict=True))
         self._cluster_id = uuid_to_text(uuid4())
         self._voters = ",".join(
             f"{each}@127.0.0.1:{port}:{uuid_to_text(uuid4())}" for each, port in self.controller_ports.items()
@@ -52,19 +72,24 @@ class MeasuredCluster:
 
     @property
     def bootstrap(self) -> str:
+        """The brokers that run."""
         return ",".join(f"127.0.0.1:{self.ports[each]}" for each in self._processes)
+
+    @property
+    def bootstrap_controllers(self) -> str:
+        return ",".join(f"127.0.0.1:{port}" for port in self.controller_ports.values())
 
     @property
     def pids(self) -> list[int]:
         return [process.pid for process in self._processes.values()]
 
-    def __enter__(self) -> MeasuredCluster:
-        for each in VOTERS:
-            self.format(each)
+    def __enter__(self) -> CombinedCluster:
+        for each in self.ids:
+            self._format(each)
         try:
-            for each in VOTERS:
+            for each in self._at_first:
                 self.spawn(each)
-            self.wait_until_active(len(VOTERS))
+            self.wait_until_active(len(self._at_first))
         except BaseException:
             self._kill_all()
             raise
@@ -80,39 +105,36 @@ class MeasuredCluster:
             process.kill()
             process.wait()
 
-    def format(self, node_id: int) -> None:
-        """Make the directory of a node ready."""
+    def _format(self, node_id: int) -> None:
         self._root.mkdir(parents=True, exist_ok=True)
         config = self._config(node_id)
         config.write_text("".join(f"{name}={value}\n" for name, value in self._properties(node_id).items()))
         voters = ["--initial-controllers", self._voters]
-        if node_id not in VOTERS:
+        if node_id not in self.voter_ids:
             voters = ["--no-initial-controllers"]
         arguments = ["format", "--cluster-id", self._cluster_id, "--config", str(config), *voters]
-        if self.system == "kafka":
+        if self.system == KAFKA:
             command = java("kafka.tools.StorageTool", *arguments)
         else:
             command = [sys.executable, "-m", "barnabas", *arguments]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode:
-            raise DidNotServe(f"node {node_id} could not be formatted: {done.stdout}{done.stderr}")
+            raise NotServing(f"node {node_id} could not be formatted: {done.stdout}{done.stderr}")
 
     def _config(self, node_id: int) -> Path:
         return self._root / f"{node_id}.properties"
 
     def _properties(self, node_id: int) -> dict[str, str]:
         listeners = [f"PLAINTEXT://127.0.0.1:{self.ports[node_id]}"]
-        if node_id in VOTERS:
+        if node_id in self.voter_ids:
             listeners.append(f"CONTROLLER://127.0.0.1:{self.controller_ports[node_id]}")
         return {
             "node.id": str(node_id),
-            "process.roles": "broker,controller" if node_id in VOTERS else "broker",
+            "process.roles": "broker,controller" if node_id in self.voter_ids else "broker",
             "listeners": ",".join(listeners),
             "controller.listener.names": "CONTROLLER",
             "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
-            "controller.quorum.bootstrap.servers": ",".join(
-                f"127.0.0.1:{port}" for port in self.controller_ports.values()
-            ),
+            "controller.quorum.bootstrap.servers": self.bootstrap_controllers,
             "log.dirs": str(self._root / f"data-{node_id}"),
             **self._settings,
         }
@@ -120,33 +142,52 @@ class MeasuredCluster:
     def spawn(self, node_id: int) -> float:
         """Start a node, and wait for nothing; the time of its exec."""
         config = str(self._config(node_id))
-        if self.system == "kafka":
-            command = java("kafka.Kafka", config, jvm=KAFKA_JVM)
+        if self.system == KAFKA:
+            command = java("kafka.Kafka", config, jvm=self._jvm)
         else:
             command = [sys.executable, "-m", "barnabas", "serve", "--config", config]
-        with (self._root / f"{node_id}.log").open("ab") as output:
+        with self.log_file(node_id).open("ab") as output:
             executed_at = time.monotonic()
             self._processes[node_id] = subprocess.Popen(
                 command, stdout=output, stderr=output, start_new_session=True
             )
         return executed_at
 
+    def log_file(self, node_id: int) -> Path:
+        """What a node has written, in all its lives."""
+        return self._root / f"{node_id}.log"
+
     def kill(self, node_id: int) -> float:
         """kill -9; the time of it."""
         process = self._processes.pop(node_id)
         killed_at = time.monotonic()
         process.kill()
-        process.wait(STOP_DEADLINE_S)
+        process.wait(DEADLINE_S)
         return killed_at
+
+    def stop(self, node_id: int) -> int:
+        """A clean stop; its exit status."""
+        process = self._processes.pop(node_id)
+        process.terminate()
+        return process.wait(DEADLINE_S)
+
+    def pause(self, node_id: int) -> float:
+        """SIGSTOP: it seems to live, and does nothing; the time of it."""
+        paused_at = time.monotonic()
+        self._processes[node_id].send_signal(signal.SIGSTOP)
+        return paused_at
+
+    def resume(self, node_id: int) -> None:
+        self._processes[node_id].send_signal(signal.SIGCONT)
 
     def leader_by(self, node_id: int) -> int:
         """The active controller as a voter knows it, -1 where it knows none or does not answer."""
         return self._described(self.controller_ports[node_id], CONTROLLERS)[0]
 
-    def leader(self) -> int:
-        """The active controller, once all running voters agree on it."""
-        deadline = time.monotonic() + START_DEADLINE_S
-        running = [each for each in VOTERS if each in self._processes]
+    def leader(self, but: int = -1) -> int:
+        """The active controller, once all running voters `but` one agree on it."""
+        deadline = time.monotonic() + DEADLINE_S
+        running = [each for each in self.voter_ids if each in self._processes and each != but]
         while len(told := {self.leader_by(each) for each in running}) > 1 or not told <= set(running):
             self._check(deadline, "the voters do not agree on a leader")
             time.sleep(POLL_S)
@@ -154,7 +195,7 @@ class MeasuredCluster:
 
     def wait_until_active(self, brokers: int) -> float:
         """Wait until so many brokers are active, as each of them says; the time."""
-        deadline = time.monotonic() + START_DEADLINE_S
+        deadline = time.monotonic() + DEADLINE_S
         for each in list(self._processes):
             while len(self._described(self.ports[each], BROKERS)[1]) < brokers:
                 self._check(deadline, f"not all of {brokers} brokers are active")
@@ -163,7 +204,7 @@ class MeasuredCluster:
 
     def _check(self, deadline: float, what: str) -> None:
         if time.monotonic() > deadline:
-            raise DidNotServe(f"{self.system}: {what}")
+            raise NotServing(f"{self.system}: {what}")
 
     def _described(self, port: int, endpoint_type: int) -> tuple[int, list[int]]:
         request = DescribeClusterRequest(
