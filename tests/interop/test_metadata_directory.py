@@ -71,8 +71,6 @@ async def barnabas(data: Path, ports: tuple[int, int] = (0, 0)) -> AsyncIterator
     clock, workers, random = SystemClock(), InlineWorkers(), SeededRandom(5)
     disk = OsDisk(data, workers, clock)
     own, controllers = listeners(*ports)
-    if not ports[1]:
-        controllers = []
     try:
         meta = await check_directory(disk, 1)
         if meta is None:
