@@ -193,11 +193,15 @@ class CombinedCluster:
             time.sleep(POLL_S)
         return told.pop()
 
+    def active_by(self, node_id: int) -> list[int]:
+        """The brokers that are active, as one of them says."""
+        return self._described(self.ports[node_id], BROKERS)[1]
+
     def wait_until_active(self, brokers: int) -> float:
         """Wait until so many brokers are active, as each of them says; the time."""
         deadline = time.monotonic() + DEADLINE_S
         for each in list(self._processes):
-            while len(self._described(self.ports[each], BROKERS)[1]) < brokers:
+            while len(self.active_by(each)) < brokers:
                 self._check(deadline, f"not all of {brokers} brokers are active")
                 time.sleep(POLL_S)
         return time.monotonic()
