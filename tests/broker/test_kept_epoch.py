@@ -23,6 +23,7 @@ from barnabas.core.workers import InlineWorkers
 from barnabas.log.checkpoints import MetaProperties, read_whole
 from barnabas.records.builder import build_batch
 from barnabas.records.record import Record
+from barnabas.testing import Broker
 
 META = MetaProperties("AAAAAAAAAAAAAAAAAAAAAQ", 1, UUID(int=1000))
 A, B = UUID(int=1001), UUID(int=1002)
@@ -234,3 +235,17 @@ def test_boot_id_is_that_of_the_system(tmp_path: Path) -> None:
     boot_id = Path("/proc/sys/kernel/random/boot_id")
     assert one.boot_id == other.boot_id
     assert one.boot_id == (boot_id.read_text().strip() if boot_id.exists() else None)
+
+
+@pytest.mark.parametrize("power", [False, True])
+def test_broker_registers_with_the_epoch_that_it_had(power: bool) -> None:
+    with Broker() as broker:
+        node_id = broker.node.node_id
+        epoch = broker.node.services.image.brokers[node_id].epoch
+        broker.kill()
+        if power:
+            for disk in broker._disks.values():
+                disk.crash_power()
+        broker.start()
+        assert broker.node.storage.previous_epoch == (None if power else epoch)
+        assert broker.node.services.image.brokers[node_id].epoch > epoch
