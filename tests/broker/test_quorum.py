@@ -438,7 +438,7 @@ def test_a_snapshot_stands_for_what_is_before_it() -> None:
 
 def test_only_the_voter_that_the_log_names_leads() -> None:
     disk = new_disk()
-    with pytest.raises(DirectoryRefused, match="the only voter .* is 1 .* another directory"):
+    with pytest.raises(DirectoryRefused, match=r"the only voter .* is 1 .* another directory"):
         asyncio.run(start(disk, directory_id=UUID(int=78)))
 
 

@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 
 from barnabas.broker.quorum.quorum import MetadataQuorum
+from barnabas.core.disk import Buffer
 from barnabas.metadata.delta import Delta
 from barnabas.metadata.image import ClusterImage
 from barnabas.metadata.records import decode_record
@@ -36,7 +37,7 @@ class MetadataTwin:
         if self._quorum.driver.next_offset == image.offset:
             self._replayer = Replayer(image)
 
-    def _append(self, base_offset: int, epoch: int, batches: Sequence[bytearray]) -> None:
+    def _append(self, base_offset: int, epoch: int, batches: Sequence[Buffer]) -> None:
         if self._replayer is not None:
             for batch in batches:
                 self._appended.append((base_offset, epoch, bytes(batch)))

@@ -13,6 +13,7 @@ import logging
 from collections.abc import Callable
 from typing import Any, NamedTuple, TypeVar
 
+from barnabas.core.alarm import Alarm
 from barnabas.core.clock import Clock
 from barnabas.core.errors import BarnabasError
 from barnabas.core.network import Address, Connection, ConnectionLost, Network, Part
@@ -22,7 +23,7 @@ from barnabas.protocol.messages.api_versions import ApiVersionsRequest, ApiVersi
 from barnabas.protocol.schema import EVERY_VERSION, Message
 from barnabas.protocol.wire import MalformedMessage
 from barnabas.transport.errors import BrokerError, TimedOut, wire_error_of
-from barnabas.transport.waiting import Alarm, within
+from barnabas.transport.waiting import within
 
 logger = logging.getLogger("barnabas.transport")
 
