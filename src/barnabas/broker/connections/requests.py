@@ -170,9 +170,7 @@ async def answer(
     body = skip_header_tags(frame, header.end) if route.is_flexible else header.end
     # librdkafka leaves three bytes behind when it asks for all topics, and Kafka ignores them
     request = decode_with(route.decode, frame, body, exact=False)
-    context = RequestContext(
-        ANONYMOUS, listener, router, host, header.client_id, version, False, connection
-    )
+    context = RequestContext(ANONYMOUS, listener, router, host, header.client_id, version, False, connection)
     response = await route.handle(request, context, services)
     encoded = None
     if response is not None:
