@@ -259,7 +259,7 @@ class MixedCluster:
         return self.wait_for("a leader of the quorum", self.leader)
 
     def make_lead(self, node: MixedNode, attempts: int = 5) -> None:
-        """Have that voter lead: the others stop, the later ones first, and one after another they return to it."""
+        """Have that voter lead: the others stop, and return to it one after another."""
         for _ in range(attempts):
             if self.wait_for_leader() is node:
                 return
