@@ -127,7 +127,7 @@ class SharedServer:
             directory_id=storage.metadata_id,
             clock=clock,
             controllers=controllers,
-            voters=static_voters(static),
+            voters=initial_voters(static),
             raft=raft_config(static),
             min_insync_replicas=static.integer("min.insync.replicas"),
             config=_metadata_log(static),
@@ -232,14 +232,17 @@ class SharedServer:
         refuse_unenforced(image, self._storage.metadata.where, allowed=allowed)
 
 
-def static_voters(settings: BrokerSettings) -> VoterSet | None:
-    """The voters that the settings name, None where the log is to name them."""
+def initial_voters(settings: BrokerSettings) -> VoterSet | None:
+    """The voters before the log names any: those in the settings; none where other nodes are to be asked for
+    the log; None where the settings tell of no other nodes."""
     listener = settings.strings("controller.listener.names")
     voters = [
         VoterInfo(VoterKey(each.node_id), (Endpoint(listener[0].upper(), each.host, each.port),))
         for each in read_voters(settings)
     ]
-    return VoterSet(voters) if voters else None
+    if voters or settings.strings("controller.quorum.bootstrap.servers"):
+        return VoterSet(voters)
+    return None
 
 
 def raft_config(settings: BrokerSettings) -> RaftConfig:

@@ -94,7 +94,8 @@ class MetadataQuorum:
         self._disk = disk
         self._clock = clock
         self._min_insync_replicas = min_insync_replicas
-        self.last_published_ms = 0  # the timestamp of the last batch in the published image
+        # the timestamp of the last batch in the published image
+        self.last_published_ms = found.snapshot.last_contained_ms
         self._led_until = 0.0  # monotonic
         self._behind_since: float | None = None  # when more was committed than is published; None: it is not
         self._activation: asyncio.Task[None] | None = None
@@ -146,8 +147,8 @@ class MetadataQuorum:
         on_failure: Callable[[BaseException], None] | None = None,
     ) -> MetadataQuorum:
         """Read what is on the disk. `controllers` are the node's controller listeners as others reach them,
-        none where it is only a broker; `voters` are those of the settings, which count where the log names
-        none; `min_insync_replicas` is what a new cluster begins with; `network` leads to other nodes."""
+        none where it is only a broker; `voters` count where the log names none, this node alone where they
+        are not given; `min_insync_replicas` is what a new cluster begins with; `network` leads to other nodes."""
         log = await directory.partition(METADATA_TOPIC, 0, topic_id=METADATA_TOPIC_ID, config=config)
         endpoints = tuple(Endpoint(each.name, each.host, each.port) for each in controllers)
         own = VoterSet([VoterInfo(VoterKey(node_id), endpoints)] if endpoints else [])
@@ -159,7 +160,7 @@ class MetadataQuorum:
             core = Raft(
                 me,
                 election=found.election,
-                log=_log_state(found, log, voters or own),
+                log=_log_state(found, log, own if voters is None else voters),
                 config=raft_config,
                 random=random,
                 now_ms=int(clock.monotonic() * 1000),
@@ -282,6 +283,7 @@ class MetadataQuorum:
             self.loader.resume()
             raise
         self.loader.install(snapshot_id, snapshot)
+        self.last_published_ms = snapshot.last_contained_ms
         self.driver.totals.snapshots_loaded += 1
         for each in replaced:
             await self._remove(each)
