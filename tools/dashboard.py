@@ -36,6 +36,14 @@ def now(metric: str, selector: str = SELECTED, by: str = "instance") -> str:
     return f"sum by ({by}) ({metric}{selector})"
 
 
+def most(metric: str, by: str) -> str:
+    return f"max by ({by}) ({metric}{SELECTED})"
+
+
+def age(metric: str) -> str:
+    return f"time() * 1000 - {metric}{SELECTED}"
+
+
 def quantile(q: str, metric: str, by: str) -> str:
     inner = f"sum by (le, {by}) (rate({metric}_bucket{SELECTED}[$__rate_interval]))"
     return f"histogram_quantile({q}, {inner})"
@@ -54,6 +62,8 @@ GROUPS = "kafka_coordinator_group_groupmetadatamanager"
 PURGATORY = "kafka_server_delayedoperationpurgatory"
 SESSIONS = "kafka_server_fetchsessioncache"
 RAFT = "kafka_server_raft_metrics"
+LOADER = "kafka_server_metadataloader"
+APPLIED = "kafka_server_broker_metadata_metrics"
 PARTITION = "kafka_cluster_partition"
 CLEANER = "kafka_log_logcleaner"
 MANAGER = "kafka_log_logcleanermanager"
@@ -395,9 +405,34 @@ ROWS: dict[str, list[Panel]] = {
                 "committed {{instance}}": now(f"{RAFT}_high_watermark"),
                 "committed, last record {{instance}}": now(f"{CONTROLLER}_lastcommittedrecordoffset"),
                 "applied by the controller {{instance}}": now(f"{CONTROLLER}_lastappliedrecordoffset"),
-                "applied by the broker {{instance}}": now(
-                    "kafka_server_broker_metadata_metrics_last_applied_record_offset"
-                ),
+                "applied by the broker {{instance}}": now(f"{APPLIED}_last_applied_record_offset"),
+            },
+        ),
+        Panel(
+            "How far nodes are behind",
+            "ms",
+            {
+                "broker {{instance}}": now(f"{APPLIED}_last_applied_record_lag_ms"),
+                "controller {{instance}}": now(f"{CONTROLLER}_lastappliedrecordlagms"),
+            },
+            told="Below half a second while a node hears from the active controller.",
+        ),
+        Panel(
+            "Age of the last change",
+            "ms",
+            {
+                "broker {{instance}}": age(f"{APPLIED}_last_applied_record_timestamp"),
+                "controller {{instance}}": age(f"{CONTROLLER}_lastappliedrecordtimestamp"),
+            },
+        ),
+        Panel(
+            "Elections and commits",
+            "ms",
+            {
+                "election, average {{instance}}": now(f"{RAFT}_election_latency_avg"),
+                "election, longest {{instance}}": now(f"{RAFT}_election_latency_max"),
+                "commit, average {{instance}}": now(f"{RAFT}_commit_latency_avg"),
+                "commit, longest {{instance}}": now(f"{RAFT}_commit_latency_max"),
             },
         ),
         Panel(
@@ -405,7 +440,64 @@ ROWS: dict[str, list[Panel]] = {
             "none",
             {
                 "leader, as {{instance}} sees it": now(f"{RAFT}_current_leader"),
+                "leader, as {{instance}} loads it": now(f"{LOADER}_currentcontrollerid"),
+                "vote of {{instance}}": now(f"{RAFT}_current_vote"),
                 "epoch, as {{instance}} sees it": now(f"{RAFT}_current_epoch"),
+                "epoch of the last record {{instance}}": now(f"{RAFT}_log_end_epoch"),
+                "leaders seen by {{instance}}": now(f"{CONTROLLER}_newactivecontrollerscount"),
+            },
+        ),
+        Panel(
+            "Voters and observers",
+            "short",
+            {
+                "voters, as {{instance}} sees them": now(f"{RAFT}_number_of_voters"),
+                "observers of {{instance}}": now(f"{RAFT}_number_of_observers"),
+                "change of voters under way {{instance}}": now(f"{RAFT}_uncommitted_voter_change"),
+                "{{instance}} is {{state}}": now(f"{RAFT}_current_state_info", by="instance, state"),
+                "voters of the settings not heeded {{instance}}": now(f"{CONTROLLER}_ignoredstaticvoters"),
+                "the same, of a broker {{instance}}": now(f"{APPLIED}_ignored_static_voters"),
+            },
+        ),
+        Panel(
+            "Brokers, by their registration",
+            "short",
+            {
+                "broker {{broker}}": most(f"{CONTROLLER}_brokerregistrationstate", by="broker"),
+                "stopping, or stopped": f"max({CONTROLLER}_controlledshutdownbrokercount{SELECTED})",
+            },
+            told="10 is fenced, 20 in controlled shutdown, 30 active.",
+        ),
+        Panel(
+            "Since the last heartbeat",
+            "ms",
+            {"broker {{broker}}": most(f"{CONTROLLER}_timesincelastheartbeatreceivedms", by="broker")},
+        ),
+        Panel(
+            "Brokers fenced, and why",
+            "short",
+            {
+                "{{reason}} {{instance}}": "sum by (instance, reason) ("
+                f"increase(barnabas_brokers_fenced_total{SELECTED}[$__rate_interval]))"
+            },
+        ),
+        Panel(
+            "Errors of metadata",
+            "short",
+            {
+                "not loaded {{instance}}": now(f"{APPLIED}_metadata_load_error_count"),
+                "not applied {{instance}}": now(f"{APPLIED}_metadata_apply_error_count"),
+                "of a controller {{instance}}": now(f"{CONTROLLER}_metadataerrorcount"),
+            },
+            told="None, always.",
+        ),
+        Panel(
+            "Levels of features, and snapshots",
+            "none",
+            {
+                "{{featureName}} {{instance}}": now(f"{LOADER}_finalizedlevel", by="instance, featureName"),
+                "metadata.version {{instance}}": now(f"{LOADER}_currentmetadataversion"),
+                "snapshots loaded {{instance}}": now(f"{LOADER}_handleloadsnapshotcount"),
             },
         ),
         Panel(

@@ -384,7 +384,7 @@ class TestEndpoint:
         async def scenario() -> None:
             workers = InlineWorkers()
             endpoint = await MetricsEndpoint.open("127.0.0.1:0", OsNetwork(workers), SystemClock())
-            endpoint.serve(long_page, is_ready=lambda: True, at_end=lambda: None)
+            endpoint.serve(long_page, what_is_missing=lambda: None, at_end=lambda: None)
             with socket.create_connection(endpoint.address, timeout=TIMEOUT_S) as connection:
                 connection.sendall(b"GET /metrics HTTP/1.1\r\n\r\n")
                 for is_there in (True, False):

@@ -101,7 +101,8 @@ async def settle() -> None:
 
 async def read(disk: MemoryDisk, snapshot: SnapshotId) -> tuple[list[Message], list[bytes]]:
     data = await read_whole(disk, f"{METADATA_DIRECTORY}/{snapshot.name}")
-    return read_snapshot(data or b"", snapshot.name)
+    found = read_snapshot(data or b"", snapshot.name)
+    return found.controls, found.values
 
 
 def test_one_is_taken_after_so_many_bytes_and_the_next_start_begins_with_it() -> None:

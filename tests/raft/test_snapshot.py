@@ -31,7 +31,7 @@ def test_names() -> None:
 def test_a_snapshot_is_read_back() -> None:
     controls = [KRaftVersionRecord(k_raft_version=1)]
     data = build_snapshot([b"a", b"b"], 1000, controls=controls, last_contained_ms=900, epoch=4)
-    assert read_snapshot(data, "there") == Snapshot([*controls], [b"a", b"b"])
+    assert read_snapshot(data, "there") == Snapshot([*controls], [b"a", b"b"], 900)
     headers = [header for header, _ in read_batches(data)]
     assert [header.base_offset for header in headers] == [0, 2, 4]
     assert {header.leader_epoch for header in headers} == {4}

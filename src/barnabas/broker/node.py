@@ -44,6 +44,7 @@ from barnabas.log.directory import LogDirectory
 
 if TYPE_CHECKING:
     from barnabas.broker.metrics.endpoint import MetricsEndpoint
+    from barnabas.broker.metrics.measuring import NodeMetrics
 
 logger = logging.getLogger("barnabas.node")
 
@@ -171,11 +172,14 @@ class Node:
         if self._controller is not None:
             self._controller.register(controllers)
         self._become(NodeState.CONTROLLER_UP)
+        measured = None if self.metrics is None else self._measure(self.metrics, storage, shared)
         if listeners.inter_broker is None:
             self._run(shared.caught_up())
         else:
             await shared.caught_up()
             await self._start_broker(shared, storage, listeners, listeners.inter_broker)
+        if measured is not None:
+            measured.started(self._broker, self._clock.monotonic() - self._began)
 
     async def _start_broker(
         self, shared: SharedServer, storage: Storage, listeners: Listeners, inter_broker: str
@@ -196,8 +200,6 @@ class Node:
         await broker.activate()
         self._become(NodeState.SERVING)
         self._listeners.serve(listeners.broker, broker.connections.accept)
-        if self.metrics is not None:
-            self._measure(self.metrics, storage, shared, broker)
         broker.serve()
 
     def _become(self, state: NodeState) -> None:
@@ -214,20 +216,17 @@ class Node:
 
             self.metrics = await MetricsEndpoint.open(address, self._network, self._clock)
 
-    def _measure(
-        self, endpoint: MetricsEndpoint, storage: Storage, shared: SharedServer, broker: BrokerServer
-    ) -> None:
-        from barnabas.broker.metrics.measuring import measure
+    def _measure(self, endpoint: MetricsEndpoint, storage: Storage, shared: SharedServer) -> NodeMetrics:
+        from barnabas.broker.metrics.measuring import NodeMetrics
 
-        measure(
+        return NodeMetrics(
             endpoint,
             shared,
             self._controller,
-            broker,
             self.life,
+            is_broker="broker" in self.settings.roles,
             directories=lambda: list(storage.all.values()),
             offline=lambda: list(storage.logs.missing),
-            start_seconds=self._clock.monotonic() - self._began,
         )
 
     def _run(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:

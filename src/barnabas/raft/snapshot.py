@@ -51,6 +51,7 @@ class Snapshot(NamedTuple):
 
     controls: list[Message]
     values: list[bytes]
+    last_contained_ms: int = 0  # the time of the last record that it stands for
 
 
 def parse_snapshot_name(name: str) -> SnapshotId | None:
@@ -128,7 +129,9 @@ def read_snapshot(data: bytes, where: str) -> Snapshot:
     ends = controls[:1] + controls[-1:]
     if [type(message) for message in ends] != [SnapshotHeaderRecord, SnapshotFooterRecord]:
         raise CorruptSnapshot(f"{where} has no header or no footer: it was not written to its end")
-    return Snapshot(controls[1:-1], values)
+    header_record = controls[0]
+    assert isinstance(header_record, SnapshotHeaderRecord)
+    return Snapshot(controls[1:-1], values, header_record.last_contained_log_timestamp)
 
 
 def read_last_contained_ms(data: bytes) -> int:

@@ -1,27 +1,35 @@
 """Fills a page of metrics from the parts of a running node: each function knows one part.
 
-Nothing here changes anything, and nothing is opened to be measured: a partition that nobody has used yet has
-no size to tell. What grows with the number of partitions lets others have their turn in between; meanwhile
-topics may come and go, so what is walked through is a copy.
+Nothing here changes anything, and nothing is opened to be measured. Every node has requests, a process, log
+directories and a part in the quorum; what only a controller or only a broker has is told by that, as in
+Kafka. A broker that waits for the quorum tells of its metadata before it has clients to tell of.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas import __version__
 from barnabas.broker.connections.connections import Connections
 from barnabas.broker.life import NodeLife, NodeState
 from barnabas.broker.metrics.coordinators import add_groups, add_transactions
 from barnabas.broker.metrics.loop_watch import LoopWatch
+from barnabas.broker.metrics.partitions import (
+    add_logs,
+    add_partitions,
+    add_stable_offsets,
+    add_topics,
+    add_waits,
+)
+from barnabas.broker.metrics.quorum import add_broker, add_controller, add_quorum
 from barnabas.broker.metrics.requests import ApiTraffic, RequestTraffic
 from barnabas.broker.metrics.table import FAMILIES
-from barnabas.broker.services import Services
+from barnabas.broker.quorum.quorum import MetadataQuorum
+from barnabas.broker.services import ControllerServices, Services
 from barnabas.broker.settings.current_settings import TopicSettings
-from barnabas.broker.traffic import TopicTraffic
-from barnabas.core.errors import WIRE_ERRORS, BarnabasError
+from barnabas.core.errors import WIRE_ERRORS
 from barnabas.core.metrics import Page
 from barnabas.core.process import (
     collections_by_generation,
@@ -30,25 +38,15 @@ from barnabas.core.process import (
     python_version,
 )
 from barnabas.log.directory import LogDirectory
-from barnabas.metadata.directories import is_online
-from barnabas.metadata.parts import PartitionImage, TopicImage
 from barnabas.records import kernel
 
-PARTITIONS_A_TURN = 100
+if TYPE_CHECKING:
+    from barnabas.broker.cluster.broker_watch import BrokerWatch
+
 # buckets of the histograms, as powers of two of a microsecond: half a millisecond to half a minute
 STALL_OCTAVES = range(9, 26)
 REQUEST_OCTAVES = range(6, 26, 2)
 
-_TOPIC_COUNTERS = {
-    "kafka_server_brokertopicmetrics_messagesin_total": "messages_in",
-    "kafka_server_brokertopicmetrics_bytesin_total": "bytes_in",
-    "kafka_server_brokertopicmetrics_bytesout_total": "bytes_out",
-    "kafka_server_brokertopicmetrics_bytesrejected_total": "bytes_rejected",
-    "kafka_server_brokertopicmetrics_totalproducerequests_total": "produces",
-    "kafka_server_brokertopicmetrics_failedproducerequests_total": "failed_produces",
-    "kafka_server_brokertopicmetrics_totalfetchrequests_total": "fetches",
-    "kafka_server_brokertopicmetrics_failedfetchrequests_total": "failed_fetches",
-}
 # Kafka's numbers of a broker's states
 _BROKER_STATES = {
     NodeState.STARTING: 1,
@@ -62,17 +60,22 @@ _BROKER_STATES = {
 
 
 class Parts(NamedTuple):
-    """The parts of a node that are measured."""
+    """The parts of a node that are measured. The broker has services when it serves clients."""
 
-    services: Services
-    connections: Sequence[Connections]  # of the broker and of the controller
+    services: ControllerServices
+    quorum: MetadataQuorum
+    watch: Callable[[], BrokerWatch | None]  # of the brokers, by the active controller
+    connections: Sequence[Connections]
     life: NodeLife
     directories: Callable[[], Sequence[LogDirectory]]
     offline: Callable[[], Sequence[str]]  # log directories that cannot be used
     settings_of: Callable[[str], TopicSettings]
     traffic: RequestTraffic
-    watch: LoopWatch
-    start_seconds: float
+    loop: LoopWatch
+    is_controller: bool
+    is_broker: bool
+    broker: Services | None = None
+    start_seconds: float | None = None
 
 
 async def collect(parts: Parts) -> Page:
@@ -82,18 +85,31 @@ async def collect(parts: Parts) -> Page:
     for each in parts.connections:
         _connections(page, each)
     page.add("barnabas_queued_request_bytes", sum(each.queued_bytes for each in parts.connections))
-    page.add("kafka_server_kafkaserver_brokerstate", _BROKER_STATES[parts.life.state])
     _loop(page, parts)
-    _controller(page, parts.services)
     _process(page)
     _directories(page, parts)
     _compaction(page, parts)
-    add_groups(page, parts.services.groups_in_use)
-    add_transactions(page, parts.services.transactions_in_use)
-    await _topics(page, parts.services)
-    await _waits(page, parts.services)
-    await _partitions(page, parts)
-    await _logs(page, parts)
+    add_quorum(page, parts.services, parts.quorum)
+    if parts.is_controller:
+        add_controller(page, parts.services, parts.quorum)
+        _fenced(page, parts.watch())
+    if parts.is_broker:
+        page.add("kafka_server_kafkaserver_brokerstate", _BROKER_STATES[parts.life.state])
+        add_broker(page, parts.services, parts.quorum)
+    if parts.broker is not None:
+        add_groups(page, parts.broker.groups_in_use)
+        add_transactions(page, parts.broker.transactions_in_use)
+        await add_topics(page, parts.broker)
+        await add_waits(page, parts.broker)
+        await add_stable_offsets(page, parts.broker)
+    await add_partitions(
+        page,
+        parts.services,
+        parts.settings_of,
+        is_controller=parts.is_controller,
+        is_broker=parts.broker is not None,
+    )
+    await add_logs(page, parts.directories())
     return page
 
 
@@ -135,31 +151,21 @@ def _connections(page: Page, connections: Connections) -> None:
 
 
 def _loop(page: Page, parts: Parts) -> None:
-    idle = parts.watch.idle_ratio
+    idle = parts.loop.idle_ratio
     page.add("kafka_network_socketserver_networkprocessoravgidle_percent", idle)
     page.add("kafka_server_kafkarequesthandlerpool_requesthandleravgidle_percent", idle)
-    page.add_histogram("barnabas_loop_stall_seconds", parts.watch.stalls, STALL_OCTAVES)
-    page.add("barnabas_loop_busy_seconds_total", parts.watch.busy_seconds)
-    page.add("barnabas_start_seconds", parts.start_seconds)
+    page.add_histogram("barnabas_loop_stall_seconds", parts.loop.stalls, STALL_OCTAVES)
+    page.add("barnabas_loop_busy_seconds_total", parts.loop.busy_seconds)
+    if parts.start_seconds is not None:
+        page.add("barnabas_start_seconds", parts.start_seconds)
     loop = type(asyncio.get_running_loop()).__module__.partition(".")[0]
     page.add("barnabas_build_info", 1, __version__, kernel.NAME, loop)
 
 
-def _controller(page: Page, services: Services) -> None:
-    quorum, brokers = services.quorum, services.image.brokers.values()
-    is_active = quorum.leader_id == services.node_id
-    fenced = sum(broker.fenced for broker in brokers)
-    prefix = "kafka_controller_kafkacontroller"
-    page.add(f"{prefix}_activecontrollercount", int(is_active))
-    page.add(f"{prefix}_fencedbrokercount", fenced)
-    page.add(f"{prefix}_activebrokercount", len(brokers) - fenced)
-    page.add(f"{prefix}_lastappliedrecordoffset", quorum.high_watermark - 1)
-    page.add(f"{prefix}_lastcommittedrecordoffset", quorum.high_watermark - 1)
-    page.add("kafka_server_broker_metadata_metrics_last_applied_record_offset", quorum.high_watermark - 1)
-    page.add("kafka_server_raft_metrics_current_leader", quorum.leader_id)
-    page.add("kafka_server_raft_metrics_current_epoch", quorum.epoch)
-    page.add("kafka_server_raft_metrics_high_watermark", quorum.high_watermark)
-    page.add("kafka_server_raft_metrics_log_end_offset", quorum.end_offset)
+def _fenced(page: Page, watch: BrokerWatch | None) -> None:
+    by_session, by_socket = (0, 0) if watch is None else (watch.fenced_by_session, watch.fenced_by_socket)
+    page.add("barnabas_brokers_fenced_total", by_session, "session")
+    page.add("barnabas_brokers_fenced_total", by_socket, "socket")
 
 
 def _process(page: Page) -> None:
@@ -218,133 +224,3 @@ def _compaction(page: Page, parts: Parts) -> None:
     if looked_at:  # there is nothing to tell before the first compacted topic
         since = parts.services.clock.monotonic() - min(looked_at)
         page.add("kafka_log_logcleanermanager_time_since_last_run_ms", 1000 * since)
-
-
-async def _topics(page: Page, services: Services) -> None:
-    replicas, image = services.replicas, services.image
-    together = TopicTraffic()
-    together.take(replicas.past_traffic)
-    for number, (topic_id, traffic) in enumerate(list(replicas.traffic.items())):
-        together.take(traffic)
-        topic = image.topic_by_id(topic_id)
-        if topic is not None:
-            for name, attribute in _TOPIC_COUNTERS.items():
-                page.add(name, getattr(traffic, attribute), topic.name)
-        await _breathe(number)
-    for name, attribute in _TOPIC_COUNTERS.items():
-        page.add(name, getattr(together, attribute))
-
-
-async def _waits(page: Page, services: Services) -> None:
-    producers, places = 0, 0
-    polls: dict[object, None] = {}
-    for number, replica in enumerate(services.replicas.open):
-        producers += replica.marks.commit_count
-        marks = replica.marks
-        waiting = [*marks.polls, *marks.end_polls, *marks.stable_polls]
-        places += len(waiting)
-        polls.update(dict.fromkeys(waiting))
-        await _breathe(number)
-    prefix = "kafka_server_delayedoperationpurgatory"
-    page.add(f"{prefix}_purgatorysize", producers, "Produce")
-    page.add(f"{prefix}_purgatorysize", places, "Fetch")
-    page.add(f"{prefix}_numdelayedoperations", producers, "Produce")
-    page.add(f"{prefix}_numdelayedoperations", len(polls), "Fetch")
-    prefix = "kafka_server_fetchsessioncache"
-    page.add(f"{prefix}_numincrementalfetchsessions", len(services.sessions))
-    page.add(f"{prefix}_numincrementalfetchpartitionscached", services.sessions.partition_count)
-
-
-class _Counts:
-    """Partitions, as the metadata has them."""
-
-    def __init__(self) -> None:
-        self.all = self.here = self.led = self.offline_here = 0
-        self.nobody_leads = self.not_preferred = 0
-        self.under_replicated = self.under_min_isr = self.at_min_isr = 0
-
-
-async def _partitions(page: Page, parts: Parts) -> None:
-    services, counts, number = parts.services, _Counts(), 0
-    image, me = services.image, services.node_id
-    topics = list(image.topics_by_name.values())
-    for topic in topics:
-        min_in_sync = _min_in_sync(parts, topic.name)
-        for index, partition in enumerate(topic.partitions):
-            counts.all += 1
-            counts.nobody_leads += partition.leader < 0
-            counts.not_preferred += partition.leader != partition.replicas[0]
-            if me in partition.replicas:
-                counts.here += 1
-                broker = image.brokers.get(me)  # none, if it was unregistered
-                counts.offline_here += broker is not None and not is_online(partition, broker)
-            if partition.leader == me:
-                _led(page, counts, topic, index, partition, min_in_sync)
-            await _breathe(number := number + 1)
-    _add_counts(page, counts, len(topics))
-    for number, replica in enumerate(services.replicas.open):
-        lag = replica.log.high_watermark - replica.log.last_stable_offset
-        name, index_text = replica.name, str(replica.partition)
-        page.add("kafka_cluster_partition_laststableoffsetlag", lag, name, index_text)
-        await _breathe(number)
-
-
-def _min_in_sync(parts: Parts, topic: str) -> int:
-    try:
-        return parts.settings_of(topic).min_in_sync
-    except BarnabasError:  # settings that a log cannot have: whoever opens it will say so
-        return 1
-
-
-def _led(
-    page: Page, counts: _Counts, topic: TopicImage, index: int, partition: PartitionImage, min_in_sync: int
-) -> None:
-    replica_count, in_sync_count = len(partition.replicas), len(partition.isr)
-    needed = min(min_in_sync, replica_count)
-    is_under_replicated, is_under_min = in_sync_count < replica_count, in_sync_count < needed
-    counts.led += 1
-    counts.under_replicated += is_under_replicated
-    counts.under_min_isr += is_under_min
-    counts.at_min_isr += in_sync_count == needed
-    where = (topic.name, str(index))
-    page.add("kafka_cluster_partition_replicascount", replica_count, *where)
-    page.add("kafka_cluster_partition_insyncreplicascount", in_sync_count, *where)
-    page.add("kafka_cluster_partition_underreplicated", int(is_under_replicated), *where)
-    page.add("kafka_cluster_partition_underminisr", int(is_under_min), *where)
-
-
-def _add_counts(page: Page, counts: _Counts, topic_count: int) -> None:
-    prefix = "kafka_server_replicamanager"
-    page.add(f"{prefix}_partitioncount", counts.here)
-    page.add(f"{prefix}_leadercount", counts.led)
-    page.add(f"{prefix}_offlinereplicacount", counts.offline_here)
-    page.add(f"{prefix}_underreplicatedpartitions", counts.under_replicated)
-    page.add(f"{prefix}_underminisrpartitioncount", counts.under_min_isr)
-    page.add(f"{prefix}_atminisrpartitioncount", counts.at_min_isr)
-    prefix = "kafka_controller_kafkacontroller"
-    page.add(f"{prefix}_globaltopiccount", topic_count)
-    page.add(f"{prefix}_globalpartitioncount", counts.all)
-    page.add(f"{prefix}_offlinepartitionscount", counts.nobody_leads)
-    page.add(f"{prefix}_preferredreplicaimbalancecount", counts.not_preferred)
-
-
-async def _logs(page: Page, parts: Parts) -> None:
-    open_count = 0
-    for directory in parts.directories():
-        for number, (topic, index) in enumerate(directory.partitions):
-            log = directory.opened(topic, index)
-            if log is not None and log.segments:
-                open_count += 1
-                where = (topic, str(index))
-                page.add("kafka_log_log_size", log.size_bytes, *where)
-                page.add("kafka_log_log_logstartoffset", log.start_offset, *where)
-                page.add("kafka_log_log_logendoffset", log.end_offset, *where)
-                page.add("kafka_log_log_numlogsegments", len(log.segments), *where)
-            await _breathe(number)
-    page.add("barnabas_partitions_open", open_count)
-
-
-async def _breathe(number: int) -> None:
-    """Let others have their turn now and then."""
-    if number % PARTITIONS_A_TURN == PARTITIONS_A_TURN - 1:
-        await asyncio.sleep(0)

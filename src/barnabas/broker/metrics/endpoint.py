@@ -1,8 +1,8 @@
 """A page of metrics over HTTP, on the node's own loop: /metrics, /health and /ready.
 
 As little of HTTP as a scraper or a probe needs: one request a connection, GET and HEAD, no body. /health says
-that the loop turns, /ready that clients are served (503 before and after). There is no authentication: bind
-it where only those reach it who may know.
+that the loop turns, /ready that the node does its part (503 and the reason before and after that). There is
+no authentication: bind it where only those reach it who may know.
 
 Nobody can do harm here: a request has a few kilobytes and seconds to come, an answer seconds to be taken, and
 there are a few connections at most. When one more comes, whoever has been asking for longest without an end
@@ -78,7 +78,7 @@ class MetricsEndpoint:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._collect: Callable[[], Awaitable[Page]] | None = None
-        self._is_ready: Callable[[], bool] = lambda: False
+        self._what_is_missing: Callable[[], str | None] = lambda: "the node is starting"
         self._at_end: Callable[[], None] = lambda: None
         self._tasks: dict[Connection, asyncio.Task[None]] = {}
         self._silent: dict[Connection, None] = {}  # of these, who has not yet sent a whole request
@@ -112,11 +112,12 @@ class MetricsEndpoint:
         self,
         collect: Callable[[], Awaitable[Page]],
         *,
-        is_ready: Callable[[], bool],
+        what_is_missing: Callable[[], str | None],
         at_end: Callable[[], None],
     ) -> None:
-        """From now on there is something to tell; `at_end` is called when this is closed."""
-        self._collect, self._is_ready, self._at_end = collect, is_ready, at_end
+        """From now on there is something to tell. `what_is_missing` says why the node is not ready, None
+        where it is; `at_end` is called when this is closed."""
+        self._collect, self._what_is_missing, self._at_end = collect, what_is_missing, at_end
 
     async def close(self) -> None:
         """Stop listening, and cut off whoever is being answered."""
@@ -184,9 +185,8 @@ class MetricsEndpoint:
         if path == "/health":
             return Answer(200, [b"the loop turns\n"])
         if path == "/ready":
-            if self._is_ready():
-                return Answer(200, [b"clients are served\n"])
-            return Answer(503, [b"clients are not served yet, or not any more\n"])
+            missing = self._what_is_missing()
+            return Answer(200, [b"ready\n"]) if missing is None else Answer(503, [f"{missing}\n".encode()])
         if path != "/metrics":
             return Answer(404, [_PATHS.encode()])
         if self._collect is None:

@@ -1,4 +1,7 @@
-"""Puts the parts that measure a node together with its endpoint, once there are clients to be served."""
+"""Puts the parts that measure a node together with its endpoint, as soon as it takes part in the quorum.
+
+A node that waits for its quorum is measured, too: its broker is added when it has clients to serve.
+"""
 
 from __future__ import annotations
 
@@ -17,44 +20,63 @@ from barnabas.core.metrics import Page
 from barnabas.log.directory import LogDirectory
 
 
-def measure(
-    endpoint: MetricsEndpoint,
-    shared: SharedServer,
-    controller: ControllerServer | None,
-    broker: BrokerServer,
-    life: NodeLife,
-    *,
-    directories: Callable[[], Sequence[LogDirectory]],
-    offline: Callable[[], Sequence[str]],
-    start_seconds: float,
-) -> None:
-    """Count requests and watch the loop from now on, until the endpoint is closed.
+class NodeMetrics:
+    """Counts requests and watches the loop from now on, until the endpoint is closed.
 
     `directories` are the log directories in use, `offline` the names of those that cannot be used.
     """
-    services = broker.services
-    traffic = services.traffic = shared.local.traffic = RequestTraffic()
-    connections = [broker.connections]
-    if controller is not None:
-        connections.append(controller.connections)
-    watch = LoopWatch(services.clock)
-    parts = Parts(
-        services,
-        connections,
-        life,
-        directories,
-        offline,
-        shared.settings.of_topic,
-        traffic,
-        watch,
-        start_seconds,
-    )
 
-    async def page() -> Page:
+    def __init__(
+        self,
+        endpoint: MetricsEndpoint,
+        shared: SharedServer,
+        controller: ControllerServer | None,
+        life: NodeLife,
+        *,
+        is_broker: bool,
+        directories: Callable[[], Sequence[LogDirectory]],
+        offline: Callable[[], Sequence[str]],
+    ) -> None:
+        traffic = shared.local.traffic = RequestTraffic()
+        self._stop = shared.local.stop
+        self._parts = Parts(
+            shared.local,
+            shared.quorum,
+            lambda: shared.watch_in_use,
+            [] if controller is None else [controller.connections],
+            life,
+            directories,
+            offline,
+            shared.settings.of_topic,
+            traffic,
+            LoopWatch(shared.local.clock),
+            is_controller=controller is not None,
+            is_broker=is_broker,
+        )
+        endpoint.serve(self._page, what_is_missing=self._what_is_missing, at_end=self._parts.loop.stop)
+
+    def started(self, broker: BrokerServer | None, start_seconds: float) -> None:
+        """The start is over; a broker serves clients."""
+        self._parts = self._parts._replace(start_seconds=start_seconds)
+        if broker is not None:
+            broker.services.traffic = self._parts.traffic
+            connections = [broker.connections, *self._parts.connections]
+            self._parts = self._parts._replace(broker=broker.services, connections=connections)
+
+    async def _page(self) -> Page:
         try:
-            return await collect(parts)
+            return await collect(self._parts)
         except InvariantViolation as error:
-            services.stop(error)
+            self._stop(error)
             raise
 
-    endpoint.serve(page, is_ready=lambda: life.state is NodeState.SERVING, at_end=watch.stop)
+    def _what_is_missing(self) -> str | None:
+        """Why this node is not ready; None where it is."""
+        state, quorum = self._parts.life.state, self._parts.quorum
+        if state is NodeState.SERVING:
+            return None
+        if state is not NodeState.CONTROLLER_UP:
+            return f"the node is {state.value}"
+        if not quorum.is_attached:
+            return "no active controller is heard from"
+        return "the broker waits for the metadata" if self._parts.is_broker else None

@@ -46,19 +46,46 @@ kafka_cluster_partition_underreplicated gauge topic,partition 1 where some repli
 kafka_cluster_partition_underminisr gauge topic,partition 1 where fewer are in sync than min.insync.replicas.
 kafka_cluster_partition_laststableoffsetlag gauge topic,partition High watermark less last stable offset, of a partition in use.
 kafka_controller_kafkacontroller_activecontrollercount gauge - 1 on the node that leads the metadata quorum.
+kafka_controller_kafkacontroller_newactivecontrollerscount gauge - Epochs of which this node got to know the active controller, since the start.
 kafka_controller_kafkacontroller_activebrokercount gauge - Brokers that are registered and not fenced.
 kafka_controller_kafkacontroller_fencedbrokercount gauge - Brokers that are registered and fenced.
+kafka_controller_kafkacontroller_controlledshutdownbrokercount gauge - Brokers that are registered and stop, or have stopped.
+kafka_controller_kafkacontroller_brokerregistrationstate gauge broker As Kafka numbers it: 10 fenced, 20 in controlled shutdown, 30 active.
+kafka_controller_kafkacontroller_timesincelastheartbeatreceivedms gauge broker Milliseconds since the last heartbeat of a broker, on the active controller.
 kafka_controller_kafkacontroller_globaltopiccount gauge - Topics of the cluster.
 kafka_controller_kafkacontroller_globalpartitioncount gauge - Partitions of the cluster.
 kafka_controller_kafkacontroller_offlinepartitionscount gauge - Partitions that nobody leads.
 kafka_controller_kafkacontroller_preferredreplicaimbalancecount gauge - Partitions led by another than their first replica.
-kafka_controller_kafkacontroller_lastappliedrecordoffset gauge - The last metadata record in the image.
-kafka_controller_kafkacontroller_lastcommittedrecordoffset gauge - The last metadata record that is committed.
+kafka_controller_kafkacontroller_lastappliedrecordoffset gauge - The last metadata record that the controller has applied.
+kafka_controller_kafkacontroller_lastappliedrecordtimestamp gauge - When that was written, in milliseconds since 1970.
+kafka_controller_kafkacontroller_lastappliedrecordlagms gauge - Milliseconds for which this node has not known that it has all that is committed.
+kafka_controller_kafkacontroller_lastcommittedrecordoffset gauge - The last metadata record that is committed, as far as this node knows.
+kafka_controller_kafkacontroller_metadataerrorcount gauge - Metadata that could not be loaded or applied; a node stops with the first.
+kafka_controller_kafkacontroller_ignoredstaticvoters gauge - 1 where controller.quorum.voters is set, and the metadata log names the voters.
 kafka_server_broker_metadata_metrics_last_applied_record_offset gauge - The last metadata record that the broker has applied.
+kafka_server_broker_metadata_metrics_last_applied_record_timestamp gauge - When that was written, in milliseconds since 1970.
+kafka_server_broker_metadata_metrics_last_applied_record_lag_ms gauge - Milliseconds for which this node has not known that it has all that is committed.
+kafka_server_broker_metadata_metrics_metadata_load_error_count gauge - Metadata that could not be read or replayed; a node stops with the first.
+kafka_server_broker_metadata_metrics_metadata_apply_error_count gauge - Changes of the metadata that this node could not follow; it stops with the first.
+kafka_server_broker_metadata_metrics_ignored_static_voters gauge - 1 where controller.quorum.voters is set, and the metadata log names the voters.
+kafka_server_metadataloader_currentcontrollerid gauge - The active controller, -1 where none is known.
+kafka_server_metadataloader_currentmetadataversion gauge - The level of metadata.version.
+kafka_server_metadataloader_finalizedlevel gauge featureName The level of a feature.
+kafka_server_metadataloader_handleloadsnapshotcount gauge - Snapshots of the metadata fetched and loaded since the start.
+kafka_server_raft_metrics_current_state_info gauge state 1; the state of this node in the quorum: leader, follower, observer, candidate, prospective or unattached.
 kafka_server_raft_metrics_current_leader gauge - The node that leads the metadata quorum, -1 where none does.
+kafka_server_raft_metrics_current_vote gauge - The node that this one has voted for in its epoch, -1 where it has not.
 kafka_server_raft_metrics_current_epoch gauge - The epoch of the metadata quorum.
-kafka_server_raft_metrics_high_watermark gauge - Where the committed metadata ends.
+kafka_server_raft_metrics_high_watermark gauge - Where the committed metadata ends, as far as this node knows.
 kafka_server_raft_metrics_log_end_offset gauge - Where the metadata log ends.
+kafka_server_raft_metrics_log_end_epoch gauge - The epoch of the last record in the metadata log.
+kafka_server_raft_metrics_number_of_voters gauge - Voters of the metadata quorum.
+kafka_server_raft_metrics_number_of_observers gauge - Nodes that follow without a vote, on the node that leads.
+kafka_server_raft_metrics_uncommitted_voter_change gauge - 1 while a change of the voters is not committed, on the node that leads.
+kafka_server_raft_metrics_election_latency_avg gauge - Milliseconds from asking for votes to a leader, on average in the last minute.
+kafka_server_raft_metrics_election_latency_max gauge - The longest of these.
+kafka_server_raft_metrics_commit_latency_avg gauge - Milliseconds from a decision of the active controller to its commit, on average in the last minute.
+kafka_server_raft_metrics_commit_latency_max gauge - The longest of these.
 kafka_log_log_size gauge topic,partition Bytes of batches, of a partition in use.
 kafka_log_log_logstartoffset gauge topic,partition The first offset, of a partition in use.
 kafka_log_log_logendoffset gauge topic,partition The next offset, of a partition in use.
@@ -89,7 +116,7 @@ python_gc_collections_total counter generation Collections of garbage.
 python_gc_objects_collected_total counter generation Objects that were garbage.
 python_gc_objects_uncollectable_total counter generation Objects that were garbage and could not be freed.
 barnabas_build_info gauge version,kernel,loop 1; the version, the record kernel (c or pure) and the event loop in use.
-barnabas_start_seconds gauge - What the start took, until clients were answered.
+barnabas_start_seconds gauge - What the start took, until clients were answered; of a controller, until it took part in the quorum.
 barnabas_loop_stall_seconds histogram - How late a timer of the event loop was, ten times a second.
 barnabas_loop_busy_seconds_total counter - Processor time of the event loop's thread, in seconds.
 barnabas_request_seconds histogram request The same times as totaltimems, in buckets that can be added up.
@@ -111,6 +138,7 @@ barnabas_compaction_read_records_total counter - Records that compactions read.
 barnabas_compaction_kept_records_total counter - Records that they kept.
 barnabas_group_rebalances_total counter - Generations of groups that began; many in a short time are a storm.
 barnabas_transactional_ids gauge state Transactional ids coordinated here, by the state of their last transaction.
+barnabas_brokers_fenced_total counter reason Brokers fenced by this node as the active controller: their session was over, or their socket said that they are gone.
 barnabas_scrapes_total counter - Answers like this one, this one included.
 barnabas_scrape_seconds gauge - What it took to gather this one."""
 

@@ -131,7 +131,8 @@ class MetadataLoader:
         replayer.finish()
         self._has_published = True
         self._publish(Change(replayer.image, difference(self._metadata.image, replayer.image)))
-        self.on_published(0, timestamp_ms)  # a start knows what no snapshot covers
+        if timestamp_ms:
+            self.on_published(0, timestamp_ms)  # a start knows what no snapshot covers
         self.on_moved()
 
     def _take(self, header: BatchHeader, records: list[Message]) -> None:
