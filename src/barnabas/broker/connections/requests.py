@@ -47,7 +47,7 @@ class ClientConnection:
         self._on_close: list[Callable[[], None]] | None = None  # hardly anybody waits for it
 
     def when_closed(self, call: Callable[[], None]) -> None:
-        """Have something called as soon as the connection has ended, whoever ended it; at once where it has."""
+        """Call this as soon as the connection has ended, by either side; at once where it has."""
         if not self.is_open:
             call()
         elif self._on_close is None:
