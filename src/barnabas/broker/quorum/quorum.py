@@ -148,7 +148,7 @@ class MetadataQuorum:
     ) -> MetadataQuorum:
         """Read what is on the disk. `controllers` are the node's controller listeners as others reach them,
         none where it is only a broker; `voters` count where the log names none, this node alone where they
-        are not given; `min_insync_replicas` is what a new cluster begins with; `network` leads to other nodes."""
+        are not given; `min_insync_replicas` is what a new cluster begins with; `network` leads to others."""
         log = await directory.partition(METADATA_TOPIC, 0, topic_id=METADATA_TOPIC_ID, config=config)
         endpoints = tuple(Endpoint(each.name, each.host, each.port) for each in controllers)
         own = VoterSet([VoterInfo(VoterKey(node_id), endpoints)] if endpoints else [])
