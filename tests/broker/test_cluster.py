@@ -285,3 +285,16 @@ def test_security_that_arrives_and_cannot_be_enforced_stops_the_nodes() -> None:
             assert isinstance(await node.failed(), UnenforcedSecurity)
 
     run_cluster(scenario, VirtualCluster())
+
+
+def test_the_last_one_does_not_wait_for_others_to_take_over() -> None:
+    async def scenario(cluster: VirtualCluster) -> None:
+        await cluster.start()
+        assert await create(cluster.nodes[1], "letters", partitions=6) == "NONE"
+        for each in (1, 2):
+            assert await cluster.nodes.pop(each).stop()
+        began = now()
+        assert await cluster.nodes.pop(3).stop()
+        assert now() - began < 5.0
+
+    run_cluster(scenario, VirtualCluster())

@@ -99,7 +99,9 @@ class Membership:
         clock: Clock,
         timing: MembershipTiming,
         fail: Callable[[BaseException], None],
+        is_led: Callable[[], bool] = lambda: True,
     ) -> None:
+        """`is_led` says whether an active controller is known."""
         self.node_id = node_id
         self.epoch = -1
         self._controller = controller
@@ -107,6 +109,7 @@ class Membership:
         self._clock = clock
         self._timing = timing
         self._fail = fail
+        self._is_led = is_led
         self._registration: BrokerRegistrationRequest | None = None
         self._turn = asyncio.Lock()  # one heartbeat at a time
         self._failed: dict[bytes, None] = {}  # directories
@@ -277,7 +280,9 @@ class Membership:
                 answered = now
             elif self._known() is None:
                 return
-            if now + pause_s > min(began + MAX_SHUTDOWN_S, answered + self._timing.session_s):
+            # without a majority of the voters nobody takes over, however long it is waited for
+            patience_s = self._timing.session_s if self._is_led() else self._timing.heartbeat_s
+            if now + pause_s > min(began + MAX_SHUTDOWN_S, answered + patience_s):
                 logger.error(
                     "the controller has not let this broker go: %s", self._trouble or "others follow"
                 )
