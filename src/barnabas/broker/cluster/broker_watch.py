@@ -71,7 +71,8 @@ class BrokerWatch:
         self._by_socket = by_socket
         self._election_defaults = election_defaults
         self._tasks: asyncio.TaskGroup | None = None
-        self._suspected: set[BrokerLife] = set()  # being dialled
+        # being dialled; True where there is a reason to do so again
+        self._suspected: dict[BrokerLife, bool] = {}
         self._dead: dict[BrokerLife, Contact] = {}  # found dead, with the last that was heard of them
 
     @property
@@ -82,7 +83,7 @@ class BrokerWatch:
         """Watch, until cancelled. Begins when this node has become the active controller."""
         try:
             async with asyncio.TaskGroup() as tasks:
-                self._tasks, self._suspected, self._dead = tasks, set(), {}
+                self._tasks, self._suspected, self._dead = tasks, {}, {}
                 try:
                     await self._watch()
                 finally:
@@ -139,18 +140,26 @@ class BrokerWatch:
             self._suspect(broker)
 
     def _suspect(self, broker: BrokerLife) -> None:
-        if self._by_socket and self._tasks is not None and broker not in self._suspected:
-            self._suspected.add(broker)
+        if not self._by_socket or self._tasks is None:
+            return
+        if broker in self._suspected:
+            self._suspected[broker] = True
+        else:
+            self._suspected[broker] = False
             self._tasks.create_task(self._investigate(broker))
 
     async def _investigate(self, broker: BrokerLife) -> None:
+        suspected, is_due = self._suspected, True
         try:
-            if await self._is_found_dead(broker):
-                await self._fence_dead(broker)
+            while is_due:
+                suspected[broker] = False
+                if await self._is_found_dead(broker):
+                    await self._fence_dead(broker)
+                is_due = suspected[broker]
         except NOT_COMMITTED as error:
             logger.warning("broker %d is found dead, and not fenced yet: %s", broker.id, error)
         finally:
-            self._suspected.discard(broker)
+            del suspected[broker]
 
     async def _is_found_dead(self, broker: BrokerLife) -> bool:
         for pause_s in REPEATED_AFTER_S:
