@@ -391,6 +391,23 @@ def test_records_of_several_batches_count_together() -> None:
     asyncio.run(run())
 
 
+def test_batches_are_as_large_as_the_settings_allow() -> None:
+    async def run() -> None:
+        async with running(disk, config=replace(METADATA_LOG, max_message_bytes=1024)) as opened:
+            quorum = opened.quorum
+            sizes: list[int] = []
+            quorum.driver.on_append = lambda offset, epoch, batches: sizes.extend(map(len, batches))
+            topics = [topic(f"topic-{number}") for number in range(40)]
+            await quorum.controller.submit(lambda image: Decision(topics, None))
+            assert len(sizes) > 1
+            assert max(sizes) <= 1024
+            assert quorum.driver.end_offset == FIRST + 42
+            assert len(quorum.metadata.image.topics_by_name) == 40
+
+    disk = new_disk()
+    asyncio.run(run())
+
+
 def test_a_transaction_whose_leader_died_is_aborted() -> None:
     async def run() -> None:
         async with running(disk) as (quorum, _, _, _):

@@ -271,4 +271,5 @@ def _metadata_log(settings: BrokerSettings) -> LogConfig:
         segment_bytes=settings.optional_integer("internal.metadata.log.segment.bytes")
         or settings.integer("metadata.log.segment.bytes"),
         segment_ms=settings.integer("metadata.log.segment.ms"),
+        max_message_bytes=settings.integer("internal.metadata.max.batch.size.in.bytes"),
     )

@@ -37,7 +37,7 @@ from barnabas.metadata.records import (
 from barnabas.metadata.replay import Change
 from barnabas.metadata.versions import LATEST_METADATA_VERSION, record_version
 from barnabas.protocol.schema import Message
-from barnabas.raft.batches import data_batches
+from barnabas.raft.batches import MAX_BATCH_BYTES, data_batches
 
 logger = logging.getLogger("barnabas.controller")
 
@@ -58,7 +58,14 @@ class _Pending(NamedTuple):
 class ActiveController:
     """Commands of this node's quorum. `activate` begins, with the image of all that is committed."""
 
-    def __init__(self, driver: RaftDriver, metadata: MetadataPublisher, clock: Clock) -> None:
+    def __init__(
+        self,
+        driver: RaftDriver,
+        metadata: MetadataPublisher,
+        clock: Clock,
+        max_batch_bytes: int = MAX_BATCH_BYTES,
+    ) -> None:
+        self._max_batch_bytes = max_batch_bytes
         self._driver = driver
         self._metadata = metadata
         self._clock = clock
@@ -139,10 +146,11 @@ class ActiveController:
     def _append(self, records: Sequence[Message]) -> asyncio.Future[None]:
         """Propose records and decide on from them; done when they are published."""
         version, now_ms = self._decided.metadata_version, self._clock.wall_ms()
-        batches = _batches(records, version, now_ms)
+        batches = self._batches(records, version, now_ms)
         if len(batches) > 1:
             # a crash could leave some of them: in a transaction they count together or not at all
-            batches = _batches([BeginTransactionRecord(), *records, EndTransactionRecord()], version, now_ms)
+            framed = [BeginTransactionRecord(), *records, EndTransactionRecord()]
+            batches = self._batches(framed, version, now_ms)
         if version < LATEST_METADATA_VERSION:
             # fields that an older version cannot write are not replayed here, either
             records = [decode_record(_encode(record, version)) for record in records]
@@ -156,6 +164,10 @@ class ActiveController:
             raise self._driver.fail(error) from error
         end_offset = self._driver.propose(batches)
         return self._proposed(end_offset, Change(image, delta), now_ms, sum(map(len, batches)))
+
+    def _batches(self, records: Sequence[Message], version: int, now_ms: int) -> list[bytearray]:
+        values = (_encode(record, version) for record in records)
+        return data_batches(values, now_ms, max_bytes=self._max_batch_bytes)
 
     def _proposed(
         self, end_offset: int, change: Change, now_ms: int, size_bytes: int = 0
@@ -229,10 +241,6 @@ def _not_committed(reason: BarnabasError) -> NotController:
 
 def _future() -> asyncio.Future[Any]:
     return asyncio.get_running_loop().create_future()
-
-
-def _batches(records: Sequence[Message], metadata_version: int, now_ms: int) -> list[bytearray]:
-    return data_batches((_encode(record, metadata_version) for record in records), now_ms)
 
 
 def _encode(record: Message, metadata_version: int) -> bytes:

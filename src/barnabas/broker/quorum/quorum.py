@@ -86,7 +86,7 @@ class MetadataQuorum:
     ) -> None:
         self.driver = driver
         self.metadata = MetadataPublisher()
-        self.controller = ActiveController(driver, self.metadata, clock)
+        self.controller = ActiveController(driver, self.metadata, clock, log.config.max_message_bytes)
         self.loader = MetadataLoader(
             log, self.metadata, self._fail, snapshot_image(found.snapshot_id, found.snapshot)
         )
