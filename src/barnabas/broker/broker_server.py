@@ -68,7 +68,7 @@ class BrokerServer:
             clock=clock,
             timing=MembershipTiming.of(static),
             fail=fail,
-            is_led=lambda: shared.quorum.leader is not None,
+            is_led=lambda: shared.quorum.driver.is_led,
         )
         self.replicas = Replicas(common.node_id, metadata, storage.logs, settings.of_topic, fail)
         follow(metadata, self.replicas)

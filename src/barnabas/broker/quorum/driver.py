@@ -150,6 +150,11 @@ class RaftDriver:
         return self._raft.state is State.LEADER
 
     @property
+    def is_led(self) -> bool:
+        """Whether a leader is known that is not known to be gone."""
+        return self.is_leader or (self._raft.state is State.FOLLOWER and not self._raft.suspicion.is_gone)
+
+    @property
     def is_sole_voter(self) -> bool:
         return self._raft.voters.is_only(self._raft.me)
 
