@@ -44,7 +44,8 @@ class Here(NamedTuple):
     words: str = ""
 
 
-_ONE_NODE = "a cluster of one has no other nodes"
+_COPIES = "brokers do not replicate partitions yet"
+_MEBIBYTE = "it is always 1 MiB"
 _CONSUMER = "groups of the consumer protocol are not served yet"
 _LOADED = "what is loaded is read in pieces of 64 KiB"
 _TIERED = "there is no tiered storage yet"
@@ -56,21 +57,24 @@ NOT_YET = (
     *(("group.streams.", "streams groups are not served yet"), ("group.consumer.", _CONSUMER)),
     *(("group.coordinator.rebalance.", _CONSUMER), ("offsets.load.", _LOADED)),
     ("group.coordinator.", "what comes while the loop turns is written together"),
-    *(("transaction.state.log.load.", _LOADED), ("offsets.commit.timeout.", _ONE_NODE)),
+    *(("transaction.state.log.load.", _LOADED), ("offsets.commit.timeout.", _COPIES)),
     ("transaction.two.phase.", "two-phase commit is not served yet"),
     *(("remote.", _TIERED), ("log.local.", _TIERED), ("local.", _TIERED), ("follower.fetch.", _TIERED)),
     *(("quota.", _QUOTAS), ("controller.quota.", _QUOTAS), ("replication.quota.", _QUOTAS)),
-    *(("alter.log.dirs.", _QUOTAS), ("leader.replication.", _ONE_NODE), ("follower.replication.", _ONE_NODE)),
-    *(("replica.", _ONE_NODE), ("controller.", _ONE_NODE), ("controlled.", _ONE_NODE)),
-    *(("broker.heartbeat", _ONE_NODE), ("broker.session", _ONE_NODE), ("initial.broker", _ONE_NODE)),
-    *(("auto.leader", _ONE_NODE), ("leader.imbalance", _ONE_NODE), ("unclean.leader", _ONE_NODE)),
-    *(("socket.connection.", _ONE_NODE), ("request.timeout.ms", _ONE_NODE)),
+    *(("alter.log.dirs.", _QUOTAS), ("leader.replication.", _COPIES), ("follower.replication.", _COPIES)),
+    *(("replica.", _COPIES), ("auto.leader", _COPIES), ("leader.imbalance", _COPIES)),
+    ("controller.quorum.append.", "records are written as soon as the disk is free"),
+    *(("controller.quorum.fetch.", _MEBIBYTE), ("controlled.", "every clean stop does")),
+    ("socket.connection.", "every try lasts as long as the first"),
     *(
         ("delegation.", "there are no delegation tokens yet"),
         ("telemetry.", "metrics of clients are not taken"),
     ),
     ("connection.failed.", "connections are not authenticated yet"),
-    *(("log.dir.failure.", _ONE_NODE), ("log.flush.start.", "start offsets are written with the others")),
+    *(
+        ("log.dir.failure.", "it goes on trying"),
+        ("log.flush.start.", "start offsets are written with the others"),
+    ),
     *(("preallocate", "segments grow as they are written"), ("log.preallocate", "segments grow as needed")),
     *(
         ("socket.", "the system's buffers and backlog serve"),
@@ -93,7 +97,9 @@ NOTES = {
     "min.insync.replicas": Here(
         State.HEEDED, "into the metadata of a new cluster; as many as there are replicas suffice"
     ),
-    "unclean.leader.election.enable": Here(State.HEEDED, "no other replica can lead in a cluster of one"),
+    "unclean.leader.election.enable": Here(
+        State.HEEDED, "brokers do not replicate yet, so there is no other replica"
+    ),
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": Here(State.HEEDED),
     "transaction.remove.expired.transaction.cleanup.interval.ms": Here(State.HEEDED),
     **dict.fromkeys(
@@ -111,7 +117,7 @@ NOTES = {
             "transaction.state.log.replication.factor",
             "transaction.state.log.min.isr",
         ),
-        Here(State.HEEDED, "when the topic is made; unless it is set, no more than there are brokers"),
+        Here(State.HEEDED, "when the topic is made; unless it is set, 1, since brokers do not replicate yet"),
     ),
     "log.cleaner.threads": Here(State.WITHOUT_EFFECT, "one log is compacted at a time"),
     "remote.storage.enable": Here(State.REFUSED, f"refused unless `false`: {_TIERED}"),

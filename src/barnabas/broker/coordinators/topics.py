@@ -1,7 +1,7 @@
 """The coordinators' own topics, made when somebody first looks for a coordinator.
 
-Settings are those of Kafka; there are at most three replicas, and no more than brokers, unless the broker's
-settings say how many.
+Settings are those of Kafka, but for the number of replicas: brokers do not copy partitions from one another
+yet, so there is one, unless the broker's settings say how many.
 """
 
 from __future__ import annotations
@@ -35,8 +35,7 @@ _EXISTS = wire_error("TOPIC_ALREADY_EXISTS").code
 async def ensure_topic(name: str, services: Services) -> None:
     """Make the topic if it is not there; CoordinatorNotAvailable where that cannot be."""
     if services.image.topic(name) is None:
-        alive = sum(not broker.fenced for broker in services.image.brokers.values())
-        wanted = _wanted(name, services.settings, alive)
+        wanted = _wanted(name, services.settings)
         request = CreateTopicsRequest(topics=[wanted], timeout_ms=_TIMEOUT_MS, validate_only=False)
         try:
             response = await services.controller.send(
@@ -53,9 +52,9 @@ async def ensure_topic(name: str, services: Services) -> None:
         raise CoordinatorNotAvailable(f"{name} cannot be made: {result.error_message}")
 
 
-def _wanted(name: str, settings: BrokerSettings, brokers: int) -> CreatableTopic:
+def _wanted(name: str, settings: BrokerSettings) -> CreatableTopic:
     prefix = _PREFIXES[name]
-    replicas = _at_most(settings, f"{prefix}.replication.factor", brokers)
+    replicas = _at_most(settings, f"{prefix}.replication.factor", 1)
     configs = {
         "cleanup.policy": "compact",
         "compression.type": "producer",
