@@ -13,7 +13,10 @@ from typing import Any, TypeVar
 import pytest
 
 from barnabas.broker.cluster.forwarding import outcomes
+from barnabas.broker.cluster.remote_controller import enveloped
+from barnabas.broker.connections.requests import BROKER_ROUTER, RequestContext
 from barnabas.broker.handlers import SERVED_BY_CONTROLLER
+from barnabas.broker.handlers.envelope import FORWARDABLE
 from barnabas.core.errors import WIRE_ERRORS
 from barnabas.core.network import Address
 from barnabas.metadata.image import BROKER_RESOURCE, TOPIC_RESOURCE
@@ -39,6 +42,7 @@ from barnabas.protocol.messages.assign_replicas_to_dirs import (
     AssignReplicasToDirsResponse,
 )
 from barnabas.protocol.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
+from barnabas.protocol.messages.envelope import EnvelopeResponse
 from barnabas.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from barnabas.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from barnabas.protocol.messages.list_partition_reassignments import (
@@ -224,6 +228,22 @@ def test_a_controller_that_does_not_lead_says_so() -> None:
             cluster, followers[0], quorum(), describe_quorum.DescribeQuorumResponse, CONTROLLER_PORT
         )
         assert errors_of(described) == ["NOT_LEADER_OR_FOLLOWER"]
+
+    in_cluster(scenario)
+
+
+def test_not_controller_is_the_error_of_the_envelope() -> None:
+    """A broker looks there, and never hands it over to its client."""
+
+    async def scenario(cluster: VirtualCluster) -> None:
+        follower = next(each for each in (1, 2, 3) if each != leader_of(cluster))
+        forwarded = [each for each, _ in ADMINISTRATION if each.__key__ in FORWARDABLE]
+        assert len(forwarded) > 10
+        for request in (*forwarded, quorum()):
+            context = RequestContext("User:ann", "PLAINTEXT", BROKER_ROUTER, "10.1.2.3", "tool", 0)
+            envelope = enveloped(request, type(request).__versions__[1], 7, context)
+            answer = await ask(cluster, follower, envelope, EnvelopeResponse, CONTROLLER_PORT)
+            assert (errors_of(answer), answer.response_data) == (["NOT_CONTROLLER"], None), request
 
     in_cluster(scenario)
 
