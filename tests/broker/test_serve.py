@@ -366,6 +366,8 @@ NOT_NEEDED = (
     *("barnabas.core.memory_network", "barnabas.broker.handlers.fetch", "barnabas.log.compaction"),
     *("barnabas.broker.handlers.describe_configs", "barnabas.broker.handlers.list_offsets"),
     *("barnabas.broker.metrics", "barnabas.core.metrics", "barnabas.core.process"),
+    *("barnabas.raft.messages", "barnabas.raft.stepping", "barnabas.raft.following", "barnabas.raft.serving"),
+    *("barnabas.raft.voter_changes", "barnabas.raft.voting"),
     *("barnabas.transport", "barnabas.broker.cluster.peers", "barnabas.broker.cluster.remote_controller"),
     *("barnabas.broker.cluster.broker_watch", "barnabas.broker.quorum.links", "barnabas.broker.quorum.wire"),
 )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from uuid import UUID
 
 import pytest
@@ -267,6 +269,37 @@ def test_sole_voter_is_elected_by_its_first_tick() -> None:
     assert driven.sent == []
     driven.tick(100_000)
     assert driven.raft.state is State.LEADER
+
+
+ALONE = """
+import sys
+from barnabas.core.random import SeededRandom
+from barnabas.raft.config import RaftConfig
+from barnabas.raft.core import Raft
+from barnabas.raft.election import Election, VoterKey
+from barnabas.raft.log_index import LogState
+from barnabas.raft.voters import VoterInfo, VoterSet
+
+me = VoterKey(1)
+state = LogState(VoterSet([VoterInfo(me)]), 0)
+raft = Raft(me, election=Election(), log=state, config=RaftConfig(), random=SeededRandom(1))
+raft.tick(0)
+while ready := raft.ready():
+    raft.advance(ready, 0)
+end_offset = raft.propose([(b"", 1)])
+while ready := raft.ready():
+    raft.advance(ready, 0)
+assert raft.high_watermark == end_offset
+raft.resign(1)
+print(*(name for name in sys.modules if name.startswith("barnabas.raft.")))
+"""
+
+
+def test_quorum_of_one_needs_no_messages() -> None:
+    told = subprocess.run([sys.executable, "-c", ALONE], capture_output=True, text=True, check=True).stdout
+    needless = ("messages", "stepping", "following", "serving", "voting", "voter_changes")
+    assert {f"barnabas.raft.{name}" for name in needless}.isdisjoint(told.split())
+    assert "barnabas.raft.leading" in told.split()
 
 
 def test_own_vote_of_a_sole_voter_counts_when_it_is_durable() -> None:

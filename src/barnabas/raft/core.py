@@ -11,39 +11,30 @@ So nothing is ever told that a crash could take back. A follower fetches on only
 durable, and a leader counts its own end likewise. Messages rest on the election alone: whatever rests on the
 log is said after `advance`. More may be stepped, ticked and proposed while a Ready is carried out.
 
-What a node knows and the states that it can be in are in `node`; what is asked and answered in each state is
-in `voting`, `following`, `leading` and `voter_changes`. Epochs and the high watermark never go back. Times
+What a node knows and the states that it can be in are in `node`, what is done in each state in `standing`,
+`following` and `leading`, what is asked and answered in `voting`, `following`, `serving` and `voter_changes`,
+found by `stepping`. Epochs and the high watermark never go back. Times
 are monotonic milliseconds, given by the driver.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from barnabas.core.errors import BarnabasError, wire_error
-from barnabas.raft import following, invariants, leading, voter_changes, voting
+from barnabas.raft import invariants, leading, standing
+from barnabas.raft.codes import REQUEST_TIMED_OUT
 from barnabas.raft.log_index import Entry
-from barnabas.raft.messages import (
-    NONE,
-    REQUEST_TIMED_OUT,
-    Answered,
-    ConnectionLost,
-    DialRefused,
-    DialSucceeded,
-    Event,
-    Failed,
-    LogTrimmed,
-    Received,
-    Response,
-    SnapshotTaken,
-)
 from barnabas.raft.node import RaftNode
 from barnabas.raft.ready import NOTHING, Ready
 from barnabas.raft.replication import Leadership
 from barnabas.raft.snapshot import SnapshotId
-from barnabas.raft.states import Follower, Prospective, Resigned, Unattached
+from barnabas.raft.states import Follower, Resigned, Unattached
 from barnabas.raft.voters import VoterSet
+
+if TYPE_CHECKING:
+    from barnabas.raft.messages import Event
 
 
 class NotLeader(BarnabasError):
@@ -65,18 +56,9 @@ class Raft(RaftNode):
 
     def step(self, event: Event, now_ms: int) -> None:
         """A message came, or the driver has noticed something."""
-        if isinstance(event, Received):
-            _RECEIVERS[type(event.request)](self, event.token, event.request, now_ms)
-        elif isinstance(event, Answered):
-            peer = self.outbound.answered(event.correlation)
-            if peer is not None:
-                _take_answer(self, peer, event.response, now_ms)
-        elif isinstance(event, Failed):
-            peer = self.outbound.failed(event.correlation, now_ms)
-            if peer is not None:
-                _take_failure(self, peer, event, now_ms)
-        else:
-            _NOTICES[type(event)](self, event, now_ms)
+        from barnabas.raft import stepping
+
+        stepping.step(self, event, now_ms)
         self._poll(now_ms)
 
     def propose(self, batches: Sequence[tuple[Any, int]]) -> int:
@@ -90,6 +72,8 @@ class Raft(RaftNode):
 
     def raise_kraft_version(self, version: int) -> int:
         """Keep the voters in the log from now on; returns the offset behind the records that say so."""
+        from barnabas.raft import voter_changes
+
         return voter_changes.raise_kraft_version(self, version)
 
     def resign(self, now_ms: int) -> None:
@@ -134,6 +118,8 @@ class Raft(RaftNode):
             self.log.truncate(ready.truncate_to)
             self._truncate_to = None
         if ready.chunk is not None:
+            from barnabas.raft import following
+
             following.advance_snapshot(self, ready.chunk, installed, now_ms)
             self._chunk = None
         if ready.entries:
@@ -143,7 +129,7 @@ class Raft(RaftNode):
         if ready.changes_log:
             self._log_changed(now_ms)
         if ready.election is not None:
-            voting.count_own_vote(self, ready.election, now_ms)
+            standing.count_own_vote(self, ready.election, now_ms)
         self._poll(now_ms)
 
     def _written(self, entries: Sequence[Entry]) -> None:
@@ -169,11 +155,13 @@ class Raft(RaftNode):
         self._writing = None
         if ready.election is not None:
             self._persisted = ready.election
-            voting.count_own_vote(self, ready.election, now_ms)
+            standing.count_own_vote(self, ready.election, now_ms)
         self._drop_pending()
         role = self.role
         if isinstance(role, Leadership):
             if role.change is not None and role.change.end_offset > self.log.end_offset:
+                from barnabas.raft import voter_changes
+
                 message = "the record could not be written"
                 voter_changes.finish(self, role, REQUEST_TIMED_OUT, message)
             if self.log.end_offset <= role.epoch_start_offset:
@@ -205,51 +193,18 @@ class Raft(RaftNode):
         self._deadline_ms = deadline_ms
 
 
-def _take_answer(raft: Raft, peer: object, response: Response, now_ms: int) -> None:
-    if response.error == NONE:
-        raft.outbound.succeeded(peer)
-    node_id = peer[0] if isinstance(peer, tuple) else peer
-    _ANSWERS[type(response)](raft, node_id, response, now_ms)
+def _poll_following(raft: Raft, role: Any, now_ms: int) -> int:
+    """For a node that does not lead; fills in what a quorum of one has no use for."""
+    from barnabas.raft import following
+
+    _POLLS.update(following.POLLS)
+    return int(_POLLS[type(role)](raft, role, now_ms))
 
 
-def _take_failure(raft: Raft, peer: object, failed: Failed, now_ms: int) -> None:
-    if failed.unsupported and isinstance(raft.role, Prospective):
-        raft.become_candidate(now_ms)  # a voter of a version without pre-votes
-    elif failed.unsupported and isinstance(raft.role, Follower) and isinstance(peer, tuple):
-        voter_changes.is_told(raft, now_ms)  # a leader of a version without UpdateRaftVoter
-    elif isinstance(raft.role, (Unattached, Follower)):
-        raft.role.search.due_ms = now_ms  # where it looks for the leader, another node is asked at once
-    elif isinstance(raft.role, Leadership):
-        raft.role.duty_ms = 0
-        if isinstance(peer, tuple):
-            voter_changes.unreachable(raft, raft.role, peer)
-
-
-def _snapshot_taken(raft: Raft, event: SnapshotTaken, now_ms: int) -> None:
-    raft.log.add_snapshot(event.snapshot, event.size_bytes)
-
-
-def _log_trimmed(raft: Raft, event: LogTrimmed, now_ms: int) -> None:
-    raft.log.start_at(event.snapshot)
-
-
-_NOTICES: dict[type, Any] = {
-    ConnectionLost: following.connection_lost,
-    DialRefused: following.dial_refused,
-    DialSucceeded: following.dial_succeeded,
-    SnapshotTaken: _snapshot_taken,
-    LogTrimmed: _log_trimmed,
+_POLLS: dict[type, Any] = {
+    **standing.POLLS,
+    Leadership: leading.poll_leader,
+    Resigned: leading.poll_resigned,
+    Unattached: _poll_following,
+    Follower: _poll_following,
 }
-_RECEIVERS: dict[type, Any] = {
-    **voting.RECEIVERS,
-    **leading.RECEIVERS,
-    **following.RECEIVERS,
-    **voter_changes.RECEIVERS,
-}
-_ANSWERS: dict[type, Any] = {
-    **voting.ANSWERS,
-    **leading.ANSWERS,
-    **following.ANSWERS,
-    **voter_changes.ANSWERS,
-}
-_POLLS: dict[type, Any] = {**voting.POLLS, **leading.POLLS, **following.POLLS}

@@ -14,14 +14,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from barnabas.raft import invariants, voter_changes
-from barnabas.raft.election import NO_NODE, same_replica
-from barnabas.raft.messages import (
+from barnabas.raft.codes import (
     FENCED_LEADER_EPOCH,
     INVALID_REQUEST,
     INVALID_VOTER_KEY,
     NONE,
     NOT_LEADER,
     UNKNOWN_OFFSET,
+)
+from barnabas.raft.election import NO_NODE, same_replica
+from barnabas.raft.messages import (
     BeginQuorumEpoch,
     ConnectionLost,
     DialRefused,
@@ -35,7 +37,7 @@ from barnabas.raft.messages import (
 )
 from barnabas.raft.outbound import MAX_BACKOFF_SHIFT
 from barnabas.raft.ready import SnapshotChunk
-from barnabas.raft.states import NEVER, Follower, Resigned, Search, Unattached
+from barnabas.raft.states import NEVER, Follower, Search, Unattached
 from barnabas.raft.voters import Endpoint, VoterSet
 from barnabas.raft.voting import heed_answer, is_meant
 
@@ -58,10 +60,10 @@ def poll_unattached(raft: RaftNode, role: Unattached, now_ms: int) -> int:
         deadline_ms = role.deadline_ms
     else:
         deadline_ms = NEVER
-    return min(deadline_ms, _ask_for_leader(raft, role.search, now_ms))
+    return min(deadline_ms, ask_for_leader(raft, role.search, now_ms))
 
 
-def _ask_for_leader(raft: RaftNode, search: Search, now_ms: int) -> int:
+def ask_for_leader(raft: RaftNode, search: Search, now_ms: int) -> int:
     """Fetch from the next node that may know the leader; returns when to try again. Nodes are asked in turn,
     at first quickly and less often with every round; those that hang or refuse are passed over."""
     nodes = nodes_to_ask(raft)
@@ -125,7 +127,7 @@ def poll_follower(raft: RaftNode, role: Follower, now_ms: int) -> int:
             raft.become_prospective(now_ms)
             return NEVER
     elif raft.suspicion.is_gone:
-        return _ask_for_leader(raft, role.search, now_ms)
+        return ask_for_leader(raft, role.search, now_ms)
     if raft.is_writing:
         return deadline_ms
     leader_id = raft.election.leader_id
@@ -173,8 +175,7 @@ def take_fetch(raft: RaftNode, node_id: int, response: FetchResponse, now_ms: in
         end_offset, committed = response.snapshot.end_offset, raft.high_watermark
         invariants.require(end_offset >= committed, f"a snapshot up to {end_offset} of {committed} committed")
         role.loading = (response.snapshot, 0)
-    elif all(entry.epoch <= raft.epoch for entry in response.entries) and _continues(raft, response):
-        # records of a later epoch than was asked for were read while the answering node truncated
+    elif continues(raft, response):
         raft.append_fetched(response.entries)
         raft.leader_high_watermark = max(response.high_watermark, raft.leader_high_watermark)
         raft.commit(min(raft.leader_high_watermark, raft.log.end_offset))
@@ -188,8 +189,13 @@ def _refused_by_leader(raft: RaftNode, role: Follower, response: FetchResponse, 
         _suspect(raft, role, now_ms)
 
 
-def _continues(raft: RaftNode, response: FetchResponse) -> bool:
-    return not response.entries or response.entries[0].base_offset == raft.log.end_offset
+def continues(raft: RaftNode, response: FetchResponse) -> bool:
+    """Whether the records go on where this log ends. Those of a later epoch than was asked for were read
+    while the answering node cut its log: what is before them there is not what is here."""
+    entries = response.entries
+    if not entries:
+        return True
+    return entries[0].base_offset == raft.log.end_offset and all(each.epoch <= raft.epoch for each in entries)
 
 
 # --- loading a snapshot
@@ -299,30 +305,6 @@ def _suspect(raft: RaftNode, role: Follower, now_ms: int) -> None:
         raft.plan_to_ask(role, now_ms)
 
 
-# --- resigned
-
-
-def poll_resigned(raft: RaftNode, role: Resigned, now_ms: int) -> int:
-    if raft.voters.is_only(raft.me):
-        return now_ms  # the next tick elects it
-    if now_ms >= role.deadline_ms:
-        # a new epoch, for this one has had its leader
-        raft.become_unattached(raft.epoch + 1, now_ms, deadline_ms=now_ms)
-        return NEVER
-    deadline_ms = role.deadline_ms
-    for node_id in sorted(role.untold):
-        endpoint = raft.endpoint_of(node_id)
-        ready_ms = raft.outbound.ready_ms(node_id)
-        if endpoint is None:
-            continue
-        if ready_ms <= now_ms:
-            request = EndQuorumEpoch(raft.epoch, raft.me.id, role.successors, raft.config.endpoints)
-            raft.send(node_id, endpoint, request, now_ms)
-            ready_ms = raft.outbound.ready_ms(node_id)
-        deadline_ms = min(deadline_ms, ready_ms)
-    return deadline_ms
-
-
 RECEIVERS: dict[type, Any] = {BeginQuorumEpoch: receive_begin, EndQuorumEpoch: receive_end}
 ANSWERS: dict[type, Any] = {FetchResponse: take_fetch, FetchSnapshotResponse: take_snapshot}
-POLLS: dict[type, Any] = {Unattached: poll_unattached, Follower: poll_follower, Resigned: poll_resigned}
+POLLS: dict[type, Any] = {Unattached: poll_unattached, Follower: poll_follower}

@@ -10,29 +10,55 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from barnabas.core.errors import wire_error
+from barnabas.raft.codes import (
+    DUPLICATE_VOTER as DUPLICATE_VOTER,
+)
+from barnabas.raft.codes import (
+    FENCED_LEADER_EPOCH as FENCED_LEADER_EPOCH,
+)
+from barnabas.raft.codes import (
+    INVALID_REQUEST as INVALID_REQUEST,
+)
+from barnabas.raft.codes import (
+    INVALID_UPDATE_VERSION as INVALID_UPDATE_VERSION,
+)
+from barnabas.raft.codes import (
+    INVALID_VOTER_KEY as INVALID_VOTER_KEY,
+)
+from barnabas.raft.codes import (
+    NONE as NONE,
+)
+from barnabas.raft.codes import (
+    NOT_LEADER as NOT_LEADER,
+)
+from barnabas.raft.codes import (
+    POSITION_OUT_OF_RANGE as POSITION_OUT_OF_RANGE,
+)
+from barnabas.raft.codes import (
+    REQUEST_TIMED_OUT as REQUEST_TIMED_OUT,
+)
+from barnabas.raft.codes import (
+    SNAPSHOT_NOT_FOUND as SNAPSHOT_NOT_FOUND,
+)
+from barnabas.raft.codes import (
+    UNKNOWN_LEADER_EPOCH as UNKNOWN_LEADER_EPOCH,
+)
+from barnabas.raft.codes import (
+    UNKNOWN_OFFSET as UNKNOWN_OFFSET,
+)
+from barnabas.raft.codes import (
+    UNSUPPORTED_HIGH_WATERMARK as UNSUPPORTED_HIGH_WATERMARK,
+)
+from barnabas.raft.codes import (
+    UNSUPPORTED_VERSION as UNSUPPORTED_VERSION,
+)
+from barnabas.raft.codes import (
+    VOTER_NOT_FOUND as VOTER_NOT_FOUND,
+)
 from barnabas.raft.election import NO_DIRECTORY, NO_NODE, VoterKey
 from barnabas.raft.log_index import Entry, EpochEnd
 from barnabas.raft.snapshot import SnapshotId
 from barnabas.raft.voters import Endpoint, Endpoints, VoterInfo
-
-NONE = 0
-NOT_LEADER = wire_error("NOT_LEADER_OR_FOLLOWER").code
-REQUEST_TIMED_OUT = wire_error("REQUEST_TIMED_OUT").code
-UNSUPPORTED_VERSION = wire_error("UNSUPPORTED_VERSION").code
-INVALID_REQUEST = wire_error("INVALID_REQUEST").code
-FENCED_LEADER_EPOCH = wire_error("FENCED_LEADER_EPOCH").code
-UNKNOWN_LEADER_EPOCH = wire_error("UNKNOWN_LEADER_EPOCH").code
-INVALID_UPDATE_VERSION = wire_error("INVALID_UPDATE_VERSION").code
-SNAPSHOT_NOT_FOUND = wire_error("SNAPSHOT_NOT_FOUND").code
-POSITION_OUT_OF_RANGE = wire_error("POSITION_OUT_OF_RANGE").code
-INVALID_VOTER_KEY = wire_error("INVALID_VOTER_KEY").code
-DUPLICATE_VOTER = wire_error("DUPLICATE_VOTER").code
-VOTER_NOT_FOUND = wire_error("VOTER_NOT_FOUND").code
-
-UNKNOWN_OFFSET = -1
-# in a Fetch of a version that has no field for it: the replica does not say what it knows
-UNSUPPORTED_HIGH_WATERMARK = (1 << 63) - 1
 
 # --- requests
 

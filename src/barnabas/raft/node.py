@@ -2,21 +2,22 @@
 
 Every transition goes through `_enter`, which holds it against the table, forgets the requests that are under
 way and drops what was to be written. An epoch never goes back, and within one the vote is kept. What is asked
-and answered in each state is in `voting`, `following`, `leading` and `voter_changes`, which change a node by
-what stands here; `core` is what the driver sees.
+and answered in each state is in `standing`, `voting`, `following`, `leading`, `serving` and `voter_changes`,
+which change a node by what stands here; `core` is what the driver sees. Messages, and what is done with them,
+are imported when there are any: a quorum of one has none, and starts the sooner.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from barnabas.core.random import Random
-from barnabas.raft import invariants, leading, voting
+from barnabas.raft import invariants, leading, standing
+from barnabas.raft.codes import UNKNOWN_OFFSET
 from barnabas.raft.config import RaftConfig
 from barnabas.raft.election import NO_NODE, TRANSITIONS, Election, State, VoterKey, same_replica
 from barnabas.raft.log_index import Control, Entry, KRaftVersion, LeaderChange, LogIndex, LogState
-from barnabas.raft.messages import UNKNOWN_OFFSET, Known, Reply, Request, Response, Send
 from barnabas.raft.outbound import Outbound
 from barnabas.raft.ready import Ready, SnapshotChunk
 from barnabas.raft.replication import Leadership
@@ -31,6 +32,9 @@ from barnabas.raft.states import (
     Unattached,
 )
 from barnabas.raft.voters import BOOTSTRAP_OFFSET, Endpoint, Endpoints, VoterInfo, VoterSet
+
+if TYPE_CHECKING:
+    from barnabas.raft.messages import Known, Reply, Request, Response, Send
 
 Role = Unattached | Prospective | Candidate | Leadership | Follower | Resigned
 
@@ -155,6 +159,8 @@ class RaftNode:
 
     def known(self) -> Known:
         """What every answer tells of the leader."""
+        from barnabas.raft.messages import Known
+
         leader_id = self.leader_id
         return Known(self.election.epoch, leader_id, self.endpoints_of(leader_id))
 
@@ -181,10 +187,14 @@ class RaftNode:
         self, node_id: int, endpoint: Endpoint, request: Request, now_ms: int, channel: str = ""
     ) -> None:
         """Queue a request; one at a time on each channel to a node."""
+        from barnabas.raft.messages import Send
+
         peer = (node_id, channel) if channel else node_id
         self._messages.append(Send(self.outbound.sent(peer, now_ms), node_id, endpoint, request))
 
     def reply(self, token: Any, response: Response) -> None:
+        from barnabas.raft.messages import Reply
+
         self._messages.append(Reply(token, response))
 
     def append_fetched(self, entries: tuple[Entry, ...]) -> None:
@@ -259,7 +269,7 @@ class RaftNode:
         role = Prospective(deadline_ms)
         role.granted.add(self.me.id)
         self._enter(role)
-        voting.check_pre_votes(self, role, now_ms)
+        standing.check_pre_votes(self, role, now_ms)
 
     def become_candidate(self, now_ms: int) -> None:
         """Stand for election; the node's own vote counts once it is durable."""

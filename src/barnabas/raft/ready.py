@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from barnabas.raft.election import Election
 from barnabas.raft.log_index import Entry
-from barnabas.raft.messages import Reply, Send
 from barnabas.raft.snapshot import SnapshotId
+
+if TYPE_CHECKING:
+    from barnabas.raft.messages import Reply, Send
 
 
 class SnapshotChunk(NamedTuple):

@@ -7,12 +7,15 @@ record of the leader's own epoch: what earlier leaders left is committed with it
 
 from __future__ import annotations
 
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from barnabas.raft.codes import UNKNOWN_OFFSET
 from barnabas.raft.config import RaftConfig
 from barnabas.raft.election import State, VoterKey, replicated_offset
-from barnabas.raft.messages import UNKNOWN_OFFSET, Fetch
 from barnabas.raft.voters import VoterInfo, VoterSet
+
+if TYPE_CHECKING:
+    from barnabas.raft.messages import Fetch
 
 
 class ReplicaProgress:

@@ -15,9 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from barnabas.core.errors import BarnabasError, wire_error
 from barnabas.raft import invariants
-from barnabas.raft.election import NO_DIRECTORY, VoterKey
-from barnabas.raft.log_index import KRaftVersion
-from barnabas.raft.messages import (
+from barnabas.raft.codes import (
     DUPLICATE_VOTER,
     FENCED_LEADER_EPOCH,
     INVALID_REQUEST,
@@ -28,6 +26,10 @@ from barnabas.raft.messages import (
     UNKNOWN_OFFSET,
     UNSUPPORTED_VERSION,
     VOTER_NOT_FOUND,
+)
+from barnabas.raft.election import NO_DIRECTORY, VoterKey
+from barnabas.raft.log_index import KRaftVersion
+from barnabas.raft.messages import (
     AddRaftVoter,
     ApiVersions,
     ApiVersionsResponse,

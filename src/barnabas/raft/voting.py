@@ -1,25 +1,25 @@
-"""Votes and pre-votes: who may ask, who grants, and what becomes of a node that asked.
+"""Votes and pre-votes as messages: who may ask, who grants, and how others are asked.
 
 A pre-vote promises nothing and changes nothing on the disk; a vote is durable before it is told. Logs are
 compared by (last epoch, end offset). Whether the asker is a voter by this node's log is not checked: this
-node's voters may be older than the asker's.
+node's voters may be older than the asker's. What becomes of a node that asked is in `standing`.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from barnabas.raft.election import NO_NODE, Election, VoterKey, same_replica
-from barnabas.raft.messages import (
+from barnabas.raft import standing
+from barnabas.raft.codes import (
     FENCED_LEADER_EPOCH,
     INVALID_REQUEST,
     INVALID_VOTER_KEY,
     NONE,
     UNKNOWN_LEADER_EPOCH,
-    Vote,
-    VoteResponse,
 )
-from barnabas.raft.states import NEVER, Candidate, Follower, Nominee, Prospective, Resigned, Unattached
+from barnabas.raft.election import NO_NODE, VoterKey, same_replica
+from barnabas.raft.messages import Vote, VoteResponse
+from barnabas.raft.states import Candidate, Follower, Nominee, Prospective, Resigned, Unattached
 
 if TYPE_CHECKING:
     from barnabas.raft.node import RaftNode
@@ -89,14 +89,6 @@ def remember_vote(raft: RaftNode, candidate: VoterKey, now_ms: int) -> None:
 # --- asking
 
 
-def count_own_vote(raft: RaftNode, election: Election, now_ms: int) -> None:
-    """That election is durable; where it is a vote for this node itself, it counts now."""
-    role = raft.role
-    if isinstance(role, Candidate) and election.epoch == raft.epoch and election.voted == raft.me:
-        role.granted.add(raft.me.id)
-        check_votes(raft, role, now_ms)
-
-
 def take_vote(raft: RaftNode, node_id: int, response: VoteResponse, now_ms: int) -> None:
     role = raft.role
     if not heed_answer(raft, response.error, response.known, now_ms) or raft.role is not role:
@@ -106,9 +98,9 @@ def take_vote(raft: RaftNode, node_id: int, response: VoteResponse, now_ms: int)
     is_granted = response.granted and response.error == NONE
     (role.granted if is_granted else role.rejected).add(node_id)  # another directory grants nothing, ever
     if isinstance(role, Prospective):
-        check_pre_votes(raft, role, now_ms)
+        standing.check_pre_votes(raft, role, now_ms)
     elif isinstance(role, Candidate):
-        check_votes(raft, role, now_ms)
+        standing.check_votes(raft, role, now_ms)
 
 
 def heed_answer(raft: RaftNode, error: int, known: Any, now_ms: int) -> bool:
@@ -120,55 +112,7 @@ def heed_answer(raft: RaftNode, error: int, known: Any, now_ms: int) -> bool:
     return raft.epoch == epoch
 
 
-def _count(raft: RaftNode, ids: set[int]) -> int:
-    return sum(each in ids for each in raft.voters.ids)
-
-
-def check_pre_votes(raft: RaftNode, role: Prospective, now_ms: int) -> None:
-    voters = raft.voters
-    if _count(raft, role.granted) >= voters.majority:
-        raft.become_candidate(now_ms)
-    elif _count(raft, role.rejected) > len(voters) - voters.majority:
-        give_up(raft, now_ms)
-
-
-def check_votes(raft: RaftNode, role: Candidate, now_ms: int) -> None:
-    if _count(raft, role.granted) >= raft.voters.majority:
-        raft.become_leader(sorted(role.granted), now_ms)
-
-
-def give_up(raft: RaftNode, now_ms: int) -> None:
-    """This node would not be elected: back to the leader that it knew, if any."""
-    leader_id = raft.election.leader_id
-    endpoint = raft.leader_endpoint or raft.endpoint_of(leader_id)
-    if leader_id != NO_NODE and endpoint is not None:
-        raft.become_follower(raft.epoch, leader_id, endpoint, now_ms)
-    else:
-        raft.become_unattached(raft.epoch, now_ms, leader_id=leader_id)
-
-
-def poll_prospective(raft: RaftNode, role: Prospective, now_ms: int) -> int:
-    if now_ms >= role.deadline_ms:
-        give_up(raft, now_ms)
-        return NEVER
-    return _ask(raft, role, now_ms, pre_vote=True)
-
-
-def poll_candidate(raft: RaftNode, role: Candidate, now_ms: int) -> int:
-    if raft.me.id not in role.granted:  # its own vote is not durable yet: `advance` goes on
-        due_ms = _ask(raft, role, now_ms, pre_vote=False)
-        return due_ms if due_ms > now_ms else NEVER
-    if now_ms >= role.deadline_ms:
-        raft.become_prospective(now_ms)
-        return NEVER
-    if len(role.granted) == 1:  # a sole voter that has found its own vote on the disk
-        check_votes(raft, role, now_ms)
-        if raft.role is not role:
-            return NEVER
-    return _ask(raft, role, now_ms, pre_vote=False)
-
-
-def _ask(raft: RaftNode, role: Nominee, now_ms: int, *, pre_vote: bool) -> int:
+def ask(raft: RaftNode, role: Nominee, now_ms: int, *, pre_vote: bool) -> int:
     """Ask the voters that have not answered; returns when that is due again."""
     deadline_ms = role.deadline_ms
     for voter in raft.voters.voters:
@@ -188,4 +132,3 @@ def _ask(raft: RaftNode, role: Nominee, now_ms: int, *, pre_vote: bool) -> int:
 
 RECEIVERS: dict[type, Any] = {Vote: receive_vote}
 ANSWERS: dict[type, Any] = {VoteResponse: take_vote}
-POLLS: dict[type, Any] = {Prospective: poll_prospective, Candidate: poll_candidate}

@@ -32,7 +32,6 @@ from barnabas.core.network import Address
 from barnabas.core.settings.listeners import Listener
 from barnabas.raft.core import NotLeader, Raft
 from barnabas.raft.election import NO_NODE, State, VoterKey
-from barnabas.raft.messages import Event, Received, Request, Response, Send
 from barnabas.raft.ready import Ready, SnapshotChunk
 from barnabas.raft.replication import Leadership
 from barnabas.raft.snapshot import Snapshot, SnapshotId
@@ -42,7 +41,7 @@ from barnabas.records.batch import BatchHeader
 
 if TYPE_CHECKING:
     from barnabas.broker.quorum.describing import DescribedQuorum
-    from barnabas.raft.messages import FetchResponse, FetchSnapshotResponse
+    from barnabas.raft.messages import Event, FetchResponse, FetchSnapshotResponse, Request, Response, Send
 
 logger = logging.getLogger("barnabas.quorum")
 
@@ -230,6 +229,8 @@ class RaftDriver:
             raise self.failure
         if self._is_closed:
             raise NotLeader(f"node {self.me.id} is stopping")
+        from barnabas.raft.messages import Received  # a sole voter gets none
+
         token: asyncio.Future[Response] = asyncio.get_running_loop().create_future()
         self.step(Received(token, request))
         return await token
@@ -414,6 +415,10 @@ class RaftDriver:
             raise self.fail(error) from error
 
     def _send(self, ready: Ready) -> None:
+        if not ready.messages:
+            return
+        from barnabas.raft.messages import Send
+
         for message in ready.messages:
             if not isinstance(message, Send):
                 if not message.token.done():

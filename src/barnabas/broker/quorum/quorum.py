@@ -50,7 +50,6 @@ from barnabas.raft.control_values import to_control, to_message
 from barnabas.raft.core import Raft
 from barnabas.raft.election import NO_NODE, VoterKey
 from barnabas.raft.log_index import Control, KRaftVersion, LogState
-from barnabas.raft.messages import LogTrimmed, SnapshotTaken
 from barnabas.raft.snapshot import BOOTSTRAP_CHECKPOINT, SnapshotId, read_snapshot
 from barnabas.raft.states import Follower
 from barnabas.raft.voters import Endpoint, VoterInfo, VoterSet
@@ -123,8 +122,18 @@ class MetadataQuorum:
         driver.install = self._install
         self.controller.on_published = self.loader.on_published = self._published
         self.loader.on_moved = self._changed
-        self.snapshots.on_taken = lambda snapshot, size: driver.step(SnapshotTaken(snapshot, size))
-        self.snapshots.on_trimmed = lambda snapshot: driver.step(LogTrimmed(snapshot))
+        self.snapshots.on_taken = self._taken
+        self.snapshots.on_trimmed = self._trimmed
+
+    def _taken(self, snapshot: SnapshotId, size_bytes: int) -> None:
+        from barnabas.raft.messages import SnapshotTaken  # messages: a sole voter has no other
+
+        self.driver.step(SnapshotTaken(snapshot, size_bytes))
+
+    def _trimmed(self, snapshot: SnapshotId) -> None:
+        from barnabas.raft.messages import LogTrimmed
+
+        self.driver.step(LogTrimmed(snapshot))
 
     @classmethod
     async def open(
