@@ -3,13 +3,18 @@
 The elections are those of three voters whose leader's process dies again and again, with all that belongs to
 it: notices of the socket, pre-votes, votes, fetches, records that commit. At least 300 a second are wanted on
 one core; time is that of the processor, so that what else runs on the machine counts for little.
+
+Fail-overs are in virtual time: from the loss of the leader of three voters to the moment when the other two
+and two brokers know the next one, on a network and disks that take a millisecond.
 """
 
 from __future__ import annotations
 
 import time
 from collections import Counter
+from statistics import median
 
+from barnabas.sim.quorum.failover import LOSSES, lose_leader
 from barnabas.sim.quorum.plan import QuorumPlan
 from barnabas.sim.quorum.world import QuorumWorld, simulate_quorum
 from bench.options import Options
@@ -36,7 +41,11 @@ PLAN = QuorumPlan(
 
 def run(options: Options) -> list[Row]:
     """All rows."""
-    return [_elections(2.0 if options.small else PLAN.seconds), *_seeds(2 if options.small else 200)]
+    return [
+        _elections(2.0 if options.small else PLAN.seconds),
+        *_seeds(2 if options.small else 200),
+        *_failovers(2 if options.small else 100),
+    ]
 
 
 def _elections(seconds: float) -> Row:
@@ -67,3 +76,12 @@ def _seeds(count: int) -> list[Row]:
         ),
         Row("messages in them", messages / took_s, "a CPU second", "requests and answers"),
     ]
+
+
+def _failovers(count: int) -> list[Row]:
+    rows = []
+    for loss in LOSSES:
+        taken_ms = [1000 * lose_leader(seed, loss).all_s for seed in range(1, count + 1)]
+        note = f"at most {max(taken_ms):.0f}; virtual time, {count} times"
+        rows.append(Row(f"fail-over, leader {loss}", median(taken_ms), "ms", note))
+    return rows

@@ -19,16 +19,17 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from unittest import mock
 
-from barnabas.raft import invariants, leading, voter_changes, voting
+from barnabas.raft import following, invariants, serving, voter_changes, voting
+from barnabas.raft.config import RaftConfig
 from barnabas.raft.core import Raft
 from barnabas.raft.election import NO_NODE, Election, VoterKey
 from barnabas.raft.log_index import EpochEnd, LogIndex
-from barnabas.raft.messages import NONE, UNSUPPORTED_VERSION
+from barnabas.raft.messages import NONE, UNSUPPORTED_VERSION, Fetch, FetchResponse
 from barnabas.raft.outbound import Outbound
 from barnabas.raft.ready import Ready
 from barnabas.raft.replication import Leadership
 from barnabas.raft.snapshot import SnapshotId
-from barnabas.raft.states import Candidate
+from barnabas.raft.states import Candidate, Follower, Search
 from barnabas.raft.voters import VoterSet
 from barnabas.sim.quorum.checkers import (
     ANSWERS,
@@ -41,7 +42,7 @@ from barnabas.sim.quorum.checkers import (
     VOTES,
     WATERMARK,
 )
-from barnabas.sim.quorum.stability import DISTURBED, FAILOVER
+from barnabas.sim.quorum.stability import DISTURBED, FAILOVER, LAG
 from barnabas.sim.quorum.world import QuorumOutcome, simulate_quorum
 
 PINS = Path(__file__).with_name("quorum_bugs_pins.json")
@@ -129,6 +130,11 @@ def epoch_reused(patch: Patch) -> None:
     patch(Raft, "_first_role", candidate)
 
 
+@bug("a leader that has resigned says that it leads (KAFKA-17333)", LEADERS)
+def resigned_announced(patch: Patch) -> None:
+    patch(Raft, "leader_id", property(lambda raft: raft.election.leader_id))
+
+
 @bug("a vote is forgotten on the way through Prospective (KAFKA-17642)", VOTES)
 def vote_forgotten(patch: Patch) -> None:
     become = Raft.become_prospective
@@ -204,7 +210,7 @@ def leader_outside_counted(patch: Patch) -> None:
 
 @bug("a follower's answer about where it diverges is held back (KAFKA-15100)", LIVENESS, PREFIX, COMMITTED)
 def diverging_held_back(patch: Patch) -> None:
-    patch(leading, "diverging_response", lambda raft, role, found: None)
+    patch(serving, "diverging_response", lambda raft, role, found: None)
 
 
 @bug("a follower cuts off more than it has to, below its high watermark", WATERMARK)
@@ -233,6 +239,42 @@ def timer_not_reset(patch: Patch) -> None:
             found.ready_ms = now_ms
 
     patch(Outbound, "back_off", at_once)
+
+
+@bug("a replica waits for records although the high watermark has moved (KAFKA-13959)", LAG)
+def high_watermark_waits(patch: Patch) -> None:
+    due = serving.answer_if_due
+
+    def later(raft: Raft, role: Leadership, request: Fetch) -> FetchResponse | None:
+        return due(raft, role, request) if request.offset < raft.log.end_offset else None
+
+    patch(serving, "answer_if_due", later)
+
+
+@bug("records that were read while the leader cut its log are appended (KAFKA-18723)", PREFIX, COMMITTED)
+def read_races_truncation(patch: Patch) -> None:
+    def lenient(raft: Raft, response: FetchResponse) -> bool:
+        return not response.entries or response.entries[0].base_offset == raft.log.end_offset
+
+    patch(following, "continues", lenient)
+
+
+@bug("a node is reached at the first of its listeners, whatever its name", LIVENESS)
+def first_listener(patch: Patch) -> None:
+    patch(RaftConfig, "reached_at", lambda config, endpoints: endpoints[0] if endpoints else None)
+
+
+@bug("an observer waits for the fetch timeout though its leader is gone", FAILOVER)
+def observer_waits(patch: Patch) -> None:
+    ask = following.ask_for_leader
+
+    def patient(raft: Raft, search: Search, now_ms: int) -> int:
+        role = raft.role
+        if isinstance(role, Follower) and now_ms < role.fetch_deadline_ms:
+            return role.fetch_deadline_ms
+        return ask(raft, search, now_ms)
+
+    patch(following, "ask_for_leader", patient)
 
 
 # ---- voters ----------------------------------------------------------------------------------------------

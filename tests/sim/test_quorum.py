@@ -31,6 +31,7 @@ FLOORS = {
     "moves": 10,
     "kraft.version raised": 5,
     "fail-overs in calm": 3,
+    "commits in calm": 100,
 }
 REPLAY = """
 import sys

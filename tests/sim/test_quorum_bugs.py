@@ -25,6 +25,7 @@ CHECKERS = {
     checkers.BUSY,
     stability.DISTURBED,
     stability.FAILOVER,
+    stability.LAG,
 }
 
 

@@ -68,6 +68,19 @@ def test_one_leader_an_epoch(said: Said) -> None:
     assert said.by == [checkers.LEADERS] * 2
 
 
+def test_leader_says_so_only_while_it_leads(said: Said) -> None:
+    checker = OneLeader(said)
+    checker.leads(1, 1, 4)
+    checker.told(1, 1, Known(4, 1))
+    checker.told(2, 1, Known(4, 1))
+    checker.told(2, 1, Known(3, 2))  # of what came before its file was seen, nothing is known
+    assert said.by == []
+    checker.told(1, 2, Known(4, 1))  # another process of it
+    checker.ended(4)
+    checker.told(1, 1, Known(4, 1))
+    assert said.by == [checkers.LEADERS] * 2
+
+
 def ask(
     checker: VotesNeverChange, voter: object, candidate: object, *, granted: bool, pre: bool = False
 ) -> None:

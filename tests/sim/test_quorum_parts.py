@@ -9,10 +9,11 @@ import pytest
 from barnabas.core.random import SeededRandom
 from barnabas.raft.election import Election, State
 from barnabas.raft.log_index import Entry
-from barnabas.raft.messages import ConnectionLost, DialRefused, DialSucceeded, Failed
+from barnabas.raft.messages import Answered, ConnectionLost, DialRefused, DialSucceeded, Failed
 from barnabas.raft.ready import Ready
 from barnabas.sim.quorum.disk import Disk, chained
 from barnabas.sim.quorum.engine import Engine
+from barnabas.sim.quorum.network import CONTROLLER
 from barnabas.sim.quorum.node import Node
 from barnabas.sim.quorum.plan import FAULTS, draw_plan
 from barnabas.sim.quorum.world import QuorumWorld
@@ -212,10 +213,51 @@ def test_disk_error_ends_the_process_and_another_goes_on() -> None:
     assert (node.raft.state, node.disk.election) == (State.LEADER, Election(2, node.id))
 
 
+def test_late_read_finds_the_log_as_it_is_by_then() -> None:
+    made = world()
+    leader = leader_of(made)
+    follower = next(node for node in made.nodes if node is not leader)
+    made.read_us = lambda node: 50_000  # type: ignore[method-assign]
+    events = heard(made, follower)
+    leader.propose(1)
+    run(made, 0.04)
+    assert leader.disk.log.entries[-1].data == 1
+    leader.disk.log.truncate(leader.disk.log.end_offset - 1)
+    run(made, 0.05)
+    answers = [each.response for each in events if isinstance(each, Answered)]
+    assert answers
+    assert not any(each.entries for each in answers)
+
+
+def test_brokers_are_neither_voters_nor_bootstrap_servers() -> None:
+    plan = draw_plan(1)._replace(
+        voters=1, observers=2, brokers=1, is_dynamic=True, has_auto_join=True, drifts=(1.0,) * 3, faults={}
+    )
+    made = QuorumWorld(plan._replace(seconds=5.0))
+    assert made.run().violations == []
+    broker = made.nodes[-1]
+    assert broker.config.endpoints == ()
+    assert [node.id for node in made.controllers] == [1, 2]
+    assert {each.host for each in made.bootstrap()} == {"any-1", "any-2"}
+    assert broker.raft is not None
+    assert broker.raft.state is State.FOLLOWER
+    assert not broker.raft.voters.has(broker.key)
+
+
+def test_other_listener_comes_first() -> None:
+    plan = draw_plan(1)._replace(is_dynamic=True, has_other_listener=True)
+    first, second = QuorumWorld(plan).endpoints_of(1)
+    assert (first.listener, second.listener) == ("OTHER", CONTROLLER)
+    assert len(QuorumWorld(plan._replace(is_dynamic=False)).endpoints_of(1)) == 1
+
+
 def test_plans_have_every_kind_of_quorum() -> None:
     plans = [draw_plan(seed) for seed in range(300)]
     assert {plan.voters for plan in plans} == {1, 2, 3, 4, 5}
     assert {plan.observers for plan in plans} == {0, 1, 2}
     assert {plan.is_dynamic for plan in plans} == {True, False}
+    assert {plan.brokers for plan in plans} == {0, 1, 2}
+    assert all(plan.brokers <= plan.observers for plan in plans)
+    assert {plan.has_other_listener for plan in plans} == {True, False}
     assert {kind for plan in plans for kind in plan.faults} == FAULTS.keys()
     assert any(not plan.faults for plan in plans)

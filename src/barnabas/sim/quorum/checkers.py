@@ -11,7 +11,15 @@ from collections.abc import Callable
 
 from barnabas.raft.election import Election, VoterKey, same_replica
 from barnabas.raft.log_index import Entry
-from barnabas.raft.messages import AddRaftVoter, FetchResponse, RemoveRaftVoter, Send, Vote, VoteResponse
+from barnabas.raft.messages import (
+    AddRaftVoter,
+    FetchResponse,
+    Known,
+    RemoveRaftVoter,
+    Send,
+    Vote,
+    VoteResponse,
+)
 from barnabas.raft.voters import VoterSet
 from barnabas.sim.quorum.disk import Log
 
@@ -27,11 +35,12 @@ ACTS_A_SECOND = 1_500
 
 
 class OneLeader:
-    """An epoch has one leader, in one life of its process."""
+    """An epoch has one leader, in one life of its process, and that says so only while it leads."""
 
     def __init__(self, say: Say) -> None:
         self._say = say
         self._by_epoch: dict[int, tuple[int, int]] = {}
+        self._ended: set[int] = set()  # epochs whose leaders have said that they resigned
 
     def leads(self, node: int, life: int, epoch: int) -> None:
         first = self._by_epoch.setdefault(epoch, (node, life))
@@ -39,6 +48,19 @@ class OneLeader:
             self._say(LEADERS, f"nodes {first[0]} and {node} both lead epoch {epoch}")
         elif first[1] != life:
             self._say(LEADERS, f"node {node} leads epoch {epoch} again after a restart")
+
+    def ended(self, epoch: int) -> None:
+        """The leader of that epoch tells others that it leads no more."""
+        self._ended.add(epoch)
+
+    def told(self, node: int, life: int, known: Known) -> None:
+        """A node names the leader that it knows."""
+        if known.leader_id != node:
+            return
+        if known.epoch in self._ended:
+            self._say(LEADERS, f"node {node} says that it leads epoch {known.epoch}, and has resigned")
+        elif self._by_epoch.get(known.epoch) not in (None, (node, life)):
+            self._say(LEADERS, f"node {node} says that it leads epoch {known.epoch}, and did before it died")
 
 
 class VotesNeverChange:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from barnabas.raft.election import State
 from barnabas.sim.chance import between, happens, log_between, pick, stream
 from barnabas.sim.quorum.node import Node
-from barnabas.sim.quorum.stability import FAILOVER, FAILOVER_S
+from barnabas.sim.quorum.stability import CALM_US, FAILOVER, FAILOVER_S
 
 if TYPE_CHECKING:
     from barnabas.sim.quorum.world import QuorumWorld
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 SECOND_US = 1_000_000
 ELECTED, VOTED, APPENDED = "elected", "voted", "appended"
 EARLY_US = 6_000  # a node dies within this time of what it has done
-CALM_US = 3_000_000  # so long without faults, and all is well again
 
 
 class Nemesis:
@@ -34,11 +33,12 @@ class Nemesis:
         self.random = stream(world.plan.seed, "quorum nemesis")
         self._is_over = False
         self._armed: set[str] = set()
+        self._victim = world.nodes[0]
         self.quiet_us = 0  # nothing is broken from then on, as far as is known
         self.last_us = 0  # when the last fault came
         self._kinds: dict[str, Callable[[], None]] = {
             "process-crash": lambda: self._crash(self._any()),
-            "leader-crash": lambda: self._crash(self._leader()),
+            "leader-crash": lambda: self._crash(self._victim),
             "crash-after-election": lambda: self._armed.add(ELECTED),
             "crash-after-vote": lambda: self._armed.add(VOTED),
             "crash-after-append": lambda: self._armed.add(APPENDED),
@@ -55,6 +55,7 @@ class Nemesis:
             "disk-full": self._fill,
             "disk-error": self._fail,
             "slow-disk": self._slow_disk,
+            "slow-reads": self._slow_reads,
         }
 
     def begin(self) -> None:
@@ -70,7 +71,8 @@ class Nemesis:
             return
         self.world.fault(kind)
         if kind == "leader-crash":
-            self._watch_failover()
+            self._victim = self._leader()
+            self._watch_failover(self._victim)
         self.last_us = self.engine.now_us
         self.quiet_us = max(self.quiet_us, self.last_us)
         self._kinds[kind]()
@@ -91,18 +93,25 @@ class Nemesis:
     def _either(self) -> Node:
         return self._leader() if happens(self.random, 0.4) else self._any()
 
-    def _watch_failover(self) -> None:
-        """Where all was well before, and nothing else happens meanwhile, a new leader must come soon."""
-        now_us = self.engine.now_us
-        if now_us - self.quiet_us > CALM_US and self.world.is_well():
-            check = int(FAILOVER_S * SECOND_US)
-            self.engine.after(check, self._check_failover, now_us, self.world.epoch)
+    @property
+    def is_calm(self) -> bool:
+        """Whether nothing has happened for a while, and nothing is broken."""
+        return self.engine.now_us - self.quiet_us > CALM_US
 
-    def _check_failover(self, since_us: int, epoch: int) -> None:
-        if self.last_us == since_us and not self._is_over and not self.world.is_changing:
-            self.world.count("fail-overs in calm")
-            if self.world.epoch == epoch:
-                self.world.say(FAILOVER, f"no leader {FAILOVER_S} s after the one of epoch {epoch} died")
+    def _watch_failover(self, dying: Node) -> None:
+        """Where all was well before, and nothing else happens meanwhile, a new leader must come soon."""
+        if self.is_calm and self.world.is_well():
+            check = int(FAILOVER_S * SECOND_US)
+            self.engine.after(check, self._check_failover, self.engine.now_us, self.world.epoch, dying)
+
+    def _check_failover(self, since_us: int, epoch: int, dead: Node) -> None:
+        if self.last_us != since_us or self._is_over or self.world.is_changing:
+            return
+        self.world.count("fail-overs in calm")
+        for node in self.world.nodes:
+            if node is not dead and node.raft and (node.raft.epoch <= epoch or node.raft.leader_id < 0):
+                what = f"node {node.id} knows no leader {FAILOVER_S} s after that of epoch {epoch} died"
+                self.world.say(FAILOVER, what)
 
     def noticed(self, what: str, node: Node) -> None:
         """A node was elected, has voted, or has appended something: it may be time for it to die."""
@@ -228,6 +237,12 @@ class Nemesis:
         self.world.slow_disks[node.id] = int(log_between(self.random, 5_000, 800_000))
         self._for_a_while(self.world.mend_disk, node)
 
+    def _slow_reads(self) -> None:
+        """A machine reads what others fetch from it long after it was asked."""
+        node = self._either()
+        self.world.slow_reads.add(node.id)
+        self._for_a_while(self.world.slow_reads.discard, node.id)
+
     # --- the end
 
     def heal(self) -> None:
@@ -238,6 +253,7 @@ class Nemesis:
         self._clear_loss()
         self._clear_slow()
         self.world.slow_disks.clear()
+        self.world.slow_reads.clear()
         for node in self.world.nodes:
             node.hangs = node.refuses = node.is_disk_full = node.fails_next_write = False
             node.resume()

@@ -29,7 +29,8 @@ if TYPE_CHECKING:
 
 FIRST_PORT = 9000
 PORTS_A_NODE = 100
-BOOTSTRAP = "BOOTSTRAP"  # an address that leads to a node wherever it has moved
+NOBODY = PORTS_A_NODE - 1  # a port at which nothing listens
+CONTROLLER, BOOTSTRAP = "CONTROLLER", "BOOTSTRAP"
 
 
 class Token(NamedTuple):
@@ -41,8 +42,18 @@ class Token(NamedTuple):
 
 
 def endpoint_of(node_id: int, move: int = 0) -> Endpoint:
-    """The address of a node, the n-th that it has had."""
-    return Endpoint("CONTROLLER", f"node-{node_id}", FIRST_PORT + node_id * PORTS_A_NODE + move)
+    """The controller listener of a node, at the n-th address that it has had."""
+    return Endpoint(CONTROLLER, f"node-{node_id}", FIRST_PORT + node_id * PORTS_A_NODE + move)
+
+
+def other_endpoint_of(node_id: int) -> Endpoint:
+    """Another listener of a node, at which nobody of the quorum is answered."""
+    return Endpoint("OTHER", f"node-{node_id}", FIRST_PORT + node_id * PORTS_A_NODE + NOBODY)
+
+
+def bootstrap_server(node_id: int) -> Endpoint:
+    """A name that leads to a node wherever it has moved."""
+    return Endpoint(BOOTSTRAP, f"any-{node_id}", FIRST_PORT + node_id * PORTS_A_NODE)
 
 
 class Network:

@@ -20,6 +20,7 @@ from barnabas.raft.messages import (
     FetchResponse,
     FetchSnapshotResponse,
     LogTrimmed,
+    Read,
     Received,
     Reply,
     Send,
@@ -261,19 +262,33 @@ class Node:
 
     def _answer(self, reply: Reply) -> None:
         response = reply.response
+        self.world.replied(self, reply.token, response)
         if isinstance(response, FetchResponse) and response.read is not None:
-            read = response.read
-            entries = self.disk.log.between(read.offset, read.end_offset, self.world.plan.fetch_entries)
-            response = response._replace(read=None, entries=entries)
-        elif isinstance(response, FetchSnapshotResponse) and response.error == 0:
+            self._read(self.life, reply, response.read)
+            return
+        if isinstance(response, FetchSnapshotResponse) and response.error == 0:
             snapshot = self.disk.snapshots.get(response.snapshot)
             left = response.size_bytes - response.position
             response = response._replace(data=snapshot, data_bytes=min(left, CHUNK_BYTES))
-        self.world.replied(self, reply.token, response)
         if callable(reply.token):
             reply.token(response)
         else:
             self.world.network.reply(self, reply.token, response)
+
+    def _read(self, life: int, reply: Reply, read: Read, delay_us: int = -1) -> None:
+        """Read from the log, sometimes so late that the log has become another one meanwhile."""
+        if life != self.life or self.raft is None:
+            return
+        if self.is_paused:
+            self._inbox.append((self._read, life, reply, read, 0))
+            return
+        if delay_us < 0 and (delay_us := self.world.read_us(self)) > 0:
+            self.engine.after(delay_us, self._read, life, reply, read, 0)
+            return
+        assert isinstance(reply.response, FetchResponse)
+        entries = self.disk.log.between(read.offset, read.end_offset, self.world.plan.fetch_entries)
+        response = reply.response._replace(read=None, entries=entries)
+        self.world.network.reply(self, reply.token, response)
 
     def _log_written(self) -> None:
         ready, raft = self._doing, self.raft

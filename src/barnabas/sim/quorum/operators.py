@@ -25,7 +25,6 @@ from barnabas.raft.messages import (
 from barnabas.raft.voters import VoterSet
 from barnabas.sim.chance import pick, stream
 from barnabas.sim.quorum.disk import Disk
-from barnabas.sim.quorum.network import endpoint_of
 from barnabas.sim.quorum.node import Node
 
 if TYPE_CHECKING:
@@ -97,7 +96,7 @@ class Operators:
             self.world.by_id[each.key.id].config.endpoints != each.endpoints for each in raft.voters.voters
         ):
             return  # one has moved, and could not tell yet
-        outside = [each for each in self.world.nodes if not raft.voters.has(each.key)]
+        outside = [each for each in self.world.controllers if not raft.voters.has(each.key)]
         choice = self.random.below(5)
         if choice == 0 and len(raft.voters) > 2:
             self._replace(raft.voters)
@@ -142,12 +141,12 @@ class Operators:
 
     def _move(self) -> None:
         """A node comes back at another address."""
-        node = pick(self.random, self.world.nodes)
+        node = pick(self.random, self.world.controllers)
         if node.raft is None or len(node.raft.voters) < 3 or not self._is_calm(node.raft.voters):
             return  # of two voters, the one with less could not tell the other where it is
         node.stop()
         node.move += 1
-        node.config = node.config._replace(endpoints=(endpoint_of(node.id, node.move),))
+        node.config = node.config._replace(endpoints=self.world.endpoints_of(node.id, node.move))
         self.world.count("moves")
         self.world.operated()
         self.engine.after(SECOND_US // 5, node.start)

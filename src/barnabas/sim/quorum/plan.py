@@ -27,7 +27,9 @@ FAULTS = {
     "disk-full": (8.0, 30.0),
     "disk-error": (6.0, 30.0),
     "slow-disk": (6.0, 30.0),
+    "slow-reads": (2.0, 15.0),
 }
+_LATER = ("slow-reads",)  # drawn apart, so that the seeds' other faults are what they were
 
 
 class QuorumPlan(NamedTuple):
@@ -46,6 +48,8 @@ class QuorumPlan(NamedTuple):
     fetch_entries: int  # at most so many in an answer
     drifts: tuple[float, ...]  # the rates of the nodes' clocks
     faults: dict[str, float]  # the mean time in seconds between two faults, by kind
+    brokers: int = 0  # so many of the observers have no controller listener, and can be no voters
+    has_other_listener: bool = False  # voters in the log have two listeners, the controller's last
 
 
 def draw_plan(seed: int, seconds: float | None = None) -> QuorumPlan:
@@ -55,6 +59,7 @@ def draw_plan(seed: int, seconds: float | None = None) -> QuorumPlan:
     voters = pick(random, (1, 2, 3, 3, 3, 3, 4, 5, 5))
     is_dynamic = happens(random, 0.65)
     observers = random.below(3)
+    later = stream(seed, "quorum listeners")
     return QuorumPlan(
         seed,
         length_s if seconds is None else seconds,
@@ -68,7 +73,9 @@ def draw_plan(seed: int, seconds: float | None = None) -> QuorumPlan:
         changes_s=log_between(random, 1.5, 10.0),
         fetch_entries=pick(random, (1, 3, 50)),
         drifts=tuple(pick(random, (1.0, 1.0, 1.0, 1.02, 0.98)) for _ in range(voters + observers)),
-        faults=_faults(random),
+        faults=_and_later(later, _faults(random)),
+        brokers=later.below(observers + 1),
+        has_other_listener=happens(later, 0.3),
     )
 
 
@@ -82,5 +89,10 @@ def _faults(random: SeededRandom) -> dict[str, float]:
         return {kind: log_between(random, 0.2, 2.0) for kind in early}
     share = pick(random, (0.0, 0.15, 0.4, 0.6, 0.8, 1.0))
     pace = pick(random, (1.0, 1.0, 2.0))
-    kinds = [kind for kind in FAULTS if happens(random, share)]
+    kinds = [kind for kind in FAULTS if kind not in _LATER and happens(random, share)]
     return {kind: pace * log_between(random, *FAULTS[kind]) for kind in kinds}
+
+
+def _and_later(random: SeededRandom, faults: dict[str, float]) -> dict[str, float]:
+    kinds = [kind for kind in _LATER if len(faults) > 1 and happens(random, 0.5)]
+    return {**faults, **{kind: log_between(random, *FAULTS[kind]) for kind in kinds}}

@@ -1,8 +1,9 @@
 """Checkers of what an election is worth: none without need, and one soon where it is needed.
 
 A leader from which a majority of the voters keeps fetching is not replaced (that is what pre-votes are for).
-Where a leader's process dies while all else is well, the next one leads within `FAILOVER_S`: its death is
-noticed by the socket, and voters that notice at the same time do not split.
+Where a leader's process dies while all else is well, the next one leads within `FAILOVER_S`, and every node
+that runs knows that: its death is noticed by the socket, voters that notice at the same time do not split,
+and observers ask the others at once. While all is well, what is committed is known everywhere within `LAG_S`.
 """
 
 from __future__ import annotations
@@ -13,9 +14,11 @@ from typing import NamedTuple
 from barnabas.raft.voters import VoterSet
 
 Say = Callable[[str, str], None]
-DISTURBED, FAILOVER = "disturbed", "failover"
+DISTURBED, FAILOVER, LAG = "disturbed", "failover", "lag"
 
 FAILOVER_S = 0.6
+LAG_S = 0.1
+CALM_US = 3_000_000  # so long without faults, and all is well again
 _SETTLED_US = 5_000_000  # contact for so long: nobody asks for pre-votes from before it
 _RECENT_US = 900_000
 

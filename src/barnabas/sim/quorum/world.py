@@ -17,6 +17,7 @@ from barnabas.raft.election import NO_DIRECTORY, Election, State, VoterKey
 from barnabas.raft.log_index import LeaderChange
 from barnabas.raft.messages import (
     AddRaftVoter,
+    ApiVersionsResponse,
     ConnectionLost,
     DialRefused,
     EndQuorumEpoch,
@@ -32,8 +33,8 @@ from barnabas.raft.messages import (
     Answered as Answers,
 )
 from barnabas.raft.ready import Ready
-from barnabas.raft.voters import Endpoint, Endpoints, VoterInfo, VoterSet
-from barnabas.sim.chance import stream
+from barnabas.raft.voters import Endpoints, VoterInfo, VoterSet
+from barnabas.sim.chance import happens, log_between, stream
 from barnabas.sim.checkers.violation import Violation
 from barnabas.sim.quorum.checkers import (
     BOUND_S,
@@ -49,11 +50,18 @@ from barnabas.sim.quorum.checkers import (
 from barnabas.sim.quorum.disk import Disk
 from barnabas.sim.quorum.engine import Engine
 from barnabas.sim.quorum.nemesis import APPENDED, ELECTED, VOTED, Nemesis
-from barnabas.sim.quorum.network import BOOTSTRAP, Network, Token, endpoint_of
+from barnabas.sim.quorum.network import (
+    CONTROLLER,
+    Network,
+    Token,
+    bootstrap_server,
+    endpoint_of,
+    other_endpoint_of,
+)
 from barnabas.sim.quorum.node import Node
 from barnabas.sim.quorum.operators import Operators
 from barnabas.sim.quorum.plan import QuorumPlan, draw_plan
-from barnabas.sim.quorum.stability import Undisturbed
+from barnabas.sim.quorum.stability import LAG, LAG_S, Undisturbed
 
 WORLD = "world"
 MAX_VIOLATIONS = 20
@@ -86,10 +94,13 @@ class QuorumWorld:
         self.faults: Counter[str] = Counter()
         self.reached: Counter[str] = Counter()
         self.slow_disks: dict[int, int] = {}
+        self.slow_reads: set[int] = set()
         self._disk_random = stream(plan.seed, "quorum disks")
+        self._read_random = stream(plan.seed, "quorum reads")
         self._make_checkers()
         self.nodes = [self._node(number) for number in range(1, plan.voters + plan.observers + 1)]
         self.by_id = {node.id: node for node in self.nodes}
+        self.controllers = [node for node in self.nodes if node.config.endpoints]
         self.network.nodes = self.by_id
         self.nemesis = Nemesis(self)
         self.operators = Operators(self)
@@ -115,13 +126,16 @@ class QuorumWorld:
         infos = [
             VoterInfo(
                 VoterKey(each, UUID(int=each) if plan.is_dynamic else NO_DIRECTORY),
-                (endpoint_of(each),),
+                self.endpoints_of(each),
             )
             for each in range(1, plan.voters + 1)
         ]
         voters = VoterSet(infos if is_voter or not plan.is_dynamic else ())
+        is_broker = number > plan.voters + plan.observers - plan.brokers
         config = RaftConfig(
-            (endpoint_of(number),), auto_join=plan.has_auto_join and (not is_voter or number % 2 == 0)
+            () if is_broker else self.endpoints_of(number),
+            auto_join=plan.has_auto_join and (not is_voter or number % 2 == 0),
+            controller_listener=CONTROLLER,
         )
         disk = Disk(voters, 1 if plan.is_dynamic else 0)
         node = Node(self, VoterKey(number, UUID(int=number)), disk, config)
@@ -129,10 +143,16 @@ class QuorumWorld:
         return node
 
     def bootstrap(self) -> Endpoints:
-        """controller.quorum.bootstrap.servers: names that lead to a node wherever it is."""
+        """controller.quorum.bootstrap.servers: names that lead to a controller wherever it is."""
         if not self.plan.is_dynamic:
             return ()
-        return tuple(Endpoint(BOOTSTRAP, *endpoint_of(node.id)[1:]) for node in self.nodes)
+        return tuple(bootstrap_server(node.id) for node in self.nodes if node.config.endpoints)
+
+    def endpoints_of(self, node_id: int, move: int = 0) -> Endpoints:
+        """The listeners of a controller; settings (controller.quorum.voters) know but one."""
+        endpoint = endpoint_of(node_id, move)
+        has_two = self.plan.has_other_listener and self.plan.is_dynamic
+        return (other_endpoint_of(node_id), endpoint) if has_two else (endpoint,)
 
     def run(self) -> QuorumOutcome:
         for node in self.nodes:
@@ -222,6 +242,13 @@ class QuorumWorld:
         slow_us = self.slow_disks.get(node.id, 0)
         return DISK_US + int(self._disk_random.uniform() * (slow_us or DISK_US))
 
+    def read_us(self, node: Node) -> int:
+        """How long a read takes: mostly it finds everything in memory."""
+        is_slow, random = node.id in self.slow_reads, self._read_random
+        if not happens(random, 0.5 if is_slow else 0.02):
+            return 0
+        return int(log_between(random, 1_000, 1_000_000 if is_slow else 20_000))
+
     def started(self, node: Node) -> None:
         self.engine.line(node.name, f"starts: {node.disk.election} {node.disk.log.end_offset}")
         self.voters.started(node.key)
@@ -289,7 +316,9 @@ class QuorumWorld:
     def sent(self, node: Node, send: Send) -> None:
         self.busy.acts(node.id, self.engine.now_us)
         self.votes.sent(node.key, send)
-        if type(send.request) is Vote:
+        if type(send.request) is EndQuorumEpoch:
+            self.leaders.ended(send.request.epoch)
+        elif type(send.request) is Vote:
             if not send.request.pre_vote:
                 voters = node.disk.latest_voters()
                 self.undisturbed.stands(node.id, send.request.epoch, voters, self.engine.now_us)
@@ -299,6 +328,8 @@ class QuorumWorld:
 
     def replied(self, node: Node, token: Any, response: Response) -> None:
         self.busy.acts(node.id, self.engine.now_us)
+        if not isinstance(response, ApiVersionsResponse):
+            self.leaders.told(node.id, node.life, response.known)
         if type(response) is VoteResponse:
             self.votes.granted(node.key, self._questions[token], response)
             if response.granted and not self._questions[token].pre_vote:
@@ -344,6 +375,17 @@ class QuorumWorld:
 
     def answered(self, node: Node, end_offset: int, value: int) -> None:
         self.answers.answered(node.id, end_offset, value)
+        if self.nemesis.is_calm and self.is_well():
+            self.engine.after(int(LAG_S * 1e6), self._check_lag, self.nemesis.last_us, end_offset)
+
+    def _check_lag(self, since_us: int, end_offset: int) -> None:
+        """What was committed a while ago is known to be by all that hold it, if all was well all the time."""
+        if self.nemesis.last_us != since_us or self.operators.is_over or not self.is_well():
+            return
+        self.count("commits in calm")
+        for node in self.nodes:
+            if node.raft is not None and node.raft.high_watermark < end_offset <= node.raft.end_offset:
+                self.say(LAG, f"node {node.id} does not know that {end_offset} is committed since {LAG_S} s")
 
 
 def simulate_quorum(
