@@ -81,6 +81,7 @@ class SharedServer:
             config_rules=settings.config_rules,
             election_defaults=settings.election_defaults,
             watch=self.watch,
+            static_voters=[each.node_id for each in read_voters(static)],
         )
         self.local = ControllerServices(
             node_id=static.node_id,

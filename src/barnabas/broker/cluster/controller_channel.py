@@ -8,7 +8,7 @@ the broker that sent it: the same request from another node gives the same decis
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
@@ -103,13 +103,16 @@ class LocalController:
         clock: Clock,
         election_defaults: Callable[[], ElectionDefaults],
         watch: Callable[[], BrokerWatch] | None = None,
+        static_voters: Collection[int] = (),
     ) -> None:
+        """`static_voters` are those of controller.quorum.voters."""
         self._active = active
         self._node_id = node_id
         self._random = random
         self._topic_policy = topic_policy
         self._config_rules = config_rules
         self._election_defaults = election_defaults
+        self._static_voters = static_voters
         self._brokers = BrokerCommands(
             active, clock, cluster_id=cluster_id, watch=watch, election_defaults=election_defaults
         )
@@ -223,6 +226,7 @@ class LocalController:
                 request,
                 node_id=self._node_id,
                 kraft_version=self._active.kraft_version,
+                voters=self._static_voters,
                 min_insync_replicas=self._election_defaults().min_insync_replicas,
             )
         )
