@@ -504,6 +504,17 @@ def test_a_twin_is_refused_while_the_first_lives() -> None:
     on(Stage(), scene)
 
 
+def test_a_twin_is_refused_before_the_watch_has_begun() -> None:
+    async def scene(stage: Stage) -> None:
+        await stage.begin()
+        assert stage.running is not None
+        stage.running.cancel()
+        stage.active.contacts = BrokerContacts()
+        assert await stage.register(1, incarnation=2, port=PORT + 1) == "DUPLICATE_BROKER_REGISTRATION"
+
+    on(Stage(), scene)
+
+
 def test_a_broker_that_nobody_can_reach_is_replaced_when_its_session_is_over() -> None:
     async def scene(stage: Stage) -> None:
         await stage.begin()

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from barnabas.broker.quorum.controller import ActiveController
 from barnabas.controller import brokers
-from barnabas.controller.contacts import OWN_PROCESS, BrokerLife
+from barnabas.controller.contacts import OWN_PROCESS, UNKNOWN_OFFSET, BrokerLife, Contact
 from barnabas.controller.decisions import Decision
 from barnabas.controller.elections import ElectionDefaults
 from barnabas.controller.registrations import Liveness, dialled_addresses, liveness
@@ -119,12 +119,16 @@ class BrokerCommands:
         watch = self._watching(connection)
         if watch is None:
             return Liveness.GONE
+        now = self._clock.monotonic()
+        contact = self._active.contacts.last(BrokerLife.of(known))
+        if contact is None and not known.fenced:
+            contact = Contact(now, UNKNOWN_OFFSET)  # its session is about to be inherited
         return liveness(
-            self._active.contacts.last(BrokerLife.of(known)),
+            contact,
             dialled_addresses(known, watch.inter_broker_listener),
             request.listeners,
             is_here=connection is None,
-            now=self._clock.monotonic(),
+            now=now,
             session_s=watch.session_s,
         )
 
