@@ -44,8 +44,9 @@ class RaftConfig(NamedTuple):
     def reached_at(self, endpoints: Endpoints) -> Endpoint | None:
         """Of a node's listeners, which Kafka writes in any order, the one by which this node reaches it: the
         one with the name of the controller listener, the first where none has it."""
-        named = self.named(endpoints)
-        return endpoints[0] if named is None and endpoints else named
+        if len(endpoints) < 2:
+            return endpoints[0] if endpoints else None
+        return self.named(endpoints) or endpoints[0]
 
     def named(self, endpoints: Endpoints) -> Endpoint | None:
         """The one with the name of the controller listener; any where that has no name."""
