@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import base64
 import re
+from functools import partial
 
 from barnabas.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from barnabas.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from tests.interop.dump import sections
 from tests.support.kafka_tools import Done
-from tests.support.mixed_cluster import METADATA, ClusterFailed, MixedCluster, MixedNode
+from tests.support.mixed_cluster import METADATA, MixedCluster
+from tests.support.mixed_node import ClusterFailed, MixedNode
 from tests.support.raw_client import RawClient
 
 BLOCK = 1000  # producer ids that a broker is given at a time
@@ -49,6 +51,19 @@ class MixedActs:
             self._take_producer_ids(broker)
         assert self.cluster.leader() is leader, "the leader has changed meanwhile"
 
+    def make_large_topics(self, count: int, size_bytes: int) -> None:
+        """Topics with a setting that is that large."""
+        broker = self.brokers[0]
+        text = ",".join(f"{partition}:{broker.node_id}" for partition in range(size_bytes))[:size_bytes]
+        text = text.rpartition(",")[0]
+        for number in range(count):
+            name = f"large-{number}"
+            self.tool("topics", broker, "--create", "--topic", name, "--partitions", "1")
+            self.topics[name] = retention_ms = str(200_000 + number)
+            value = f"retention.ms={retention_ms},leader.replication.throttled.replicas=[{text}]"
+            entity = ("--entity-type", "topics", "--entity-name", name)
+            self.tool("configs", broker, "--alter", *entity, "--add-config", value)
+
     def _make_topic(self, broker: MixedNode, name: str) -> None:
         placed = ",".join(str(each.node_id) for each in self.brokers)
         self.tool("topics", broker, "--create", "--topic", name, "--replica-assignment", placed)
@@ -78,7 +93,7 @@ class MixedActs:
         new.start()
         cluster.wait_for(f"{new} has the log", lambda: new_id in self._caught_up_observers())
         self.tool("metadata-quorum", broker, "--command-config", str(new.properties), then=["add-controller"])
-        cluster.wait_for(f"{new} votes", lambda: new in cluster.voters())
+        self.wait_for_voter(new)
         removal = ["remove-controller", "--controller-id", str(old.node_id)]
         directory_id = self._directory_id(old)
         self.tool("metadata-quorum", broker, then=[*removal, "--controller-directory-id", directory_id])
@@ -112,7 +127,7 @@ class MixedActs:
         """Wait until all brokers serve and know of one another."""
         ids = sorted(each.node_id for each in self.brokers)
         for broker in self.brokers:
-            self.cluster.wait_for(f"brokers {ids} at {broker}", lambda at=broker: _brokers(at) == ids)
+            self.cluster.wait_for(f"brokers {ids} at {broker}", partial(_are_brokers, broker, ids))
 
     def check_things(self) -> None:
         """Every broker tells of everything that was made; every record is there."""
@@ -136,8 +151,26 @@ class MixedActs:
         found = {each.name for each in (node.data / f"{METADATA}-0").glob("*.checkpoint")}
         return found - {FIRST_SNAPSHOT}
 
-    def wait_for_snapshot(self, node: MixedNode) -> None:
-        self.cluster.wait_for(f"a snapshot of {node}", lambda: self.snapshots(node))
+    def wait_for_snapshot(self, node: MixedNode, size_bytes: int = 1) -> None:
+        """Wait until a node has a snapshot of at least that size."""
+        folder = node.data / f"{METADATA}-0"
+        self.cluster.wait_for(
+            f"a snapshot of {node}",
+            lambda: any((folder / each).stat().st_size >= size_bytes for each in self.snapshots(node)),
+        )
+
+    def wait_for_voter(self, node: MixedNode) -> None:
+        self.cluster.wait_for(f"{node} votes", lambda: node in self.cluster.voters())
+
+    def wait_for_address(self, node: MixedNode) -> None:
+        """Wait until the quorum knows where a voter has moved to."""
+        what = f"{node} is known at {node.address}"
+        self.cluster.wait_for(what, lambda: node.address in self._addresses())
+
+    def _addresses(self) -> set[str]:
+        """Where the voters are, by what a broker is told."""
+        told = self.tool("metadata-quorum", self.brokers[0], then=["describe", "--status"]).out
+        return set(re.findall(r"CONTROLLER://([^\"]+)", told))
 
     def stop_and_check_logs(self) -> None:
         """`kafka-dump-log` says the same of every node's log, up to what is committed now. A node that left
@@ -180,6 +213,10 @@ def _producer_id(client: RawClient) -> list[int] | None:
     request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000)
     answer = client.ask(request, 2, InitProducerIdResponse)
     return None if answer.error_code else [answer.producer_id]
+
+
+def _are_brokers(broker: MixedNode, ids: list[int]) -> bool:
+    return _brokers(broker) == ids
 
 
 def _brokers(broker: MixedNode) -> list[int]:

@@ -14,7 +14,8 @@ import pytest
 from tests.interop.mixed_quorum_acts import MixedActs
 from tests.support.kafka_log import complaints
 from tests.support.kafka_tools import KafkaTools
-from tests.support.mixed_cluster import BARNABAS, KAFKA, MixedCluster, MixedNode
+from tests.support.mixed_cluster import MixedCluster
+from tests.support.mixed_node import BARNABAS, KAFKA, MixedNode
 
 pytestmark = pytest.mark.java
 

@@ -1,7 +1,6 @@
 """Clusters of real processes whose nodes are of two kinds: Apache Kafka 4.3.0 and Barnabas.
 
-Every node has a home of its own: `server.properties`, `data`, and `node.log` with what it wrote in all its
-lives. All get the same settings, by Kafka's names. Each kind formats its directories with its own tool. The
+All nodes get the same settings, by Kafka's names. Each kind formats its directories with its own tool. The
 cluster is a `with` block; none of its processes outlives it.
 
     with KafkaTools() as tools, MixedCluster(home, {1: KAFKA, 2: KAFKA, 3: BARNABAS}, tools) as cluster:
@@ -11,10 +10,8 @@ cluster is a `with` block; none of its processes outlives it.
 
 from __future__ import annotations
 
-import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
@@ -30,16 +27,13 @@ from barnabas.protocol.messages.describe_quorum import (
     PartitionData,
 )
 from tests.support import kafka_log
-from tests.support.apache_kafka import LEAN_JVM, free_ports, java
+from tests.support.apache_kafka import free_ports
 from tests.support.kafka_tools import KafkaTools
+from tests.support.mixed_node import KAFKA, ClusterFailed, MixedNode, wait_for
 from tests.support.raw_client import RawClient
 
-KAFKA, BARNABAS = "kafka", "barnabas"
-DEADLINE_S = 120.0
-POLL_S = 0.05
 _BEHIND = 2  # a record comes every half second, and may be on its way
 METADATA = "__cluster_metadata"
-SMALL_JVM = ("-Xmx256m", *LEAN_JVM[1:])
 
 T = TypeVar("T")
 
@@ -60,94 +54,6 @@ SMALL = {
     "group.initial.rebalance.delay.ms": "0",
     "log.cleaner.dedupe.buffer.size": "2097152",
 }
-
-
-class ClusterFailed(AssertionError):
-    """A node, or the cluster, did not come to what was waited for."""
-
-
-def wait_for(what: str, found: Callable[[], T | None], diagnosis: Callable[[], str] = lambda: "") -> T:
-    """What `found` gives at last."""
-    deadline = time.monotonic() + DEADLINE_S
-    while not (result := found()):
-        if time.monotonic() > deadline:
-            raise ClusterFailed(f"{what}: not within {DEADLINE_S:.0f} s\n{diagnosis()}")
-        time.sleep(POLL_S)
-    return result
-
-
-class MixedNode:
-    """One process, controller or broker; startable again after its end."""
-
-    def __init__(
-        self, home: Path, node_id: int, kind: str, role: str, port: int, settings: Mapping[str, str]
-    ) -> None:
-        self.home = home
-        self.data = home / "data"
-        self.node_id = node_id
-        self.kind = kind
-        self.role = role
-        self.port = port
-        self.address = f"127.0.0.1:{port}"
-        self.directory_id = uuid4()
-        self.log_file = home / "node.log"
-        self.properties = home / "server.properties"
-        self._process: subprocess.Popen[bytes] | None = None
-        home.mkdir(parents=True)
-        lines = {
-            "process.roles": role,
-            "node.id": str(node_id),
-            "listeners": f"{'CONTROLLER' if role == 'controller' else 'PLAINTEXT'}://{self.address}",
-            "controller.listener.names": "CONTROLLER",
-            "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
-            "log.dirs": str(self.data),
-            **settings,
-        }
-        self.properties.write_text("".join(f"{name}={value}\n" for name, value in lines.items()))
-
-    def __str__(self) -> str:
-        return f"{self.role} {self.node_id} of {self.kind}"
-
-    @property
-    def is_running(self) -> bool:
-        return self._process is not None and self._process.poll() is None
-
-    def start(self) -> None:
-        """Start, and wait for nothing."""
-        if self._process is not None:
-            raise ClusterFailed(f"{self} was started before, and not stopped")
-        if self.kind == KAFKA:
-            command = java("kafka.Kafka", self.properties, jvm=SMALL_JVM)
-        else:
-            command = [sys.executable, "-m", "barnabas", "serve", "--config", str(self.properties)]
-        with self.log_file.open("ab") as log:
-            self._process = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
-
-    def stop(self) -> None:
-        """A clean stop; harmless where it does not run."""
-        if self._process is None:
-            return
-        self._process.send_signal(signal.SIGTERM)
-        try:
-            self._process.wait(DEADLINE_S)
-        except subprocess.TimeoutExpired:
-            self.kill()
-            raise ClusterFailed(f"{self} does not stop:\n{self.last_words()}") from None
-        self._process = None
-
-    def kill(self) -> None:
-        """kill -9; harmless where it does not run."""
-        if self._process is not None:
-            self._process.kill()
-            self._process.wait()
-            self._process = None
-
-    def log(self) -> str:
-        """All that it has written."""
-        return self.log_file.read_text(errors="replace") if self.log_file.exists() else ""
-
-    def last_words(self) -> str:
-        return f"--- {self}:\n{self.log()[-3000:]}"
 
 
 class MixedCluster:
@@ -196,13 +102,15 @@ class MixedCluster:
         self.format(node, *([] if self._static else ["--no-initial-controllers"]))
         return node
 
-    def add_controller(self, node_id: int, kind: str) -> MixedNode:
+    def add_controller(self, node_id: int, kind: str, settings: Mapping[str, str] | None = None) -> MixedNode:
         """A controller that is no voter yet, formatted."""
-        node = self._add(node_id, kind, "controller", free_ports(1)[0])
+        node = self._add(node_id, kind, "controller", free_ports(1)[0], settings)
         self.format(node, "--no-initial-controllers")
         return node
 
-    def _add(self, node_id: int, kind: str, role: str, port: int) -> MixedNode:
+    def _add(
+        self, node_id: int, kind: str, role: str, port: int, settings: Mapping[str, str] | None = None
+    ) -> MixedNode:
         servers = {each: f"127.0.0.1:{port}" for each, port in self._ports.items()}
         if self._static:
             quorum = {
@@ -211,7 +119,7 @@ class MixedCluster:
         else:
             quorum = {"controller.quorum.bootstrap.servers": ",".join(servers.values())}
         home = self.home / f"{node_id}-{kind}"
-        node = MixedNode(home, node_id, kind, role, port, {**quorum, **self._settings})
+        node = MixedNode(home, node_id, kind, role, port, {**quorum, **self._settings, **(settings or {})})
         self.nodes[node_id] = node
         return node
 
@@ -232,10 +140,6 @@ class MixedCluster:
     def controllers(self) -> list[MixedNode]:
         return [each for each in self.nodes.values() if each.role == "controller"]
 
-    @property
-    def bootstrap_controllers(self) -> str:
-        return ",".join(each.address for each in self.controllers if each.is_running)
-
     # --- the quorum
 
     def start(self) -> MixedNode:
@@ -254,10 +158,9 @@ class MixedCluster:
 
     def describe(self) -> PartitionData | None:
         """What the leader says of the quorum, None where none of the controllers leads."""
-        for node in self.controllers:
-            if node.is_running and (told := _describe(node.port)) is not None:
-                return told
-        return None
+        told = [_describe(each.port) for each in self.controllers if each.is_running]
+        leading = [each for each in told if each is not None]
+        return max(leading, key=lambda each: each.leader_epoch, default=None)
 
     def leader(self) -> MixedNode | None:
         """The controller that leads, with everything of its epoch so far committed."""
@@ -303,7 +206,7 @@ class MixedCluster:
 
         def look() -> T | None:
             for node in self.nodes.values():
-                if node._process is not None and not node.is_running:
+                if node.has_ended:
                     raise ClusterFailed(f"{node} has ended by itself, before {what}\n{node.last_words()}")
             return found()
 
