@@ -325,6 +325,21 @@ async def random_step(disk: MemoryDisk, random: SeededRandom) -> None:
         return
 
 
+def test_a_look_is_no_operation() -> None:
+    async def run() -> None:
+        disk = MemoryDisk()
+        await disk.mkdir("place/inside")
+        file = await disk.open("place/letters", create=True)
+        await file.append(b"written")
+        disk.fail("read", errno.EIO)
+        disk.fail("open", errno.EIO)
+        disk.before = lambda operation, path: pytest.fail(f"{operation} {path}")
+        assert disk.peek("place") == {"letters": b"written"}
+        assert disk.peek("nowhere") == {}
+
+    asyncio.run(run())
+
+
 def test_time_stands_still_unless_there_is_a_clock() -> None:
     async def scenario() -> None:
         clock = ManualClock(1000)

@@ -399,6 +399,14 @@ class MemoryDisk:
         """How much room the files take."""
         return sum(len(file.content.written) for file in self._tree.files())
 
+    def peek(self, path: str) -> dict[str, bytes]:
+        """What the files of a directory hold, by name; no operation: no fault strikes it, no hook hears of
+        it."""
+        node = self._tree.find(path)
+        entries = node.entries if isinstance(node, DirectoryNode) else {}
+        files = ((name, entry) for name, entry in sorted(entries.items()) if isinstance(entry, FileNode))
+        return {name: file.content.read(0, file.content.size) for name, file in files}
+
     # Names
 
     def _place(self, path: str, operation: str) -> Place:

@@ -172,7 +172,7 @@ class SimFile:
         def finish(part: float = 1.0) -> None:
             head = _head(data, part)
             self._disk.drive.trace(f"append {self.path} {len(head)} {crc32(head):08x}")
-            _now(self._file.append(head))
+            at_once(self._file.append(head))
 
         await self._call("append", APPEND_S, finish, finish)
 
@@ -180,27 +180,27 @@ class SimFile:
         def finish(part: float = 1.0) -> None:
             head = _head(data, part)
             self._disk.drive.trace(f"write {self.path} {position} {len(head)} {crc32(head):08x}")
-            _now(self._file.write_at(position, head))
+            at_once(self._file.write_at(position, head))
 
         await self._call("write_at", APPEND_S, finish, finish)
 
     async def read(self, position: int, size: int) -> bytes:
         drive = self._disk.drive
         self._disk.check()
-        early = _now(self._file.read(position, size))
+        early = at_once(self._file.read(position, size))
         if drive.is_cached():
             return early
         is_late = drive.reads_late()
         return await self._disk.call(READ_S, lambda: self._file.reread(position, size) if is_late else early)
 
     async def truncate(self, size: int) -> None:
-        await self._call("truncate", NAMES_S, lambda: _now(self._file.truncate(size)))
+        await self._call("truncate", NAMES_S, lambda: at_once(self._file.truncate(size)))
 
     async def sync(self) -> None:
-        await self._call("sync", SYNC_S, lambda: _now(self._file.sync()))
+        await self._call("sync", SYNC_S, lambda: at_once(self._file.sync()))
 
     async def rename(self, path: str) -> None:
-        await self._call("rename", NAMES_S, lambda: _now(self._file.rename(path)))
+        await self._call("rename", NAMES_S, lambda: at_once(self._file.rename(path)))
 
     def pin(self) -> None:
         self._file.pin()
@@ -252,59 +252,59 @@ class SimDisk:
         return self._files.describe(path)
 
     async def open(self, path: str, *, create: bool = False) -> SimFile:
-        file = await self.call(NAMES_S, lambda: _now(self._files.open(path, create=create)))
+        file = await self.call(NAMES_S, lambda: at_once(self._files.open(path, create=create)))
         return SimFile(self, file)
 
     async def size_of(self, path: str) -> int | None:
-        return await self.call(READ_S, lambda: _now(self._files.size_of(path)))
+        return await self.call(READ_S, lambda: at_once(self._files.size_of(path)))
 
     async def modified_ms(self, path: str) -> int:
-        return await self.call(READ_S, lambda: _now(self._files.modified_ms(path)))
+        return await self.call(READ_S, lambda: at_once(self._files.modified_ms(path)))
 
     async def set_modified_ms(self, path: str, modified_ms: int) -> None:
-        await self.call(NAMES_S, lambda: _now(self._files.set_modified_ms(path, modified_ms)))
+        await self.call(NAMES_S, lambda: at_once(self._files.set_modified_ms(path, modified_ms)))
 
     async def listdir(self, path: str) -> list[str]:
-        return await self.call(READ_S, lambda: _now(self._files.listdir(path)))
+        return await self.call(READ_S, lambda: at_once(self._files.listdir(path)))
 
     async def mkdir(self, path: str) -> None:
-        await self.call(NAMES_S, lambda: _now(self._files.mkdir(path)))
+        await self.call(NAMES_S, lambda: at_once(self._files.mkdir(path)))
 
     async def rename(self, path: str, new_path: str) -> None:
-        await self.call(NAMES_S, lambda: _now(self._files.rename(path, new_path)))
+        await self.call(NAMES_S, lambda: at_once(self._files.rename(path, new_path)))
 
     async def remove(self, path: str) -> None:
-        await self.call(NAMES_S, lambda: _now(self._files.remove(path)))
+        await self.call(NAMES_S, lambda: at_once(self._files.remove(path)))
 
     async def remove_tree(self, path: str) -> None:
-        await self.call(NAMES_S, lambda: _now(self._files.remove_tree(path)))
+        await self.call(NAMES_S, lambda: at_once(self._files.remove_tree(path)))
 
     async def sync_dir(self, path: str) -> None:
-        await self.call(SYNC_S, lambda: _now(self._files.sync_dir(path)))
+        await self.call(SYNC_S, lambda: at_once(self._files.sync_dir(path)))
 
     @property
     def can_sync_all(self) -> bool:
         return self._files.can_sync_all
 
     async def sync_all(self) -> None:
-        await self.call(SYNC_S, lambda: _now(self._files.sync_all()))
+        await self.call(SYNC_S, lambda: at_once(self._files.sync_all()))
 
     async def space(self) -> Space:
-        return await self.call(READ_S, lambda: _now(self._files.space()))
+        return await self.call(READ_S, lambda: at_once(self._files.space()))
 
     @property
     def boot_id(self) -> str | None:
         return self._files.boot_id
 
     async def lock(self, path: str) -> Callable[[], None]:
-        return await self.call(NAMES_S, lambda: _now(self._files.lock(path)))
+        return await self.call(NAMES_S, lambda: at_once(self._files.lock(path)))
 
     def close(self) -> None:
         self._under_way.check()
         self._files.close()
 
 
-def _now(work: Coroutine[Any, Any, T]) -> T:
+def at_once(work: Coroutine[Any, Any, T]) -> T:
     """What a coroutine gives that never waits, as those of the disk in memory."""
     try:
         work.send(None)

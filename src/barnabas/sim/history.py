@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Iterator
 from hashlib import blake2b
 from typing import NamedTuple, TypeVar
 
+from barnabas.sim.cluster.events import ClusterEvent, ClusterNodeEvent
 from barnabas.sim.group_events import GroupEvent
 from barnabas.sim.transaction_events import TransactionEvent
 
@@ -318,9 +319,10 @@ Event = (
     | Finished
     | GroupEvent
     | TransactionEvent
+    | ClusterEvent
 )
 
-NodeEvent = Crash | Started | Fault
+NodeEvent = Crash | Started | Fault | ClusterNodeEvent
 
 E = TypeVar("E")
 

@@ -13,34 +13,51 @@ not come up because of its disk, is started again, too, as an operator would.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
-from typing import Literal
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any, Literal
 
+from barnabas.broker.cluster.membership import RegistrationTimedOut
 from barnabas.broker.node import Node
+from barnabas.broker.quorum.quorum import MetadataQuorum
+from barnabas.broker.storage.formatting import format_directory
+from barnabas.controller.bootstrap import bootstrap_records
 from barnabas.core.errors import StorageError
 from barnabas.core.settings.sources import resolve
+from barnabas.log.checkpoints import MetaProperties
 from barnabas.sim.chance import between, node_stream
 from barnabas.sim.clock import SimClock
-from barnabas.sim.disk import Drive, SimDisk
+from barnabas.sim.disk import Drive, SimDisk, at_once
 from barnabas.sim.history import Crash, History, Started
 from barnabas.sim.metadata_twin import MetadataTwin
 from barnabas.sim.network import SimNetwork
 from barnabas.sim.process import Process
-from barnabas.sim.scenario import MachinePlan
+from barnabas.sim.scenario import Formatted, MachinePlan
 from barnabas.sim.trace import AddLine
 from barnabas.sim.under_way import Call
 from barnabas.sim.workers import SimWorkers
 
+CONTROLLER = "CONTROLLER"
 CONTROLLER_PORTS = 1000  # a controller listens that much above the broker
 RESTART_S = (0.3, 4.0)
 
 Kind = Literal["process", "power"]
 
 
+class TwinWatch:
+    """Watches the nodes of a simulation: what a leader publishes is held against its log."""
+
+    def opened(self, machine: Machine, quorum: MetadataQuorum) -> None:
+        """A process of that machine is about to take part in the quorum."""
+        MetadataTwin(quorum, machine.broken)
+
+    def ended(self, machine: Machine) -> None:
+        """A process has ended, and the disk is as it leaves it; or the simulation has."""
+
+
 class Machine:
     """One node's machine. `settings` are those that all nodes share; the plan's own go over them. `trace`
     adds a line of this machine; `broken` is called with a text when something happens on it that never
-    should."""
+    should. `life` counts the node's processes."""
 
     def __init__(
         self,
@@ -53,6 +70,7 @@ class Machine:
         history: History,
         trace: AddLine,
         broken: Callable[[str], None],
+        watch: TwinWatch | None = None,
     ) -> None:
         self.node = plan.node
         self.host = plan.host
@@ -66,12 +84,28 @@ class Machine:
         self._seed = seed
         self._settings = _place(plan) | {**settings, **plan.settings}
         self._history = history
+        self._watch = watch or TwinWatch()
         self._random = node_stream(seed, plan.node, "machine")
-        self._lives = 0
+        self.life = 0
         self._process: Process | None = None
         self._over = asyncio.Event()
         self._stop = asyncio.Event()
         self._outage_s = 0.0
+        if plan.formatted is not None:
+            self._format(plan.formatted)
+
+    def _format(self, formatted: Formatted) -> None:
+        meta = MetaProperties(formatted.cluster_id, self.node, formatted.directory_id)
+        at_once(
+            format_directory(
+                self.drive.files,
+                meta,
+                bootstrap=bootstrap_records(),
+                voters=formatted.voters,
+                listener=CONTROLLER,
+                now_ms=self.clock.wall_ms(),
+            )
+        )
 
     @property
     def is_up(self) -> bool:
@@ -115,10 +149,10 @@ class Machine:
 
     async def _live(self) -> None:
         """The life of one process, until nothing of it is left."""
-        self._lives += 1
+        self.life += 1
         self._over.clear()
         self._stop.clear()
-        random = node_stream(self._seed, self.node, f"broker {self._lives}")
+        random = node_stream(self._seed, self.node, f"broker {self.life}")
         process = self._process = Process(self._loop, self._network, self.host, self.clock, random, self.node)
         self._outage_s = between(self._random, *RESTART_S)
         serving = process.spawn(self._serve(process))
@@ -128,25 +162,34 @@ class Machine:
         if not self._over.is_set():
             self.drive.crash(process.cut(), power=False)  # an exit: handles and locks are gone, no byte is
         await process.bury()
+        self._watch.ended(self)
         if not serving.cancelled() and (error := serving.exception()) is not None:
             self.broken(f"the broker ended by {type(error).__name__}: {error}")
 
     async def _serve(self, process: Process) -> None:
         """What the process does: as `barnabas serve`."""
+        stopped = asyncio.create_task(_wait(self._stop))
         try:
-            node = await self._start(process)
-            MetadataTwin(node.quorum, self.broken)
+            node = await _unless(stopped, self._start(process))
+            if node is None:
+                return
             self._history.add(Started(self._loop.time(), self.node))
             failed = asyncio.create_task(node.failed())
-            stopped = asyncio.create_task(self._stop.wait())
             await asyncio.wait((failed, stopped), return_when=asyncio.FIRST_COMPLETED)
+            if not process.is_alive:
+                return
             if failed.done():
                 await self._give_up(node, failed.result())
             else:
                 failed.cancel()
                 await node.stop()
         except StorageError as error:
-            self._note("storage-error", error)
+            if process.is_alive:
+                self._note("storage-error", error)
+        except RegistrationTimedOut as error:
+            self.trace("machine", f"not started: {error}")
+        finally:
+            stopped.cancel()
 
     async def _start(self, process: Process) -> Node:
         workers = SimWorkers(process.under_way, process.random)
@@ -158,6 +201,7 @@ class Machine:
             random=process.random,
             workers=workers,
             host_name=self.host,
+            on_quorum=lambda quorum: self._watch.opened(self, quorum),
         )
 
     async def _give_up(self, node: Node, error: BaseException) -> None:
@@ -179,5 +223,19 @@ def _place(plan: MachinePlan) -> dict[str, str]:
     return {
         "node.id": str(plan.node),
         "log.dirs": "memory",
-        "listeners": f"PLAINTEXT://{plan.address},CONTROLLER://{controller}",
+        "listeners": f"PLAINTEXT://{plan.address},{CONTROLLER}://{controller}",
     }
+
+
+async def _wait(event: asyncio.Event) -> None:
+    await event.wait()
+
+
+async def _unless(stopped: asyncio.Task[None], starting: Coroutine[Any, Any, Node]) -> Node | None:
+    """The node, None where it is to stop before it serves: one may wait for the others of its quorum."""
+    start = asyncio.create_task(starting)
+    await asyncio.wait((start, stopped), return_when=asyncio.FIRST_COMPLETED)
+    if not start.done():
+        start.cancel()
+        await asyncio.wait((start,))
+    return None if start.cancelled() else start.result()

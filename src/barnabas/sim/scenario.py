@@ -11,8 +11,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+from uuid import UUID
 
+from barnabas.broker.storage.formatting import InitialVoter
 from barnabas.core.random import SeededRandom
 from barnabas.records.compression import Codec
 from barnabas.sim.chance import between, happens, log_between, pick, stream
@@ -26,8 +28,13 @@ from barnabas.sim.coordination_scenario import (
 )
 from barnabas.sim.history import TopicFacts
 
+if TYPE_CHECKING:
+    from barnabas.sim.cluster.plan import ClusterPlan
+
 # What a simulation is about: partitions and their logs, groups, or transactions.
 LOG, GROUPS, TRANSACTIONS = KINDS = ("log", "groups", "transactions")
+# Several nodes and their metadata (sim/cluster); no seed is of this kind unless it is asked for.
+CLUSTER = "cluster"
 SHORTER = 0.6  # what groups and transactions take of the time that logs need
 
 # The kinds of faults, and the mean time between two of them in seconds: the shortest and the longest drawn.
@@ -48,15 +55,24 @@ FAULTS = {
 }
 
 
+class Formatted(NamedTuple):
+    """How a node's directory was formatted before its first start; `voters` are those of a new quorum."""
+
+    cluster_id: str
+    directory_id: UUID
+    voters: tuple[InitialVoter, ...]
+
+
 class MachinePlan(NamedTuple):
     """A machine and the node on it. `drift` is that of its wall clock; `settings` are those of this node
-    alone."""
+    alone. A node whose directory is not formatted founds a cluster of its own."""
 
     node: int = 1
     host: str = "broker"
     port: int = 9092
     drift: float = 0.0
     settings: Mapping[str, str] = MappingProxyType({})
+    formatted: Formatted | None = None
 
     @property
     def address(self) -> str:
@@ -124,6 +140,7 @@ class Scenario(NamedTuple):
     faults: dict[str, float]  # the mean time in seconds between two faults, by kind
     kind: str = LOG
     coordination: CoordinationPlan = CoordinationPlan()
+    cluster: ClusterPlan | None = None
 
 
 def draw_scenario(seed: int, seconds: float | None = None, kind: str | None = None) -> Scenario:

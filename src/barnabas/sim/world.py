@@ -25,13 +25,14 @@ from barnabas.sim.chance import stream
 from barnabas.sim.checkers import check_all
 from barnabas.sim.checkers.violation import Violation
 from barnabas.sim.clock import SimClock
+from barnabas.sim.cluster.events import DONE, Answered, Published, Reached
 from barnabas.sim.history import Acked, Event, Fault, History, NodeEvent, Read, without_node
 from barnabas.sim.loop import Stalled, VirtualLoop
-from barnabas.sim.machine import Machine
+from barnabas.sim.machine import Machine, TwinWatch
 from barnabas.sim.nemesis import Nemesis
 from barnabas.sim.network import SimNetwork
 from barnabas.sim.process import Process, current_process, own_task, process_of, where
-from barnabas.sim.scenario import MachinePlan, Scenario, draw_scenario
+from barnabas.sim.scenario import CLUSTER, MachinePlan, Scenario, draw_scenario
 from barnabas.sim.trace import Trace
 from barnabas.sim.transaction_events import OutputRead, TxnWritten
 from barnabas.sim.workload import run_workload
@@ -44,6 +45,7 @@ _OF_PEERS = ("barnabas.client", "barnabas.transport")
 
 Workload = Callable[["World"], Awaitable[None]]
 Check = Callable[[History], list[Violation]]
+WatchFor = Callable[[History], TwinWatch]
 
 
 class Stats(NamedTuple):
@@ -51,8 +53,9 @@ class Stats(NamedTuple):
 
     simulated_seconds: float
     faults: Counter[str]
-    records_acknowledged: int
-    records_read: int
+    records_acknowledged: int  # of a cluster: changes of the metadata that were answered
+    records_read: int  # of a cluster: images that nodes have published
+    reached: Counter[str]
 
 
 class Outcome(NamedTuple):
@@ -73,7 +76,12 @@ class World:
     """
 
     def __init__(
-        self, loop: VirtualLoop, scenario: Scenario, on_line: Callable[[str], None] | None = None
+        self,
+        loop: VirtualLoop,
+        scenario: Scenario,
+        on_line: Callable[[str], None] | None = None,
+        nemesis: type[Nemesis] = Nemesis,
+        watch: WatchFor = lambda history: TwinWatch(),
     ) -> None:
         seed = scenario.seed
         self.scenario = scenario
@@ -83,6 +91,8 @@ class World:
         self.faults_ended = asyncio.Event()
         self.trace = Trace(loop, on_line)
         self.history = History(self._observe)
+        self._nemesis = nemesis
+        self._watch = watch(self.history)
         self.violations: list[Violation] = []
         self._is_broken = asyncio.Event()
         self._loop = loop
@@ -102,6 +112,7 @@ class World:
             history=self.history,
             trace=self.trace.at(plan.host) if is_named else self.trace,
             broken=(lambda what: self.broken(f"{plan.host}: {what}")) if is_named else self.broken,
+            watch=self._watch,
         )
 
     def machine_of(self, process: Process | None) -> Machine | None:
@@ -136,6 +147,8 @@ class World:
                 self.failed(error, machine)
         if not self.violations and not working.done():
             self.broken(f"not done after {limit_s:.0f} s; what waits: {hanging(self._loop)}")
+        for machine in self.machines:
+            self._watch.ended(machine)
         for task in (working, nemesis, *nodes, breaking):
             task.cancel()
         await asyncio.gather(working, nemesis, *nodes, breaking, ended, return_exceptions=True)
@@ -144,7 +157,7 @@ class World:
             await process.kill()
 
     async def _strike(self) -> None:
-        await Nemesis(self.scenario, self.machines, self._network, self.history).run()
+        await self._nemesis(self.scenario, self.machines, self._network, self.history).run()
         self.faults_ended.set()
 
     def failed(self, error: BaseException, machine: Machine | None = None) -> None:
@@ -162,8 +175,13 @@ class World:
         return Stats(
             self._loop.time(),
             Counter(fault.kind for fault in history.of(Fault)),
-            sum(1 for _ in history.of(Acked)) + sum(len(each.marks) for each in history.of(TxnWritten)),
-            sum(1 for _ in history.of(Read)) + sum(len(each.marks) for each in history.of(OutputRead)),
+            sum(1 for _ in history.of(Acked))
+            + sum(len(each.marks) for each in history.of(TxnWritten))
+            + sum(1 for each in history.of(Answered) if each.error == DONE),
+            sum(1 for _ in history.of(Read))
+            + sum(len(each.marks) for each in history.of(OutputRead))
+            + sum(1 for _ in history.of(Published)),
+            Counter(each.what for each in history.of(Reached)),
         )
 
     # What nobody caught
@@ -218,12 +236,22 @@ def simulate(
     check: Check | None = None,
 ) -> Outcome:
     """Run a seed. Tests may give a scenario's clients and the judgement of what they saw themselves."""
+    if kind == CLUSTER:
+        from barnabas.sim.cluster.simulate import simulate_cluster
+
+        return simulate_cluster(seed, seconds=seconds, on_line=on_line)
     scenario = draw_scenario(seed, seconds, kind)
     return simulate_scenario(scenario, workload or run_workload, check or check_all, on_line=on_line)
 
 
 def simulate_scenario(
-    scenario: Scenario, workload: Workload, check: Check, *, on_line: Callable[[str], None] | None = None
+    scenario: Scenario,
+    workload: Workload,
+    check: Check,
+    *,
+    on_line: Callable[[str], None] | None = None,
+    nemesis: type[Nemesis] = Nemesis,
+    watch: WatchFor = lambda history: TwinWatch(),
 ) -> Outcome:
     """Run a scenario, however it was drawn."""
     with _no_collector():
@@ -231,7 +259,7 @@ def simulate_scenario(
         loop.on_task = own_task
         try:
             asyncio.set_event_loop(loop)
-            world = World(loop, scenario, on_line)
+            world = World(loop, scenario, on_line, nemesis, watch)
             loop.set_exception_handler(world.on_unhandled)
             with _logging_to(world):
                 _run(loop, world, workload)

@@ -1,0 +1,42 @@
+"""The judges of a simulated cluster: each a pure function of the history, knowing nothing of nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from barnabas.sim.checkers.violation import Violation
+from barnabas.sim.cluster.checkers.admin import (
+    check_changes,
+    check_errors,
+    check_producer_ids,
+    check_reads,
+    check_topics,
+)
+from barnabas.sim.cluster.checkers.calm import check_calm, check_fenced
+from barnabas.sim.cluster.checkers.metadata import (
+    check_backwards,
+    check_images,
+    check_leaders,
+    check_prefix,
+)
+from barnabas.sim.history import History
+
+CHECKERS: tuple[Callable[[History], list[Violation]], ...] = (
+    check_leaders,
+    check_images,
+    check_backwards,
+    check_prefix,
+    check_changes,
+    check_topics,
+    check_errors,
+    check_reads,
+    check_producer_ids,
+    check_fenced,
+    check_calm,
+)
+
+
+def check_cluster(history: History) -> list[Violation]:
+    """Everything that any of them has to say, in the order in which it showed."""
+    found = [violation for check in CHECKERS for violation in check(history)]
+    return sorted(found, key=lambda violation: violation.at)

@@ -1,0 +1,114 @@
+"""What a seed of the kind "cluster" decides: the machines and their roles, the quorum's voters, the faults.
+
+The metadata log lives fast: segments of a few kilobytes, snapshots every few, and batches so small that a
+topic of many partitions needs a metadata transaction. Timeouts are Kafka's defaults: they are what is tried.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+from uuid import UUID
+
+from barnabas.broker.storage.formatting import InitialVoter
+from barnabas.core.random import SeededRandom
+from barnabas.sim.chance import between, happens, log_between, pick, stream
+from barnabas.sim.scenario import CLUSTER, Formatted, MachinePlan, Scenario
+
+CLUSTER_ID = "U2ltdWxhdGVkIGNsdXN0ZQ"
+PORT, CONTROLLER_PORT = 9092, 9093
+CONTROLLER = "CONTROLLER"
+DRIFTS = (0.0, 0.0, 1e-4, -1e-4, 0.02, -0.02)
+
+# Kinds of faults, and the mean time between two of them in seconds: the shortest and the longest drawn.
+FAULTS = {
+    "process-crash": (3.0, 30.0),
+}
+
+
+class ClusterPlan(NamedTuple):
+    """Who there is. `admins` is the number of clients that change the metadata all the time."""
+
+    voters: tuple[int, ...]
+    brokers: tuple[int, ...]
+    is_dynamic: bool  # the voters stand in the log, not in the settings
+    admins: int
+
+
+def draw_cluster(seed: int, seconds: float | None = None) -> Scenario:
+    """The scenario of a seed, `seconds` long, or as long as it likes."""
+    random = stream(seed, "cluster scenario")
+    length_s = between(random, 25, 45)
+    plan = _plan(random)
+    shared = _settings(random)
+    nodes = sorted({*plan.voters, *plan.brokers})
+    return Scenario(
+        seed,
+        length_s if seconds is None else seconds,
+        shared,
+        tuple(_machine(random, plan, node) for node in nodes),
+        topics=(),
+        producers=(),
+        readers=0,
+        observers=0,
+        client_kill_s=log_between(random, 10, 60),
+        faults=_faults(random),
+        kind=CLUSTER,
+        cluster=plan,
+    )
+
+
+def _plan(random: SeededRandom) -> ClusterPlan:
+    return ClusterPlan((1, 2, 3), (1, 2, 3), is_dynamic=True, admins=2)
+
+
+def host_of(node: int) -> str:
+    return f"node-{node}"
+
+
+def directory_of(node: int) -> UUID:
+    return UUID(int=0x51 << 64 | node)
+
+
+def _machine(random: SeededRandom, plan: ClusterPlan, node: int) -> MachinePlan:
+    host = host_of(node)
+    is_voter, is_broker = node in plan.voters, node in plan.brokers
+    listeners = [f"PLAINTEXT://{host}:{PORT}"] * is_broker + [
+        f"{CONTROLLER}://{host}:{CONTROLLER_PORT}"
+    ] * is_voter
+    settings = {
+        "process.roles": ",".join(["broker"] * is_broker + ["controller"] * is_voter),
+        "listeners": ",".join(listeners),
+        "controller.listener.names": CONTROLLER,
+    }
+    servers = [(each, f"{host_of(each)}:{CONTROLLER_PORT}") for each in plan.voters]
+    if plan.is_dynamic:
+        settings["controller.quorum.bootstrap.servers"] = ",".join(server for _, server in servers)
+    else:
+        settings["controller.quorum.voters"] = ",".join(f"{each}@{server}" for each, server in servers)
+    voters = tuple(
+        InitialVoter(each, host_of(each), CONTROLLER_PORT, directory_of(each)) for each in plan.voters
+    )
+    formatted = Formatted(CLUSTER_ID, directory_of(node), voters if plan.is_dynamic and is_voter else ())
+    return MachinePlan(node, host, PORT, pick(random, DRIFTS), settings, formatted)
+
+
+def _settings(random: SeededRandom) -> dict[str, str]:
+    return {
+        "auto.create.topics.enable": "false",
+        "internal.metadata.log.segment.bytes": pick(random, ("2000", "4000", "20000")),
+        "internal.metadata.max.batch.size.in.bytes": pick(random, ("1024", "1024", "2000")),
+        "metadata.log.max.record.bytes.between.snapshots": pick(
+            random, ("1500", "5000", "20000", "20971520")
+        ),
+        "metadata.log.max.snapshot.interval.ms": pick(random, ("0", "5000", "3600000")),
+        "metadata.max.retention.bytes": pick(random, ("3000", "10000", "104857600")),
+        "log.retention.check.interval.ms": "5000",
+    }
+
+
+def _faults(random: SeededRandom) -> dict[str, float]:
+    """Few seeds have none, some have one kind alone, most have many."""
+    share = pick(random, (0.0, 0.3, 0.6, 0.6, 1.0, 1.0, 1.0))
+    pace = pick(random, (1.0, 1.0, 2.0))
+    kinds = [kind for kind in FAULTS if happens(random, share)]
+    return {kind: pace * log_between(random, *FAULTS[kind]) for kind in kinds}
