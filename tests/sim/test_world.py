@@ -42,7 +42,7 @@ def run_tiny(seed: int) -> Outcome:
 
 
 def test_all_faults_at_once_and_the_workload_is_done() -> None:
-    scenario = draw_scenario(4, 60)._replace(faults=dict.fromkeys(FAULTS, 4.0))
+    scenario = draw_scenario(3, 60)._replace(faults=dict.fromkeys(FAULTS, 6.0))
     outcome = simulate_scenario(scenario, tiny.run, judge_nothing)
     assert outcome.violations == []
     (ended,) = outcome.history.of(FaultsEnded)
