@@ -21,7 +21,7 @@ from types import TracebackType
 from tests.support.apache_kafka import free_ports
 
 TIMEOUT_S = 60.0
-_BLOCK = re.compile(r"^```console\n(.*?)^```", re.MULTILINE | re.DOTALL)
+BLOCK = re.compile(r"^```console\n(.*?)^```", re.MULTILINE | re.DOTALL)
 # what is another with every run
 _VARYING = (
     (r"(?:127\.0\.0\.1|localhost):\d+", "ADDRESS"),
@@ -39,7 +39,7 @@ _VARYING = (
 
 def steps(text: str) -> list[tuple[str, str]]:
     """The commands of a page and what it says they print."""
-    found = [re.split(r"^\$ ", block, flags=re.MULTILINE)[1:] for block in _BLOCK.findall(text)]
+    found = [re.split(r"^\$ ", block, flags=re.MULTILINE)[1:] for block in BLOCK.findall(text)]
     return [(command, output) for each in found for command, output in (one.split("\n", 1) for one in each)]
 
 
@@ -127,7 +127,7 @@ def rewritten(text: str, folder: Path) -> str:
             printed = (f"$ {command}\n{session.run(command)}" for command in commands)
             return f"```console\n{''.join(printed)}```"
 
-        return _BLOCK.sub(run_block, text).replace(f"{folder}/", "/var/lib/barnabas/")
+        return BLOCK.sub(run_block, text).replace(f"{folder}/", "/var/lib/barnabas/")
 
 
 if __name__ == "__main__":
