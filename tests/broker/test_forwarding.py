@@ -25,6 +25,7 @@ from barnabas.core.network import Address
 from barnabas.core.random import SeededRandom
 from barnabas.core.settings.sources import resolve
 from barnabas.protocol.channel import NotSpoken
+from barnabas.protocol.messages.add_raft_voter import AddRaftVoterResponse
 from barnabas.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from barnabas.protocol.messages.create_topics import (
     CreatableTopic,
@@ -45,6 +46,7 @@ from barnabas.protocol.messages.elect_leaders import (
     ReplicaElectionResult,
 )
 from barnabas.protocol.messages.envelope import EnvelopeResponse
+from barnabas.protocol.messages.remove_raft_voter import RemoveRaftVoterResponse
 from barnabas.protocol.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
 from barnabas.protocol.principals import decode_principal
 from barnabas.protocol.schema import NO_UUID, Message
@@ -574,3 +576,15 @@ def test_a_follower_tells_of_the_quorum_that_it_does_not_lead() -> None:
     assert tells_not_controller(
         DescribeQuorumResponse(error_code=0, error_message=None, topics=topics, nodes=[])
     )
+
+
+@pytest.mark.parametrize("cls", [AddRaftVoterResponse, RemoveRaftVoterResponse])
+def test_a_follower_that_is_asked_to_change_the_voters_is_not_the_last_to_be_asked(
+    cls: type[AddRaftVoterResponse | RemoveRaftVoterResponse],
+) -> None:
+    def answer(error: str) -> AddRaftVoterResponse | RemoveRaftVoterResponse:
+        return cls(throttle_time_ms=0, error_code=code_of(error), error_message=None)
+
+    assert tells_not_controller(answer("NOT_LEADER_OR_FOLLOWER"))
+    assert not tells_not_controller(answer("VOTER_NOT_FOUND"))
+    assert not tells_not_controller(answer("NONE"))

@@ -50,7 +50,8 @@ _TIMEOUTS_S = {
 # CreateTopics, DeleteTopics, AlterConfigs, CreatePartitions, ElectLeaders, IncrementalAlterConfigs,
 # AlterPartitionReassignments, AlterClientQuotas, UpdateFeatures, UnregisterBroker
 _CHANGES = frozenset((19, 20, 33, 37, 43, 44, 45, 49, 57, 64))
-_DESCRIBE_QUORUM = 55
+# DescribeQuorum, AddRaftVoter, RemoveRaftVoter: a controller that does not lead calls itself a follower
+_OF_QUORUM = frozenset((55, 80, 81))
 
 _NOT_CONTROLLER = wire_error("NOT_CONTROLLER").code
 _NOT_LEADER = wire_error("NOT_LEADER_OR_FOLLOWER").code
@@ -193,7 +194,7 @@ class RoutedController:
         """What the leader answers; None where there is another one before it does."""
         loop = asyncio.get_running_loop()
         ask = loop.create_task(asking)
-        move = loop.create_task(_run(self._until(lambda: self._leader() not in (None, leader))))
+        move = loop.create_task(_wait(self._until, lambda: self._leader() not in (None, leader)))
         await _first_of(ask, move)
         return None if ask.cancelled() else ask.result()
 
@@ -205,7 +206,7 @@ class RoutedController:
             return self._is_active() or self._leader() not in (None, leader)
 
         timer = loop.create_task(self._clock.sleep(RETRY_S))
-        move = loop.create_task(_run(self._until(has_moved)))
+        move = loop.create_task(_wait(self._until, has_moved))
         await _first_of(timer, move)
 
 
@@ -221,8 +222,8 @@ async def _first_of(one: asyncio.Task[Any], other: asyncio.Task[None]) -> None:
         other.result()
 
 
-async def _run(work: Awaitable[None]) -> None:
-    await work
+async def _wait(until: Callable[[Callable[[], bool]], Awaitable[None]], is_true: Callable[[], bool]) -> None:
+    await until(is_true)
 
 
 def _has_changed_anything(request: Message, response: Message) -> bool:
@@ -231,7 +232,7 @@ def _has_changed_anything(request: Message, response: Message) -> bool:
 
 def tells_not_controller(response: Message) -> bool:
     """Whether a response says anywhere that the node that gave it is not the active controller."""
-    told = _NOT_LEADER if response.__key__ == _DESCRIBE_QUORUM else _NOT_CONTROLLER
+    told = _NOT_LEADER if response.__key__ in _OF_QUORUM else _NOT_CONTROLLER
     return any(code == told for code in outcomes(response))
 
 
