@@ -31,7 +31,10 @@ async def handle(request: Message, context: RequestContext, services: Controller
         return await _with_records(answer, asked, services)
     if isinstance(answer, raft.FetchSnapshotResponse) and answer.error == raft.NONE:
         data = await driver.fetched_snapshot(answer)
-        answer = answer._replace(data=data, data_bytes=len(data))
+        if data is None:
+            answer = answer._replace(error=raft.SNAPSHOT_NOT_FOUND)
+        else:
+            answer = answer._replace(data=data, data_bytes=len(data))
     return wire.response_to_wire(request, answer, asked)
 
 

@@ -26,8 +26,8 @@ from barnabas.broker.quorum.raft_disk import RaftDisk
 from barnabas.broker.quorum.totals import QuorumTotals
 from barnabas.core.alarm import Alarm
 from barnabas.core.clock import Clock
-from barnabas.core.disk import Buffer
-from barnabas.core.errors import BarnabasError, StorageError
+from barnabas.core.disk import Buffer, FileMissing
+from barnabas.core.errors import BarnabasError, OffsetOutOfRange, StorageError
 from barnabas.core.network import Address
 from barnabas.core.settings.listeners import Listener
 from barnabas.raft.core import NotLeader, Raft
@@ -261,16 +261,23 @@ class RaftDriver:
 
     async def fetched(self, response: FetchResponse) -> bytearray | None:
         """The records that the core's answer names; None where this node leads that epoch no more, and what
-        it holds may have changed."""
+        it holds may have changed. None of them where a snapshot has taken their place meanwhile: the next
+        fetch is told so."""
         read = response.read
         if read is None:
             return bytearray()
-        found = await self._disk.read(read.offset, read.end_offset, read.max_bytes)
+        try:
+            found = await self._disk.read(read.offset, read.end_offset, read.max_bytes)
+        except OffsetOutOfRange:
+            found = bytearray()
         return found if self.is_leader and self.epoch == response.known.epoch else None
 
-    async def fetched_snapshot(self, response: FetchSnapshotResponse) -> bytes:
-        """The piece of a snapshot that the core's answer names."""
-        return await self._disk.read_snapshot(response.snapshot, response.position, response.max_bytes)
+    async def fetched_snapshot(self, response: FetchSnapshotResponse) -> bytes | None:
+        """The piece of a snapshot that the core's answer names; None where it has been removed meanwhile."""
+        try:
+            return await self._disk.read_snapshot(response.snapshot, response.position, response.max_bytes)
+        except FileMissing:
+            return None
 
     async def ask_high_watermark(self) -> int:
         """What the leader has committed by now: the answer to a fetch that does not wait."""
