@@ -397,7 +397,7 @@ def test_batches_are_as_large_as_the_settings_allow() -> None:
             quorum = opened.quorum
             sizes: list[int] = []
             quorum.driver.on_append = lambda offset, epoch, batches: sizes.extend(map(len, batches))
-            topics = [topic(f"topic-{number}") for number in range(40)]
+            topics: list[Message] = [topic(f"topic-{number}") for number in range(40)]
             await quorum.controller.submit(lambda image: Decision(topics, None))
             assert len(sizes) > 1
             assert max(sizes) <= 1024
