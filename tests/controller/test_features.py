@@ -86,6 +86,21 @@ def test_the_quorums_own_level_is_no_record() -> None:
     assert update(image, ("kraft.version", 1), ("nope", 1))[1].kraft_version == 0
 
 
+def test_a_level_that_voters_may_not_know_refuses_all_of_a_request() -> None:
+    image = image_of(metadata_version=29)
+    updates = [
+        FeatureUpdateKey(feature=name, max_version_level=level, upgrade_type=1)
+        for name, level in (("metadata.version", 30), ("kraft.version", 1))
+    ]
+    request = UpdateFeaturesRequest(feature_updates=updates, validate_only=False)
+    records, updated = update_features(
+        image, request, node_id=1, kraft_version=0, kraft_version_problem=lambda version: f"not yet {version}"
+    )
+    assert (records, updated.kraft_version) == ([], 0)
+    assert updated.response.error_code == 95
+    assert (updated.response.error_message or "").endswith("the following feature had an error: not yet 1")
+
+
 @pytest.mark.parametrize(
     ("old", "new", "loses"), [(30, 29, True), (29, 23, False), (23, 22, True), (22, 17, False)]
 )

@@ -409,10 +409,12 @@ def test_kraft_version_is_raised_when_all_voters_have_told_of_themselves() -> No
     driven = node(A, voter_set=static_voters(A, B, C), kraft_version=0)
     driven.lead()
     caught_up(driven)
+    assert "[2, 3]" in driven.raft.raise_problem(1)
     with pytest.raises(InvalidUpdateVersion, match="2, 3"):
         driven.raft.raise_kraft_version(1)
     for key in (B, C):
         assert Asked(driven, UpdateRaftVoter(1, voter(key))).errors == [NONE]
+    assert driven.raft.raise_problem(1) == ""
     end_offset = driven.raft.raise_kraft_version(1)
     driven.settle()
     assert driven.written[-1].control == (KRaftVersion(1), voters(A, B, C))

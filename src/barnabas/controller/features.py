@@ -45,11 +45,13 @@ def update_features(
     *,
     node_id: int,
     kraft_version: int,
+    kraft_version_problem: Callable[[int], str] = lambda version: "",
     voters: Collection[int] = (),
     min_insync_replicas: int = 1,
 ) -> Decision[FeaturesUpdated]:
     """Finalise other levels; `min_insync_replicas` is what eligible leader replicas begin with. `voters` are
-    the controllers that must have registered, where they can."""
+    the controllers that must have registered, where they can. `kraft_version_problem` says why the quorum
+    cannot go to a version, nothing where it can."""
     levels = {**image.features, KRAFT_FEATURE: kraft_version}
     updates = {
         update.feature: update for update in request.feature_updates
@@ -58,6 +60,8 @@ def update_features(
     try:
         for update in updates.values():
             _check(update, levels, wanted, partial(_check_nodes, image, node_id, voters))
+            if update.feature == KRAFT_FEATURE and (problem := kraft_version_problem(wanted[KRAFT_FEATURE])):
+                raise Refused("INVALID_UPDATE_VERSION", problem)
     except Refused as refused:
         told = f"The update failed for all features since the following feature had an error: {refused}"
         failed = UpdateFeaturesResponse(throttle_time_ms=0, error_code=refused.error.code, error_message=told)

@@ -76,6 +76,12 @@ class Raft(RaftNode):
 
         return voter_changes.raise_kraft_version(self, version)
 
+    def raise_problem(self, version: int) -> str:
+        """Why kraft.version cannot be raised to that now; empty where it can."""
+        from barnabas.raft import voter_changes
+
+        return voter_changes.raise_problem(self, version)
+
     def resign(self, now_ms: int) -> None:
         """Lead no more in this epoch."""
         self.become_resigned(now_ms)

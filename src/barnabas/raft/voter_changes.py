@@ -244,21 +244,38 @@ def poll(raft: RaftNode, role: Leadership, now_ms: int) -> int:
     return NEVER
 
 
+def raise_problem(raft: RaftNode, version: int) -> str:
+    """Why kraft.version cannot be raised now; empty where it can, or where it is already on its way."""
+    role = raft.role
+    if not isinstance(role, Leadership):
+        return "this node does not lead the quorum"
+    if version <= raft.kraft_version or (role.change is not None and role.change.kind == RAISE):
+        return ""
+    if role.change is not None:
+        return "a change of voters is under way"
+    told = _told_voters(raft, role)
+    unable = [each for each in raft.voters.ids if each not in told or told[each].max_kraft_version < version]
+    if not unable:
+        return ""
+    why = "because not all of the voters support it"
+    return f"Invalid upgrade of kraft.version to KRAFT_VERSION_{version} {why}: {unable} have not told so"
+
+
+def _told_voters(raft: RaftNode, role: Leadership) -> dict[int, VoterInfo]:
+    """What voters have told of themselves in this epoch."""
+    return {**role.known_voters, raft.me.id: raft.own_voter}
+
+
 def raise_kraft_version(raft: RaftNode, version: int) -> int:
     """Move the voters from the settings into the log; returns the offset behind the records."""
     role = raft.role
-    if not isinstance(role, Leadership):
-        raise InvalidUpdateVersion("this node does not lead the quorum")
+    if (problem := raise_problem(raft, version)) or not isinstance(role, Leadership):
+        raise InvalidUpdateVersion(problem)
     if version <= raft.kraft_version:
         return raft.next_offset
     if role.change is not None:
-        if role.change.kind == RAISE:
-            return role.change.end_offset
-        raise InvalidUpdateVersion("a change of voters is under way")
-    told = {**role.known_voters, raft.me.id: raft.own_voter}
-    missing = [node_id for node_id in raft.voters.ids if node_id not in told]
-    if missing or any(told[each].max_kraft_version < version for each in raft.voters.ids):
-        raise InvalidUpdateVersion(f"voters {missing or 'all'} must first say that they know {version}")
+        return role.change.end_offset
+    told = _told_voters(raft, role)
     voters = VoterSet(told[node_id] for node_id in raft.voters.ids)
     role.change = VoterChange(RAISE, None, raft.own_voter, NEVER, acks=True)
     end_offset = raft.propose_control(KRaftVersion(version), voters)

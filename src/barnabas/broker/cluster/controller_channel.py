@@ -226,6 +226,7 @@ class LocalController:
                 request,
                 node_id=self._node_id,
                 kraft_version=self._active.kraft_version,
+                kraft_version_problem=self._active.kraft_version_problem,
                 voters=self._static_voters,
                 min_insync_replicas=self._election_defaults().min_insync_replicas,
             )

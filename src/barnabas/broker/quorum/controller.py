@@ -105,6 +105,10 @@ class ActiveController:
     def kraft_version(self) -> int:
         return self._driver.kraft_version
 
+    def kraft_version_problem(self, version: int) -> str:
+        """Why the quorum cannot go to that kraft.version now; empty where it can."""
+        return self._driver.core.raise_problem(version)
+
     async def submit(self, command: Callable[[ClusterImage], Decision[R]]) -> R:
         """Decide a command now; returns its response once its records are committed and published.
 
