@@ -107,7 +107,7 @@ def test_truncation_below_the_high_watermark_is_fatal() -> None:
         answered(driven, diverging=EpochEnd(1, 3))
 
 
-def test_records_of_a_later_epoch_than_was_asked_for_are_refused() -> None:
+def test_records_of_a_later_epoch_than_was_asked_for_are_refused() -> None:  # 18723
     driven = follower()
     answered(driven, Entry(0, 1, 1), Entry(1, 1, 9))
     assert driven.written == []
@@ -240,7 +240,7 @@ def test_observer_of_a_silent_leader_asks_others() -> None:
     assert (driven.raft.state, driven.raft.leader_id, driven.raft.epoch) == (State.FOLLOWER, C.id, 4)
 
 
-def test_observer_of_a_dead_leader_asks_the_others_at_once() -> None:
+def test_observer_of_a_dead_leader_asks_the_others_at_once() -> None:  # 20514
     driven = node(D, voter_set=voters(A, B, C), bootstrap=(endpoint(B.id), endpoint(7)), endpoints=())
     driven.follow(B)
     answered(driven)

@@ -213,7 +213,7 @@ def test_fetch_waits_at_most_so_long() -> None:
     assert (response.error, response.read, response.high_watermark) == (NONE, None, 2)
 
 
-def test_high_watermark_wakes_replicas_that_do_not_know_it() -> None:
+def test_high_watermark_wakes_replicas_that_do_not_know_it() -> None:  # 13959
     driven = leader()
     assert driven.fetch(D, 2, high_watermark=-1) is None  # an observer: there is none yet
     assert driven.fetch(E, 2) is None  # of a version that does not say what it knows
@@ -329,6 +329,17 @@ def test_resigned_leader_names_its_successors() -> None:
     driven.answer(B.id, EpochResponse(NONE, driven.known()))
     driven.tick(driven.now_ms + 2000)
     assert driven.raft.epoch == 3
+
+
+def test_leader_that_resigned_tells_nobody_that_it_leads() -> None:
+    """In no answer, and to no replica that waits (17333)."""
+    driven = leader()
+    assert driven.fetch(B, driven.raft.end_offset) is None
+    driven.raft.resign(driven.now_ms)
+    driven.settle()
+    assert driven.replies[-1].response == FetchResponse(NOT_LEADER, Known(2))
+    assert driven.fetch(C, 1, 1).known == Known(2)
+    assert driven.vote(C, 2, (1, 99), pre_vote=True).known == Known(2)
 
 
 def test_resigned_leader_goes_on_in_the_next_epoch() -> None:

@@ -95,6 +95,30 @@ def test_added_voter_counts_at_once() -> None:
     assert driven.raft.high_watermark == driven.raft.end_offset
 
 
+@pytest.mark.parametrize("change", ["add", "remove"])
+def test_records_before_a_change_are_committed_by_the_voters_behind_it(change: str) -> None:
+    """Voters are in force for all that is not committed yet when their record is appended (16580)."""
+    driven = leader(B, C, D, E)
+    driven.raft.propose([("x", 1)])
+    driven.settle()
+    record = driven.raft.end_offset
+    if change == "remove":
+        Asked(driven, RemoveRaftVoter(E))
+        driven.fetch(E, record)
+        driven.fetch(B, record)
+        assert driven.raft.high_watermark < record  # three of five hold it, of the four only two
+        driven.fetch(C, record)
+    else:
+        new = VoterKey(9, UUID(int=9))
+        driven.fetch(new, record)
+        Asked(driven, AddRaftVoter(new, (endpoint(9),)))
+        versions(driven, node_id=9)
+        driven.fetch(B, record)
+        assert driven.raft.high_watermark < record  # that are three, the newcomer among them, of six
+        driven.fetch(C, record)
+    assert driven.raft.high_watermark == record
+
+
 def test_add_that_does_not_wait_is_answered_when_it_is_appended() -> None:
     driven = leader()
     driven.fetch(D, driven.raft.end_offset)

@@ -351,7 +351,8 @@ class RaftNode:
         self.heard_ms = now_ms
         role.fetch_deadline_ms = now_ms + self.config.fetch_timeout_ms
         role.has_fetched = True
-        role.search = Search()
+        if role.search.turn:
+            role.search = Search()
         self.suspicion.is_silent = False
         self.find_leader_reachable(role)
 

@@ -238,10 +238,22 @@ class Nemesis:
         self._for_a_while(self.world.mend_disk, node)
 
     def _slow_reads(self) -> None:
-        """A machine reads what others fetch from it long after it was asked."""
+        """A machine reads what others fetch from it long after it was asked, now and then while it is cut off
+        from the other voters for so long that they elect another leader: what it reads may be cut by then."""
         node = self._either()
-        self.world.slow_reads.add(node.id)
-        self._for_a_while(self.world.slow_reads.discard, node.id)
+        if happens(self.random, 0.5) or node.raft is None:
+            self.world.slow_reads[node.id] = (1_000, 1_000_000)
+            self._for_a_while(self.world.slow_reads.pop, node.id, None)
+            return
+        self.world.slow_reads[node.id] = (300_000, 1_500_000)
+        far = {each for each in node.raft.voters.ids if each != node.id}
+        ids = [each.id for each in self.world.nodes]
+        pairs = {(one, other) for one in ids for other in ids if (one in far) != (other in far)}
+        self.network.blocked |= pairs
+        cut_us = int(between(self.random, 2.0, 3.0) * SECOND_US)
+        self.quiet_us = max(self.quiet_us, self.engine.now_us + 2 * cut_us)
+        self.engine.after(cut_us, self.network.blocked.difference_update, pairs)
+        self.engine.after(2 * cut_us, self.world.slow_reads.pop, node.id, None)
 
     # --- the end
 

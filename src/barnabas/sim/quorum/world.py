@@ -94,7 +94,7 @@ class QuorumWorld:
         self.faults: Counter[str] = Counter()
         self.reached: Counter[str] = Counter()
         self.slow_disks: dict[int, int] = {}
-        self.slow_reads: set[int] = set()
+        self.slow_reads: dict[int, tuple[int, int]] = {}  # the least and the most that they take
         self._disk_random = stream(plan.seed, "quorum disks")
         self._read_random = stream(plan.seed, "quorum reads")
         self._make_checkers()
@@ -244,10 +244,10 @@ class QuorumWorld:
 
     def read_us(self, node: Node) -> int:
         """How long a read takes: mostly it finds everything in memory."""
-        is_slow, random = node.id in self.slow_reads, self._read_random
-        if not happens(random, 0.5 if is_slow else 0.02):
+        random, slow = self._read_random, self.slow_reads.get(node.id)
+        if not happens(random, 0.02 if slow is None else 0.7):
             return 0
-        return int(log_between(random, 1_000, 1_000_000 if is_slow else 20_000))
+        return int(log_between(random, *(slow or (1_000, 20_000))))
 
     def started(self, node: Node) -> None:
         self.engine.line(node.name, f"starts: {node.disk.election} {node.disk.log.end_offset}")
