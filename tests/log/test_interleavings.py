@@ -11,7 +11,7 @@ from barnabas.core.disk import DiskFailed
 from barnabas.core.errors import OffsetOutOfRange, StorageError
 from barnabas.core.memory_disk import MemoryDisk
 from barnabas.core.random import SeededRandom
-from barnabas.log import reading, trimming
+from barnabas.log import housekeeping, reading, trimming
 from barnabas.log.checkpoints import read_leader_epochs
 from barnabas.log.config import LogConfig
 from barnabas.log.directory import LogDirectory, PartitionDeleted
@@ -163,6 +163,26 @@ def test_a_fresh_start_has_the_last_word_on_the_epochs() -> None:
         gate.open()
         await asyncio.gather(flushing, starting)
         assert await read_leader_epochs(disk, "t-0/leader-epoch-checkpoint") == []
+
+    asyncio.run(scenario())
+
+
+def test_housekeeping_passes_over_a_log_that_starts_over() -> None:
+    async def scenario() -> None:
+        disk, directory, log = await fresh()
+        await log.append_as_leader(batch(2), 4)
+        await log.roll()
+        gate = disk.gate("append", "*leader-epoch-checkpoint*")
+        starting = asyncio.create_task(trimming.truncate_fully_and_start_at(log, 7))
+        await gate.reached.wait()
+        assert log.segments == []
+        directory.to_flush.add(log)
+        await housekeeping.write_index_entries(directory)
+        flushing = asyncio.create_task(housekeeping.flush_due(directory))
+        await settle()
+        gate.open()
+        await asyncio.gather(flushing, starting)
+        assert log.end_offset == 7
 
     asyncio.run(scenario())
 

@@ -120,7 +120,7 @@ async def flush_due(directory: LogDirectory) -> None:
         try:
             if (now - log.flushed_at) * 1000 >= log.config.flush_ms:
                 await log.flush()
-            elif log in rolled:
+            elif log in rolled and log.segments:  # there is none while a log starts over
                 await log.flush(log.active.base_offset)
         except StorageError as error:
             logger.error("cannot flush %s: %s", log.path, error)
@@ -132,7 +132,7 @@ async def flush_due(directory: LogDirectory) -> None:
 async def write_index_entries(directory: LogDirectory) -> None:
     """Write the index entries that wait in memory, so that tools can read the files of a running node."""
     for number, log in enumerate(list(directory.logs.values()), 1):
-        if log.segments[-1].has_waiting_entries:
+        if log.segments and log.segments[-1].has_waiting_entries:
             await log.write_index_entries()
         if number % LOOKED_AT_ONCE == 0:
             await asyncio.sleep(0)
