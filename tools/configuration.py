@@ -10,6 +10,7 @@ the page to this, so whoever makes the program heed a setting writes the page an
 from __future__ import annotations
 
 import ast
+import functools
 import sys
 from collections.abc import Iterable, Iterator
 from enum import IntEnum
@@ -131,13 +132,14 @@ _ALTERED = {
 }
 
 
-def asked_for() -> set[str]:
+@functools.cache
+def asked_for() -> frozenset[str]:
     """The settings that the program asks for by name, other than to check them."""
     source = ROOT / "src" / "barnabas"
     settings = source / "core" / "settings"
     files = [path for path in source.rglob("*.py") if path.parent != settings]
     files += [settings / "listeners.py", settings / "broker_settings.py"]
-    return {name for path in files for name in _names_asked(ast.parse(path.read_text()))}
+    return frozenset(name for path in files for name in _names_asked(ast.parse(path.read_text())))
 
 
 def _names_asked(tree: ast.AST) -> Iterator[str]:
@@ -178,7 +180,7 @@ def topics_heed() -> set[str]:
 def brokers_heed() -> set[str]:
     """The settings of a broker that mean something here."""
     defaults = {synonym for name in topics_heed() for synonym, _ in SYNONYMS.get(name, ())}
-    return asked_for() | defaults | known_settings()
+    return {*asked_for(), *defaults, *known_settings()}
 
 
 def _row(setting: Setting, about: str | None, *more: str) -> str:

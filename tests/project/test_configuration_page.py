@@ -14,18 +14,22 @@ from barnabas.core.settings.table import Table
 from barnabas.core.settings.topic import TOPIC
 from tools import configuration
 
-PAGE = configuration.page()
+
+@pytest.fixture(scope="module")
+def page() -> str:
+    """The page as the code makes it."""
+    return configuration.page()
 
 
-def named(title: str) -> list[str]:
+def named(page: str, title: str) -> list[str]:
     """The settings in the tables of some sections."""
-    sections = re.findall(rf"^## {title}.*?\n(.*?)(?=^## |\Z)", PAGE, re.MULTILINE | re.DOTALL)
+    sections = re.findall(rf"^## {title}.*?\n(.*?)(?=^## |\Z)", page, re.MULTILINE | re.DOTALL)
     assert sections
     return [name for text in sections for name in re.findall(r"^\| `([^`]+)` \|", text, re.MULTILINE)]
 
 
-def test_the_page_is_up_to_date() -> None:
-    assert configuration.PAGE.read_text() == PAGE, "make it anew: python -m tools.configuration --write"
+def test_the_page_is_up_to_date(page: str) -> None:
+    assert configuration.PAGE.read_text() == page, "make it anew: python -m tools.configuration --write"
 
 
 @pytest.mark.parametrize(
@@ -38,13 +42,13 @@ def test_the_page_is_up_to_date() -> None:
         ("Of this project's own", OWN),
     ],
 )
-def test_every_setting_stands_there_once(title: str, table: Table) -> None:
-    assert sorted(named(title)) == sorted(name for name in table if not table[name].is_internal)
+def test_every_setting_stands_there_once(page: str, title: str, table: Table) -> None:
+    assert sorted(named(page, title)) == sorted(name for name in table if not table[name].is_internal)
 
 
-def test_settings_stand_where_they_belong() -> None:
+def test_settings_stand_where_they_belong(page: str) -> None:
     heeded, refused, idle = (
-        set(named(f"Brokers: {which}")) for which in ("heeded", "refused", "without effect")
+        set(named(page, f"Brokers: {which}")) for which in ("heeded", "refused", "without effect")
     )
     assert {"max.connections", "log.retention.ms", "message.max.bytes", "num.partitions"} <= heeded
     assert {"ssl.keystore.location", "authorizer.class.name", "sasl.jaas.config"} <= refused
@@ -52,9 +56,9 @@ def test_settings_stand_where_they_belong() -> None:
     assert [name for name in heeded if not BROKER[name].has_effect] == []
 
 
-def test_whatever_has_no_effect_says_why() -> None:
+def test_whatever_has_no_effect_says_why(page: str) -> None:
     rows = re.findall(
-        r"^\| `([^`]+)` \|.*\| (.*) \|$", PAGE.partition("## Brokers: without")[2], re.MULTILINE
+        r"^\| `([^`]+)` \|.*\| (.*) \|$", page.partition("## Brokers: without")[2], re.MULTILINE
     )
     assert [name for name, told in rows if name in BROKER and "*" not in told] == []
 
