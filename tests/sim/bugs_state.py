@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from barnabas.broker.connections.connections import Connections, Session
 from barnabas.broker.connections.requests import answer
 from barnabas.broker.handlers import fetch
-from barnabas.broker.quorum import controller
+from barnabas.broker.quorum.controller import ActiveController
 from barnabas.broker.replicas.purgatory import Marks
 from barnabas.broker.replicas.replica import Replica
 from barnabas.broker.replicas.roles import Leading
@@ -216,13 +216,13 @@ def responses_out_of_order(patch: Patch) -> None:
 
 @bug("the controller publishes the last record of a decision, and does not write it", "world")
 def decided_not_written(patch: Patch) -> None:
-    batches = controller._batches
+    batches = ActiveController._batches
 
-    def without_the_last(records: Any, metadata_version: int, now_ms: int) -> list[bytearray]:
+    def without_the_last(self: Any, records: Any, metadata_version: int, now_ms: int) -> list[bytearray]:
         kept = records if len(records) < 2 else [*records[:-1], NoOpRecord()]
-        return batches(kept, metadata_version, now_ms)
+        return batches(self, kept, metadata_version, now_ms)
 
-    patch(controller, "_batches", without_the_last)
+    patch(ActiveController, "_batches", without_the_last)
 
 
 # ---- failures --------------------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ from barnabas.sim.quorum.checkers import BOUND_S
 from barnabas.sim.quorum.plan import FAULTS, draw_plan
 from barnabas.sim.quorum.world import QuorumOutcome, QuorumWorld, simulate_quorum
 
-FIXED = range(1, 61)
+FIXED = range(1, 71)
 FRESH = 20
 # what the fixed seeds reach at the least, together
 FLOORS = {

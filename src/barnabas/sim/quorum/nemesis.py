@@ -243,7 +243,7 @@ class Nemesis:
         node = self._either()
         if happens(self.random, 0.5) or node.raft is None:
             self.world.slow_reads[node.id] = (1_000, 1_000_000)
-            self._for_a_while(self.world.slow_reads.pop, node.id, None)
+            self._for_a_while(self.world.mend_reads, node)
             return
         self.world.slow_reads[node.id] = (300_000, 1_500_000)
         far = {each for each in node.raft.voters.ids if each != node.id}
@@ -253,7 +253,7 @@ class Nemesis:
         cut_us = int(between(self.random, 2.0, 3.0) * SECOND_US)
         self.quiet_us = max(self.quiet_us, self.engine.now_us + 2 * cut_us)
         self.engine.after(cut_us, self.network.blocked.difference_update, pairs)
-        self.engine.after(2 * cut_us, self.world.slow_reads.pop, node.id, None)
+        self.engine.after(2 * cut_us, self.world.mend_reads, node)
 
     # --- the end
 

@@ -238,6 +238,9 @@ class QuorumWorld:
     def mend_disk(self, node: Node) -> None:
         self.slow_disks.pop(node.id, None)
 
+    def mend_reads(self, node: Node) -> None:
+        self.slow_reads.pop(node.id, None)
+
     def disk_us(self, node: Node) -> int:
         slow_us = self.slow_disks.get(node.id, 0)
         return DISK_US + int(self._disk_random.uniform() * (slow_us or DISK_US))
