@@ -192,8 +192,13 @@ def test_a_broker_tells_what_it_is() -> None:
 
 @pytest.mark.parametrize(
     "answer",
-    [registered(DUPLICATE), NotController("it is another"), ControllerNotAnswering("nobody is there")],
-    ids=["duplicate", "not controller", "no answer"],
+    [
+        registered(DUPLICATE),
+        registered("KAFKA_STORAGE_ERROR"),
+        NotController("it is another"),
+        ControllerNotAnswering("nobody is there"),
+    ],
+    ids=["duplicate", "disk of the controller", "not controller", "no answer"],
 )
 def test_registration_is_repeated_until_the_broker_is_let_in(answer: Answer) -> None:
     async def scene(stage: Stage) -> None:

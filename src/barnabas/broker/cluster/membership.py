@@ -52,6 +52,7 @@ FIRST_SHUTDOWN_S = 0.05  # between the first two heartbeats of a controlled shut
 MAX_SHUTDOWN_S = 300.0
 
 _DUPLICATE = "DUPLICATE_BROKER_REGISTRATION"
+_STORAGE = "KAFKA_STORAGE_ERROR"
 _STALE = "STALE_BROKER_EPOCH"
 
 
@@ -171,6 +172,9 @@ class Membership:
             return False
         if _name(response.error_code) == _DUPLICATE:
             self._say(f"{_DUPLICATE}: another broker {self.node_id} is registered, and may be running")
+            return False
+        if _name(response.error_code) == _STORAGE:
+            self._say(f"{_STORAGE}: the active controller cannot write; another one may lead soon")
             return False
         self._require(response.error_code, "register")
         self._say("")
