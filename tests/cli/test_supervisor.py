@@ -54,7 +54,7 @@ def stop(*_):
     sys.exit(0)
 signal.signal(signal.SIGTERM, signal.SIG_IGN if mode == "deaf" else stop)
 if mode == "wrong":
-    print("one line")
+    print("one line", flush=True)
     sys.exit("the port is taken")
 if mode != "slow":
     (folder / f"{node}.tmp").write_text(str(os.getpid()))
