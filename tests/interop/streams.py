@@ -16,7 +16,6 @@ timed out when its coordinator came back, and to write no markers, since the par
 from __future__ import annotations
 
 import argparse
-import functools
 import random
 import shutil
 import subprocess
@@ -31,12 +30,10 @@ from types import TracebackType
 import confluent_kafka
 
 from tests.interop.reading import READERS, ends, read_pairs
-from tests.support.apache_kafka import LEAN_JVM
 from tests.support.clients import CLIENTS, Message, confluent_consumer, create_topic, until
-from tests.support.java_clients import compiled, streams_jars
+from tests.support.java_clients import PROGRAMS, streams_jars, with_jars
 from tests.support.targets import KINDS, Target, make_target
 
-HERE = Path(__file__).resolve().parent
 INPUT, OUTPUT, APPLICATION = "words", "counts", "counting"
 PARTITIONS = 2
 WORDS = [f"word-{number}" for number in range(11)]
@@ -64,7 +61,9 @@ class Instance:
         arguments = [self._bootstrap, APPLICATION, INPUT, OUTPUT, str(self._state), self._name]
         arguments.append(str(self._timeout_ms))
         with self._log.open("ab") as log:
-            self._process = subprocess.Popen([*_command(), *arguments], stdout=log, stderr=log)
+            self._process = subprocess.Popen(
+                [*with_jars(streams_jars(), PROGRAMS / "WordCount.java"), *arguments], stdout=log, stderr=log
+            )
 
     def kill(self) -> None:
         """SIGKILL; harmless when repeated."""
@@ -81,12 +80,6 @@ class Instance:
         if self._process is not None and self._process.poll() is not None:
             said = self._log.read_text(errors="replace")[-4000:]
             raise AssertionError(f"{self._name} ended with {self._process.returncode}:\n{said}")
-
-
-@functools.cache
-def _command() -> list[str]:
-    classes = compiled(HERE / "java" / "WordCount.java", streams_jars())
-    return ["java", *LEAN_JVM, "-cp", f"{classes}:{streams_jars()}/*", "WordCount"]
 
 
 class Outputs:

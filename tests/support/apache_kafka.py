@@ -24,6 +24,7 @@ import socket
 import struct
 import subprocess
 import sys
+import tempfile
 import time
 import uuid
 from collections.abc import Mapping, Sequence
@@ -31,6 +32,7 @@ from pathlib import Path
 from types import TracebackType
 
 from tests.support.fetched import FetchFailed, jars_of
+from tests.support.java_classes import archive, compiled, listing_classes
 
 VERSION = "4.3.0"
 HERE = Path(__file__).resolve().parent
@@ -38,7 +40,10 @@ START_DEADLINE_S = 60.0
 STOP_DEADLINE_S = 60.0
 POLL_S = 0.02
 # quick to start rather than quick to run; a benchmark brings its own
-LEAN_JVM = ("-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
+START_QUICKLY = ("-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+SHARE_CLASSES = "-Xshare:auto"  # and those of Apache Kafka, too
+LOGGING = f"-Dlog4j2.configurationFile={HERE / 'log4j2.xml'}"
+LEAN_JVM = (*START_QUICKLY, SHARE_CLASSES)
 
 
 class KafkaFailed(Exception):
@@ -66,16 +71,41 @@ def libs() -> Path:
     return jars_of(f"apache-kafka-{VERSION}", HERE / "pom.xml")
 
 
-def java(*arguments: str | Path, jvm: Sequence[str] = LEAN_JVM) -> list[str]:
+def java(main: str | Path, *arguments: str | Path, jvm: Sequence[str] = LEAN_JVM) -> list[str]:
     """The command that runs a main class, or a single source file, with Apache Kafka on the class path."""
-    logging = f"-Dlog4j2.configurationFile={HERE / 'log4j2.xml'}"
-    return ["java", *jvm, logging, "-cp", f"{libs()}/*", *map(str, arguments)]
+    class_path, shared = f"{libs()}/*", shared_classes() if SHARE_CLASSES in jvm else None
+    if isinstance(main, Path):
+        main, class_path = main.stem, f"{class_path}:{compiled(main, libs())}"
+    quick = [] if shared is None else [f"-XX:SharedArchiveFile={shared}"]
+    return ["java", *jvm, *quick, LOGGING, "-cp", class_path, main, *map(str, arguments)]
 
 
-def tool(main_class: str | Path, *arguments: str | Path, timeout_s: float = 120.0) -> str:
+@functools.cache
+def shared_classes() -> Path | None:
+    """An archive of what a node, its tools and its clients load."""
+    return archive(libs(), _use_everything)
+
+
+def _use_everything(lists: Path) -> None:
+    jvm = (*START_QUICKLY, listing_classes(lists))
+    tools = "org.apache.kafka.tools"
+    with tempfile.TemporaryDirectory() as home, ApacheKafka(Path(home), jvm=jvm) as kafka:
+        to, topic = ("--bootstrap-server", kafka.bootstrap), ("--topic", "used")
+        tool(f"{tools}.TopicCommand", *to, "--create", *topic, jvm=jvm)
+        sent = ("--num-records", "10", "--record-size", "10", "--throughput", "-1")
+        tool(f"{tools}.ProducerPerformance", *to, *topic, *sent, jvm=jvm)
+        read = ("--group", "readers", "--from-beginning", "--max-messages", "10")
+        tool(f"{tools}.consumer.ConsoleConsumer", *to, *topic, *read, jvm=jvm)
+        file = kafka.data / "used-0" / f"{0:020}.log"
+        tool(f"{tools}.DumpLogSegments", "--print-data-log", "--files", file, jvm=jvm)
+
+
+def tool(
+    main: str | Path, *arguments: str | Path, timeout_s: float = 120.0, jvm: Sequence[str] = LEAN_JVM
+) -> str:
     """All that a main class (or a .java file) prints, complaints included; KafkaFailed where it fails."""
     done = subprocess.run(
-        java(main_class, *arguments),
+        java(main, *arguments, jvm=jvm),
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -83,7 +113,7 @@ def tool(main_class: str | Path, *arguments: str | Path, timeout_s: float = 120.
         check=False,
     )
     if done.returncode != 0:
-        raise KafkaFailed(f"{main_class} ended with {done.returncode}:\n{done.stdout}")
+        raise KafkaFailed(f"{main} ended with {done.returncode}:\n{done.stdout}")
     return done.stdout
 
 
@@ -172,7 +202,8 @@ class ApacheKafka:
         if not (self.data / "meta.properties").exists():
             cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
             how = ["--standalone"] if self._standalone else []
-            tool("kafka.tools.StorageTool", "format", f"--cluster-id={cluster_id}", *how, "-c", properties)
+            given = [f"--cluster-id={cluster_id}", *how, "-c", str(properties)]
+            tool("kafka.tools.StorageTool", "format", *given, jvm=self._jvm)
         return properties
 
     def start(self) -> None:

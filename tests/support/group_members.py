@@ -10,7 +10,6 @@ Everything waits with a deadline, and fails by saying what it waited for and wha
 
 from __future__ import annotations
 
-import functools
 import itertools
 import json
 import signal
@@ -28,10 +27,10 @@ from typing import IO, NamedTuple
 import confluent_kafka
 
 from tests.support import foreign
-from tests.support.apache_kafka import LEAN_JVM, VERSION, missing
+from tests.support.apache_kafka import VERSION, missing
 from tests.support.clients import confluent_consumer, create_topic
 from tests.support.group_history import Event, History, Partition
-from tests.support.java_clients import compiled, jars
+from tests.support.java_clients import PROGRAMS, java_client
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 JAVA_OLD = "3.9.1"
@@ -81,14 +80,7 @@ def command(client: str) -> list[str]:
         return foreign.node_command("members.js")
     if client == "franz-go":
         return foreign.go_command("members")
-    return _java_command(client.removeprefix("java-"))
-
-
-@functools.cache
-def _java_command(version: str) -> list[str]:
-    classes = compiled(ROOT / "tests" / "interop" / "java" / "Members.java", jars(JAVA_OLD))
-    logging = f"-Dlog4j2.configurationFile={ROOT / 'tests' / 'support' / 'log4j2.xml'}"
-    return ["java", *LEAN_JVM, logging, "-cp", f"{classes}:{jars(version)}/*", "Members"]
+    return java_client(client.removeprefix("java-"), PROGRAMS / "Members.java")
 
 
 class Host:

@@ -1,22 +1,30 @@
 """Kafka's Java clients, of several versions, running single source files against any broker.
 
 The newest comes with Apache Kafka itself (apache_kafka.py); older ones, and Kafka Streams, are fetched by
-`clients-pom.xml`, once, into the user's cache. A program that is started often is compiled once.
+`clients-pom.xml`, once, into the user's cache.
 """
 
 from __future__ import annotations
 
 import functools
-import hashlib
 import shutil
 import subprocess
-import tempfile
 from pathlib import Path
 
-from tests.support.apache_kafka import LEAN_JVM, VERSION, KafkaFailed, libs
-from tests.support.fetched import cache, jars_of
+from tests.support.apache_kafka import (
+    LEAN_JVM,
+    LOGGING,
+    VERSION,
+    KafkaFailed,
+    java,
+    libs,
+    shared_classes,
+)
+from tests.support.fetched import jars_of
+from tests.support.java_classes import LIST, archive, compiled
 
 HERE = Path(__file__).resolve().parent
+PROGRAMS = HERE.parent / "interop" / "java"
 VERSIONS = (VERSION, "3.9.1")
 
 
@@ -35,32 +43,29 @@ def _fetched(artifact: str, version: str) -> Path:
     return jars_of(f"{artifact}-{version}", pom, clients_version=version, clients_artifact=artifact)
 
 
+def java_client(version: str, source: Path) -> list[str]:
+    """The command that runs a single source file with a client."""
+    return java(source) if version == VERSION else with_jars(jars(version), source)
+
+
 @functools.cache
-def compiled(source: Path, against: Path) -> Path:
-    """A folder with the classes of a single source file, compiled once for these jars."""
-    text = hashlib.sha256(source.read_bytes() + against.name.encode()).hexdigest()[:16]
-    folder = cache() / "java-classes" / f"{source.stem}-{text}"
-    if not folder.exists():
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        made = Path(tempfile.mkdtemp(dir=folder.parent))
-        command = ["javac", "-d", str(made), "-cp", f"{against}/*", str(source)]
-        done = subprocess.run(
-            command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
-        )
-        if done.returncode != 0:
-            shutil.rmtree(made)
-            raise KafkaFailed(f"{source.name} does not compile:\n{done.stdout}")
-        try:
-            made.rename(folder)
-        except OSError:  # somebody else was as quick
-            shutil.rmtree(made)
-    return folder
+def with_jars(folder: Path, source: Path) -> list[str]:
+    """The command that runs a single source file with these jars."""
+    shared = archive(folder, _as_with_apache_kafka)
+    quick = [] if shared is None else [f"-XX:SharedArchiveFile={shared}"]
+    class_path = f"{folder}/*:{compiled(source, folder)}"
+    return ["java", *LEAN_JVM, *quick, LOGGING, "-cp", class_path, source.stem]
+
+
+def _as_with_apache_kafka(lists: Path) -> None:
+    """Classes that are not among these jars do no harm."""
+    if (shared := shared_classes()) is not None:
+        shutil.copy(shared.with_name(LIST), lists)
 
 
 def run_java(version: str, source: Path, *arguments: str, timeout_s: float = 120.0) -> list[str]:
     """The lines that a single source file prints; KafkaFailed, with all of them, where it fails."""
-    logging = f"-Dlog4j2.configurationFile={HERE / 'log4j2.xml'}"
-    command = ["java", *LEAN_JVM, logging, "-cp", f"{jars(version)}/*", str(source), *arguments]
+    command = [*java_client(version, source), *arguments]
     done = subprocess.run(
         command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=timeout_s, check=False
     )

@@ -13,17 +13,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from tests.support.apache_kafka import LEAN_JVM, VERSION
-from tests.support.java_clients import compiled, jars
-from tests.support.stepped import ROOT, SteppedProcess
+from tests.support.apache_kafka import java
+from tests.support.java_clients import PROGRAMS
+from tests.support.stepped import SteppedProcess
 
 
 @contextmanager
 def java_steps() -> Iterator[SteppedProcess]:
     """Such a process, until the end of the `with` block."""
-    classes = compiled(ROOT / "tests" / "interop" / "java" / "Steps.java", jars(VERSION))
-    logging = f"-Dlog4j2.configurationFile={ROOT / 'tests' / 'support' / 'log4j2.xml'}"
-    process = SteppedProcess(["java", *LEAN_JVM, logging, "-cp", f"{classes}:{jars(VERSION)}/*", "Steps"], [])
+    process = SteppedProcess(java(PROGRAMS / "Steps.java"), [])
     try:
         yield process
     finally:

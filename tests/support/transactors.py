@@ -12,14 +12,13 @@ Between two steps a process waits for the next one: where it is killed or stoppe
 
 from __future__ import annotations
 
-import functools
 import sys
 from types import TracebackType
 
 from tests.support import foreign
-from tests.support.apache_kafka import LEAN_JVM, VERSION
-from tests.support.java_clients import compiled, jars
-from tests.support.stepped import ROOT, SteppedProcess
+from tests.support.apache_kafka import VERSION
+from tests.support.java_clients import PROGRAMS, java_client
+from tests.support.stepped import SteppedProcess
 
 JAVA_OLD = "3.9.1"
 PYTHON = ("confluent", "aiokafka", "kafka-python")
@@ -34,14 +33,7 @@ def command(client: str) -> list[str]:
         return foreign.node_command("transactor.js")
     if client == "franz-go":
         return foreign.go_command("transactor")
-    return _java_command(client.removeprefix("java-"))
-
-
-@functools.cache
-def _java_command(version: str) -> list[str]:
-    classes = compiled(ROOT / "tests" / "interop" / "java" / "Transactor.java", jars(JAVA_OLD))
-    logging = f"-Dlog4j2.configurationFile={ROOT / 'tests' / 'support' / 'log4j2.xml'}"
-    return ["java", *LEAN_JVM, logging, "-cp", f"{classes}:{jars(version)}/*", "Transactor"]
+    return java_client(client.removeprefix("java-"), PROGRAMS / "Transactor.java")
 
 
 class Transactors:
