@@ -94,11 +94,28 @@ class MixedActs:
         cluster.wait_for(f"{new} has the log", lambda: new_id in self._caught_up_observers())
         self.tool("metadata-quorum", broker, "--command-config", str(new.properties), then=["add-controller"])
         self.wait_for_voter(new)
-        removal = ["remove-controller", "--controller-id", str(old.node_id)]
-        directory_id = self._directory_id(old)
-        self.tool("metadata-quorum", broker, then=[*removal, "--controller-directory-id", directory_id])
-        cluster.wait_for(f"{old} does not vote", lambda: old not in cluster.voters())
+        self.remove_voter(old)
         return new
+
+    def remove_voter(self, node: MixedNode) -> None:
+        """The same without another one in its place."""
+        command = ["remove-controller", "--controller-id", str(node.node_id)]
+        directory_id = self._directory_id(node)
+        self.tool(
+            "metadata-quorum", self.brokers[0], then=[*command, "--controller-directory-id", directory_id]
+        )
+        self.cluster.wait_for(f"{node} does not vote", lambda: node not in self.cluster.voters())
+
+    def raise_kraft_version(self) -> None:
+        """Move the voters from the settings to the log: possible once all of them have told what they are."""
+        asked = ["--bootstrap-server", self.brokers[0].address, "upgrade", "--feature", "kraft.version=1"]
+
+        def is_raised() -> bool:
+            done = self.cluster.tools.run("features", *asked)
+            assert done.status == 0 or "not all of the voters support it" in done.out, done
+            return done.status == 0
+
+        self.cluster.wait_for("kraft.version 1", is_raised)
 
     def _caught_up_observers(self) -> list[int]:
         told = self.cluster.describe()
@@ -116,7 +133,13 @@ class MixedActs:
     ) -> Done:
         """Run a tool of Apache Kafka against a broker; `then` is the command of tools that have several."""
         asked = ["--bootstrap-server", broker.address, *arguments, *(then or [])]
-        done = self.cluster.tools.run(name, *asked, given=given)
+
+        def run() -> Done | None:
+            done = self.cluster.tools.run(name, *asked, given=given)
+            # a broker of Apache Kafka that keeps a connection to a former leader hands its answer on
+            return None if "NotLeaderOrFollowerException" in done.err else done
+
+        done = self.cluster.wait_for(f"an answer to {name} {asked}", run)
         if done.status != 0:
             raise ClusterFailed(f"{name} {asked}: {done}\n{self.cluster.diagnosis()}")
         return done

@@ -50,7 +50,9 @@ class Stage(NamedTuple):
     def cluster(self, *, static: bool = False, brokers: int = 2) -> Iterator[MixedActs]:
         """A cluster that runs; the checks follow what is done to it."""
         controllers = dict(enumerate(self.kinds, 1))
-        with MixedCluster(self.home, controllers, self.tools, static=static, settings=SNAPSHOTS) as cluster:
+        with MixedCluster(
+            self.home, controllers, self.tools, static=static, settings=SNAPSHOTS, newcomers=(4, 5, 6)
+        ) as cluster:
             kinds = self.broker_kinds[:brokers]
             acts = MixedActs(cluster, *(cluster.add_broker(11 + n, kind) for n, kind in enumerate(kinds)))
             cluster.start()
@@ -112,7 +114,7 @@ def upgraded(stage: Stage) -> None:
     with stage.cluster(static=True) as acts:
         cluster, last = acts.cluster, acts.cluster.nodes[3]
         cluster.make_lead(last)
-        acts.tool("features", acts.brokers[0], then=["upgrade", "--feature", "kraft.version=1"])
+        acts.raise_kraft_version()
         acts.make_things()
         acts.replace_voter(cluster.nodes[1], 4, stage.other_than(cluster.nodes[1]))
         cluster.nodes[1].stop()
@@ -122,10 +124,11 @@ def upgraded(stage: Stage) -> None:
 
 
 def moved(stage: Stage) -> None:
-    """Each voter moves to another port: the others find it there, and it leads."""
+    """Voters of both kinds move to other ports: the others find them there, and they lead. One stays, which
+    is still found by the settings."""
     with stage.cluster() as acts:
         cluster = acts.cluster
-        for node_id in (1, 2, 3):
+        for node_id in (1, 3):
             node = cluster.nodes[node_id]
             node.stop()
             node.listen()
@@ -140,15 +143,16 @@ def joined(stage: Stage) -> None:
     """Controllers of both kinds join by themselves, under a leader of the other kind, and lead."""
     with stage.cluster() as acts:
         cluster = acts.cluster
-        for leader_id, new_id in ((1, 4), (3, 5)):
-            leader = cluster.nodes[leader_id]
+        for leader_id, new_id, old_id in ((1, 4, 2), (3, 5, 1)):
+            leader, old = cluster.nodes[leader_id], cluster.nodes[old_id]
             cluster.make_lead(leader)
             node = cluster.add_controller(new_id, stage.other_than(leader), AUTO_JOIN)
             node.start()
             acts.wait_for_voter(node)
+            acts.remove_voter(old)
+            old.stop()
+            cluster.make_lead(node)
             acts.make_things()
-        cluster.make_lead(cluster.nodes[4])
-        acts.make_things()
 
 
 def large(stage: Stage) -> None:

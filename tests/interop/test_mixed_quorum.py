@@ -44,7 +44,10 @@ class Story:
 def story(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
     home = tmp_path_factory.mktemp("mixed")
     controllers = {1: KAFKA, 2: KAFKA, 3: BARNABAS}
-    with KafkaTools() as tools, MixedCluster(home, controllers, tools, settings=SETTINGS) as cluster:
+    with (
+        KafkaTools() as tools,
+        MixedCluster(home, controllers, tools, settings=SETTINGS, newcomers=(4,)) as cluster,
+    ):
         broker = cluster.add_broker(11, BARNABAS)
         story = Story(MixedActs(cluster, broker))
         _under_kafka(story)

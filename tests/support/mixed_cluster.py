@@ -12,13 +12,20 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import TypeVar
 from uuid import uuid4
 
 from barnabas.log.checkpoints import uuid_to_text
+from barnabas.protocol.messages.alter_client_quotas import (
+    AlterClientQuotasRequest,
+    EntityData,
+    EntryData,
+    OpData,
+)
 from barnabas.protocol.messages.describe_quorum import (
     AskedPartition,
     AskedTopic,
@@ -58,7 +65,8 @@ SMALL = {
 
 class MixedCluster:
     """Controllers by id and kind, and brokers that are added to them. `static`: the voters stand in the
-    settings (kraft.version 0), not in the log."""
+    settings (kraft.version 0), not in the log. `newcomers` are controllers that may be added later: a node of
+    Apache Kafka that looks for the leader asks those in its settings, and no others."""
 
     def __init__(
         self,
@@ -68,20 +76,23 @@ class MixedCluster:
         *,
         static: bool = False,
         settings: Mapping[str, str] | None = None,
+        newcomers: Sequence[int] = (),
     ) -> None:
         self.home = home
         self.tools = tools
         self.cluster_id = uuid_to_text(uuid4())
         self.nodes: dict[int, MixedNode] = {}
         self._static = static
-        self._ports = dict(zip(controllers, free_ports(len(controllers)), strict=True))
+        self._initial = tuple(controllers)
+        ids = [*controllers, *newcomers]
+        self._ports = dict(zip(ids, free_ports(len(ids)), strict=True))
         self._settings = {**PATIENT, **SMALL, **(settings or {})}
         for node_id, kind in controllers.items():
             self._add(node_id, kind, "controller", self._ports[node_id])
-        self._initial = ",".join(
+        initial = ",".join(
             f"{each.node_id}@{each.address}:{uuid_to_text(each.directory_id)}" for each in self.nodes.values()
         )
-        how = [] if static else ["--initial-controllers", self._initial]
+        how = [] if static else ["--initial-controllers", initial]
         for node in self.nodes.values():
             self.format(node, *how)
 
@@ -104,7 +115,8 @@ class MixedCluster:
 
     def add_controller(self, node_id: int, kind: str, settings: Mapping[str, str] | None = None) -> MixedNode:
         """A controller that is no voter yet, formatted."""
-        node = self._add(node_id, kind, "controller", free_ports(1)[0], settings)
+        self._static = False  # the settings of a cluster of static voters would have to name it
+        node = self._add(node_id, kind, "controller", self._ports[node_id], settings)
         self.format(node, "--no-initial-controllers")
         return node
 
@@ -113,9 +125,8 @@ class MixedCluster:
     ) -> MixedNode:
         servers = {each: f"127.0.0.1:{port}" for each, port in self._ports.items()}
         if self._static:
-            quorum = {
-                "controller.quorum.voters": ",".join(f"{each}@{at}" for each, at in servers.items()),
-            }
+            voters = [f"{each}@{at}" for each, at in servers.items() if each in self._initial]
+            quorum = {"controller.quorum.voters": ",".join(voters)}
         else:
             quorum = {"controller.quorum.bootstrap.servers": ",".join(servers.values())}
         home = self.home / f"{node_id}-{kind}"
@@ -171,18 +182,42 @@ class MixedCluster:
         return self.wait_for("a leader of the quorum", self.leader)
 
     def make_lead(self, node: MixedNode, attempts: int = 5) -> None:
-        """Have that voter lead: the others stop, the leader last, which then hands over to the only one left;
-        and they return to it."""
+        """Have that voter lead: the others stop, the leader last. When the first of them come back, they lack
+        a record that it has, so they have to vote for it."""
         for _ in range(attempts):
             leader = self.settle()
             if leader is node:
                 return
             others = [each for each in self.voters() if each not in (node, leader) and each.is_running]
-            for each in (*others, leader):
+            for each in others:
                 each.stop()
-            for each in (leader, *others):
+            self._write_record(leader, node)
+            leader.stop()
+            for each in others:
                 each.start()
+            self.wait_for_leader()
+            leader.start()
         raise ClusterFailed(f"{node} was not elected\n{self.diagnosis()}")
+
+    def _write_record(self, leader: MixedNode, follower: MixedNode) -> None:
+        """Have the leader write something that the follower gets, committed or not."""
+        end_offset = self._end_offset(leader)
+        entity = [EntityData(entity_type="client-id", entity_name="mixed")]
+
+        def is_written() -> bool:
+            op = OpData(key="producer_byte_rate", value=float(time.time_ns() // 1000), remove=False)
+            entry = EntryData(entity=entity, ops=[op])
+            client.send(AlterClientQuotasRequest(entries=[entry], validate_only=False), 1)
+            return self._end_offset(follower) > end_offset
+
+        with RawClient(leader.port) as client:
+            self.wait_for(f"a record at {follower}", is_written)
+
+    def _end_offset(self, node: MixedNode) -> int:
+        """The end of a voter's log, as the leader knows it; where none leads, no end is near enough."""
+        told = self.describe()
+        ends = {} if told is None else {each.replica_id: each.log_end_offset for each in told.current_voters}
+        return ends.get(node.node_id, sys.maxsize)
 
     def settle(self) -> MixedNode:
         """Wait until all voters that run follow one leader and have its log; returns that leader."""
