@@ -12,7 +12,7 @@ from barnabas.sim.history import History
 from barnabas.sim.loop import VirtualLoop
 from barnabas.sim.machine import Machine
 from barnabas.sim.network import SimNetwork
-from barnabas.sim.process import Process, own_task
+from barnabas.sim.process import Process, own_task, owner_of
 from barnabas.sim.scenario import MachinePlan
 from barnabas.sim.trace import Trace
 
@@ -55,7 +55,7 @@ def on_stage(scene: Callable[[Stage], Coroutine[Any, Any, T]], seed: int = 1) ->
 
     def new_loop() -> VirtualLoop:
         loop = VirtualLoop()
-        loop.on_task = own_task
+        loop.on_task, loop.owner_of = own_task, owner_of
         return loop
 
     async def main() -> T:

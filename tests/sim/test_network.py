@@ -61,6 +61,25 @@ def test_a_link_is_held_between_one_pair_of_hosts() -> None:
     on_stage(scene)
 
 
+def test_dials_are_refused_or_hang_though_there_is_a_listener() -> None:
+    async def scene(stage: Stage) -> None:
+        a, b, c = (stage.process(name) for name in "abc")
+        await connected(stage, a, b)
+        stage.network.refuse("a", "b")
+        with pytest.raises(ConnectionRefused):
+            await a.network.connect("b", 9092)
+        stage.network.hang("c", "b")
+        hanging = asyncio.create_task(c.network.connect("b", 9092))
+        await asyncio.sleep(100)
+        assert not hanging.done()
+        stage.network.let_dial("c", "b")
+        stage.network.heal()
+        for connection in (await hanging, await a.network.connect("b", 9092)):
+            connection.abort()
+
+    on_stage(scene)
+
+
 def test_a_delay_is_that_of_one_host() -> None:
     async def scene(stage: Stage) -> None:
         a, b, c = (stage.process(name) for name in "abc")

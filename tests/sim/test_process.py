@@ -7,6 +7,7 @@ import contextlib
 
 import pytest
 
+from barnabas.core.network import Connection
 from barnabas.sim.process import Process, Undead
 from tests.sim.stage import Stage, on_stage
 
@@ -60,6 +61,42 @@ def test_a_dead_process_cannot_reach_anything() -> None:
         await process.kill()
         assert task.cancelled()
         assert not reached
+
+    on_stage(scene)
+
+
+def test_a_paused_process_stands_still_and_goes_on_where_it_was() -> None:
+    async def scene(stage: Stage) -> None:
+        process, other = stage.process("p"), stage.process("q")
+        ticks: dict[str, list[float]] = {"p": [], "q": []}
+
+        async def tick(name: str) -> None:
+            while True:
+                await asyncio.sleep(1)
+                ticks[name].append(round(stage.loop.time()))
+
+        async def say(connection: Connection) -> None:
+            await connection.write([b"sent before"])
+            connection.flush()
+
+        accepted: asyncio.Future[Connection] = stage.loop.create_future()
+        await other.network.listen("", 9092, accepted.set_result)
+        connection = await process.network.connect("q", 9092)
+        process.spawn(tick("p"))
+        other.spawn(tick("q"))
+        await asyncio.sleep(2.5)
+        await process.spawn(say(connection))
+        process.pause()
+        assert await (await accepted).read(100) == b"sent before"  # its kernel goes on
+        await asyncio.sleep(5)
+        assert ticks == {"p": [1, 2], "q": [1, 2, 3, 4, 5, 6, 7]}
+        process.resume()
+        await asyncio.sleep(2)
+        assert ticks["p"] == [1, 2, 8, 9]
+        process.pause()
+        await process.kill()
+        assert len(ticks["p"]) == 4
+        await other.kill()
 
     on_stage(scene)
 

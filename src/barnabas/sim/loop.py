@@ -6,6 +6,7 @@ everything always happens in the same order.
 
 - A turn of the loop takes a little time, too: whoever waits for the clock sees it move.
 - Tasks hash by their number, not by their address: a set of tasks has the same order in every process.
+- What runs in a context whose owner is paused waits, as in a process that was stopped (SIGSTOP).
 - Where every task waits and no timer is set, or the turns go on and on without any time passing, the loop
   raises `Stalled` out of `run_until_complete`.
 """
@@ -14,8 +15,10 @@ from __future__ import annotations
 
 import asyncio
 from asyncio import base_events
+from collections import deque
 from collections.abc import Callable, Coroutine
 from contextvars import Context
+from heapq import heappop
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -61,7 +64,14 @@ class _Timers:
 
 
 class VirtualLoop(base_events.BaseEventLoop):
-    """An event loop with a clock of its own. `on_task` is called with every new task and its context."""
+    """An event loop with a clock of its own. `on_task` is called with every new task and its context.
+    `owner_of` gives the owner of a context, which `pause` and `resume` are about."""
+
+    # of the base class, which does not tell of them
+    _ready: deque[asyncio.Handle]
+    _scheduled: list[asyncio.TimerHandle]
+    _stopping: bool
+    _timer_cancelled_count: int
 
     def __init__(self) -> None:
         super().__init__()
@@ -70,6 +80,8 @@ class VirtualLoop(base_events.BaseEventLoop):
         self._task_count = 0
         self.on_task: Callable[[NumberedTask[Any], Context | None], None] | None = None
         self._task_factory = self._new_task
+        self.owner_of: Callable[[Context], object] = lambda context: None
+        self._paused: dict[object, list[asyncio.Handle]] = {}
 
     def time(self) -> float:
         return self._timers.now
@@ -85,6 +97,45 @@ class VirtualLoop(base_events.BaseEventLoop):
         if self.on_task is not None:
             self.on_task(task, context)
         return task
+
+    # Pauses
+
+    def pause(self, owner: object) -> None:
+        """Run nothing more of that owner, until it is resumed."""
+        self._paused.setdefault(owner, [])
+
+    def resume(self, owner: object) -> None:
+        """Run what has become due meanwhile, in its order, and everything else."""
+        self._ready.extend(self._paused.pop(owner, ()))
+
+    def _run_once(self) -> None:
+        """One turn: as that of the base class, but for those who are paused."""
+        if not self._paused:
+            super()._run_once()  # type: ignore[misc]
+            return
+        timers, ready = self._scheduled, self._ready
+        while timers and timers[0].cancelled():
+            self._take_timer()
+        wait_s = None if not timers else max(0.0, timers[0].when() - self.time())
+        self._timers.select(0 if ready or self._stopping else wait_s)
+        while timers and timers[0].when() < self.time() + self._clock_resolution:
+            ready.append(self._take_timer())
+        for _ in range(len(ready)):
+            handle = ready.popleft()
+            if handle.cancelled():
+                continue
+            held = self._paused.get(self.owner_of(handle._context))  # type: ignore[attr-defined]
+            if held is None:
+                handle._run()
+            else:
+                held.append(handle)
+
+    def _take_timer(self) -> asyncio.TimerHandle:
+        timer = heappop(self._scheduled)
+        timer._scheduled = False  # type: ignore[attr-defined]
+        if timer.cancelled():
+            self._timer_cancelled_count -= 1
+        return timer
 
     def _process_events(self, event_list: list[Any]) -> None:
         """There are none."""

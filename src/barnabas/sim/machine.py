@@ -141,6 +141,16 @@ class Machine:
         self._outage_s = outage_s
         self._stop.set()
 
+    def pause(self) -> None:
+        """Stop its process, without its noticing."""
+        if self._process is not None:
+            self._process.pause()
+
+    def resume(self) -> None:
+        """Let its process go on."""
+        if self._process is not None:
+            self._process.resume()
+
     def _settle(self, calls: list[Call], kind: Kind) -> None:
         if self._process is not None:
             calls += self._process.cut(silently=kind == "power")  # one that has just been started

@@ -49,18 +49,18 @@ class Nemesis:
     def __init__(
         self, scenario: Scenario, machines: Sequence[Machine], network: SimNetwork, history: History
     ) -> None:
-        self._scenario = scenario
-        self._machines = machines
-        self._network = network
-        self._history = history
+        self.scenario = scenario
+        self.machines = machines
+        self.network = network
+        self.history = history
 
     async def run(self) -> None:
         """Return when the faults have ended and all is healed."""
         loop = asyncio.get_running_loop()
         tasks = [
-            loop.create_task(self._repeat(kind, mean_s)) for kind, mean_s in self._scenario.faults.items()
+            loop.create_task(self._repeat(kind, mean_s)) for kind, mean_s in self.scenario.faults.items()
         ]
-        ending = loop.create_task(asyncio.sleep(self._scenario.seconds))
+        ending = loop.create_task(asyncio.sleep(self.scenario.seconds))
         done, _ = await asyncio.wait((ending, *tasks), return_when=asyncio.FIRST_COMPLETED)
         for task in (ending, *tasks):
             task.cancel()
@@ -69,23 +69,27 @@ class Nemesis:
             if task in done:
                 task.result()
         self.heal()
-        self._history.add(FaultsEnded(loop.time()))
+        self.history.add(FaultsEnded(loop.time()))
 
     def heal(self) -> None:
         """Take back whatever still goes on."""
-        for machine in self._machines:
+        for machine in self.machines:
             machine.drive.heal()
-        self._network.heal()
+            machine.resume()
+        self.network.heal()
 
     async def _repeat(self, kind: str, mean_s: float) -> None:
-        seed = self._scenario.seed
+        seed = self.scenario.seed
         random, choice = stream(seed, f"nemesis {kind}"), stream(seed, f"nemesis {kind} machine")
-        strike = self._kinds()[kind]
+        strike = self.kinds()[kind]
         while True:
             await asyncio.sleep(-mean_s * log(1 - random.uniform()))
-            await strike(random, pick(choice, self._machines))
+            await strike(random, self.victim(choice))
 
-    def _kinds(self) -> dict[str, Strike]:
+    def victim(self, choice: SeededRandom) -> Machine:
+        return pick(choice, self.machines)
+
+    def kinds(self) -> dict[str, Strike]:
         return {
             "process-crash": self._process_crash,
             "process-crash-in-write": self._process_crash_in_write,
@@ -102,8 +106,8 @@ class Nemesis:
             "clock-jump": self._clock_jump,
         }
 
-    def _note(self, machine: Machine, kind: str, detail: str) -> None:
-        self._history.add(Fault(asyncio.get_running_loop().time(), kind, detail, machine.node))
+    def note(self, machine: Machine, kind: str, detail: str) -> None:
+        self.history.add(Fault(asyncio.get_running_loop().time(), kind, detail, machine.node))
 
     # Crashes
 
@@ -122,19 +126,19 @@ class Nemesis:
     def _crash(self, random: SeededRandom, machine: Machine, name: str, kind: Kind) -> None:
         if machine.is_up or kind == "power":
             outage_s = log_between(random, *OUTAGE_S)
-            self._note(machine, name, f"for {outage_s:.3f} s")
+            self.note(machine, name, f"for {outage_s:.3f} s")
             machine.crash(kind, outage_s)
 
     def _crash_in_write(self, random: SeededRandom, machine: Machine, name: str, kind: Kind) -> None:
         outage_s = log_between(random, *OUTAGE_S)
         where, most = "*", MUTATIONS
         if happens(random, RARE):
-            has_compacted = any(topic.is_compacted for topic in self._scenario.topics)
+            has_compacted = any(topic.is_compacted for topic in self.scenario.topics)
             where, most = pick(random, RARE_FILES + COMPACTED_FILES * has_compacted), RARE_MUTATIONS
         mutations = int(log_between(random, 1, most))
 
         def crash() -> None:
-            self._note(machine, name, f"for {outage_s:.3f} s")
+            self.note(machine, name, f"for {outage_s:.3f} s")
             machine.crash(kind, outage_s)
 
         machine.drive.crash_at(mutations, crash, where)
@@ -142,14 +146,14 @@ class Nemesis:
     async def _restart(self, random: SeededRandom, machine: Machine) -> None:
         if machine.is_up:
             outage_s = log_between(random, *OUTAGE_S)
-            self._note(machine, "restart", f"for {outage_s:.3f} s")
+            self.note(machine, "restart", f"for {outage_s:.3f} s")
             machine.restart(outage_s)
 
     # The disk
 
     async def _slow_disk(self, random: SeededRandom, machine: Machine) -> None:
         seconds, part = log_between(random, 0.5, 15), log_between(random, 0.01, 1)
-        self._note(machine, "slow-disk", f"{part:.3f} of all calls for {seconds:.3f} s")
+        self.note(machine, "slow-disk", f"{part:.3f} of all calls for {seconds:.3f} s")
         machine.drive.slow = part
         await asyncio.sleep(seconds)
         machine.drive.slow = 0.0
@@ -158,7 +162,7 @@ class Nemesis:
         seconds, free_bytes = log_between(random, 0.5, 15), random.below(FREE_BYTES)
         if happens(random, 0.3):
             free_bytes = 0
-        self._note(machine, "disk-full", f"but for {free_bytes} bytes, for {seconds:.3f} s")
+        self.note(machine, "disk-full", f"but for {free_bytes} bytes, for {seconds:.3f} s")
         machine.drive.leave_free(free_bytes)
         await asyncio.sleep(seconds)
         machine.drive.leave_free(None)
@@ -166,24 +170,24 @@ class Nemesis:
     async def _disk_error(self, random: SeededRandom, machine: Machine) -> None:
         operation, where = pick(random, FAILING), pick(random, WHERE)
         after, times = int(log_between(random, 1, 30)) - 1, 1 if happens(random, 0.8) else 1 + random.below(5)
-        self._note(machine, "disk-error", f"{operation} of {where} after {after}, {times} times")
+        self.note(machine, "disk-error", f"{operation} of {where} after {after}, {times} times")
         machine.drive.fail(operation, errno.EIO, where, after, times)
 
     # The network
 
     async def _connection_dropped(self, random: SeededRandom, machine: Machine) -> None:
-        wires = self._network.wires_of(machine.host)
+        wires = self.network.wires_of(machine.host)
         if wires:
             wire = pick(random, wires)
-            self._note(machine, "connection-dropped", wire.name)
+            self.note(machine, "connection-dropped", wire.name)
             wire.drop()
 
     async def _connection_half_open(self, random: SeededRandom, machine: Machine) -> None:
-        wires = [wire for wire in self._network.wires_of(machine.host) if not wire.is_cut]
+        wires = [wire for wire in self.network.wires_of(machine.host) if not wire.is_cut]
         if not wires:
             return
         wire, told = pick(random, wires), pick(random, ("nobody", "the client", "the broker"))
-        self._note(machine, "connection-half-open", f"{wire.name}, {told} is told")
+        self.note(machine, "connection-half-open", f"{wire.name}, {told} is told")
         wire.cut()
         if told == "the client":
             wire.coming.drop()
@@ -192,28 +196,28 @@ class Nemesis:
 
     async def _network_delay(self, random: SeededRandom, machine: Machine) -> None:
         seconds, delay_s = log_between(random, 0.5, 15), log_between(random, 0.01, 3)
-        self._note(machine, "network-delay", f"up to {delay_s:.3f} s, for {seconds:.3f} s")
-        self._network.delay(machine.host, delay_s)
+        self.note(machine, "network-delay", f"up to {delay_s:.3f} s, for {seconds:.3f} s")
+        self.network.delay(machine.host, delay_s)
         await asyncio.sleep(seconds)
-        self._network.delay(machine.host, 0.0)
+        self.network.delay(machine.host, 0.0)
 
     async def _network_held(self, random: SeededRandom, machine: Machine) -> None:
-        peers = self._network.peers_of(machine.host)
+        peers = self.network.peers_of(machine.host)
         if not peers:
             return
         held = peers if happens(random, 0.3) else [pick(random, peers)]
         directions = pick(random, (("to", "from"), ("to", "from"), ("to",), ("from",)))
         seconds = log_between(random, 0.2, 15)
-        self._note(
+        self.note(
             machine, "network-held", f"{' and '.join(directions)} {', '.join(held)} for {seconds:.3f} s"
         )
         links = [(name, machine.host) for name in held if "to" in directions]
         links += [(machine.host, name) for name in held if "from" in directions]
         for source, target in links:
-            self._network.hold(source, target)
+            self.network.hold(source, target)
         await asyncio.sleep(seconds)
         for source, target in links:
-            self._network.release(source, target)
+            self.network.release(source, target)
 
     # The clock
 
@@ -221,5 +225,5 @@ class Nemesis:
         jump_ms = int(log_between(random, 100, 6 * 3_600_000)) * pick(random, (1, -1))
         if abs(machine.clock.away_ms + jump_ms) > MAX_AWAY_MS:
             jump_ms = -jump_ms
-        self._note(machine, "clock-jump", f"{jump_ms:+d} ms")
+        self.note(machine, "clock-jump", f"{jump_ms:+d} ms")
         machine.clock.jump_ms(jump_ms)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable
+from contextvars import Context
 from typing import NamedTuple
 from zlib import crc32
 
@@ -82,7 +83,7 @@ class SimPipe(Pipe):
         self._last_at = max(self._last_at, loop.time() + self._latency_s())
         self._travelling.append((data, end))
         self._travelling_bytes += len(data)
-        loop.call_at(self._last_at, self._arrive)
+        loop.call_at(self._last_at, self._arrive, context=Context())  # not the sender's: it may be paused
 
     def _arrive(self) -> None:
         """The next one in line is there, whichever timer it was that rang."""
@@ -151,6 +152,31 @@ class SimNetwork(MemoryNetwork):
         self._wires: list[Wire] = []
         self._dark: dict[str, asyncio.Event] = {}
         self._delays_s: dict[str, float] = {}
+        self._refused: set[tuple[str, str]] = set()
+        self._hanging: dict[tuple[str, str], asyncio.Event] = {}
+
+    def refuse(self, source: str, target: str) -> None:
+        """Refuse new connections from one host to another, though it listens."""
+        self._refused.add((source, target))
+
+    def hang(self, source: str, target: str) -> None:
+        """Let new connections from one host to another hang."""
+        self._hanging.setdefault((source, target), asyncio.Event())
+
+    def let_dial(self, source: str, target: str) -> None:
+        """Let new connections come about again."""
+        self._refused.discard((source, target))
+        hanging = self._hanging.pop((source, target), None)
+        if hanging is not None:
+            hanging.set()
+
+    def is_refused(self, source: str, target: str) -> bool:
+        return (source, target) in self._refused
+
+    async def dialled(self, source: str, target: str) -> None:
+        """Return when a connection from one host to another may come about, or be refused."""
+        while (source, target) in self._hanging:
+            await self._hanging[source, target].wait()
 
     def delay(self, name: str, delay_s: float) -> None:
         """Deliveries to and from a host take up to that much longer; 0: no longer than usual."""
@@ -181,9 +207,12 @@ class SimNetwork(MemoryNetwork):
         return sorted({callee if caller == name else caller for caller, callee in ends})
 
     def heal(self) -> None:
-        """Release every link, and end every delay."""
+        """Release every link, end every delay, and let everybody dial."""
         super().heal()
         self._delays_s.clear()
+        self._refused.clear()
+        for source, target in list(self._hanging):
+            self.let_dial(source, target)
 
     def pipe(self, link: Link) -> Pipe:
         return SimPipe(link, self)
@@ -243,6 +272,7 @@ class SimHost(MemoryHost):
         for _ in ("there", "and back"):
             self._check()
             await network.lit(host)
+            await network.dialled(self.name, host)
             out, back = network.link(self.name, host), network.link(host, self.name)
             while not (out.open.is_set() and back.open.is_set()):
                 await out.open.wait()
@@ -250,7 +280,7 @@ class SimHost(MemoryHost):
             await asyncio.sleep(network.latency_s(self.name, host))
         self._check()
         listener = network.listeners.get(Address(host, port))
-        if listener is None:
+        if listener is None or network.is_refused(self.name, host):
             raise ConnectionRefused(f"cannot connect to {host}:{port}: nobody listens there")
         return StreamConnection(network.add_wire(self, listener).caller_end)
 

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 from barnabas.core.random import SeededRandom
 from barnabas.sim.clock import SimClock
-from barnabas.sim.loop import NumberedTask
+from barnabas.sim.loop import NumberedTask, VirtualLoop
 from barnabas.sim.network import SimHost, SimNetwork
 from barnabas.sim.under_way import Call, UnderWay
 
@@ -64,8 +64,19 @@ class Process:
         if not self.is_alive:
             return []
         self.is_alive = False
+        self.resume()
         self.network.cut(silently=silently)
         return self.under_way.cut()
+
+    def pause(self) -> None:
+        """Stop it, as by SIGSTOP: its connections stay, and nothing in it goes on."""
+        if self.is_alive and isinstance(self._loop, VirtualLoop):
+            self._loop.pause(self)
+
+    def resume(self) -> None:
+        """Let it go on, as by SIGCONT."""
+        if isinstance(self._loop, VirtualLoop):
+            self._loop.resume(self)
 
     async def kill(self) -> None:
         """End it, as by SIGKILL: returns when nothing of it is left."""
@@ -104,6 +115,11 @@ class Process:
 def current_process() -> Process | None:
     """The process whose code is running now; None: the simulator's own code."""
     return _current.get()
+
+
+def owner_of(context: Context) -> object:
+    """The process of a context, for the loop."""
+    return context.get(_current)
 
 
 def process_of(task: asyncio.Task[Any]) -> Process | None:

@@ -25,13 +25,13 @@ from barnabas.sim.chance import stream
 from barnabas.sim.checkers import check_all
 from barnabas.sim.checkers.violation import Violation
 from barnabas.sim.clock import SimClock
-from barnabas.sim.cluster.events import DONE, Answered, Published, Reached
+from barnabas.sim.cluster.events import DONE, Answered, Published, Reached, VoterChanged
 from barnabas.sim.history import Acked, Event, Fault, History, NodeEvent, Read, without_node
 from barnabas.sim.loop import Stalled, VirtualLoop
 from barnabas.sim.machine import Machine, TwinWatch
 from barnabas.sim.nemesis import Nemesis
 from barnabas.sim.network import SimNetwork
-from barnabas.sim.process import Process, current_process, own_task, process_of, where
+from barnabas.sim.process import Process, current_process, own_task, owner_of, process_of, where
 from barnabas.sim.scenario import CLUSTER, MachinePlan, Scenario, draw_scenario
 from barnabas.sim.trace import Trace
 from barnabas.sim.transaction_events import OutputRead, TxnWritten
@@ -42,6 +42,8 @@ PATIENCE_S = 600.0
 MAX_HANGING = 20
 # what these log as an error concerns a peer, and is a violation whatever the disk of the process did
 _OF_PEERS = ("barnabas.client", "barnabas.transport")
+# what these log as an error is no fault of the node where its controllers are on other machines
+_OF_CONTROLLERS = ("barnabas.cluster",)
 
 Workload = Callable[["World"], Awaitable[None]]
 Check = Callable[[History], list[Violation]]
@@ -181,7 +183,8 @@ class World:
             sum(1 for _ in history.of(Read))
             + sum(len(each.marks) for each in history.of(OutputRead))
             + sum(1 for _ in history.of(Published)),
-            Counter(each.what for each in history.of(Reached)),
+            Counter(each.what for each in history.of(Reached))
+            + Counter("voter changes" for each in history.of(VoterChanged) if not each.error),
         )
 
     # What nobody caught
@@ -222,6 +225,8 @@ class _LogToTrace(logging.Handler):
         elif machine is None or record.name in _OF_PEERS:
             is_client = process is not None and machine is None
             scene.broken(f"{'a client' if is_client else record.name} says: {said}")
+        elif record.name in _OF_CONTROLLERS and len(self._world.machines) > 1:
+            return
         elif not machine.drive.has_failed:
             scene.broken(f"{record.name} says, with a good disk: {said}")
 
@@ -256,7 +261,7 @@ def simulate_scenario(
     """Run a scenario, however it was drawn."""
     with _no_collector():
         loop = VirtualLoop()
-        loop.on_task = own_task
+        loop.on_task, loop.owner_of = own_task, owner_of
         try:
             asyncio.set_event_loop(loop)
             world = World(loop, scenario, on_line, nemesis, watch)

@@ -118,6 +118,8 @@ class RaftDriver:
         self.install: Callable[[SnapshotId, WriteSnapshot], Awaitable[tuple[VoterSet, int]]]
         # called with offset, epoch and bytes of what was appended; the simulator replays it a second time
         self.on_append: Appended | None = None
+        # called with the offset at which the log ends since it was cut; the simulator counts
+        self.on_truncate: Callable[[int], None] = lambda end_offset: None
         self._told: Any = None
 
     # --- what is known
@@ -445,6 +447,7 @@ class RaftDriver:
             if ready.truncate_to is not None:
                 await self._disk.truncate(ready.truncate_to)
                 end_offset = self._disk.log.end_offset
+                self.on_truncate(end_offset)
             if ready.chunk is not None:
                 installed = await self._take_chunk(ready.chunk)
             if ready.entries:

@@ -156,6 +156,15 @@ class ProducerIdGiven(NamedTuple):
     epoch: int
 
 
+class VoterChanged(NamedTuple):
+    """An operator had a voter "added" or "removed"; `error` is "" where that was answered well."""
+
+    at: float
+    what: str
+    voter: int
+    error: str
+
+
 class Calm(NamedTuple):
     """After the faults: something that has to come about has, at that broker or everywhere ("")."""
 
@@ -165,4 +174,6 @@ class Calm(NamedTuple):
 
 
 ClusterNodeEvent = ImageSeen | Published | Led | LogSeen | Reached
-ClusterEvent = ClusterNodeEvent | Asked | Answered | MetadataRead | ConfigRead | ProducerIdGiven | Calm
+ClusterEvent = (
+    ClusterNodeEvent | Asked | Answered | MetadataRead | ConfigRead | ProducerIdGiven | VoterChanged | Calm
+)

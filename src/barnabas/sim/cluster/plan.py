@@ -21,8 +21,39 @@ DRIFTS = (0.0, 0.0, 1e-4, -1e-4, 0.02, -0.02)
 
 # Kinds of faults, and the mean time between two of them in seconds: the shortest and the longest drawn.
 FAULTS = {
-    "process-crash": (3.0, 30.0),
+    "process-crash": (5.0, 40.0),
+    "process-crash-in-write": (4.0, 30.0),
+    "power-loss": (8.0, 50.0),
+    "power-loss-in-write": (6.0, 50.0),
+    "restart": (10.0, 50.0),
+    "leader-crash": (5.0, 30.0),
+    "crash-after-election": (5.0, 40.0),
+    "rolling-restart": (15.0, 60.0),
+    "pause": (6.0, 40.0),
+    "slow-disk": (8.0, 40.0),
+    "disk-full": (10.0, 60.0),
+    "disk-error": (8.0, 60.0),
+    "partition": (4.0, 30.0),
+    "links-dropped": (3.0, 20.0),
+    "dials-refused": (5.0, 40.0),
+    "dials-hang": (5.0, 40.0),
+    "connection-dropped": (2.0, 20.0),
+    "connection-half-open": (5.0, 40.0),
+    "network-delay": (5.0, 40.0),
+    "network-held": (8.0, 40.0),
+    "clock-jump": (4.0, 40.0),
 }
+
+# voters and brokers
+SHAPES = (
+    ((1, 2, 3), (1, 2, 3)),
+    ((1, 2, 3), (1, 2, 3)),
+    ((1, 2, 3), (1, 2, 3, 4)),
+    ((1, 2, 3), (4, 5)),
+    ((1, 2, 3), (2, 3, 4)),
+    ((1, 2, 3, 4, 5), (1, 2, 3, 4, 5)),
+    ((1, 2, 3, 4, 5), (1, 3, 5)),
+)
 
 
 class ClusterPlan(NamedTuple):
@@ -32,6 +63,7 @@ class ClusterPlan(NamedTuple):
     brokers: tuple[int, ...]
     is_dynamic: bool  # the voters stand in the log, not in the settings
     admins: int
+    has_operator: bool = False  # who changes the voters
 
 
 def draw_cluster(seed: int, seconds: float | None = None) -> Scenario:
@@ -58,7 +90,9 @@ def draw_cluster(seed: int, seconds: float | None = None) -> Scenario:
 
 
 def _plan(random: SeededRandom) -> ClusterPlan:
-    return ClusterPlan((1, 2, 3), (1, 2, 3), is_dynamic=True, admins=2)
+    voters, brokers = pick(random, SHAPES)
+    is_dynamic, admins = happens(random, 0.7), 2 + random.below(2)
+    return ClusterPlan(voters, brokers, is_dynamic, admins, is_dynamic and happens(random, 0.6))
 
 
 def host_of(node: int) -> str:
@@ -108,7 +142,7 @@ def _settings(random: SeededRandom) -> dict[str, str]:
 
 def _faults(random: SeededRandom) -> dict[str, float]:
     """Few seeds have none, some have one kind alone, most have many."""
-    share = pick(random, (0.0, 0.3, 0.6, 0.6, 1.0, 1.0, 1.0))
-    pace = pick(random, (1.0, 1.0, 2.0))
+    share = pick(random, (0.0, 0.1, 0.2, 0.4, 0.6, 1.0))
+    pace = pick(random, (1.0, 2.0)) * (1 + 2 * share)
     kinds = [kind for kind in FAULTS if happens(random, share)]
     return {kind: pace * log_between(random, *FAULTS[kind]) for kind in kinds}

@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Sequence
 from hashlib import blake2b
 
+from barnabas.broker.quorum.driver import WriteSnapshot
 from barnabas.broker.quorum.quorum import MetadataQuorum
 from barnabas.broker.storage.formatting import METADATA_DIRECTORY
 from barnabas.core.disk import Buffer
@@ -18,9 +19,19 @@ from barnabas.core.memory_disk import MemoryDisk
 from barnabas.metadata.delta import Delta
 from barnabas.metadata.image import TOPIC_RESOURCE, ClusterImage
 from barnabas.metadata.parts import TopicImage
-from barnabas.metadata.records import TopicRecord, encode_record
+from barnabas.metadata.records import (
+    AbortTransactionRecord,
+    EndTransactionRecord,
+    TopicRecord,
+    decode_record,
+    encode_record,
+)
 from barnabas.metadata.snapshot_records import snapshot_records
-from barnabas.records.reader import read_batches
+from barnabas.protocol.schema import Message
+from barnabas.raft.snapshot import SnapshotId
+from barnabas.raft.voters import VoterSet
+from barnabas.records.batch import BatchHeader
+from barnabas.records.reader import read_batch, read_batches
 from barnabas.sim.cluster.events import (
     BatchSeen,
     BrokerSeen,
@@ -92,14 +103,32 @@ class _Watched:
         self._watch = watch
         self._machine = machine
         self._life = machine.life
+        self._quorum = quorum
         self._led_epoch = -1
         quorum.metadata.subscribe(self._published)
         self._twin_append = quorum.driver.on_append
         quorum.driver.on_append = self._append
+        quorum.driver.on_truncate = lambda end_offset: self._reached("truncations")
+        self._install, quorum.driver.install = quorum.driver.install, self._installed
+        self._lost, quorum.driver.on_lost = quorum.driver.on_lost, self._rolled_back
 
     @property
     def _is_alive(self) -> bool:
         return self._machine.is_up and self._machine.life == self._life
+
+    def _reached(self, what: str) -> None:
+        if self._is_alive:
+            self._watch.reached(self._machine, what)
+
+    async def _installed(self, snapshot_id: SnapshotId, write: WriteSnapshot) -> tuple[VoterSet, int]:
+        installed = await self._install(snapshot_id, write)
+        self._reached("snapshot loads")
+        return installed
+
+    def _rolled_back(self, reason: BarnabasError) -> None:
+        if self._quorum.controller.decided.offset > self._quorum.metadata.image.offset:
+            self._reached("roll-backs")
+        self._lost(reason)
 
     def _published(self, image: ClusterImage, delta: Delta) -> None:
         if self._is_alive:
@@ -111,6 +140,16 @@ class _Watched:
         if self._is_alive and epoch != self._led_epoch:
             self._led_epoch = epoch
             self._watch.led(self._machine, self._life, epoch)
+        for batch in batches:
+            if not BatchHeader.parse(batch).is_control:
+                for record in read_batch(batch):
+                    self._count(decode_record(record.value or b""))
+
+    def _count(self, record: Message) -> None:
+        if isinstance(record, EndTransactionRecord):
+            self._reached("transactions")
+        elif isinstance(record, AbortTransactionRecord):
+            self._reached("aborted transactions")
 
 
 def read_metadata_log(files: MemoryDisk) -> tuple[BatchSeen, ...]:

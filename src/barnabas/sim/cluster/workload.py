@@ -42,7 +42,7 @@ SETTLE_S = 60.0  # how long the judge tries at most
 REPLACED_S = (0.0, 2.0)
 SHARED_TOPICS = 4
 # with these the change may have been made, or may still be
-LEFT_OPEN = ("NOT_CONTROLLER", "REQUEST_TIMED_OUT", "UNKNOWN_SERVER_ERROR", "COORDINATOR_NOT_AVAILABLE")
+LEFT_OPEN = ("NOT_CONTROLLER", "REQUEST_TIMED_OUT", "KAFKA_STORAGE_ERROR")
 # of these a topic of so many partitions needs a metadata transaction
 MANY = 24
 
@@ -104,7 +104,7 @@ class Admins:
         """Change and read the metadata, until asked to stop."""
         client, random = self._client, self._client.random
         kinds = [self._create] * 5 + [self._delete, self._alter, self._alter, self._grow]
-        kinds += [self._look, self._look_at_config, self._take_producer_id]
+        kinds += [self._look, self._look_at_config, self._take_producer_id, self._race]
         while not client.stopping.is_set():
             address = pick(random, self._addresses)
             await client.go_on("administering", partial(pick(random, kinds), address))
@@ -142,6 +142,13 @@ class Admins:
             name = f"{self._client.name}-{self._made}"
             self._names.append(name)
         await self.create(address, name, pick(random, (1, 1, 2, 3, MANY)))
+
+    async def _race(self, address: str) -> None:
+        """Create a topic twice at once, at one broker or at two: one of them is told that it exists."""
+        name = f"{self._client.name}-race-{next(self._numbers.values)}"
+        self._names.append(name)
+        other = pick(self._client.random, (address, *self._addresses))
+        await asyncio.gather(self.create(address, name, 1), self.create(other, name, 1))
 
     async def _delete(self, address: str) -> None:
         name = pick(self._client.random, self._names)
@@ -278,6 +285,10 @@ class _Workload:
         assert plan is not None
         for number in range(plan.admins):
             self._start(f"admin-{number}", partial(administer, numbers=self._numbers))
+        if plan.has_operator:
+            from barnabas.sim.cluster.operator import operate
+
+            self._start("operator", operate)
         killing = asyncio.get_running_loop().create_task(self._kill_now_and_then())
         await self._until_faults_end()
         self._start("judge", partial(judge, numbers=self._numbers))
