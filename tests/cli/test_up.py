@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -16,7 +18,13 @@ import pytest
 
 from barnabas.cli.local_cluster.state import read_state
 from barnabas.cli.main import main
+from barnabas.cli.up import answers_as
+from barnabas.core.clock import SystemClock
+from barnabas.core.network import Address
+from barnabas.core.os_network import OsNetwork
+from barnabas.core.settings.listeners import CONTROLLER_PORT_DISTANCE
 from barnabas.core.settings.properties import parse_properties
+from barnabas.core.workers import InlineWorkers
 from tests.cli.running import until
 from tests.support.port_ranges import free_port_range
 
@@ -158,6 +166,32 @@ def test_what_a_node_says_is_told_where_it_cannot_start(up: Up) -> None:
     assert "node 1 ended with status 1 before it served" in said
     assert "log.retention.ms must be -1" in said
     assert f"see {up.directory / '1.log'}" in said
+
+
+def test_ports_in_use_are_refused_before_anything_is_written(up: Up) -> None:
+    """The ports of a cluster stay as they are: the next try may name others."""
+    controller = up.port + CONTROLLER_PORT_DISTANCE
+    with socket.create_server(("127.0.0.1", controller)):
+        said = up.run("--nodes", 1, "--port", up.port, status=1)
+    assert f"node 1 cannot listen at 127.0.0.1:{controller}: Address already in use" in said
+    assert "name other ports with --port" in said
+    assert read_state(up.directory) is None
+    up.first_start()
+    assert "1 node stopped" in up.run("stop")
+    with socket.create_server(("127.0.0.1", up.port)):
+        assert f"node 1 cannot listen at 127.0.0.1:{up.port}" in up.run(status=1)
+
+
+def test_another_cluster_at_the_port_is_not_taken_for_the_node(up: Up) -> None:
+    up.first_start()
+    cluster, at = up.status()["cluster_id"], Address("127.0.0.1", up.port)
+
+    async def ask(cluster_id: str) -> bool:
+        workers, clock = InlineWorkers(), SystemClock()
+        return await answers_as(cluster_id, at, OsNetwork(workers), clock, memoryview(bytearray(1 << 16)))
+
+    assert asyncio.run(ask(cluster))
+    assert not asyncio.run(ask("another"))
 
 
 def test_directory_of_something_else_is_refused(up: Up) -> None:

@@ -11,6 +11,7 @@ import argparse
 import asyncio
 import os
 import signal
+import socket
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -41,14 +42,15 @@ from barnabas.cli.local_cluster.supervisor import STOP_S, Event, Supervisor, sto
 from barnabas.cli.options import Actions, command_parser, positive, setting, wants_json
 from barnabas.cli.output import Output, counted
 from barnabas.cli.running import run_command
-from barnabas.core.clock import SystemClock
+from barnabas.core.clock import Clock, SystemClock
 from barnabas.core.disk import DirectoryLocked
 from barnabas.core.errors import BarnabasError
 from barnabas.core.event_loop import new_event_loop
-from barnabas.core.network import Address
+from barnabas.core.network import Address, Network
 from barnabas.core.os_network import OsNetwork
 from barnabas.core.random import SystemRandom
 from barnabas.core.workers import ThreadWorkers
+from barnabas.protocol.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from barnabas.transport.connection import open_connection
 
 DEFAULT_DIRECTORY = "barnabas-cluster"
@@ -151,6 +153,7 @@ def _plan(directory: Path, options: argparse.Namespace) -> ClusterPlan:
             )
         count, port = options.nodes or DEFAULT_NODES, options.port or DEFAULT_PORT
         plan = new_plan(directory, count, port, SystemRandom())
+        _refuse_used_ports(plan, "name other ports with --port")
         # first of all: what is formatted later is formatted with these ids, whenever that is
         write_state(directory, ClusterState(plan, known_process(os.getpid()), {}))
         return plan
@@ -161,6 +164,7 @@ def _plan(directory: Path, options: argparse.Namespace) -> ClusterPlan:
             f"`barnabas up stop --dir {directory}` stops them",
         )
     _refuse_another_shape(directory, state.plan, options)
+    _refuse_used_ports(state.plan, "the ports of a cluster stay as they are: stop what listens there")
     return state.plan
 
 
@@ -178,6 +182,19 @@ def _refuse_another_shape(directory: Path, plan: ClusterPlan, options: argparse.
         )
 
 
+def _refuse_used_ports(plan: ClusterPlan, next_step: str) -> None:
+    """Refuse while nothing is written yet: the ports of a plan hold for all later runs."""
+    for node in plan.nodes:
+        for port in node.ports:
+            with socket.socket() as listener:
+                listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                try:
+                    listener.bind((HOST, port))
+                except OSError as error:
+                    reason = f"node {node.node_id} cannot listen at {HOST}:{port}: {error.strerror}"
+                    raise CommandFailed(reason, next_step) from error
+
+
 async def _supervise(
     directory: Path, plan: ClusterPlan, settings: Sequence[tuple[str, str]], output: Output
 ) -> int:
@@ -186,21 +203,7 @@ async def _supervise(
     network, scratch = OsNetwork(workers), memoryview(bytearray(_SCRATCH_BYTES))
 
     async def is_ready(node: NodePlan) -> bool:
-        try:
-            connection = await open_connection(
-                network,
-                clock,
-                Address(HOST, node.port),
-                client_id="barnabas-up",
-                software_version=__version__,
-                connect_timeout_s=_ASK_S,
-                request_timeout_s=_ASK_S,
-                scratch=scratch,
-            )
-        except BarnabasError:
-            return False
-        connection.close()
-        return True
+        return await answers_as(plan.cluster_id, Address(HOST, node.port), network, clock, scratch)
 
     def command(node: NodePlan) -> list[str]:
         more = [word for name, text in settings for word in ("--set", f"{name}={text}")]
@@ -217,6 +220,33 @@ async def _supervise(
         workers.close()
     _tell_end(output, is_clean=is_clean)
     return OK if is_clean else FAILED
+
+
+async def answers_as(
+    cluster_id: str, address: Address, network: Network, clock: Clock, scratch: memoryview
+) -> bool:
+    """Whether a broker of that cluster answers there: something else may have the port."""
+    try:
+        connection = await open_connection(
+            network,
+            clock,
+            address,
+            client_id="barnabas-up",
+            software_version=__version__,
+            connect_timeout_s=_ASK_S,
+            request_timeout_s=_ASK_S,
+            scratch=scratch,
+        )
+    except BarnabasError:
+        return False
+    request = DescribeClusterRequest(include_cluster_authorized_operations=False)
+    try:
+        told = await connection.ask(request, DescribeClusterResponse)
+    except BarnabasError:
+        return False
+    finally:
+        connection.close()
+    return told.cluster_id == cluster_id
 
 
 def _teller(output: Output) -> Callable[[Event], None]:

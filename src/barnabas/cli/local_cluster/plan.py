@@ -49,6 +49,11 @@ class NodePlan(NamedTuple):
         return f"{HOST}:{self.port + CONTROLLER_PORT_DISTANCE}" if self.is_voter else None
 
     @property
+    def ports(self) -> tuple[int, ...]:
+        """Where it listens."""
+        return (self.port, self.port + CONTROLLER_PORT_DISTANCE) if self.is_voter else (self.port,)
+
+    @property
     def roles(self) -> tuple[str, ...]:
         return ("broker", "controller") if self.is_voter else ("broker",)
 
