@@ -2,7 +2,8 @@
 
 A single source file is compiled once. The classes that a program has loaded are written to an archive (class
 data sharing, as OpenJDK has it since 13): with it Apache Kafka starts in half the CPU time. Both are kept in
-the user's cache. A JVM that cannot use an archive, say one of another class path, starts as it does without.
+the user's cache, an archive for each Java. A JVM that cannot use an archive, say of another class path,
+starts as it does without. It says nothing of that: its own log, which goes to the program's output, is off.
 """
 
 from __future__ import annotations
@@ -17,18 +18,19 @@ from pathlib import Path
 from tests.support.fetched import FetchFailed, cache, made_once, run
 
 ARCHIVE, LIST = "archive", "classes"
+OLDEST = ("--release", "17")  # that tests are run with
 
 
 @functools.cache
 def compiled(source: Path, against: Path) -> Path:
-    """A folder with the classes of a single source file, compiled once for these jars."""
-    text = hashlib.sha256(source.read_bytes() + against.name.encode()).hexdigest()[:16]
-    folder = cache() / "java-classes" / f"{source.stem}-{text}"
+    """A folder with the classes of a single source file, compiled once for these jars and every Java."""
+    made_from = [source.read_bytes(), against.name.encode(), *map(str.encode, OLDEST)]
+    folder = cache() / "java-classes" / f"{source.stem}-{_hash(b' '.join(made_from))}"
     if not folder.exists():
         folder.parent.mkdir(parents=True, exist_ok=True)
         made = Path(tempfile.mkdtemp(dir=folder.parent))
         try:
-            run(["javac", "-d", str(made), "-cp", f"{against}/*", str(source)])
+            run(["javac", *OLDEST, "-d", str(made), "-cp", f"{against}/*", str(source)])
             made.rename(folder)
         except FetchFailed:
             shutil.rmtree(made)
@@ -41,7 +43,8 @@ def compiled(source: Path, against: Path) -> Path:
 def archive(jars: Path, record: Callable[[Path], None]) -> Path | None:
     """An archive of the classes in the lists that `record` puts into a folder, for these jars.
 
-    Made once for each Java, and None where it cannot be made.
+    Made once for each Java, None where that Java cannot. Where `record` raises an exception, nothing is kept,
+    and another process tries again.
     """
 
     def make(folder: Path) -> None:
@@ -54,9 +57,15 @@ def archive(jars: Path, record: Callable[[Path], None]) -> Path | None:
         except FetchFailed:
             (folder / ARCHIVE).unlink(missing_ok=True)
 
-    wanted = f"{_version(jars)}, for {_version(Path(shutil.which('java') or 'java').resolve())}"
-    found = made_once(f"{jars.name}-archive", wanted, make) / ARCHIVE
+    java = Path(shutil.which("java") or "java").resolve()
+    name = f"{jars.name}-archive-{_hash(str(java).encode())}"
+    found = made_once(name, f"{_version(jars)}, for {_version(java)}", make) / ARCHIVE
     return found if found.exists() else None
+
+
+def using(archived: Path | None) -> list[str]:
+    """The options of a JVM that uses an archive where there is one."""
+    return [] if archived is None else [f"-XX:SharedArchiveFile={archived}", "-Xlog:disable"]
 
 
 def listing_classes(folder: Path) -> str:
@@ -68,6 +77,10 @@ def _merged(lists: Iterable[Path]) -> str:
     """Each class once, without the numbers that some lists give them, and without comments."""
     lines = (line.partition(" id: ")[0] for each in lists for line in each.read_text().splitlines())
     return "".join(f"{line}\n" for line in dict.fromkeys(lines) if not line.startswith("#"))
+
+
+def _hash(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()[:16]
 
 
 def _version(file: Path) -> str:

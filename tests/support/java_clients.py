@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import shutil
 import subprocess
+from functools import partial
 from pathlib import Path
 
 from tests.support.apache_kafka import (
@@ -21,7 +22,7 @@ from tests.support.apache_kafka import (
     shared_classes,
 )
 from tests.support.fetched import jars_of
-from tests.support.java_classes import LIST, archive, compiled
+from tests.support.java_classes import LIST, archive, compiled, using
 
 HERE = Path(__file__).resolve().parent
 PROGRAMS = HERE.parent / "interop" / "java"
@@ -51,16 +52,15 @@ def java_client(version: str, source: Path) -> list[str]:
 @functools.cache
 def with_jars(folder: Path, source: Path) -> list[str]:
     """The command that runs a single source file with these jars."""
-    shared = archive(folder, _as_with_apache_kafka)
-    quick = [] if shared is None else [f"-XX:SharedArchiveFile={shared}"]
+    recorded = shared_classes()
+    shared = None if recorded is None else archive(folder, partial(_as_before, recorded))
     class_path = f"{folder}/*:{compiled(source, folder)}"
-    return ["java", *LEAN_JVM, *quick, LOGGING, "-cp", class_path, source.stem]
+    return ["java", *LEAN_JVM, *using(shared), LOGGING, "-cp", class_path, source.stem]
 
 
-def _as_with_apache_kafka(lists: Path) -> None:
-    """Classes that are not among these jars do no harm."""
-    if (shared := shared_classes()) is not None:
-        shutil.copy(shared.with_name(LIST), lists)
+def _as_before(recorded: Path, lists: Path) -> None:
+    """The classes of Apache Kafka's archive: those that are not among other jars do no harm."""
+    shutil.copy(recorded.with_name(LIST), lists)
 
 
 def run_java(version: str, source: Path, *arguments: str, timeout_s: float = 120.0) -> list[str]:
