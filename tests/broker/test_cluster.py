@@ -8,9 +8,10 @@ import pytest
 
 from barnabas.broker.node import Node
 from barnabas.broker.settings.unenforced import UnenforcedSecurity
+from barnabas.controller.decisions import Decision, NotController
 from barnabas.core.errors import WIRE_ERRORS
 from barnabas.metadata.image import ClusterImage
-from barnabas.metadata.records import UserScramCredentialRecord
+from barnabas.metadata.records import TopicRecord, UserScramCredentialRecord
 from barnabas.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
 from tests.support.clusters import VirtualCluster, host_of, run_cluster
 
@@ -23,6 +24,12 @@ async def create(node: Node, name: str, partitions: int = 1) -> str:
     request = CreateTopicsRequest(topics=[topic], timeout_ms=30_000, validate_only=False)
     response = await node.services.controller.send(request, CreateTopicsResponse)
     return WIRE_ERRORS[response.topics[0].error_code].name
+
+
+async def new_topic(node: Node, name: str) -> None:
+    """Let the active controller on that node decide that there is a topic."""
+    record = TopicRecord(name=name, topic_id=name.encode().ljust(16, b"\0"))
+    await node.quorum.controller.submit(lambda image: Decision([record], None))
 
 
 def has_topic(node: Node, name: str) -> bool:
@@ -265,6 +272,35 @@ def test_a_voter_with_a_full_disk_does_not_stop_the_others() -> None:
         cluster.disks[full].capacity_bytes = None
         await cluster.until(lambda: has_topic(cluster.nodes[full], "t4"), "it goes on where it was")
         await all_equal(cluster)
+
+    run_cluster(scenario, VirtualCluster())
+
+
+def test_a_full_disk_of_the_leader_takes_back_only_what_is_not_in_its_log() -> None:
+    async def scenario(cluster: VirtualCluster) -> None:
+        await cluster.start()
+        leader = cluster.leader()
+        assert leader is not None
+        controller, driver = leader.quorum.controller, leader.quorum.driver
+        others = [each for each in cluster.ids if each != leader.node_id]
+        cluster.network.partition([host_of(leader.node_id)], [host_of(each) for each in others])
+        committed = driver.high_watermark
+        written = asyncio.ensure_future(new_topic(leader, "written"))
+        await cluster.until(lambda: driver.end_offset > committed, "the first topic is in the log")
+        cluster.disks[leader.node_id].capacity_bytes = 0
+        with pytest.raises(NotController):
+            await new_topic(leader, "no-room")
+        assert driver.is_leader
+        assert driver.high_watermark == committed
+        assert not written.done()
+        assert controller.decided.topic("written") is not None
+        assert controller.decided.topic("no-room") is None
+        cluster.disks[leader.node_id].capacity_bytes = None
+        cluster.network.heal()
+        await written
+        await new_topic(leader, "later")
+        await all_equal(cluster)
+        assert all(has_topic(each, "written") and has_topic(each, "later") for each in cluster.nodes.values())
 
     run_cluster(scenario, VirtualCluster())
 

@@ -6,8 +6,9 @@ the image with them. When the high watermark covers a decision, its image become
 answer is sent: after any crash, a client finds again what it was told. An answer that wrote nothing (an
 error, a heartbeat) waits for the decisions that it may have seen, so that nothing uncommitted is ever told.
 
-A failed append and the loss of the lead take the same way back: the decided image is dropped for the last
-stable one, which is the published one, and all answers that wait become NOT_CONTROLLER.
+The loss of the lead drops the decided image for the published one, and all answers that wait become
+NOT_CONTROLLER. A failed append goes the same way back, as far as the last decision that is in the log: other
+voters may have that already.
 """
 
 from __future__ import annotations
@@ -217,11 +218,22 @@ class ActiveController:
         self.on_published(pending.size_bytes, pending.wall_ms)
 
     def lost(self, reason: BarnabasError) -> None:
-        """Nothing that is pending will be committed: go back to the last stable image."""
-        self._decided = self._metadata.image
+        """Nothing that is pending will be committed by this node: go back to the published image."""
+        self._refuse_behind(-1, reason)
+
+    def withdrawn(self, reason: BarnabasError) -> None:
+        """What could not be written is taken back. This node leads on, and what is in its log will be
+        committed: go back to the last decision that is."""
+        self._refuse_behind(self._driver.end_offset, reason)
+
+    def _refuse_behind(self, end_offset: int, reason: BarnabasError) -> None:
         pending, self._pending = self._pending, deque()
+        self._decided = self._metadata.image
         for each in pending:
-            if not each.answer.done():
+            if each.end_offset <= end_offset:
+                self._pending.append(each)
+                self._decided = each.change.image if each.change is not None else self._decided
+            elif not each.answer.done():
                 each.answer.set_exception(self._driver.failure or _not_committed(reason))
 
     def close(self) -> None:

@@ -269,9 +269,10 @@ class MetadataQuorum:
         self._activation = asyncio.get_running_loop().create_task(self._activate(epoch))
 
     def _lost(self, reason: BarnabasError) -> None:
-        self.controller.lost(reason)
         if self.driver.is_leader and self.driver.failure is None:
-            return  # a write was withdrawn
+            self.controller.withdrawn(reason)
+            return
+        self.controller.lost(reason)
         if self.controller.is_active:
             self.controller.deactivate()
             self._led_until = self._clock.monotonic()
