@@ -1,7 +1,8 @@
 """A cluster of one system's own nodes: voters that are broker and controller, and brokers alone beside them.
 
-Each node is a process on the loopback interface with default settings, of Apache Kafka or of Barnabas; each
-system formats the directories with its own tool. No process outlives the `with` block of the cluster.
+Each node is a process with default settings, of Apache Kafka or of Barnabas, on the loopback interface or
+where `network` has it; each system formats the directories with its own tool. No process outlives the `with`
+block of the cluster.
 """
 
 from __future__ import annotations
@@ -18,11 +19,13 @@ from uuid import uuid4
 from barnabas.log.checkpoints import uuid_to_text
 from barnabas.protocol.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from tests.support.apache_kafka import LEAN_JVM, free_ports, java
+from tests.support.node_networks import Namespaces, NodeNetwork
 from tests.support.raw_client import RawClient
 
 KAFKA, BARNABAS = "kafka", "barnabas"
 DEADLINE_S = 120.0
 POLL_S = 0.002
+SLOW_POLL_S = 0.01  # where what is waited for takes seconds
 BROKERS, CONTROLLERS = 1, 2  # endpoint types
 
 # of a cluster whose topics have one replica
@@ -53,8 +56,10 @@ class CombinedCluster:
         later: int = 0,
         settings: Mapping[str, str] | None = None,
         jvm: Sequence[str] = LEAN_JVM,
+        network: NodeNetwork | None = None,
     ) -> None:
         self.system = system
+        self.network = network or NodeNetwork()
         self.ids = list(range(1, nodes + later + 1))
         self.voter_ids = self.ids[:voters]
         self._at_first = self.ids[:nodes]
@@ -66,18 +71,19 @@ class CombinedCluster:
         self.controller_ports = dict(zip(self.voter_ids, ports[len(self.ids) :], strict=True))
         self._cluster_id = uuid_to_text(uuid4())
         self._voters = ",".join(
-            f"{each}@127.0.0.1:{port}:{uuid_to_text(uuid4())}" for each, port in self.controller_ports.items()
+            f"{each}@{self.network.host(each)}:{port}:{uuid_to_text(uuid4())}"
+            for each, port in self.controller_ports.items()
         )
         self._processes: dict[int, subprocess.Popen[bytes]] = {}
 
     @property
     def bootstrap(self) -> str:
         """The brokers that run."""
-        return ",".join(f"127.0.0.1:{self.ports[each]}" for each in self._processes)
+        return ",".join(f"{self.network.host(each)}:{self.ports[each]}" for each in self._processes)
 
     @property
     def bootstrap_controllers(self) -> str:
-        return ",".join(f"127.0.0.1:{port}" for port in self.controller_ports.values())
+        return ",".join(f"{self.network.host(each)}:{port}" for each, port in self.controller_ports.items())
 
     @property
     def pids(self) -> list[int]:
@@ -125,9 +131,10 @@ class CombinedCluster:
         return self._root / f"{node_id}.properties"
 
     def _properties(self, node_id: int) -> dict[str, str]:
-        listeners = [f"PLAINTEXT://127.0.0.1:{self.ports[node_id]}"]
+        host = self.network.host(node_id)
+        listeners = [f"PLAINTEXT://{host}:{self.ports[node_id]}"]
         if node_id in self.voter_ids:
-            listeners.append(f"CONTROLLER://127.0.0.1:{self.controller_ports[node_id]}")
+            listeners.append(f"CONTROLLER://{host}:{self.controller_ports[node_id]}")
         return {
             "node.id": str(node_id),
             "process.roles": "broker,controller" if node_id in self.voter_ids else "broker",
@@ -149,7 +156,7 @@ class CombinedCluster:
         with self.log_file(node_id).open("ab") as output:
             executed_at = time.monotonic()
             self._processes[node_id] = subprocess.Popen(
-                command, stdout=output, stderr=output, start_new_session=True
+                self.network.command(node_id, command), stdout=output, stderr=output, start_new_session=True
             )
         return executed_at
 
@@ -180,9 +187,24 @@ class CombinedCluster:
     def resume(self, node_id: int) -> None:
         self._processes[node_id].send_signal(signal.SIGCONT)
 
+    def isolate(self, node_id: int) -> float:
+        """Cut it off from the others, in a network that can; the time of it."""
+        assert isinstance(self.network, Namespaces)
+        isolated_at = time.monotonic()
+        self.network.isolate(node_id)
+        return isolated_at
+
+    def heal(self, node_id: int) -> None:
+        assert isinstance(self.network, Namespaces)
+        self.network.heal(node_id)
+
+    def client(self, node_id: int, port: int | None = None) -> RawClient:
+        """A connection to a broker, or to another port of its node."""
+        return RawClient(port or self.ports[node_id], host=self.network.host(node_id), source="0.0.0.0")
+
     def leader_by(self, node_id: int) -> int:
         """The active controller as a voter knows it, -1 where it knows none or does not answer."""
-        return self._described(self.controller_ports[node_id], CONTROLLERS)[0]
+        return self._described(node_id, self.controller_ports[node_id], CONTROLLERS)[0]
 
     def leader(self, but: int = -1) -> int:
         """The active controller, once all running voters `but` one agree on it."""
@@ -195,7 +217,7 @@ class CombinedCluster:
 
     def active_by(self, node_id: int) -> list[int]:
         """The brokers that are active, as one of them says."""
-        return self._described(self.ports[node_id], BROKERS)[1]
+        return self._described(node_id, self.ports[node_id], BROKERS)[1]
 
     def wait_until_active(self, brokers: int) -> float:
         """Wait until so many brokers are active, as each of them says; the time."""
@@ -210,14 +232,24 @@ class CombinedCluster:
         if time.monotonic() > deadline:
             raise NotServing(f"{self.system}: {what}")
 
-    def _described(self, port: int, endpoint_type: int) -> tuple[int, list[int]]:
+    def wait_until_fenced(self, node_id: int) -> float:
+        """Wait until the other brokers that run are the active ones, as each of them says; the time."""
+        deadline = time.monotonic() + DEADLINE_S
+        others = sorted(each for each in self._processes if each != node_id)
+        for each in others:
+            while sorted(self.active_by(each)) != others:
+                self._check(deadline, f"broker {node_id} is not fenced")
+                time.sleep(SLOW_POLL_S)
+        return time.monotonic()
+
+    def _described(self, node_id: int, port: int, endpoint_type: int) -> tuple[int, list[int]]:
         request = DescribeClusterRequest(
             include_cluster_authorized_operations=False,
             endpoint_type=endpoint_type,
             include_fenced_brokers=False,
         )
         try:
-            with RawClient(port) as client:
+            with self.client(node_id, port) as client:
                 answer = client.ask(request, 2, DescribeClusterResponse)
         except (OSError, EOFError):
             return -1, []
