@@ -209,10 +209,11 @@ def table(results: dict[str, dict[str, list[Measured]]]) -> str:
             lines.append(f"{role:18}{name:40}{cells}".rstrip())
     for system, found in results.items():
         rounds = [each for of_role in found.values() for each in of_role]
-        lines.append(
-            f"{system}: every answered topic is on every node; nodes paused or cut off created "
-            f"{sum(each.answered_beside for each in rounds)} topics in the end; another active controller "
-            f"after the return in {sum(each.is_unseated for each in rounds)} rounds"
+        beside = sum(each.answered_beside for each in rounds)
+        unseated = sum(each.is_unseated for each in rounds)
+        lines += (
+            f"{system}: every answered topic is on every node, {beside} of them created by nodes that were",
+            f"  paused or cut off when they were asked; another active controller after {unseated} returns",
         )
     return "\n".join(lines)
 
