@@ -448,6 +448,34 @@ def test_nobody_leads_uncleanly_before_the_session_of_the_dead_would_be_over(has
     on(Stage(has_elr=has_elr), scene)
 
 
+def test_nobody_leads_uncleanly_when_another_controller_takes_over_meanwhile() -> None:
+    """The next one does not know that the broker was found dead, and elects when it must be."""
+
+    async def scene(stage: Stage) -> None:
+        cluster = stage.cluster
+        await stage.begin()
+        cluster.create(topic("t", assigned={0: [1, 2]}))
+        cluster.beat(2, want_fence=True)
+        cluster.beat(2)
+        cluster.carry_out(alter_config(cluster.image, TOPIC_RESOURCE, "t", UNCLEAN, lambda new: None))
+        stage.kill(1)
+        await stage.fenced_after(1)
+        assert stage.running is not None
+        stage.running.cancel()
+        began = now()
+        stage.activate()
+        await asyncio.sleep(1)
+        stage.pause(2)
+        assert await stage.start(2, incarnation=2, port=PORT) == "NONE"  # unfenced anew
+        while cluster.partition("t").leader < 0:
+            await asyncio.sleep(0.01)
+            assert now() < began + 60
+        assert 9.0 < now() - began < 10.2
+        assert cluster.partition("t").leader == 2
+
+    on(Stage(), scene)
+
+
 def test_the_dead_that_is_back_before_its_session_is_over_leads_again() -> None:
     async def scene(stage: Stage) -> None:
         cluster = stage.cluster

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from barnabas.controller.configs import alter_config
-from barnabas.controller.contacts import OWN_PROCESS, BrokerContacts, BrokerLife
+from barnabas.controller.contacts import OWN_PROCESS, BrokerContacts, BrokerLife, Hint
 from barnabas.controller.elections import ElectionDefaults
 from barnabas.controller.leaders import elect_leaders
 from barnabas.controller.sessions import (
@@ -39,7 +39,7 @@ def life(cluster: Cluster, broker_id: int) -> BrokerLife:
 
 def inherited(cluster: Cluster, at: float = 0.0) -> BrokerContacts:
     contacts = BrokerContacts()
-    contacts.inherit(cluster.image, at)
+    contacts.inherit(cluster.image, at, SESSION_S)
     return contacts
 
 
@@ -54,7 +54,7 @@ def test_a_new_controller_grants_every_broker_that_is_not_fenced_a_session() -> 
     cluster, contacts = Cluster(1, 2, 3), BrokerContacts()
     cluster.beat(3, want_fence=True)
     contacts.heard(life(cluster, 2), 4.0, 5, Link())
-    assert contacts.inherit(cluster.image, 10.0) == [life(cluster, 1)]
+    assert contacts.inherit(cluster.image, 10.0, SESSION_S) == [life(cluster, 1)]
     heard = contacts.last(life(cluster, 2))
     assert heard is not None
     assert heard.at == 4.0  # what it has heard already counts
@@ -188,11 +188,29 @@ def test_a_broker_found_dead_is_not_replaced_by_one_that_lacks_records_until_its
     assert cluster.partition("t").leader == -1
     assert sweep(cluster.image, contacts, 9.0, SESSION_S).waited_for is None
     found = sweep(cluster.image, contacts, 9.1, SESSION_S)
-    assert (found.waited_for, found.again_s) == (dead, AFTER_FENCING_S)
+    assert (found.waited_for, found.again_s) == (Hint(dead, SESSION_S), AFTER_FENCING_S)
     cluster.carry_out(wait_no_longer(cluster.image, dead, DEFAULTS))
     assert (cluster.partition("t").leader, cluster.partition("t").leader_recovery_state) == (2, 1)
-    contacts.waited_for(1)
+    contacts.waited_for(Hint(dead, SESSION_S + 1))  # another one, of later
+    assert list(contacts.hints) == [1]
+    contacts.waited_for(Hint(dead, SESSION_S))
     assert sweep(cluster.image, contacts, 9.2, SESSION_S).waited_for is None
+
+
+def test_a_new_controller_waits_for_those_that_may_have_been_found_dead() -> None:
+    """It does not know by what they were fenced; and it counts none of them as found dead itself."""
+    cluster, before = two_replicas()
+    dead = life(cluster, 1)
+    cluster.carry_out(fence_dead(cluster.image, before, dead, [dead], 1.0, DEFAULTS))
+    contacts = inherited(cluster, at=2.0)
+    assert contacts.waiting_for(cluster.image, 10.9) == {1}
+    assert may_be_fenced(cluster.image, contacts, life(cluster, 2), [life(cluster, 2)], 3.0)
+    found = sweep(cluster.image, contacts, 11.1, SESSION_S).waited_for
+    assert found is not None
+    assert found.broker == dead
+    contacts.heard(dead, 12.0, 0, Link())  # it was only slow
+    assert not contacts.was_misjudged(dead)
+    assert contacts.hints == {}
 
 
 def test_silence_elects_one_that_lacks_records_at_once() -> None:

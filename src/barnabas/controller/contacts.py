@@ -58,10 +58,14 @@ class Contact(NamedTuple):
 
 
 class Hint(NamedTuple):
-    """A broker was fenced because its process was found dead; its session would have lasted until then."""
+    """A broker was fenced because its process was found dead; its session would have lasted until then.
+
+    `is_inherited`: it was fenced under another controller, and nobody knows any more by what.
+    """
 
     broker: BrokerLife
     until: float
+    is_inherited: bool = False
 
 
 class BrokerContacts:
@@ -76,9 +80,13 @@ class BrokerContacts:
 
     # --- sessions
 
-    def inherit(self, image: ClusterImage, at: float) -> list[BrokerLife]:
+    def inherit(self, image: ClusterImage, at: float, session_s: float) -> list[BrokerLife]:
         """This controller becomes active: brokers that are not fenced have heartbeats to send from now on.
-        Returns those that have sent none to this controller yet."""
+        Returns those that have sent none to this controller yet. Those that are fenced may have been found
+        dead just now: they are waited for as long as that could be."""
+        for broker in image.brokers.values():
+            if broker.fenced and not broker.in_controlled_shutdown and broker.id not in self.hints:
+                self.hints[broker.id] = Hint(BrokerLife.of(broker), at + session_s, is_inherited=True)
         lives = [BrokerLife.of(each) for each in image.brokers.values() if not each.fenced]
         inherited = [each for each in lives if each not in self._contacts]
         for each in inherited:
@@ -93,7 +101,8 @@ class BrokerContacts:
         hint = self.hints.get(broker.id)
         if hint is not None and hint.broker == broker:
             del self.hints[broker.id]
-            self._misjudged.add(broker)
+            if not hint.is_inherited:
+                self._misjudged.add(broker)
 
     def last(self, broker: BrokerLife) -> Contact | None:
         """The last heartbeat of a broker since this controller is active."""
@@ -135,17 +144,24 @@ class BrokerContacts:
         from here, and a refused dial proves nothing."""
         return broker in self._misjudged
 
-    def waited_for(self, broker_id: int) -> None:
+    def waited_for(self, hint: Hint) -> None:
         """The session would be over now."""
-        self.hints.pop(broker_id, None)
+        if self.hints.get(hint.broker.id) == hint:
+            del self.hints[hint.broker.id]
 
     def waiting_for(self, image: ClusterImage, now: float) -> frozenset[int]:
-        """The brokers that were found dead and are fenced, and whose sessions would not be over yet."""
+        """The brokers that were found dead, or may have been, and are fenced, and whose sessions would not be
+        over yet."""
         if not self.hints:
             return frozenset()
         brokers = (image.brokers.get(broker_id) for broker_id in self.hints)
         fenced = (each.id for each in brokers if each is not None and each.fenced)
         return frozenset(each for each in fenced if self.hints[each].until >= now)
+
+    def found_dead_by(self, image: ClusterImage, now: float) -> frozenset[int]:
+        """Those of them that this controller has found dead."""
+        waiting_for = self.waiting_for(image, now)
+        return frozenset(each for each in waiting_for if not self.hints[each].is_inherited)
 
     # --- controlled shutdowns
 

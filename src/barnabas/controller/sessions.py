@@ -13,7 +13,8 @@ the session decides. It also decides
 
 Whoever is found dead is fenced, and loses its partitions to replicas that have all records. Partitions that
 have none go without a leader until the session would have ended: only then may a replica lead that lacks
-records, where the topic allows it (elections.py).
+records, where the topic allows it (elections.py). A controller that becomes active does not know by what the
+fenced brokers were fenced: it waits for all of them as for those that were found dead.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from collections.abc import Collection
 from typing import NamedTuple
 
 from barnabas.controller.brokers import fence_broker
-from barnabas.controller.contacts import BrokerContacts, BrokerLife
+from barnabas.controller.contacts import BrokerContacts, BrokerLife, Hint
 from barnabas.controller.decisions import Decision
 from barnabas.controller.elections import ElectionDefaults, without_leader
 from barnabas.metadata.image import ClusterImage
@@ -37,7 +38,7 @@ class Sweep(NamedTuple):
     look again."""
 
     expired: BrokerLife | None
-    waited_for: BrokerLife | None
+    waited_for: Hint | None
     again_s: float
 
 
@@ -49,8 +50,8 @@ def sweep(image: ClusterImage, contacts: BrokerContacts, now: float, session_s: 
         if not broker.fenced and contact is not None and contact.is_over(now, session_s):
             silent.append((contact.at, BrokerLife.of(broker)))
     expired = min(silent)[1] if silent else None
-    ended = [(hint.until, hint.broker) for hint in contacts.hints.values() if hint.until < now]
-    waited_for = min(ended)[1] if ended else None
+    ended = [(hint.until, hint.broker, hint) for hint in contacts.hints.values() if hint.until < now]
+    waited_for = min(ended)[2] if ended else None
     is_busy = expired is not None or waited_for is not None
     return Sweep(expired, waited_for, AFTER_FENCING_S if is_busy else session_s / LOOKS_A_SESSION)
 
@@ -78,9 +79,9 @@ def may_be_fenced(
     unfenced = {BrokerLife.of(each) for each in image.brokers.values() if not each.fenced}
     if broker not in unfenced or contacts.was_misjudged(broker):
         return False
-    waiting_for = contacts.waiting_for(image, now)
-    gone = len(unfenced.intersection({broker, *dead})) + len(waiting_for)
-    return 2 * gone <= len(unfenced) + len(waiting_for)
+    before = contacts.found_dead_by(image, now)
+    gone = len(unfenced.intersection({broker, *dead})) + len(before)
+    return 2 * gone <= len(unfenced) + len(before)
 
 
 def fence_dead(

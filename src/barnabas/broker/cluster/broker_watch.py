@@ -19,7 +19,7 @@ import logging
 from collections.abc import Callable
 
 from barnabas.broker.quorum.controller import ActiveController
-from barnabas.controller.contacts import BrokerContacts, BrokerLife, Carrier, Contact
+from barnabas.controller.contacts import BrokerContacts, BrokerLife, Carrier, Contact, Hint
 from barnabas.controller.decisions import NOT_COMMITTED, Decision
 from barnabas.controller.elections import ElectionDefaults
 from barnabas.controller.registrations import dialled_addresses
@@ -93,7 +93,8 @@ class BrokerWatch:
             raise errors.exceptions[0] from None
 
     async def _watch(self) -> None:
-        for broker in self._contacts.inherit(self._active.decided, self._clock.monotonic()):
+        now = self._clock.monotonic()
+        for broker in self._contacts.inherit(self._active.decided, now, self.session_s):
             if broker.id != self._node_id:  # that one is in this process, and reports soon
                 self._suspect(broker)
         while True:
@@ -123,9 +124,10 @@ class BrokerWatch:
                 "fenced broker %d of epoch %d: no heartbeat for %g s", broker.id, broker.epoch, self.session_s
             )
 
-    async def _wait_no_longer(self, broker: BrokerLife) -> None:
-        self._contacts.waited_for(broker.id)
+    async def _wait_no_longer(self, hint: Hint) -> None:
+        broker = hint.broker
         await self._active.submit(lambda image: wait_no_longer(image, broker, self._defaults(image)))
+        self._contacts.waited_for(hint)
 
     def _defaults(self, image: ClusterImage) -> ElectionDefaults:
         waiting_for = self._contacts.waiting_for(image, self._clock.monotonic())
