@@ -229,6 +229,42 @@ def test_a_broken_one_is_set_aside_and_the_one_before_counts(caplog: pytest.LogC
     asyncio.run(run())
 
 
+def test_a_fetched_snapshot_replaces_a_log_of_earlier_epochs_that_is_longer() -> None:
+    """A follower that had diverged died after it had renamed the snapshot, before it cut its log."""
+
+    def names(quorum: MetadataQuorum) -> list[str]:
+        return sorted(quorum.metadata.image.topics_by_name)
+
+    async def run() -> None:
+        async with running(disk) as quorum:
+            for number in range(5):
+                await create(quorum, f"diverged-{number}")
+            await quorum.snapshots.take()
+            end_offset, epoch = quorum.driver.end_offset, quorum.driver.epoch
+        (taken,) = (each for each in await snapshots(disk) if each.end_offset)
+        controls, _ = await read(disk, taken)
+        fetched = SnapshotId(end_offset - 2, epoch + 5)
+        version = FeatureLevelRecord(name="metadata.version", feature_level=30)
+        data = build_snapshot(
+            [encode_record(each) for each in (version, topic("committed"))],
+            NOW_MS,
+            controls=controls,
+            epoch=fetched.epoch,
+        )
+        await disk.remove(f"{METADATA_DIRECTORY}/{taken.name}")
+        await write_atomically(disk, f"{METADATA_DIRECTORY}/{fetched.name}", data)
+        async with running(disk) as quorum:
+            assert names(quorum) == ["committed"]
+            log = quorum.driver.core.log
+            assert (log.start_offset, quorum.driver.epoch) == (fetched.end_offset, fetched.epoch + 1)
+            await create(quorum, "later")
+        async with running(disk) as quorum:
+            assert names(quorum) == ["committed", "later"]
+
+    disk = new_disk()
+    asyncio.run(run())
+
+
 def test_a_full_disk_costs_a_snapshot_and_nothing_else() -> None:
     async def run() -> None:
         async with running(disk) as quorum:

@@ -1,8 +1,9 @@
 """What a start finds of the metadata quorum on the disk: the vote, the newest snapshot, the log behind it.
 
 A snapshot that is not whole is set aside, and the one before it counts, or none: as long as the log reaches
-back far enough, nothing is lost by that. One that goes beyond the log stands for what the log has lost: then
-the log begins anew behind it, as in Kafka.
+back far enough, nothing is lost by that. One that goes beyond the log stands for what the log has lost, and
+one of a later epoch than any of the log's is not of this log: it was fetched, and the process ended before the
+log was cut. In both cases the log begins anew behind it, as in Kafka.
 """
 
 from __future__ import annotations
@@ -65,7 +66,7 @@ async def find_quorum(disk: Disk, log: PartitionLog) -> QuorumFiles:
     election = decode_quorum_state(data, disk.describe(QUORUM_STATE_PATH)) if data else Election()
     snapshots = await _list_snapshots(disk)
     snapshot_id, snapshot, snapshot_bytes = await _newest_snapshot(disk, snapshots)
-    if snapshot_id.end_offset > log.end_offset:
+    if _is_beyond(snapshot_id, log):
         for value in snapshot.values:
             decode_record(value)  # nothing is cut away for one that cannot be understood
         await _begin_behind(snapshot_id, log, disk)
@@ -95,12 +96,20 @@ async def find_quorum(disk: Disk, log: PartitionLog) -> QuorumFiles:
     )
 
 
+def _is_beyond(snapshot: SnapshotId, log: PartitionLog) -> bool:
+    """Whether the log does not hold what the snapshot stands for, or what comes behind it."""
+    if snapshot.end_offset <= log.start_offset:
+        return False
+    return snapshot.end_offset > log.end_offset or snapshot.epoch > (log.epochs.latest_epoch or 0)
+
+
 async def _begin_behind(snapshot: SnapshotId, log: PartitionLog, disk: Disk) -> None:
     logger.warning(
-        "%s ends at %d, before its newest snapshot: it goes on at %d",
+        "%s ends at %d in epoch %d, and has not what its newest snapshot stands for: it goes on behind %s",
         disk.describe(METADATA_DIRECTORY),
         log.end_offset,
-        snapshot.end_offset,
+        log.epochs.latest_epoch or 0,
+        snapshot.name,
     )
     await trimming.truncate_fully_and_start_at(log, snapshot.end_offset)
 
