@@ -205,6 +205,26 @@ async def all_equal(cluster: VirtualCluster) -> None:
     assert all(each == first for each in others)
 
 
+def test_a_node_that_was_stopped_comes_back_while_nothing_is_committed() -> None:
+    async def scenario(cluster: VirtualCluster) -> None:
+        await cluster.start()
+        assert await create(cluster.nodes[1], "before") == "NONE"
+        await cluster.until(lambda: has_topic(cluster.nodes[3], "before"), "the controller has the topic")
+        await asyncio.sleep(5)
+        controller = cluster.nodes.pop(3)
+        committed = controller.quorum.metadata.image.offset
+        await controller.stop()
+        # from now on nobody has anything to write, and what it knew of the high watermark is still so
+        await cluster.start(3)
+        returned = cluster.nodes[3]
+        await cluster.until(
+            lambda: returned.quorum.metadata.image.offset >= committed, "its image is that of the log"
+        )
+        assert has_topic(returned, "before")
+
+    run_cluster(scenario, VirtualCluster(roles={3: "controller"}))
+
+
 def test_what_a_leader_that_was_cut_off_has_decided_is_taken_back() -> None:
     async def scenario(cluster: VirtualCluster) -> None:
         await cluster.start()

@@ -121,6 +121,7 @@ class RaftDriver:
         # called with the offset at which the log ends since it was cut; the simulator counts
         self.on_truncate: Callable[[int], None] = lambda end_offset: None
         self._told: Any = None
+        self._committed = -1  # what the owner was told of the high watermark
 
     # --- what is known
 
@@ -402,8 +403,11 @@ class RaftDriver:
 
     def _after_turn(self) -> None:
         self._observe()
-        if self._disk.log.advance_high_watermark(self._raft.high_watermark):
-            self.on_commit(self._raft.high_watermark)
+        high_watermark = self._raft.high_watermark
+        self._disk.log.advance_high_watermark(high_watermark)
+        if high_watermark > self._committed:  # the log may know it already, from before the start
+            self._committed = high_watermark
+            self.on_commit(high_watermark)
         self._set_alarm()
 
     def _carried_out(self, task: asyncio.Task[None]) -> None:
