@@ -173,7 +173,25 @@ class Calm(NamedTuple):
     broker: str = ""
 
 
+class Drill(NamedTuple):
+    """When all is well a node is told to "stop", or killed ("kill"), or a "newcomer" registers under its id;
+    then all is "over", or the newcomer "answered" by an error ("NONE": taken in)."""
+
+    at: float
+    what: str
+    node: int
+    error: str = ""
+
+
 ClusterNodeEvent = ImageSeen | Published | Led | LogSeen | Reached
 ClusterEvent = (
-    ClusterNodeEvent | Asked | Answered | MetadataRead | ConfigRead | ProducerIdGiven | VoterChanged | Calm
+    ClusterNodeEvent
+    | Asked
+    | Answered
+    | MetadataRead
+    | ConfigRead
+    | ProducerIdGiven
+    | VoterChanged
+    | Calm
+    | Drill
 )

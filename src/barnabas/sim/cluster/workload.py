@@ -4,15 +4,16 @@ An admin asks a broker for one thing at a time, each time another broker as chan
 history what it asked and what it was answered. An error that leaves open whether the change was made (a lost
 connection, a timeout, NOT_CONTROLLER) is left open: nothing is asked again. When the faults have ended, a
 judge asks every broker for a change until it is made, and looks until every broker shows the whole cluster.
+Then there is a drill (drill.py).
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from functools import partial
 from itertools import count
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from barnabas.client.admin import Admin, ConfigChange, ConfigSource, NewPartitions, NewTopic, ResourceType
 from barnabas.client.errors import BrokerError
@@ -33,6 +34,7 @@ from barnabas.sim.cluster.events import (
 )
 from barnabas.sim.cluster.plan import PORT, host_of
 from barnabas.sim.history import ClientKilled, Finished
+from barnabas.sim.machine import Machine
 from barnabas.sim.workload.client import CLIENT, Client, Seen, World
 
 SETTING = "retention.ms"
@@ -267,14 +269,22 @@ class _Running(NamedTuple):
     task: asyncio.Task[None]
 
 
-async def run_cluster(world: World) -> None:
+class ClusterWorld(World, Protocol):
+    """What the workload is given: besides what all are given, the machines, for the drill."""
+
+    @property
+    def machines(self) -> Sequence[Machine]: ...
+
+
+async def run_cluster(world: ClusterWorld) -> None:
     """The whole workload: return when all is done."""
     await _Workload(world).run()
 
 
 class _Workload:
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: ClusterWorld) -> None:
         self._world = world
+        self._machines = world.machines
         self._stopping = asyncio.Event()
         self._numbers = Numbers()
         self._started = 0
@@ -295,12 +305,20 @@ class _Workload:
         await asyncio.sleep(GO_ON_S)
         killing.cancel()
         self._stopping.set()
-        await asyncio.wait([each.task for each in self._running.values()])
-        self._raise_failures()
+        await self._end()
+        from barnabas.sim.cluster.drill import drill
+
+        self._start("driller", partial(drill, machines=self._machines))
+        await self._end()
         await asyncio.sleep(GO_ON_S)
         for running in self._running.values():
             await running.client.process.kill()
         world.history.add(Finished(asyncio.get_running_loop().time()))
+
+    async def _end(self) -> None:
+        """Wait until all clients have done what they were asked to."""
+        await asyncio.wait([each.task for each in self._running.values()])
+        self._raise_failures()
 
     def _start(self, role: str, work: Work) -> None:
         self._started += 1
