@@ -23,15 +23,17 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
-from barnabas.sim.scenario import LOG, draw_scenario
+from barnabas.sim.cluster.plan import draw_cluster
+from barnabas.sim.scenario import CLUSTER, LOG, Scenario, draw_scenario
 from barnabas.sim.world import Outcome, simulate
-from tests.sim import bugs_compaction, bugs_disk, bugs_groups, bugs_state, bugs_transactions
+from tests.sim import bugs_cluster, bugs_compaction, bugs_disk, bugs_groups, bugs_state, bugs_transactions
 from tests.sim.bugs_switch import BUGS, Bug, switched_on
 
 __all__ = [
     "BUGS",
     "SEEN",
     "Pin",
+    "bugs_cluster",
     "bugs_compaction",
     "bugs_disk",
     "bugs_groups",
@@ -84,6 +86,10 @@ def run(bug: Bug | None, seed: int, seconds: float | None = None, kind: str = LO
         return simulate(seed, seconds=seconds, kind=kind)
 
 
+def _scenario(seed: int, seconds: float | None, kind: str) -> Scenario:
+    return draw_cluster(seed, seconds) if kind == CLUSTER else draw_scenario(seed, seconds, kind)
+
+
 def checkers_of(outcome: Outcome) -> tuple[str, ...]:
     """Who said something, in the order in which it came up."""
     return tuple(dict.fromkeys(violation.checker for violation in outcome.violations))
@@ -94,7 +100,7 @@ def catch(bug: Bug, seed: int, seconds: float | None) -> tuple[tuple[str, ...], 
 
     Nobody where none of those expected to does, or where the seed is not clean without the bug.
     """
-    if not bug.may_show(draw_scenario(seed, seconds, bug.kind)):
+    if not bug.may_show(_scenario(seed, seconds, bug.kind)):
         return (), ""
     outcome = run(bug, seed, seconds, bug.kind)
     found = checkers_of(outcome)
