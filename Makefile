@@ -11,6 +11,8 @@ READY := $(VENV)/.kernel
 SPARK := $(VENV)/.spark
 
 MAKEFLAGS += --no-print-directory
+# the tests start hundreds of processes, each of which would compile all that it imports
+unexport PYTHONDONTWRITEBYTECODE
 .DEFAULT_GOAL := help
 .PHONY: help test quick lint types layers unit pure demo sim bench fuzz wheel format clean
 # a step that fails leaves no half-made stamp behind
