@@ -3,17 +3,30 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 
 import pytest
 
 from barnabas.broker.node import Node
 from barnabas.broker.settings.unenforced import UnenforcedSecurity
+from barnabas.broker.storage.formatting import format_directory
+from barnabas.controller.bootstrap import bootstrap_records
 from barnabas.controller.decisions import Decision, NotController
 from barnabas.core.errors import WIRE_ERRORS
+from barnabas.core.memory_disk import MemoryDisk
+from barnabas.log.checkpoints import MetaProperties
 from barnabas.metadata.image import ClusterImage
 from barnabas.metadata.records import TopicRecord, UserScramCredentialRecord
 from barnabas.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
-from tests.support.clusters import VirtualCluster, host_of, run_cluster
+from barnabas.sim.clock import START_MS
+from tests.support.clusters import (
+    BROKER_PORT,
+    CONTROLLER_PORT,
+    VirtualCluster,
+    directory_of,
+    host_of,
+    run_cluster,
+)
 
 
 async def create(node: Node, name: str, partitions: int = 1) -> str:
@@ -341,6 +354,34 @@ def test_security_that_arrives_and_cannot_be_enforced_stops_the_nodes() -> None:
             assert isinstance(await node.failed(), UnenforcedSecurity)
 
     run_cluster(scenario, VirtualCluster())
+
+
+def test_a_node_that_finds_no_leader_says_what_is_wrong(caplog: pytest.LogCaptureFixture) -> None:
+    """Of another cluster, or asking where there is no controller: not only that it waits."""
+
+    async def scenario(cluster: VirtualCluster) -> None:
+        await cluster.start(1, 2, 3)
+        cluster.disks[4] = MemoryDisk()
+        await format_directory(
+            cluster.disks[4],
+            MetaProperties("b3RoZXIgY2x1c3RlciBpZA", 4, directory_of(4)),
+            bootstrap=bootstrap_records(),
+            listener="CONTROLLER",
+            now_ms=START_MS,
+        )
+        servers = f"{host_of(1)}:{BROKER_PORT},{host_of(2)}:{CONTROLLER_PORT},{host_of(3)}:1"
+        cluster.settings["controller.quorum.bootstrap.servers"] = servers
+        starting = asyncio.ensure_future(cluster.start(4))
+        await asyncio.sleep(15)
+        starting.cancel()
+        await asyncio.wait((starting,))
+
+    with caplog.at_level(logging.WARNING):
+        run_cluster(scenario, VirtualCluster(nodes=4))
+    (waiting,) = [each for each in caplog.messages if each.startswith("waiting for a majority")]
+    assert "node-1:9092 answers UNKNOWN_TOPIC_ID" in waiting
+    assert "node-2:9093 belongs to another cluster than this node, which is of b3Ro" in waiting
+    assert "node-3:1 refuses connections" in waiting
 
 
 def test_the_last_one_does_not_wait_for_others_to_take_over() -> None:

@@ -51,7 +51,7 @@ class VirtualCluster:
         self.disks: dict[int, MemoryDisk] = {}
         self.nodes: dict[int, Node] = {}
         self._roles = roles or {}
-        self._settings = settings or {}
+        self.settings = dict(settings or {})  # of the nodes that are started from now on
         self._lives = 0
 
     @property
@@ -75,7 +75,7 @@ class VirtualCluster:
             "controller.listener.names": "CONTROLLER",
             "controller.quorum.bootstrap.servers": servers,
             "log.dirs": "data",
-            **self._settings,
+            **self.settings,
         }
 
     async def format(self, node_id: int, *, is_initial: bool = True) -> None:

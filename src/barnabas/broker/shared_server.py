@@ -211,7 +211,10 @@ class SharedServer:
             await self._clock.sleep(_WAITING_SECONDS)
             driver = self.quorum.driver
             if driver.leader_id < 0:
-                logger.warning("waiting for a majority of the controllers: no leader is known")
+                logger.warning(
+                    "waiting for a majority of the controllers: no leader is known%s",
+                    "".join(f"; {each}" for each in driver.problems),
+                )
             else:
                 logger.info(
                     "catching up with the metadata of node %d: at offset %d of %d",

@@ -69,6 +69,8 @@ class _Withdrawn(Exception):
 class Sender(Protocol):
     """Carries the core's requests to other nodes (links.py)."""
 
+    problems: dict[str, str]  # by address: why the last request there came to nothing
+
     def send(self, send: Send) -> None:
         """Send a request; what comes of it is told by `step`."""
 
@@ -301,6 +303,12 @@ class RaftDriver:
         """Lead no more in this epoch, and tell the voters; proposals that are not committed are lost."""
         if self.is_leader and self.failure is None:
             self._do(lambda: self._raft.resign(self._now_ms()))
+
+    @property
+    def problems(self) -> list[str]:
+        """Why requests to other nodes of the quorum have come to nothing, a line for each address."""
+        found = {} if self._sender is None else self._sender.problems
+        return [f"{address} {problem}" for address, problem in found.items() if problem]
 
     @property
     def has_told_successors(self) -> bool:

@@ -20,7 +20,7 @@ from barnabas import __version__
 from barnabas.broker.quorum import wire
 from barnabas.broker.quorum.wire_parts import UnsupportedVersion
 from barnabas.core.clock import Clock
-from barnabas.core.errors import BarnabasError
+from barnabas.core.errors import WIRE_ERRORS, BarnabasError
 from barnabas.core.network import Address, ConnectionLost, ConnectionRefused, Network
 from barnabas.protocol.channel import NotSpoken
 from barnabas.protocol.frames import SCRATCH_BYTES
@@ -31,6 +31,7 @@ from barnabas.transport.connection import BrokerConnection, open_connection
 logger = logging.getLogger("barnabas.quorum")
 
 _FETCHES = (raft.Fetch, raft.FetchSnapshot)
+_OTHER_CLUSTER = "INCONSISTENT_CLUSTER_ID"
 
 
 class LinkSettings(NamedTuple):
@@ -71,6 +72,7 @@ class QuorumLinks:
         self._settings = settings
         self._step = step
         self._scratch = memoryview(bytearray(SCRATCH_BYTES))
+        self.problems: dict[str, str] = {}  # by address: why the last request there came to nothing
         self._links: dict[tuple[int, bool], _Link] = {}
         self._requests: set[asyncio.Task[None]] = set()
         self._is_closed = False
@@ -109,14 +111,20 @@ class QuorumLinks:
             connection = await self._connected(send, is_fetching=isinstance(send.request, _FETCHES))
             answer = await self._ask(connection, send)
         except ConnectionRefused:
+            self._note(send.endpoint, "refuses connections")
             self._tell(raft.DialRefused(send.node_id))
             answer = raft.Failed(send.correlation)
-        except (NotSpoken, UnsupportedVersion):
+        except (NotSpoken, UnsupportedVersion) as error:
+            self._note(send.endpoint, f"does not answer: {error}")
             answer = raft.Failed(send.correlation, unsupported=True)
         except BarnabasError as error:
             logger.debug("no answer from node %d at %s: %s", send.node_id, send.endpoint, error)
+            self._note(send.endpoint, f"does not answer: {error}")
             answer = raft.Failed(send.correlation)
         self._tell(answer)
+
+    def _note(self, endpoint: Endpoint, problem: str) -> None:
+        self.problems[f"{endpoint.host}:{endpoint.port}"] = problem
 
     async def _ask(self, connection: BrokerConnection, send: raft.Send) -> raft.Answered | raft.Failed:
         asking = wire.ASKING[type(send.request)]
@@ -125,7 +133,21 @@ class QuorumLinks:
             raise UnsupportedVersion(f"the node at {connection.peer} speaks version {version} at most")
         message = wire.request_to_wire(send.request, self._settings.cluster_id, version)
         response = await connection.ask(message, asking.response)
-        return wire.answer_from_wire(send.correlation, send.request, response, self._settings.listener)
+        answer = wire.answer_from_wire(send.correlation, send.request, response, self._settings.listener)
+        if isinstance(answer, raft.Answered):
+            error_code = answer.response.error
+        else:
+            error_code = getattr(response, "error_code", 0)
+        self._note(send.endpoint, self._problem(error_code))
+        return answer
+
+    def _problem(self, error_code: int) -> str:
+        if not error_code:
+            return ""
+        known = WIRE_ERRORS.get(error_code)
+        if known is not None and known.name == _OTHER_CLUSTER:
+            return f"belongs to another cluster than this node, which is of {self._settings.cluster_id}"
+        return f"answers {'an error' if known is None else known.name}"
 
     # --- connections
 
