@@ -158,6 +158,7 @@ class QuorumLinks:
         if link.dialing is None:
             dialing = self._dial(link, send.node_id, is_fetching)
             link.dialing = asyncio.get_running_loop().create_task(dialing)
+            link.dialing.add_done_callback(_look_at)
         attempt = link.dialing
         await asyncio.wait((attempt,))
         if attempt.cancelled():
@@ -200,3 +201,9 @@ class QuorumLinks:
         connection, link.connection = link.connection, None
         if is_fetching and connection is not None and isinstance(connection.lost, ConnectionLost):
             self._tell(raft.ConnectionLost(node_id))
+
+
+def _look_at(attempt: asyncio.Task[BrokerConnection]) -> None:
+    """Those who wait for an attempt may all have been cancelled before it fails."""
+    if not attempt.cancelled():
+        attempt.exception()
