@@ -423,6 +423,30 @@ def test_a_transaction_whose_leader_died_is_aborted() -> None:
     asyncio.run(run())
 
 
+def test_a_decision_of_which_a_part_was_written_is_aborted() -> None:
+    config = replace(METADATA_LOG, segment_bytes=2_000, max_message_bytes=1_024)
+    topics: list[Message] = [topic(f"torn-{number}") for number in range(60)]
+
+    async def run() -> None:
+        async with running(disk, config=config) as (quorum, _, clock, failures):
+            await create(quorum, "before")
+            disk.fail("append", errno.ENOSPC, path_glob="*.log", after=1, times=1)
+            with pytest.raises(NotController):
+                await quorum.controller.submit(lambda image: Decision(topics, None))
+            clock.advance(2.0)
+            await quorum.until(lambda: quorum.controller.is_active)
+            await create(quorum, "after")
+            image = quorum.metadata.image
+            assert sorted(image.topics_by_name) == ["after", "before"]
+            assert quorum.driver.epoch == 2
+            assert not failures
+        async with running(disk, config=config) as (quorum, _, _, _):
+            assert contents(quorum.metadata.image) == contents(image)
+
+    disk = new_disk()
+    asyncio.run(run())
+
+
 def test_a_snapshot_stands_for_what_is_before_it() -> None:
     async def run() -> None:
         async with running(disk) as (quorum, _, _, _):

@@ -46,10 +46,12 @@ R = TypeVar("R")
 
 
 class _Pending(NamedTuple):
-    """An answer on its way. `change` is to be published, None where nothing was written."""
+    """An answer on its way. `change` is to be published, None where nothing was written; its records begin
+    at `base_offset`."""
 
     end_offset: int
     answer: asyncio.Future[None]
+    base_offset: int = -1
     change: Change | None = None
     size_bytes: int = 0
     wall_ms: int = 0
@@ -139,8 +141,9 @@ class ActiveController:
         if driver.kraft_version >= KRAFT_VERSION:
             await self._told()
             return
-        end_offset = driver.raise_kraft_version(KRAFT_VERSION)
-        await self._proposed(end_offset, Change(self._decided, Delta(self._decided)), self._clock.wall_ms())
+        base_offset, end_offset = driver.next_offset, driver.raise_kraft_version(KRAFT_VERSION)
+        change = Change(self._decided, Delta(self._decided))
+        await self._proposed(base_offset, end_offset, change, self._clock.wall_ms())
 
     def _check(self) -> None:
         if self._driver.failure is not None:
@@ -167,21 +170,22 @@ class ActiveController:
             image = delta.apply(0, 0)
         except Exception as error:
             raise self._driver.fail(error) from error
-        end_offset = self._driver.propose(batches)
-        return self._proposed(end_offset, Change(image, delta), now_ms, sum(map(len, batches)))
+        base_offset, end_offset = self._driver.next_offset, self._driver.propose(batches)
+        return self._proposed(base_offset, end_offset, Change(image, delta), now_ms, sum(map(len, batches)))
 
     def _batches(self, records: Sequence[Message], version: int, now_ms: int) -> list[bytearray]:
         values = (_encode(record, version) for record in records)
         return data_batches(values, now_ms, max_bytes=self._max_batch_bytes)
 
     def _proposed(
-        self, end_offset: int, change: Change, now_ms: int, size_bytes: int = 0
+        self, base_offset: int, end_offset: int, change: Change, now_ms: int, size_bytes: int = 0
     ) -> asyncio.Future[None]:
         """Decide on from that change; done when it is published."""
         self._decided = change.image._replace(offset=end_offset, epoch=self._driver.epoch)
         change = change._replace(image=self._decided)
+        decided_at = self._clock.monotonic()
         return self._wait(
-            _Pending(end_offset, _future(), change, size_bytes, now_ms, self._clock.monotonic())
+            _Pending(end_offset, _future(), base_offset, change, size_bytes, now_ms, decided_at)
         )
 
     async def _told(self) -> None:
@@ -221,10 +225,16 @@ class ActiveController:
         """Nothing that is pending will be committed by this node: go back to the published image."""
         self._refuse_behind(-1, reason)
 
-    def withdrawn(self, reason: BarnabasError) -> None:
+    def withdrawn(self, reason: BarnabasError) -> bool:
         """What could not be written is taken back. This node leads on, and what is in its log will be
-        committed: go back to the last decision that is."""
-        self._refuse_behind(self._driver.end_offset, reason)
+        committed: go back to the last decision that is.
+
+        True: of a decision only the first batches are in the log, so this node must not lead on. Who leads
+        next loads them, and aborts their metadata transaction."""
+        end_offset = self._driver.end_offset
+        is_torn = any(0 <= each.base_offset < end_offset < each.end_offset for each in self._pending)
+        self._refuse_behind(end_offset, reason)
+        return is_torn
 
     def _refuse_behind(self, end_offset: int, reason: BarnabasError) -> None:
         pending, self._pending = self._pending, deque()

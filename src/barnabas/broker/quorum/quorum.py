@@ -270,7 +270,9 @@ class MetadataQuorum:
 
     def _lost(self, reason: BarnabasError) -> None:
         if self.driver.is_leader and self.driver.failure is None:
-            self.controller.withdrawn(reason)
+            if self.controller.withdrawn(reason):
+                logger.warning("node %d leads the metadata quorum no more: %s", self.driver.me.id, reason)
+                self.driver.resign()
             return
         self.controller.lost(reason)
         if self.controller.is_active:
