@@ -229,7 +229,17 @@ def test_an_epoch_does_not_go_back_where_the_vote_was_lost() -> None:
         await disk.remove(QUORUM_STATE_PATH)
         async with running(disk) as (quorum, _, _, _):
             assert quorum.driver.epoch == 4
-        await write_atomically(disk, QUORUM_STATE_PATH, b"{}")
+
+    disk = new_disk()
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("damaged", [b"{}", b""])
+def test_a_damaged_vote_is_no_vote_that_was_never_given(damaged: bytes) -> None:
+    async def run() -> None:
+        async with running(disk):
+            pass
+        await write_atomically(disk, QUORUM_STATE_PATH, damaged)
         with pytest.raises(CorruptQuorumState):
             await start(disk)
 

@@ -316,6 +316,17 @@ def test_sole_voter_never_resigns_for_that() -> None:
     assert driven.raft.state is State.LEADER
 
 
+def test_observers_with_one_id_that_are_gone_together_are_forgotten() -> None:
+    driven = node(A)
+    driven.lead()
+    other = D._replace(directory_id=E.directory_id)
+    for key in (D, other, D):
+        driven.fetch(key, driven.raft.end_offset)
+    driven.tick(driven.now_ms + driven.raft.config.observer_session_ms + 1)
+    assert isinstance(driven.raft.role, Leadership)
+    assert driven.raft.role.replicas == {}
+
+
 def test_resigned_leader_names_its_successors() -> None:
     driven = leader(B, C, D, controls=[(0, voters(A, B, C, D))])
     propose(driven, 3)

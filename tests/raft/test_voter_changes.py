@@ -160,6 +160,23 @@ def test_node_that_cannot_be_asked_is_not_added() -> None:
     assert silent.errors == [REQUEST_TIMED_OUT]
 
 
+def test_failure_of_a_node_that_was_given_up_does_not_end_the_next_change() -> None:
+    driven = leader()
+    for key in (D, E):
+        driven.fetch(key, driven.raft.end_offset)
+    given_up = Asked(driven, ADD_D)
+    question = driven.sent[-1].correlation
+    driven.now_ms += driven.raft.config.request_timeout_ms - 1
+    caught_up(driven)
+    driven.tick(driven.now_ms + 1)
+    assert given_up.errors == [REQUEST_TIMED_OUT]
+    answers = Asked(driven, AddRaftVoter(E, (endpoint(E.id),)))
+    driven.step(Failed(question))
+    assert answers.errors == []
+    versions(driven, node_id=E.id)
+    assert driven.raft.voters.has(E)
+
+
 @pytest.mark.parametrize("request_", [ADD_D, RemoveRaftVoter(C)])
 def test_when_no_change_can_begin(request_: Any) -> None:
     follower = node(A, B, C)

@@ -167,5 +167,6 @@ class Leadership:
         for key in [key for key, each in self.replicas.items() if each.fetched_ms < gone]:
             if not voters.has(key):
                 del self.replicas[key]
-                if self._latest[key.id][0] == key:
+                latest = self._latest.get(key.id)  # it may be that of another directory, and gone
+                if latest is not None and latest[0] == key:
                     del self._latest[key.id]

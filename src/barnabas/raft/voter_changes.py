@@ -141,7 +141,9 @@ def has_caught_up(raft: RaftNode, role: Leadership, voter: VoterInfo, now_ms: in
 def unreachable(raft: RaftNode, role: Leadership, peer: tuple[Any, ...]) -> None:
     """The node that is to be added could not be asked."""
     change = role.change
-    if change is not None and change.kind == ADD and change.end_offset == UNKNOWN_OFFSET:
+    if change is None or change.voter.key.id != peer[0]:
+        return  # an earlier change, which was given up
+    if change.kind == ADD and change.end_offset == UNKNOWN_OFFSET:
         finish(raft, role, REQUEST_TIMED_OUT, f"node {peer[0]} does not answer")
 
 

@@ -2,8 +2,8 @@
 
 A snapshot that is not whole is set aside, and the one before it counts, or none: as long as the log reaches
 back far enough, nothing is lost by that. One that goes beyond the log stands for what the log has lost, and
-one of a later epoch than any of the log's is not of this log: it was fetched, and the process ended before the
-log was cut. In both cases the log begins anew behind it, as in Kafka.
+one of a later epoch than any of the log's is not of this log: it was fetched, and the process ended before
+the log was cut. In both cases the log begins anew behind it, as in Kafka.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class QuorumFiles(NamedTuple):
 async def find_quorum(disk: Disk, log: PartitionLog) -> QuorumFiles:
     """Read the vote and the newest snapshot, and look through the log for what the quorum says of itself."""
     data = await read_whole(disk, QUORUM_STATE_PATH)
-    election = decode_quorum_state(data, disk.describe(QUORUM_STATE_PATH)) if data else Election()
+    election = decode_quorum_state(data, disk.describe(QUORUM_STATE_PATH)) if data is not None else Election()
     snapshots = await _list_snapshots(disk)
     snapshot_id, snapshot, snapshot_bytes = await _newest_snapshot(disk, snapshots)
     if _is_beyond(snapshot_id, log):
