@@ -351,7 +351,9 @@ def test_security_that_arrives_and_cannot_be_enforced_stops_the_nodes() -> None:
             ]
         )
         for node in cluster.nodes.values():
-            assert isinstance(await node.failed(), UnenforcedSecurity)
+            reason = await node.failed()
+            assert isinstance(reason, UnenforcedSecurity)
+            assert str(reason).startswith("the metadata of ")  # it has started long ago
 
     run_cluster(scenario, VirtualCluster())
 

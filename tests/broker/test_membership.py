@@ -213,19 +213,33 @@ def test_registration_is_repeated_until_the_broker_is_let_in(answer: Answer) -> 
 def test_registration_is_given_up_when_its_time_is_over() -> None:
     async def scene(stage: Stage) -> None:
         stage.script(REGISTRATION, registered(DUPLICATE))
-        with pytest.raises(RegistrationTimedOut, match=f"within 60 s .*{DUPLICATE}: another broker 1 is"):
+        stage.show(broker_image(incarnation=OTHER))
+        with pytest.raises(
+            RegistrationTimedOut, match=f"within 60 s .*{DUPLICATE}: another broker 1 "
+        ) as told:
             await stage.register()
+        assert "is registered at elsewhere:9092, and may be running; every node needs an id" in str(
+            told.value
+        )
         assert 57 < stage.channel.at(REGISTRATION)[-1] < 60
         assert stage.membership.epoch == -1
 
     play(scene)
 
 
-@pytest.mark.parametrize("error", ["INCONSISTENT_CLUSTER_ID", "INVALID_REGISTRATION", "UNSUPPORTED_VERSION"])
-def test_a_registration_that_cannot_succeed_is_not_repeated(error: str) -> None:
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        ("INCONSISTENT_CLUSTER_ID", ": its directories were formatted for another cluster"),
+        ("INVALID_REGISTRATION", ": one of its directories has the id of a directory of another broker"),
+        ("UNSUPPORTED_VERSION", ": the cluster has a feature at a level that this version does not support"),
+        ("UNKNOWN_SERVER_ERROR", "$"),
+    ],
+)
+def test_a_registration_that_cannot_succeed_is_not_repeated(error: str, reason: str) -> None:
     async def scene(stage: Stage) -> None:
         stage.script(REGISTRATION, registered(error))
-        with pytest.raises(RegistrationRefused, match=f"broker 1 could not register: {error}"):
+        with pytest.raises(RegistrationRefused, match=f"broker 1 could not register: {error}{reason}"):
             await stage.register()
         assert len(stage.channel.asked) == 1
 
@@ -406,7 +420,7 @@ def test_a_broker_that_was_replaced_stops_and_does_not_register_again() -> None:
         await asyncio.sleep(2)
         (error,) = stage.failures
         assert isinstance(error, BrokerSuperseded)
-        assert "another broker has registered as node 1, at elsewhere:9092" in str(error)
+        assert "another broker has registered as node 1, at elsewhere:9092: this one" in str(error)
         await running
         await asyncio.sleep(30)
         assert len(stage.channel.registrations) == 1

@@ -51,9 +51,18 @@ CATCHING_UP_S = 0.01  # between heartbeats of a broker that has not replayed its
 FIRST_SHUTDOWN_S = 0.05  # between the first two heartbeats of a controlled shutdown
 MAX_SHUTDOWN_S = 300.0
 
+# why a controller refuses a registration for good, as far as it can be this broker's doing
+_REASONS = {
+    "INCONSISTENT_CLUSTER_ID": "its directories were formatted for another cluster",
+    "INVALID_REGISTRATION": "one of its directories has the id of a directory of another broker: a copy "
+    "needs an id of its own",
+    "UNSUPPORTED_VERSION": "the cluster has a feature at a level that this version does not support "
+    "(`barnabas cluster describe` shows the levels)",
+}
 _DUPLICATE = "DUPLICATE_BROKER_REGISTRATION"
 _STORAGE = "KAFKA_STORAGE_ERROR"
 _STALE = "STALE_BROKER_EPOCH"
+_REGISTER = "register"
 
 
 class RegistrationRefused(BarnabasError):
@@ -171,12 +180,15 @@ class Membership:
             self._note(error)
             return False
         if _name(response.error_code) == _DUPLICATE:
-            self._say(f"{_DUPLICATE}: another broker {self.node_id} is registered, and may be running")
+            self._say(
+                f"{_DUPLICATE}: another broker {self.node_id} is registered{self._where()}, and may be "
+                "running; every node needs an id of its own (node.id)"
+            )
             return False
         if _name(response.error_code) == _STORAGE:
             self._say(f"{_STORAGE}: the active controller cannot write; another one may lead soon")
             return False
-        self._require(response.error_code, "register")
+        self._require(response.error_code, _REGISTER)
         self._say("")
         self.epoch = response.broker_epoch
         return True
@@ -258,10 +270,9 @@ class Membership:
         if mine is None or known is None or known.epoch <= self.epoch:
             return
         if known.incarnation_id != mine.incarnation_id:
-            where = ", ".join(f"{each.host}:{each.port}" for each in known.endpoints.values())
             raise BrokerSuperseded(
-                f"another broker has registered as node {self.node_id}, at {where}: this one stops; every "
-                "node needs an id of its own (node.id)"
+                f"another broker has registered as node {self.node_id},{self._where()}: this one stops; "
+                "every node needs an id of its own (node.id)"
             )
 
     # --- the end
@@ -344,12 +355,19 @@ class Membership:
         """The broker of this id in the metadata, this incarnation or another one."""
         return self._image().brokers.get(self.node_id)
 
+    def _where(self) -> str:
+        """The address of the broker of this id in the metadata, if there is one."""
+        known = self._known()
+        addresses = () if known is None else known.endpoints.values()
+        return " at " + ", ".join(f"{each.host}:{each.port}" for each in addresses) if addresses else ""
+
     def _require(self, error_code: int, what: str) -> None:
         if error_code:
             name = _name(error_code)
             is_forgotten = name == _STALE and self._known() is None
             kind = NotRegistered if is_forgotten else RegistrationRefused
-            raise kind(f"broker {self.node_id} could not {what}: {name}")
+            reason = f": {_REASONS[name]}" if what == _REGISTER and name in _REASONS else ""
+            raise kind(f"broker {self.node_id} could not {what}: {name}{reason}")
 
     def _note(self, error: BarnabasError) -> None:
         """A request came to nothing. What the disk of this node's own controller refuses is not repeated."""

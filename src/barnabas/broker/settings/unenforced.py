@@ -45,7 +45,7 @@ def refuse_unenforced(image: ClusterImage, where: str, *, allowed: bool) -> None
         return
     tools = "; ".join(tool for _, tool in found)
     raise UnenforcedSecurity(
-        f"Refusing to start: {told}, which this version cannot enforce, so that whoever reaches the node "
+        f"{told}, which this version cannot enforce, so that whoever reaches the node "
         f"could do what they forbid. Remove them with Apache Kafka ({tools}), or start with {ALLOW}=true "
         "to go on without: they are kept as they are"
     )

@@ -76,5 +76,5 @@ def _findings(directory: Path, image: ClusterImage, replayed: int) -> Iterator[F
     try:
         refuse_unenforced(image, str(directory), allowed=False)
     except UnenforcedSecurity as error:
-        what = str(error).removeprefix("Refusing to start: ").partition(". ")[0]
+        what = str(error).partition(". ")[0]
         yield problem(what, f"remove them with Apache Kafka, or start with {ALLOW}=true, without protection")
