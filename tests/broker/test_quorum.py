@@ -364,6 +364,40 @@ def test_the_voters_come_into_the_log_though_who_asked_goes_away(monkeypatch: py
     asyncio.run(run())
 
 
+def test_asking_twice_for_the_voters_in_the_log_takes_no_decision_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    flush = PartitionLog.flush
+    published: list[int] = []
+
+    async def run() -> None:
+        flushes = asyncio.Event()
+
+        async def gated_flush(log: PartitionLog, up_to: int | None = None) -> None:
+            await flushes.wait()
+            await flush(log, up_to)
+
+        await disk.remove(CHECKPOINT)
+        async with running(disk) as (quorum, _, _, _):
+            quorum.metadata.subscribe(lambda image, delta: published.append(image.offset))
+            monkeypatch.setattr(PartitionLog, "flush", gated_flush)
+            asked = []
+            for ask in (
+                quorum.controller.raise_kraft_version,
+                lambda: create(quorum, "letters"),
+                quorum.controller.raise_kraft_version,
+            ):
+                asked.append(asyncio.ensure_future(ask()))
+                await asyncio.sleep(0)
+            flushes.set()
+            await asyncio.gather(*asked)
+            assert quorum.metadata.image.offset == quorum.driver.end_offset
+
+    disk = new_disk()
+    asyncio.run(run())
+    assert published == sorted(published)
+
+
 def test_a_closed_quorum_decides_nothing_more() -> None:
     async def run() -> None:
         async with running(disk) as (quorum, _, _, failures):

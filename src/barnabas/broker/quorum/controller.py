@@ -142,6 +142,9 @@ class ActiveController:
             await self._told()
             return
         base_offset, end_offset = driver.next_offset, driver.raise_kraft_version(KRAFT_VERSION)
+        if end_offset <= self._decided.offset:  # it was asked for before, and other decisions came behind it
+            await self._told()
+            return
         change = Change(self._decided, Delta(self._decided))
         await self._proposed(base_offset, end_offset, change, self._clock.wall_ms())
 
