@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 from collections.abc import Callable, Coroutine
+from functools import partial
 from pathlib import Path
 from uuid import UUID
 
@@ -139,6 +140,26 @@ def test_directory_that_was_away_or_left_out_is_unclean() -> None:
         assert (await machine.open("a", "b")).previous_epoch is None
 
     run(scenario)
+
+
+@pytest.mark.parametrize("is_clean", [False, True])
+def test_directory_that_was_replaced_or_is_used_no_more_is_unclean(is_clean: bool) -> None:
+    """What it held is lost, however well the others have ended."""
+
+    async def scenario(replaced: bool) -> None:
+        machine = Machine("a", "b")
+        storage = await registered(machine, 41)
+        if is_clean:
+            await storage.close(41)
+        else:
+            await machine.crash(storage)
+        if replaced:
+            machine.disks["b"] = MemoryDisk(name="b:")
+        found = await machine.open(*("a", "b") if replaced else ("a",))
+        assert found.previous_epoch is None
+
+    run(partial(scenario, replaced=True))
+    run(partial(scenario, replaced=False))
 
 
 def test_directories_that_are_all_new_have_no_epoch() -> None:

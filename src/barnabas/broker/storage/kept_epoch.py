@@ -3,8 +3,8 @@
 A process that dies loses nothing that it has written: the page cache is the kernel's, and lives until the
 next boot. So a broker that comes back within one boot registers with the epoch that it had, as after a clean
 stop, and stays in the ISR. The file names the boot for each log directory. After another boot, with a
-directory that is not in it, or when a disk has failed (`forget`), what was written last may be lost: then the
-epoch does not count, and the shutdown was an unclean one.
+directory that is not in it or without one that is, or when a disk has failed (`forget`), what was written may
+be lost: then the epoch does not count, and the shutdown was an unclean one.
 
 Apache Kafka does not look at the file. When it ran on the directory in between, the controller knows a later
 epoch than the one in the file, and takes the stop for an unclean one.
@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from uuid import UUID
 
 from barnabas.core.disk import Disk
@@ -38,6 +38,13 @@ class EpochKeeper:
         self._disk = disk
         self._turn = Turn()
         self._forgetting: asyncio.Task[None] | None = None
+
+    async def misses_none(self, directories: Iterable[UUID]) -> bool:
+        """Whether all directories are still there with which the broker registered last, as far as that is
+        known: what was in one that was replaced, or is not used any more, is lost."""
+        data = await read_whole(self._disk, BROKER_EPOCH)
+        found = None if data is None else _parse(data)
+        return found is None or set(found[1]) <= {uuid_to_text(each) for each in directories}
 
     async def read(self, boots: Boots) -> int | None:
         """The epoch that was kept, if these directories have lost nothing since."""

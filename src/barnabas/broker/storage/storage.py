@@ -337,13 +337,12 @@ async def _assemble(
     if not directories:
         told = "; ".join(str(error) for error in missing.values())
         raise StorageError(f"none of log.dirs can be used: {told}")
-    # a new one held nothing that could have been lost
-    new = [each.id for each in owned.values() if each.is_new]
-    old = {own_id: each for own_id, each in directories.items() if own_id not in new}
+    # a new one may have taken the place of one that is lost, with all that it held
+    is_whole = not missing and not any(each.is_new for each in owned.values())
     previous_epoch = None
-    if old and not missing:
-        previous_epoch = last_epoch(old.values())
+    if is_whole and await epochs.misses_none(directories):
+        previous_epoch = last_epoch(directories.values())
         if previous_epoch is None:
-            previous_epoch = await epochs.read(_boots(old))
+            previous_epoch = await epochs.read(_boots(directories))
     logs = LogDirectories(directories, missing)
     return Storage(meta, opened[layout.metadata_dir], directories, logs, named, epochs, previous_epoch)
