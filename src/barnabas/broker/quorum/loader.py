@@ -89,10 +89,12 @@ class MetadataLoader:
         self._is_paused = True
 
     def resume(self) -> None:
-        """Go on behind the published image, which the active controller has moved."""
-        image = self._metadata.image
-        self._replayer = Replayer(image)
-        self.position = image.offset
+        """Go on behind the published image, which the active controller may have moved; where nothing has
+        been published since the start, where it stopped."""
+        if self._has_published:
+            image = self._metadata.image
+            self._replayer = Replayer(image)
+            self.position = image.offset
         self._is_paused = False
         self.advance(self._target)
 

@@ -1,0 +1,35 @@
+"""The metadata log read into the published image."""
+
+from __future__ import annotations
+
+import asyncio
+
+from barnabas.broker.quorum.loader import MetadataLoader
+from barnabas.core.clock import ManualClock
+from barnabas.core.memory_disk import MemoryDisk
+from barnabas.metadata.image import ClusterImage
+from barnabas.metadata.publisher import MetadataPublisher
+from tests.support.logs import open_directory
+
+BASE = ClusterImage(7, 1)
+
+
+def test_a_pause_before_anything_is_published_leaves_the_snapshot_in_force() -> None:
+    async def run() -> None:
+        directory = await open_directory(MemoryDisk(), clock=ManualClock())
+        log = await directory.partition("__cluster_metadata", 0)
+        metadata, failures, moved = MetadataPublisher(), list[BaseException](), asyncio.Event()
+        loader = MetadataLoader(log, metadata, failures.append, BASE)
+        loader.on_moved = moved.set
+        loader.advance(BASE.offset)
+        await loader.pause()
+        assert metadata.image == ClusterImage()
+        moved.clear()
+        loader.resume()
+        assert loader.position == BASE.offset
+        await asyncio.wait_for(moved.wait(), 60)
+        assert metadata.image == BASE
+        assert not failures
+        await directory.close()
+
+    asyncio.run(run())
