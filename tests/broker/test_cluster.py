@@ -358,6 +358,29 @@ def test_security_that_arrives_and_cannot_be_enforced_stops_the_nodes() -> None:
     run_cluster(scenario, VirtualCluster())
 
 
+def test_controllers_that_find_what_cannot_be_enforced_say_why_they_stop(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    credential = UserScramCredentialRecord(
+        name="k", mechanism=1, salt=b"s", stored_key=b"k", server_key=b"v", iterations=4096
+    )
+
+    async def scenario(cluster: VirtualCluster) -> None:
+        await cluster.start()
+        await cluster.until(lambda: cluster.leader() is not None, "one leads")
+        leader = cluster.leader()
+        assert leader is not None
+        await leader.quorum.controller.write([credential])
+        for node_id in cluster.ids:
+            await cluster.kill(node_id)
+        await cluster.start()
+        for node in cluster.nodes.values():
+            assert isinstance(await node.failed(), UnenforcedSecurity)
+
+    run_cluster(scenario, VirtualCluster(roles=dict.fromkeys((1, 2, 3), "controller")))
+    assert "unexpected" not in caplog.text
+
+
 def test_a_node_that_finds_no_leader_says_what_is_wrong(caplog: pytest.LogCaptureFixture) -> None:
     """Of another cluster, or asking where there is no controller: not only that it waits."""
 

@@ -174,12 +174,19 @@ class Node:
         self._become(NodeState.CONTROLLER_UP)
         measured = None if self.metrics is None else self._measure(self.metrics, storage, shared)
         if listeners.inter_broker is None:
-            self._run(shared.caught_up())
+            self._run(self._follow(shared))
         else:
             await shared.caught_up()
             await self._start_broker(shared, storage, listeners, listeners.inter_broker)
         if measured is not None:
             measured.started(self._broker, self._clock.monotonic() - self._began)
+
+    async def _follow(self, shared: SharedServer) -> None:
+        """A controller alone answers others before it has the metadata, which may be nothing for it."""
+        try:
+            await shared.caught_up()
+        except REFUSALS as error:
+            self.fail(error)
 
     async def _start_broker(
         self, shared: SharedServer, storage: Storage, listeners: Listeners, inter_broker: str
