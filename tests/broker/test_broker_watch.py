@@ -70,6 +70,7 @@ class Stage:
     def __init__(self, brokers: int = 3, *, by_socket: bool = True, has_elr: bool = True) -> None:
         self.network = MemoryNetwork()
         self.clock = LoopClock()
+        self.former_leader = (-1, 0.0)
         self.cluster = Cluster(has_elr=has_elr)
         self.active = Active(self.cluster)
         active = cast("ActiveController", self.active)
@@ -78,6 +79,7 @@ class Stage:
             self.network.host(CONTROLLER),
             self.clock,
             node_id=100,
+            former_leader=lambda: self.former_leader,
             inter_broker_listener="PLAINTEXT",
             session_s=SESSION_S,
             by_socket=by_socket,
@@ -237,6 +239,38 @@ def test_a_new_controller_grants_each_broker_a_whole_session() -> None:
         stage.running.cancel()
         stage.activate()
         assert 9.0 < await stage.fenced_after(1) < 10.2
+
+    on(Stage(), scene)
+
+
+@pytest.mark.parametrize(("silent_s", "counted_s"), [(2.0, 2.0), (8.0, 3.0)])
+def test_a_broker_beside_the_former_leader_is_silent_since_that_was_heard_last(
+    silent_s: float, counted_s: float
+) -> None:
+    async def scene(stage: Stage) -> None:
+        await stage.begin()
+        stage.pause(1)
+        stage.pause(2)
+        stage.former_leader = (1, now())
+        await asyncio.sleep(silent_s)
+        assert stage.running is not None
+        stage.running.cancel()
+        stage.activate()
+        assert 9.0 - counted_s < await stage.fenced_after(1) < 10.2 - counted_s
+        assert await stage.fenced_after(2) > 0
+
+    on(Stage(), scene)
+
+
+def test_a_broker_beside_a_former_leader_that_lives_stays() -> None:
+    async def scene(stage: Stage) -> None:
+        await stage.begin()
+        stage.former_leader = (1, now() - 100)
+        assert stage.running is not None
+        stage.running.cancel()
+        stage.activate()
+        await asyncio.sleep(30)
+        assert not stage.is_fenced(1)
 
     on(Stage(), scene)
 

@@ -238,6 +238,25 @@ def test_a_node_that_was_stopped_comes_back_while_nothing_is_committed() -> None
     run_cluster(scenario, VirtualCluster(roles={3: "controller"}))
 
 
+def test_a_controller_that_is_cut_off_is_replaced_and_its_broker_fenced_by_its_session() -> None:
+    async def scenario(cluster: VirtualCluster) -> None:
+        await cluster.start()
+        old = cluster.leader()
+        assert old is not None
+        others = [cluster.nodes[each] for each in cluster.ids if each != old.node_id]
+        cluster.network.partition([host_of(old.node_id)], [host_of(each.node_id) for each in others])
+        cut = now()
+        await cluster.until(lambda: any(each.quorum.controller.is_active for each in others), "another leads")
+        assert now() - cut < 4.0
+        await cluster.until(lambda: all(fenced(each, old.node_id) for each in others), "its broker is fenced")
+        assert now() - cut < 11.0  # the new controller counts from when the voter had heard the old one
+        cluster.network.heal()
+        await cluster.until(lambda: not fenced(others[0], old.node_id), "it is heard again, and unfenced")
+        await all_equal(cluster)
+
+    run_cluster(scenario, VirtualCluster())
+
+
 def test_what_a_leader_that_was_cut_off_has_decided_is_taken_back() -> None:
     async def scenario(cluster: VirtualCluster) -> None:
         await cluster.start()

@@ -54,10 +54,13 @@ def test_a_new_controller_grants_every_broker_that_is_not_fenced_a_session() -> 
     cluster, contacts = Cluster(1, 2, 3), BrokerContacts()
     cluster.beat(3, want_fence=True)
     contacts.heard(life(cluster, 2), 4.0, 5, Link())
-    assert contacts.inherit(cluster.image, 10.0, SESSION_S) == [life(cluster, 1)]
+    assert contacts.inherit(cluster.image, 10.0, SESSION_S, {1: 8.0, 2: 8.0}) == [life(cluster, 1)]
     heard = contacts.last(life(cluster, 2))
     assert heard is not None
     assert heard.at == 4.0  # what it has heard already counts
+    silent = contacts.last(life(cluster, 1))
+    assert silent is not None
+    assert silent.at == 8.0
     assert contacts.last(life(cluster, 3)) is None
 
 

@@ -160,6 +160,7 @@ class SharedServer:
                 self._network,
                 self._clock,
                 node_id=self.local.node_id,
+                former_leader=lambda: self.quorum.former_leader,
                 inter_broker_listener=self._inter_broker_listener,
                 session_s=settings.integer("broker.session.timeout.ms") / 1000,
                 by_socket=settings.boolean("barnabas.fence.by.socket"),

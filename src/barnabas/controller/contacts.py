@@ -1,8 +1,9 @@
 """What the active controller has heard from brokers: soft state, in no record.
 
-It begins with every active controller: brokers that are not fenced get a fresh session each, and heartbeats
-do the rest. A contact counts at the moment it is made, before anything that the heartbeat asks for is decided
-or committed. It is one broker epoch's: a late heartbeat of an earlier life says nothing of the present one.
+It begins with every active controller: brokers that are not fenced get a fresh session each (one that is
+known to have been silent for a while, the rest of one), and heartbeats do the rest. A contact counts at the
+moment it is made, before anything that the heartbeat asks for is decided or committed. It is one broker
+epoch's: a late heartbeat of an earlier life says nothing of the present one.
 
 A session is over when its broker has sent no heartbeat for broker.session.timeout.ms (sessions.py). That of a
 broker in the controller's own process is never over: it lives as long as the controller does.
@@ -10,6 +11,7 @@ broker in the controller's own process is never over: it lives as long as the co
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import NamedTuple, Protocol
 
 from barnabas.metadata.image import ClusterImage
@@ -80,17 +82,20 @@ class BrokerContacts:
 
     # --- sessions
 
-    def inherit(self, image: ClusterImage, at: float, session_s: float) -> list[BrokerLife]:
-        """This controller becomes active: brokers that are not fenced have heartbeats to send from now on.
-        Returns those that have sent none to this controller yet. Those that are fenced may have been found
-        dead just now: they are waited for as long as that could be."""
+    def inherit(
+        self, image: ClusterImage, at: float, session_s: float, heard: Mapping[int, float] | None = None
+    ) -> list[BrokerLife]:
+        """This controller becomes active: brokers that are not fenced have heartbeats to send from now on, or
+        since they were `heard`, by id, in another way. Returns those of which it has no heartbeat yet. Those
+        that are fenced may have been found dead just now: they are waited for as long as that could be."""
         for broker in image.brokers.values():
             if broker.fenced and not broker.in_controlled_shutdown and broker.id not in self.hints:
                 self.hints[broker.id] = Hint(BrokerLife.of(broker), at + session_s, is_inherited=True)
+        heard = heard or {}
         lives = [BrokerLife.of(each) for each in image.brokers.values() if not each.fenced]
         inherited = [each for each in lives if each not in self._contacts]
         for each in inherited:
-            self._contacts[each] = Contact(at, UNKNOWN_OFFSET)
+            self._contacts[each] = Contact(heard.get(each.id, at), UNKNOWN_OFFSET)
         return inherited
 
     def heard(

@@ -65,6 +65,7 @@ class RaftNode:
         self.has_told_epoch = -1  # the epoch whose leader knows this node's listeners and versions
         self.leader_high_watermark = UNKNOWN_OFFSET
         self.heard_ms = now_ms  # when a leader last answered; at first, when this node began
+        self.heard_id = NO_NODE  # and which
         self.leader_endpoint: Endpoint | None = None  # where the leader of this epoch was followed
         self.own_voter = VoterInfo(me, config.endpoints, 0, config.max_kraft_version)
         self._seen_voters: VoterSet | None = None
@@ -348,7 +349,7 @@ class RaftNode:
 
     def hear_leader(self, role: Follower, now_ms: int) -> None:
         """The leader has answered: it lives."""
-        self.heard_ms = now_ms
+        self.heard_ms, self.heard_id = now_ms, self.election.leader_id
         role.fetch_deadline_ms = now_ms + self.config.fetch_timeout_ms
         role.has_fetched = True
         if role.search.turn:

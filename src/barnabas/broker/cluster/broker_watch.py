@@ -3,7 +3,9 @@
 Sessions are looked at from time to time (controller/sessions.py). A death is noticed by the sockets: the
 connection that carried a broker's latest heartbeat closes, and a dial to the listener that the broker has
 registered is refused. A controller that becomes active has no such connections yet, and dials every broker
-whose session it inherits. Before a broker is fenced that was found dead,
+whose session it inherits. A broker in the process of the former leader has its session from when that
+leader was last heard, for it is silent since then: what a voter waited for it counts. Before a broker is
+fenced that was found dead,
 
 - a dial that is accepted is repeated: a process that is being killed may lose its connections first;
 - a dial that is refused is repeated after a pause in which other deaths are noticed: where most brokers are
@@ -37,6 +39,8 @@ from barnabas.metadata.parts import BrokerImage
 
 logger = logging.getLogger("barnabas.controller")
 
+# at most so much of a session that is inherited counts as over: the rest is for heartbeats to this controller
+COUNTED_OF_SESSION = 1 / 3
 # a dial that takes longer proves nothing
 DIAL_S = 1.0
 # when a dial that was accepted is repeated
@@ -46,7 +50,8 @@ SETTLE_S = 0.1
 
 
 class BrokerWatch:
-    """`inter_broker_listener` is the name of the listener to dial, None where this node knows of none;
+    """`former_leader` gives the node that led before this one, and when it was last heard (monotonic);
+    `inter_broker_listener` is the name of the listener to dial, None where this node knows of none;
     `by_socket` is `barnabas.fence.by.socket`."""
 
     def __init__(
@@ -56,6 +61,7 @@ class BrokerWatch:
         clock: Clock,
         *,
         node_id: int,
+        former_leader: Callable[[], tuple[int, float]],
         inter_broker_listener: str | None,
         session_s: float,
         by_socket: bool,
@@ -68,6 +74,7 @@ class BrokerWatch:
         self._network = network
         self._clock = clock
         self._node_id = node_id
+        self._former_leader = former_leader
         self._by_socket = by_socket
         self._election_defaults = election_defaults
         self._tasks: asyncio.TaskGroup | None = None
@@ -93,8 +100,9 @@ class BrokerWatch:
             raise errors.exceptions[0] from None
 
     async def _watch(self) -> None:
-        now = self._clock.monotonic()
-        for broker in self._contacts.inherit(self._active.decided, now, self.session_s):
+        now, (leader_id, heard_at) = self._clock.monotonic(), self._former_leader()
+        heard = {leader_id: max(heard_at, now - self.session_s * COUNTED_OF_SESSION)}
+        for broker in self._contacts.inherit(self._active.decided, now, self.session_s, heard):
             if broker.id != self._node_id:  # that one is in this process, and reports soon
                 self._suspect(broker)
         while True:

@@ -220,6 +220,14 @@ class MetadataQuorum:
         return max(self._clock.monotonic() - since, 0.0)
 
     @property
+    def former_leader(self) -> tuple[int, float]:
+        """The node that this one last heard as the leader, and when (monotonic); -1 where there was none, or
+        this node itself has led since."""
+        core = self.driver.core
+        heard_at = core.heard_ms / 1000
+        return NO_NODE if self._led_until > heard_at else core.heard_id, heard_at
+
+    @property
     def is_attached(self) -> bool:
         """Whether this node is the active controller, or follows one from which it hears."""
         role, suspicion = self.driver.core.role, self.driver.core.suspicion
