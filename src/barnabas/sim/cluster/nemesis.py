@@ -17,6 +17,7 @@ from barnabas.sim.nemesis import OUTAGE_S, Nemesis, Strike
 
 LEADER = 0.4  # how often it is the leader whom a fault strikes
 PARTITION_S = (0.3, 12.0)
+CUT_OFF_S = (1.0, 6.0)
 SOON_S = 0.05  # a leader that has just been elected dies within this time
 ROLLING_S = (0.5, 6.0)  # between two nodes of a rolling restart
 
@@ -31,6 +32,7 @@ class ClusterNemesis(Nemesis):
             "leader-crash": self._leader_crash,
             "crash-after-election": self._crash_after_election,
             "partition": self._partition,
+            "leader-cut-off": self._leader_cut_off,
             "links-dropped": self._links_dropped,
             "dials-refused": self._dials_refused,
             "dials-hang": self._dials_hang,
@@ -93,6 +95,17 @@ class ClusterNemesis(Nemesis):
         await asyncio.sleep(seconds)
         for source, target in links:
             self.network.release(source, target)
+
+    async def _leader_cut_off(self, random: SeededRandom, machine: Machine) -> None:
+        """Clients still reach it, and it decides what it cannot commit."""
+        leader, seconds = self._leader or machine, log_between(random, *CUT_OFF_S)
+        links = _both([leader.host], [each.host for each in self.machines if each is not leader])
+        self.note(leader, "leader-cut-off", f"for {seconds:.3f} s")
+        for link in links:
+            self.network.hold(*link)
+        await asyncio.sleep(seconds)
+        for link in links:
+            self.network.release(*link)
 
     def _shape(self, random: SeededRandom, machine: Machine) -> tuple[str, Links]:
         """Which links are cut, and what that is called."""

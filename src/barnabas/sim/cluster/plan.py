@@ -42,6 +42,7 @@ FAULTS = {
     "network-delay": (5.0, 40.0),
     "network-held": (8.0, 40.0),
     "clock-jump": (4.0, 40.0),
+    "leader-cut-off": (5.0, 30.0),
 }
 
 # voters and brokers

@@ -43,6 +43,7 @@ GO_ON_S = 5.0  # how long admins go on after the faults
 SETTLE_S = 60.0  # how long the judge tries at most
 REPLACED_S = (0.0, 2.0)
 SHARED_TOPICS = 4
+BURST = 3
 # with these the change may have been made, or may still be
 LEFT_OPEN = ("NOT_CONTROLLER", "REQUEST_TIMED_OUT", "KAFKA_STORAGE_ERROR")
 # of these a topic of so many partitions needs a metadata transaction
@@ -106,7 +107,7 @@ class Admins:
         """Change and read the metadata, until asked to stop."""
         client, random = self._client, self._client.random
         kinds = [self._create] * 5 + [self._delete, self._alter, self._alter, self._grow]
-        kinds += [self._look, self._look_at_config, self._take_producer_id, self._race]
+        kinds += [self._look, self._look_at_config, self._take_producer_id, self._race, self._burst]
         while not client.stopping.is_set():
             address = pick(random, self._addresses)
             await client.go_on("administering", partial(pick(random, kinds), address))
@@ -151,6 +152,14 @@ class Admins:
         self._names.append(name)
         other = pick(self._client.random, (address, *self._addresses))
         await asyncio.gather(self.create(address, name, 1), self.create(other, name, 1))
+
+    async def _burst(self, address: str) -> None:
+        """Ask for several changes at once, so that some are decided while others are not committed."""
+        name = pick(self._client.random, self._names)
+        fresh = [f"{self._client.name}-burst-{next(self._numbers.values)}" for _ in range(BURST)]
+        creating = [self.create(address, each, 1) for each in fresh]
+        await asyncio.gather(self._alter(address), *creating, self.create(address, name, 1))
+        self._names += fresh
 
     async def _delete(self, address: str) -> None:
         name = pick(self._client.random, self._names)

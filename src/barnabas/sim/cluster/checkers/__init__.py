@@ -10,6 +10,7 @@ from barnabas.sim.cluster.checkers.admin import (
     check_errors,
     check_producer_ids,
     check_reads,
+    check_seen,
     check_topics,
 )
 from barnabas.sim.cluster.checkers.calm import check_calm, check_fenced
@@ -28,6 +29,7 @@ CHECKERS: tuple[Callable[[History], list[Violation]], ...] = (
     check_backwards,
     check_prefix,
     check_changes,
+    check_seen,
     check_topics,
     check_errors,
     check_reads,

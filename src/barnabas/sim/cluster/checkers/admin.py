@@ -4,11 +4,13 @@ A change that was answered shows in a state that was committed between question 
 where somebody has asked for its deletion, and comes only where its creation was asked for. An error is held
 against the states that were in force between question and answer, and shortly before: a leader that is cut
 off tells what it knows until it notices (`STALE_S`). Nothing is concluded from an answer that leaves it open.
+Who asks the broker that answered a change finds it there.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from bisect import bisect_right
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from barnabas.sim.checkers.violation import Violation
@@ -20,6 +22,7 @@ from barnabas.sim.cluster.events import (
     ConfigRead,
     MetadataRead,
     ProducerIdGiven,
+    Published,
     TopicSeen,
 )
 from barnabas.sim.history import History
@@ -27,6 +30,8 @@ from barnabas.sim.history import History
 # a leader that hears nothing of a majority resigns after one and a half times
 # controller.quorum.fetch.timeout.ms
 STALE_S = 3.0 + 0.5
+# a broker waits half a second for a change that another node has made, by its own clock
+WAITED_S = 0.45
 
 
 class _Appearance(NamedTuple):
@@ -52,6 +57,31 @@ def check_changes(history: History) -> list[Violation]:
     return violations
 
 
+def check_seen(history: History) -> list[Violation]:
+    """A broker that answers a change has it in its own image by then, unless it has waited for it in vain."""
+    timeline = Timeline(history)
+    published: dict[int, list[Published]] = {}
+    for each in history.of(Published):
+        published.setdefault(each.node, []).append(each)
+    violations = []
+    for change in changes(history):
+        asked, answered = change
+        if answered.error != DONE or answered.at - asked.at > WAITED_S:
+            continue
+        offset = min((after.image.offset for after in _made(timeline, change)), default=-1)
+        own = published.get(node_of(asked.broker), [])
+        index = bisect_right(own, answered.at, key=lambda each: each.at)
+        if offset > (own[index - 1].offset if index else -1):
+            what = f"{_said(asked)} was answered before the broker had it in its image (offset {offset})"
+            violations.append(Violation("seen", answered.at, what))
+    return violations
+
+
+def node_of(broker: str) -> int:
+    """The node at an address."""
+    return int(broker.partition(":")[0].rpartition("-")[2])
+
+
 def _said(asked: Asked) -> str:
     return (
         f"change {asked.number} of {asked.client} at {asked.broker}: {asked.what} {asked.topic} {asked.value}"
@@ -59,11 +89,15 @@ def _said(asked: Asked) -> str:
 
 
 def _is_made(timeline: Timeline, change: Change) -> bool:
+    return any(True for _ in _made(timeline, change))
+
+
+def _made(timeline: Timeline, change: Change) -> Iterator[State]:
+    """The states that may be what the change has made."""
     asked, answered = change
-    return any(
-        asked.at <= after.committed_at <= answered.at and _makes(before, after, change)
-        for before, after in timeline.steps()
-    )
+    for before, after in timeline.steps():
+        if asked.at <= after.committed_at <= answered.at and _makes(before, after, change):
+            yield after
 
 
 def _makes(before: State, after: State, change: Change) -> bool:
