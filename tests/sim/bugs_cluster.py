@@ -1,4 +1,4 @@
-"""Bugs of a cluster's metadata: in what is told before it is committed, and in what fencing leaves behind.
+"""Bugs of a cluster: in what is told before it is committed, in who leads, in how brokers come and go.
 
 The product's own checks are off meanwhile: the twin that replays a leader's log (sim/metadata_twin.py) is
 asked nothing, so that only checkers of histories can speak.
@@ -10,13 +10,30 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
+from barnabas.broker.cluster import broker_commands
+from barnabas.broker.cluster.broker_watch import BrokerWatch
 from barnabas.broker.quorum.controller import ActiveController
-from barnabas.controller import brokers
+from barnabas.broker.quorum.loader import MetadataLoader
+from barnabas.broker.quorum.quorum import MetadataQuorum
+from barnabas.broker.services import Services
+from barnabas.controller import brokers, producer_ids
+from barnabas.controller.contacts import BrokerContacts
+from barnabas.controller.decisions import Decision
+from barnabas.controller.registrations import Liveness
 from barnabas.core.errors import BarnabasError
-from barnabas.metadata.records import BeginTransactionRecord
+from barnabas.metadata import snapshot_records
+from barnabas.metadata.image import ClusterImage
+from barnabas.metadata.records import BeginTransactionRecord, ProducerIdsRecord
 from barnabas.metadata.replay import Change, Replayer
 from barnabas.protocol.schema import Message
+from barnabas.raft import invariants
+from barnabas.raft.core import Raft
+from barnabas.raft.election import NO_NODE, Election, VoterKey
+from barnabas.raft.replication import Leadership
+from barnabas.raft.states import Candidate
+from barnabas.raft.voters import VoterSet
 from barnabas.sim.metadata_twin import MetadataTwin
+from barnabas.sim.process import current_process
 from barnabas.sim.scenario import CLUSTER
 from tests.sim.bugs_switch import Patch, bug
 
@@ -26,19 +43,25 @@ def without_twin(patch: Patch) -> None:
 
 
 @bug(
-    "the image is not rolled back when the lead is lost", "errors", "changes", "topics", "reads", kind=CLUSTER
+    "the image is not rolled back when the lead is lost",
+    "images",
+    "errors",
+    "changes",
+    "topics",
+    kind=CLUSTER,
 )
 def not_rolled_back(patch: Patch) -> None:
+    kept: dict[int, ClusterImage] = {}
+
     def lost(controller: Any, reason: BarnabasError) -> None:
-        decided = controller._decided
+        if controller._pending:
+            kept[id(controller)] = controller._decided
         honest_lost(controller, reason)
-        controller._decided = decided
+        controller._decided = kept.get(id(controller), controller._decided)
 
     def activate(controller: Any) -> None:
-        decided = controller._decided
         honest_activate(controller)
-        if decided.offset > controller._metadata.image.offset:
-            controller._decided = decided
+        controller._decided = kept.pop(id(controller), controller._decided)
 
     honest_lost, honest_activate = ActiveController.lost, ActiveController.activate
     without_twin(patch)
@@ -91,3 +114,153 @@ def fencing_elects_nobody(patch: Patch) -> None:
 def unfencing_elects_nobody(patch: Patch) -> None:
     without_twin(patch)
     patch(brokers, "with_broker", lambda image, broker_id, defaults: [])
+
+
+# ---- what is committed, and who leads ---------------------------------------------------------------------
+
+
+def _nothing(holds: bool, what: str) -> None:
+    """In the place of the raft core's own assertions."""
+
+
+@bug("a record is committed when the leader alone has it", "prefix", "images", "changes", kind=CLUSTER)
+def leader_alone_commits(patch: Patch) -> None:
+    def own(role: Leadership, voters: VoterSet, me: VoterKey, end_offset: int) -> list[int]:
+        return [end_offset] * len(voters)
+
+    without_twin(patch)
+    patch(invariants, "require", _nothing)
+    patch(Leadership, "ends", own)
+
+
+@bug("a leader that restarts stands again in its old epoch (KAFKA-10527)", "leaders", kind=CLUSTER)
+def leads_again(patch: Patch) -> None:
+    first_role = Raft._first_role
+
+    def candidate(raft: Raft, now_ms: int) -> Any:
+        if raft.election.leader_id == raft.me.id and raft.election.epoch >= raft.log.last_epoch:
+            raft.election = Election(raft.epoch, NO_NODE, raft.me)
+            role = Candidate(raft.election_deadline_ms(now_ms))
+            role.granted.add(raft.me.id)
+            return role
+        return first_role(raft, now_ms)
+
+    without_twin(patch)
+    patch(invariants, "require", _nothing)
+    patch(Raft, "_first_role", candidate)
+
+
+@bug(
+    "a follower publishes what stands in its log, committed or not",
+    "images",
+    "prefix",
+    "topics",
+    kind=CLUSTER,
+)
+def log_published(patch: Patch) -> None:
+    def advance(loader: Any, high_watermark: int) -> None:
+        honest(loader, max(high_watermark, loader._log.end_offset))
+
+    honest = MetadataLoader.advance
+    without_twin(patch)
+    patch(MetadataLoader, "advance", advance)
+
+
+@bug("the broker in the leader's process tells of what is decided and not committed", "reads", kind=CLUSTER)
+def decided_told(patch: Patch) -> None:
+    decided: dict[int, ActiveController] = {}
+
+    def make(controller: Any, driver: Any, metadata: Any, *others: Any, **more: Any) -> None:
+        honest(controller, driver, metadata, *others, **more)
+        decided[id(metadata)] = controller
+
+    def image(services: Any) -> ClusterImage:
+        controller = decided.get(id(services.metadata))
+        is_active = controller is not None and controller.is_active
+        return controller.decided if is_active else services.metadata.image  # type: ignore[union-attr]
+
+    honest = ActiveController.__init__
+    without_twin(patch)
+    patch(ActiveController, "__init__", make)
+    patch(Services, "image", property(image))
+
+
+@bug("a broker answers a change that it forwarded before its own image has it", "seen", kind=CLUSTER)
+def answered_before_seen(patch: Patch) -> None:
+    async def refreshed(quorum: Any) -> None:
+        await asyncio.sleep(0)
+
+    without_twin(patch)
+    patch(MetadataQuorum, "refreshed", refreshed)
+
+
+@bug("each active controller begins to give producer ids from the first on", "producer-ids", kind=CLUSTER)
+def producer_ids_anew(patch: Patch) -> None:
+    given: dict[object, int] = {}
+
+    def allocate(image: ClusterImage, request: Any) -> Decision[Any]:
+        decision = honest(image, request)
+        if decision.records:
+            first = given[current_process()] = given.get(current_process(), -1000) + 1000
+            decision.response.producer_id_start = first
+        return decision
+
+    honest = producer_ids.allocate_producer_ids
+    without_twin(patch)
+    patch(producer_ids, "allocate_producer_ids", allocate)
+
+
+@bug("a snapshot does not have the producer ids: they are given again after it", "images", kind=CLUSTER)
+def producer_ids_not_in_snapshot(patch: Patch) -> None:
+    def records(image: ClusterImage) -> Any:
+        return (each for each in honest(image) if not isinstance(each, ProducerIdsRecord))
+
+    honest = snapshot_records.snapshot_records
+    without_twin(patch)
+    patch(snapshot_records, "snapshot_records", records)
+
+
+# ---- brokers ----------------------------------------------------------------------------------------------
+
+
+@bug("a newcomer takes the id of a broker that lives", "drill", kind=CLUSTER)
+def living_broker_ousted(patch: Patch) -> None:
+    without_twin(patch)
+    patch(broker_commands, "liveness", lambda *args, **more: Liveness.GONE)
+
+
+@bug("a broker that has died is not noticed by its socket", "drill", kind=CLUSTER)
+def death_not_noticed(patch: Patch) -> None:
+    without_twin(patch)
+    patch(BrokerWatch, "_suspect", lambda watch, broker: None)
+
+
+@bug("a new active controller does not ask which brokers have died meanwhile", "drill", kind=CLUSTER)
+def sessions_not_inherited(patch: Patch) -> None:
+    without_twin(patch)
+    patch(BrokerContacts, "inherit", lambda *args, **more: [])
+
+
+@bug("a broker that stops is let go before others lead what it leads", "drill", kind=CLUSTER)
+def let_go_at_once(patch: Patch) -> None:
+    def next_state(image: Any, broker: Any, request: Any, *others: Any) -> tuple[list[Message], bool, bool]:
+        if request.want_shut_down:
+            return [], broker.fenced, True
+        return honest(image, broker, request, *others)
+
+    honest = brokers._next_state
+    without_twin(patch)
+    patch(brokers, "_next_state", next_state)
+
+
+@bug("a heartbeat of an earlier epoch of a broker is accepted", "drill", kind=CLUSTER)
+def stale_heartbeat_accepted(patch: Patch) -> None:
+    def heartbeat(image: ClusterImage, request: Any, **more: Any) -> Decision[Any]:
+        broker = image.brokers.get(request.broker_id)
+        if broker is not None:
+            request.broker_epoch = broker.epoch
+        return honest(image, request, **more)
+
+    honest = brokers.heartbeat
+    without_twin(patch)
+    patch(brokers, "heartbeat", heartbeat)

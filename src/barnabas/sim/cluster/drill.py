@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from typing import TypeVar
 from uuid import UUID
 
 from barnabas.client.admin import Admin
@@ -17,19 +18,23 @@ from barnabas.controller.bootstrap import REGISTERED_FEATURES
 from barnabas.core.errors import BarnabasError
 from barnabas.core.network import Address
 from barnabas.core.random import SeededRandom
+from barnabas.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from barnabas.protocol.messages.broker_registration import (
     BrokerRegistrationRequest,
     BrokerRegistrationResponse,
     Feature,
     Listener,
 )
+from barnabas.protocol.schema import Message
 from barnabas.sim.chance import happens, pick, stream
-from barnabas.sim.cluster.events import Calm, Drill, Led
+from barnabas.sim.cluster.events import Calm, Drill, ImageSeen, Led
 from barnabas.sim.cluster.plan import CLUSTER_ID, CONTROLLER_PORT, PORT, host_of
 from barnabas.sim.cluster.workload import PAUSE_S, Brokers, addresses, look
 from barnabas.sim.machine import Machine
 from barnabas.sim.workload.client import CLIENT, Client
 from barnabas.transport.connection import open_connection
+
+BrokerAnswer = TypeVar("BrokerAnswer", BrokerHeartbeatResponse, BrokerRegistrationResponse)
 
 KINDS = ("kill", "kill", "stop", "newcomer")
 LEADER = 0.5  # how often it is the leader, where it is a voter that may die
@@ -113,20 +118,20 @@ async def _see_whole(client: Client, brokers: Brokers, address: str) -> None:
 
 
 async def _come_newly(client: Client, broker: int, leader: int) -> None:
-    """Register under the id of a broker that lives, from another place."""
+    """Beat as an earlier incarnation of a broker that lives, and register under its id from another place."""
     client.history.add(Drill(client.now, "newcomer", broker))
-    answer = await _register(client, broker, leader)
-    while answer in ("", "NOT_CONTROLLER"):
-        last = [each.node for each in client.history.of(Led)][-1]
-        await client.pause(PAUSE_S)
-        answer = await _register(client, broker, last)
-    client.history.add(Drill(client.now, "answered", broker, answer))
-
-
-async def _register(client: Client, broker: int, leader: int) -> str:
-    """The name of the answer's error; "" without an answer."""
-    network, clock, _, _ = client.seams
-    request = BrokerRegistrationRequest(
+    beating = BrokerHeartbeatRequest(
+        broker_id=broker,
+        broker_epoch=_epoch(client, broker) - 1,
+        current_metadata_offset=0,
+        want_fence=True,
+        want_shut_down=True,
+        offline_log_dirs=[],
+        cordoned_log_dirs=None,
+    )
+    beat = await _until_answered(client, leader, beating, BrokerHeartbeatResponse)
+    client.history.add(Drill(client.now, "heartbeat", broker, beat))
+    registering = BrokerRegistrationRequest(
         broker_id=broker,
         cluster_id=CLUSTER_ID,
         incarnation_id=INCARNATION.bytes,
@@ -139,6 +144,29 @@ async def _register(client: Client, broker: int, leader: int) -> str:
         log_dirs=[DIRECTORY.bytes],
         previous_broker_epoch=-1,
     )
+    registered = await _until_answered(client, leader, registering, BrokerRegistrationResponse)
+    client.history.add(Drill(client.now, "registration", broker, registered))
+
+
+def _epoch(client: Client, broker: int) -> int:
+    """The epoch under which a broker is registered, by what was published last."""
+    latest = max(client.history.of(ImageSeen), key=lambda each: each.offset)
+    return next(each.epoch for each in latest.brokers if each.id == broker)
+
+
+async def _until_answered(client: Client, leader: int, request: Message, response: type[BrokerAnswer]) -> str:
+    """The name of the active controller's error."""
+    answer = await _ask(client, leader, request, response)
+    while answer in ("", "NOT_CONTROLLER"):
+        leader = [each.node for each in client.history.of(Led)][-1]
+        await client.pause(PAUSE_S)
+        answer = await _ask(client, leader, request, response)
+    return answer
+
+
+async def _ask(client: Client, leader: int, request: Message, response: type[BrokerAnswer]) -> str:
+    """The name of the answer's error; "" without an answer."""
+    network, clock, _, _ = client.seams
     try:
         connection = await open_connection(
             network,
@@ -151,7 +179,7 @@ async def _register(client: Client, broker: int, leader: int) -> str:
             scratch=memoryview(bytearray(65_536)),
         )
         try:
-            answer = await connection.ask(request, BrokerRegistrationResponse)
+            answer = await connection.ask(request, response)
         finally:
             connection.close()
     except BarnabasError:

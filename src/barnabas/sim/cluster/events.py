@@ -174,8 +174,8 @@ class Calm(NamedTuple):
 
 
 class Drill(NamedTuple):
-    """When all is well a node is told to "stop", or killed ("kill"), or a "newcomer" registers under its id;
-    then all is "over", or the newcomer "answered" by an error ("NONE": taken in)."""
+    """When all is well a node is told to "stop", or killed ("kill"), and then all is "over"; or there is a
+    "newcomer" with the id of that broker, whose "heartbeat" and "registration" are answered ("NONE": accepted)."""
 
     at: float
     what: str

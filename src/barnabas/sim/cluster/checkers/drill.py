@@ -4,7 +4,7 @@ A broker whose process dies is fenced within `FENCED_S`, and another node leads 
 That is by the socket; where a dial to the broker's listener was refused although it lived, its controller may
 have learnt that this proves nothing, and only its session counts. A broker that is stopped is let go first,
 within `STOPPED_S`: when its process ends it is fenced, and leads nothing. Nobody takes the id of a broker
-that lives. And then all is whole again.
+that lives, or sends heartbeats for it in an earlier epoch. And then all is whole again.
 """
 
 from __future__ import annotations
@@ -19,23 +19,29 @@ NAME = "drill"
 FENCED_S = 2.0
 LED_S = 1.5
 STOPPED_S = 8.0
-DUPLICATE = "DUPLICATE_BROKER_REGISTRATION"
+ANSWERS = {"heartbeat": "STALE_BROKER_EPOCH", "registration": "DUPLICATE_BROKER_REGISTRATION"}
 
 
 def check_drill(history: History) -> list[Violation]:
     began = next((each for each in history.of(Drill)), None)
     if began is None:
         return []
-    ended = [each for each in history.of(Drill) if each is not began]
-    if not ended:
-        return [Violation(NAME, began.at, f"node {began.node}: all is not well again after its {began.what}")]
     if began.what == "newcomer":
-        said = ended[0].error
-        if said == DUPLICATE:
-            return []
-        what = f"a newcomer registers as broker {began.node}, which lives, and is answered {said}"
-        return [Violation(NAME, ended[0].at, what)]
+        return list(_came(history, began))
+    if not any(each.what == "over" for each in history.of(Drill)):
+        return [Violation(NAME, began.at, f"node {began.node}: all is not well again after its {began.what}")]
     return list(_killed(history, began) if began.what == "kill" else _stopped(history, began))
+
+
+def _came(history: History, began: Drill) -> Iterator[Violation]:
+    answers = {each.what: each for each in history.of(Drill)}
+    for what, right in ANSWERS.items():
+        answer = answers.get(what)
+        if answer is None:
+            yield Violation(NAME, began.at, f"the {what} of a newcomer is never answered")
+        elif answer.error != right:
+            said = f"the {what} of a newcomer with the id of broker {began.node}, which lives, is answered by"
+            yield Violation(NAME, answer.at, f"{said} {answer.error}")
 
 
 def _killed(history: History, began: Drill) -> Iterator[Violation]:
