@@ -175,7 +175,7 @@ class Calm(NamedTuple):
 
 class Drill(NamedTuple):
     """When all is well a node is told to "stop", or killed ("kill"), and then all is "over"; or there is a
-    "newcomer" with the id of that broker, whose "heartbeat" and "registration" are answered ("NONE": accepted)."""
+    "newcomer" with the id of that broker, and its "heartbeat" and "registration" are answered."""
 
     at: float
     what: str
