@@ -223,7 +223,7 @@ def producer_ids_not_in_snapshot(patch: Patch) -> None:
 # ---- brokers ----------------------------------------------------------------------------------------------
 
 
-@bug("a newcomer takes the id of a broker that lives", "drill", kind=CLUSTER)
+@bug("a newcomer takes the id of a broker that lives", "drill", "superseded", kind=CLUSTER)
 def living_broker_ousted(patch: Patch) -> None:
     without_twin(patch)
     patch(broker_commands, "liveness", lambda *args, **more: Liveness.GONE)

@@ -25,6 +25,7 @@ from barnabas.sim.cluster.events import (
     MetadataRead,
     ProducerIdGiven,
     Published,
+    Superseded,
     TopicRead,
     TopicSeen,
 )
@@ -356,6 +357,10 @@ def test_nobody_takes_the_id_of_a_broker_that_lives() -> None:
     assert said(drill.check_drill, [began, beat]) == ["drill"]
 
 
+def test_no_broker_is_superseded() -> None:
+    assert said(drill.check_superseded, [BOTH, Superseded(3, 2)]) == ["superseded"]
+
+
 # ---- all of them ------------------------------------------------------------------------------------------
 
 
@@ -379,4 +384,4 @@ def test_all_are_asked_in_the_order_of_time() -> None:
     events += [Led(3, 1, 1, 4), Led(4, 2, 1, 4), asked(0, "create")]
     violations = check_cluster(History(events=events))
     assert [each.checker for each in violations] == ["leaders", "producer-ids"]
-    assert len(CHECKERS) == 13
+    assert len(CHECKERS) == 14

@@ -16,7 +16,7 @@ import asyncio
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, Literal
 
-from barnabas.broker.cluster.membership import RegistrationTimedOut
+from barnabas.broker.cluster.membership import BrokerSuperseded, RegistrationTimedOut
 from barnabas.broker.node import Node
 from barnabas.broker.quorum.quorum import MetadataQuorum
 from barnabas.broker.storage.formatting import format_directory
@@ -26,6 +26,7 @@ from barnabas.core.settings.sources import resolve
 from barnabas.log.checkpoints import MetaProperties
 from barnabas.sim.chance import between, node_stream
 from barnabas.sim.clock import SimClock
+from barnabas.sim.cluster.events import Superseded
 from barnabas.sim.disk import Drive, SimDisk, at_once
 from barnabas.sim.history import Crash, History, Started
 from barnabas.sim.metadata_twin import MetadataTwin
@@ -217,6 +218,8 @@ class Machine:
     async def _give_up(self, node: Node, error: BaseException) -> None:
         if isinstance(error, StorageError):
             self._note("gave-up", error)
+        elif isinstance(error, BrokerSuperseded):
+            self._history.add(Superseded(self._loop.time(), self.node))
         else:
             self.broken(f"the node gave up: {type(error).__name__}: {error}")
         await node.abandon()

@@ -97,6 +97,13 @@ class Reached(NamedTuple):
     what: str
 
 
+class Superseded(NamedTuple):
+    """A broker stops: the controller has told it that another one has registered under its id."""
+
+    at: float
+    node: int
+
+
 class Asked(NamedTuple):
     """An admin asks a broker for a change: "create", "delete", "partitions", "config" of a topic. `value` is
     the number of partitions, or what the setting is to be."""
@@ -183,7 +190,7 @@ class Drill(NamedTuple):
     error: str = ""
 
 
-ClusterNodeEvent = ImageSeen | Published | Led | LogSeen | Reached
+ClusterNodeEvent = ImageSeen | Published | Led | LogSeen | Reached | Superseded
 ClusterEvent = (
     ClusterNodeEvent
     | Asked

@@ -14,7 +14,7 @@ from barnabas.sim.cluster.checkers.admin import (
     check_topics,
 )
 from barnabas.sim.cluster.checkers.calm import check_calm, check_fenced
-from barnabas.sim.cluster.checkers.drill import check_drill
+from barnabas.sim.cluster.checkers.drill import check_drill, check_superseded
 from barnabas.sim.cluster.checkers.metadata import (
     check_backwards,
     check_images,
@@ -36,6 +36,7 @@ CHECKERS: tuple[Callable[[History], list[Violation]], ...] = (
     check_producer_ids,
     check_fenced,
     check_calm,
+    check_superseded,
     check_drill,
 )
 

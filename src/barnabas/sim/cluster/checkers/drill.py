@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from barnabas.sim.checkers.violation import Violation
-from barnabas.sim.cluster.events import BrokerSeen, Drill, ImageSeen, Led, LogSeen
+from barnabas.sim.cluster.events import BrokerSeen, Drill, ImageSeen, Led, LogSeen, Superseded
 from barnabas.sim.history import Fault, History, Started
 
 NAME = "drill"
@@ -31,6 +31,12 @@ def check_drill(history: History) -> list[Violation]:
     if not any(each.what == "over" for each in history.of(Drill)):
         return [Violation(NAME, began.at, f"node {began.node}: all is not well again after its {began.what}")]
     return list(_killed(history, began) if began.what == "kill" else _stopped(history, began))
+
+
+def check_superseded(history: History) -> list[Violation]:
+    """No broker is replaced by another one: every node has its own id, and newcomers are refused."""
+    what = "broker {} stops, because another one has registered under its id"
+    return [Violation("superseded", each.at, what.format(each.node)) for each in history.of(Superseded)]
 
 
 def _came(history: History, began: Drill) -> Iterator[Violation]:
