@@ -280,6 +280,19 @@ def test_what_a_leader_that_was_cut_off_has_decided_is_taken_back() -> None:
     run_cluster(scenario, VirtualCluster())
 
 
+def test_what_becomes_of_a_decision_is_not_known_when_the_lead_is_lost() -> None:
+    async def scenario(cluster: VirtualCluster) -> None:
+        await cluster.start()
+        leader = cluster.leader()
+        assert leader is not None
+        others = [each for each in cluster.ids if each != leader.node_id]
+        cluster.network.partition([host_of(leader.node_id)], [host_of(each) for each in others])
+        with pytest.raises(NotController, match="may count or not"):
+            await new_topic(leader, "in-doubt")
+
+    run_cluster(scenario, VirtualCluster())
+
+
 def test_a_node_that_was_away_for_long_is_sent_a_snapshot() -> None:
     settings = {
         "metadata.log.max.record.bytes.between.snapshots": "2000",
@@ -340,7 +353,7 @@ def test_a_full_disk_of_the_leader_takes_back_only_what_is_not_in_its_log() -> N
         written = asyncio.ensure_future(new_topic(leader, "written"))
         await cluster.until(lambda: driver.end_offset > committed, "the first topic is in the log")
         cluster.disks[leader.node_id].capacity_bytes = 0
-        with pytest.raises(NotController):
+        with pytest.raises(NotController, match="does not count"):
             await new_topic(leader, "no-room")
         assert driver.is_leader
         assert driver.high_watermark == committed

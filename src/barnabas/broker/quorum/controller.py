@@ -226,7 +226,7 @@ class ActiveController:
 
     def lost(self, reason: BarnabasError) -> None:
         """Nothing that is pending will be committed by this node: go back to the published image."""
-        self._refuse_behind(-1, reason)
+        self._refuse_behind(-1, "the decision was not committed in time, and may count or not", reason)
 
     def withdrawn(self, reason: BarnabasError) -> bool:
         """What could not be written is taken back. This node leads on, and what is in its log will be
@@ -236,10 +236,10 @@ class ActiveController:
         next loads them, and aborts their metadata transaction."""
         end_offset = self._driver.end_offset
         is_torn = any(0 <= each.base_offset < end_offset < each.end_offset for each in self._pending)
-        self._refuse_behind(end_offset, reason)
+        self._refuse_behind(end_offset, "the decision could not be committed, and does not count", reason)
         return is_torn
 
-    def _refuse_behind(self, end_offset: int, reason: BarnabasError) -> None:
+    def _refuse_behind(self, end_offset: int, told: str, reason: BarnabasError) -> None:
         pending, self._pending = self._pending, deque()
         self._decided = self._metadata.image
         for each in pending:
@@ -247,7 +247,7 @@ class ActiveController:
                 self._pending.append(each)
                 self._decided = each.change.image if each.change is not None else self._decided
             elif not each.answer.done():
-                each.answer.set_exception(self._driver.failure or _not_committed(reason))
+                each.answer.set_exception(self._driver.failure or _not_committed(told, reason))
 
     def close(self) -> None:
         """Take no more commands; those that were given are finished."""
@@ -262,8 +262,8 @@ class ActiveController:
 _FRAMES = (BeginTransactionRecord, EndTransactionRecord, AbortTransactionRecord)
 
 
-def _not_committed(reason: BarnabasError) -> NotController:
-    error = NotController(f"the decision could not be committed, and does not count: {reason}")
+def _not_committed(told: str, reason: BarnabasError) -> NotController:
+    error = NotController(f"{told}: {reason}")
     error.__cause__ = reason
     return error
 
