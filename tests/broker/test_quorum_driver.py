@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import asyncio
 
+from barnabas.broker.quorum.raft_disk import RaftDisk
+from barnabas.core.clock import ManualClock
+from barnabas.core.memory_disk import MemoryDisk
 from barnabas.log import trimming
 from barnabas.raft import messages as raft
+from barnabas.raft.ready import SnapshotChunk
 from barnabas.raft.snapshot import SnapshotId
 from tests.broker.test_quorum import FIRST, create, new_disk, running
+from tests.support.logs import open_directory
 
 
 def test_records_that_a_snapshot_has_replaced_are_not_sent() -> None:
@@ -35,4 +40,21 @@ def test_snapshot_that_is_gone_is_not_found() -> None:
             assert await quorum.driver.fetched_snapshot(answer) is None
 
     disk = new_disk()
+    asyncio.run(run())
+
+
+def test_a_snapshot_that_is_given_up_for_another_leaves_no_file() -> None:
+    async def run() -> None:
+        directory = await open_directory(disk)
+        log = await directory.partition("__cluster_metadata", 0)
+        files = RaftDisk(log, disk, ManualClock())
+        for end_offset in (10, 20):
+            chunk = SnapshotChunk(SnapshotId(end_offset, 1), 0, 100, b"piece", is_last=False)
+            await files.write_chunk(chunk)
+        files.close()
+        left = [name for name in await disk.listdir("__cluster_metadata-0") if name.endswith(".part")]
+        assert left == [SnapshotId(20, 1).name + ".part"]
+        await directory.close()
+
+    disk = MemoryDisk()
     asyncio.run(run())

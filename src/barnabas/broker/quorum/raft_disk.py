@@ -114,12 +114,12 @@ class RaftDisk:
     async def write_last_chunk(self, chunk: SnapshotChunk) -> Snapshot:
         """Keep its last piece: the snapshot counts, and the log begins behind it."""
         file = await self.write_chunk(chunk)
-        path = f"{METADATA_DIRECTORY}/{chunk.snapshot.name}"
+        part = _part_path(chunk.snapshot)
         await file.sync()
         # nothing is cut away for a snapshot that cannot be read
-        data = await read_whole(self._disk, path + PART) or b""
-        snapshot = read_snapshot(data, self._disk.describe(path + PART))
-        await file.rename(path)
+        data = await read_whole(self._disk, part) or b""
+        snapshot = read_snapshot(data, self._disk.describe(part))
+        await file.rename(f"{METADATA_DIRECTORY}/{chunk.snapshot.name}")
         self._drop_part()
         await self._disk.sync_dir(METADATA_DIRECTORY)
         await trimming.truncate_fully_and_start_at(self.log, chunk.snapshot.end_offset)
@@ -127,9 +127,11 @@ class RaftDisk:
 
     async def _part_of(self, chunk: SnapshotChunk) -> File:
         if self._part is None or self._part_id != chunk.snapshot or self._part.size != chunk.position:
+            given_up = self._part_id
             self._drop_part()
-            path = f"{METADATA_DIRECTORY}/{chunk.snapshot.name}{PART}"
-            self._part = await self._disk.open(path, create=True)
+            if given_up is not None and given_up != chunk.snapshot:
+                await self._disk.remove(_part_path(given_up))
+            self._part = await self._disk.open(_part_path(chunk.snapshot), create=True)
             self._part_id = chunk.snapshot
             if self._part.size != chunk.position:
                 await self._part.truncate(chunk.position)
@@ -142,3 +144,7 @@ class RaftDisk:
 
     def close(self) -> None:
         self._drop_part()
+
+
+def _part_path(snapshot: SnapshotId) -> str:
+    return f"{METADATA_DIRECTORY}/{snapshot.name}{PART}"
