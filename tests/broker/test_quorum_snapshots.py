@@ -14,10 +14,11 @@ from typing import NamedTuple
 import pytest
 
 from barnabas.broker.quorum.driver import MetadataLogFailed
-from barnabas.broker.quorum.files import MetadataGap
+from barnabas.broker.quorum.files import MetadataGap, find_quorum
 from barnabas.broker.quorum.quorum import METADATA_LOG, MetadataQuorum
+from barnabas.broker.quorum.raft_disk import RaftDisk
 from barnabas.broker.quorum.snapshots import CHECK_SECONDS, SnapshotPolicy
-from barnabas.broker.storage.formatting import METADATA_DIRECTORY, DirectoryRefused
+from barnabas.broker.storage.formatting import METADATA_DIRECTORY, METADATA_TOPIC, DirectoryRefused
 from barnabas.controller.decisions import Decision
 from barnabas.core.clock import ManualClock
 from barnabas.core.disk import DiskFull
@@ -42,6 +43,7 @@ from barnabas.metadata.records import (
 from barnabas.protocol.schema import Message
 from barnabas.raft.batches import data_batches
 from barnabas.raft.control_records import KRaftVersionRecord, VotersRecord, control_batch
+from barnabas.raft.ready import SnapshotChunk
 from barnabas.raft.snapshot import (
     BOOTSTRAP_CHECKPOINT,
     SnapshotId,
@@ -593,3 +595,53 @@ def test_no_crash_while_snapshots_are_taken_loses_anything(seed: int | None) -> 
 
     disk = new_disk()
     assert asyncio.run(run()) > 200
+
+
+async def fetch(disk: MemoryDisk, snapshot: SnapshotId, data: bytes) -> list[MemoryDisk]:
+    """A follower loads a snapshot in two pieces; gives the disk as it was before every operation."""
+    before: list[MemoryDisk] = []
+    directory = await open_directory(disk)
+    log = await directory.partition(METADATA_TOPIC, 0, config=SMALL_SEGMENTS)
+    files = RaftDisk(log, disk, ManualClock(START_MS))
+    disk.before = lambda operation, path: before.append(disk.fork())
+    half = len(data) // 2
+    await files.write_chunk(SnapshotChunk(snapshot, 0, len(data), data[:half], is_last=False))
+    await files.write_last_chunk(SnapshotChunk(snapshot, half, len(data), data[half:], is_last=True))
+    disk.before = None
+    before.append(disk.fork())
+    files.close()
+    await directory.close()
+    return before
+
+
+@pytest.mark.parametrize("seed", [None, 1, 2])
+@pytest.mark.parametrize("behind", [-2, 0, 7])
+def test_no_crash_while_a_snapshot_is_fetched_mixes_it_with_the_log(behind: int, seed: int | None) -> None:
+    """The log of the follower has diverged, and goes beyond the snapshot or does not."""
+
+    async def run() -> None:
+        async with running(disk) as quorum:
+            for number in range(5):
+                await create(quorum, f"diverged-{number}")
+            end_offset, epoch = quorum.driver.end_offset, quorum.driver.epoch
+            controls = quorum._moment().controls
+        fetched = SnapshotId(end_offset + behind, epoch + 5)
+        data = build_snapshot([encode_record(topic("new"))], NOW_MS, controls=controls, epoch=fetched.epoch)
+        found_new = []
+        for number, crashed in enumerate(await fetch(disk, fetched, data)):
+            if seed is None:
+                crashed.crash_process()
+            else:
+                crashed.crash_power(SeededRandom(seed * 1_000 + number))
+            directory = await open_directory(crashed)
+            log = await directory.partition(METADATA_TOPIC, 0, config=SMALL_SEGMENTS)
+            found = await find_quorum(crashed, log)
+            found_new.append(found.snapshot_id == fetched)
+            whole = (fetched.end_offset, fetched.end_offset) if found_new[-1] else (0, end_offset)
+            assert (log.start_offset, log.end_offset) == whole
+            await directory.close()
+        assert found_new == sorted(found_new)
+        assert (found_new[0], found_new[-1]) == (False, True)
+
+    disk = new_disk()
+    asyncio.run(run())

@@ -98,9 +98,10 @@ async def find_quorum(disk: Disk, log: PartitionLog) -> QuorumFiles:
 
 def _is_beyond(snapshot: SnapshotId, log: PartitionLog) -> bool:
     """Whether the log does not hold what the snapshot stands for, or what comes behind it."""
-    if snapshot.end_offset <= log.start_offset:
-        return False
-    return snapshot.end_offset > log.end_offset or snapshot.epoch > (log.epochs.latest_epoch or 0)
+    if not log.start_offset <= snapshot.end_offset <= log.end_offset:
+        return snapshot.end_offset > log.end_offset
+    last_epoch = log.epochs.latest_epoch
+    return last_epoch is not None and last_epoch < snapshot.epoch and log.end_offset > log.start_offset
 
 
 async def _begin_behind(snapshot: SnapshotId, log: PartitionLog, disk: Disk) -> None:
