@@ -125,13 +125,20 @@ class Cluster:
         self.append(decision.records)
         return decision.response
 
-    def start(self, broker_id: int, *, incarnation: int = 1, previous_epoch: int = -1) -> None:
+    def start(
+        self,
+        broker_id: int,
+        *,
+        incarnation: int = 1,
+        previous_epoch: int = -1,
+        defaults: ElectionDefaults = _DEFAULTS,
+    ) -> None:
         request = registration(broker_id, incarnation=incarnation, previous_epoch=previous_epoch)
         decision = register_broker(
             self.image, request, cluster_id=CLUSTER_ID, next_offset=len(self.log), may_be_alive=False
         )
         assert self.carry_out(decision).error_code == 0
-        assert not self.beat(broker_id).is_fenced
+        assert not self.beat(broker_id, defaults=defaults).is_fenced
 
     def beat(
         self,

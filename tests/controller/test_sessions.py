@@ -236,6 +236,20 @@ def test_others_that_come_meanwhile_wait_as_well() -> None:
     assert (cluster.partition("t").leader, cluster.partition("t").leader_recovery_state) == (1, 0)
 
 
+def test_one_that_lost_its_power_is_waited_for_no_longer_when_it_is_back() -> None:
+    """It lacks records as others may; and a controller that becomes active then finds nobody to wait for."""
+    cluster = Cluster(1, 2)
+    cluster.create(topic("t", assigned={0: [1]}))
+    contacts, dead = inherited(cluster), life(cluster, 1)
+    cluster.carry_out(fence_dead(cluster.image, contacts, dead, [dead], 1.0, DEFAULTS))
+    contacts.found_dead(dead, SESSION_S)
+    assert cluster.partition("t").leader == -1
+    waiting_for = contacts.waiting_for(cluster.image, 2.0)
+    assert waiting_for == {1}
+    cluster.start(1, incarnation=2, defaults=ElectionDefaults(waiting_for=waiting_for))
+    assert (cluster.partition("t").leader, cluster.partition("t").leader_recovery_state) == (1, 1)
+
+
 def test_an_administrator_need_not_wait() -> None:
     cluster, contacts = two_replicas()
     dead = life(cluster, 1)

@@ -87,7 +87,8 @@ def without_broker(
 def with_broker(
     image: ClusterImage, broker_id: int, defaults: ElectionDefaults
 ) -> list[PartitionChangeRecord]:
-    """The changes of a broker's coming: it leads what nobody leads, where it may."""
+    """The changes of a broker's coming: it leads what nobody leads, where it may. Nobody waits for it any
+    more, also where it lacks records itself."""
 
     def may_lead(replica: int) -> bool:
         return replica == broker_id or _is_active(image, replica)
@@ -99,7 +100,7 @@ def with_broker(
             lambda p: broker_id in p.replicas,
             lambda p: p.isr,
             may_lead,
-            defaults,
+            defaults._replace(waiting_for=defaults.waiting_for - {broker_id}),
         )
     )
 
