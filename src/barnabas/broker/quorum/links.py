@@ -5,8 +5,9 @@ else, so that no vote waits behind a fetch. A connection is made when there is s
 is resolved anew each time. The core decides when to try again.
 
 A dial that is refused and a fetch connection that the other side has closed are told to the core: together
-they prove that the process of a leader has ended. A connection on which nothing is answered in time is closed
-by this side, which proves nothing.
+they prove that the process of a leader has ended. Answers that came before the end of their connection are
+told before it, or they would speak against it. A connection on which nothing is answered in time is closed by
+this side, which proves nothing.
 """
 
 from __future__ import annotations
@@ -200,7 +201,8 @@ class QuorumLinks:
     def _lost(self, link: _Link, node_id: int, is_fetching: bool) -> None:
         connection, link.connection = link.connection, None
         if is_fetching and connection is not None and isinstance(connection.lost, ConnectionLost):
-            self._tell(raft.ConnectionLost(node_id))
+            # those who wait for answers that came before it are woken, and tell of them first
+            asyncio.get_running_loop().call_soon(self._tell, raft.ConnectionLost(node_id))
 
 
 def _look_at(attempt: asyncio.Task[BrokerConnection]) -> None:
