@@ -156,8 +156,10 @@ def test_nodes_whose_supervisor_was_killed_can_be_stopped(up: Up) -> None:
     assert up.states() == ["serving"]
     assert not up.status()["running"]
     assert "node 1 is of an earlier run" in up.run(status=1)
+    assert "its supervisor is gone, and nodes go on; `barnabas up stop` stops them" in up.run("status")
     assert "1 node stopped" in up.run("stop")
     assert up.states() == ["dead"]
+    assert ": not running" in up.run("status")
     assert "stopped cleanly" in (up.directory / "1.log").read_text()
 
 

@@ -295,8 +295,7 @@ def _status(options: argparse.Namespace) -> None:
             }
         )
         return
-    runs = f"process {state.supervisor.pid}" if state.supervisor and state.is_supervised else "not running"
-    output.say(f"cluster {state.plan.cluster_id} in {directory}: {runs}")
+    output.say(f"cluster {state.plan.cluster_id} in {directory}: {_running(state)}")
     output.table(
         ("node", "roles", "state", "process", "address", "controller", "restarts"),
         [
@@ -312,6 +311,14 @@ def _status(options: argparse.Namespace) -> None:
             for node, each in nodes
         ],
     )
+
+
+def _running(state: ClusterState) -> str:
+    if state.supervisor is not None and state.is_supervised:
+        return f"process {state.supervisor.pid}"
+    if any(node.is_alive for node in state.nodes.values()):
+        return "its supervisor is gone, and nodes go on; `barnabas up stop` stops them"
+    return "not running"
 
 
 def _kill(options: argparse.Namespace) -> None:
