@@ -157,6 +157,7 @@ def test_other_nodes_are_told_where_the_controller_is() -> None:
     assert told(**voters) == ["CONTROLLER://c1:93"]
     alone = {"process_roles": "controller", "listeners": "CONTROLLER://0.0.0.0:2"}
     assert told(**alone) == ["CONTROLLER://me:2"]
+    assert told(process_roles="controller", listeners="CONTROLLER://[::]:2") == ["CONTROLLER://me:2"]
     with pytest.raises(InvalidSetting, match=r"nobody can connect to 0\.0\.0\.0"):
         told(**alone, advertised_listeners="CONTROLLER://0.0.0.0:2")
 

@@ -17,6 +17,7 @@ from barnabas.core.settings.relations import read_voters
 
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 CONTROLLER_PORT_DISTANCE = 1000
+_WILDCARDS = ("0.0.0.0", "::")
 
 
 class Listener(NamedTuple):
@@ -281,7 +282,7 @@ def _of_controller(
 
 
 def _unless_everywhere(settings: BrokerSettings, listener: Listener, *, is_voters: bool) -> Listener:
-    if listener.host not in ("", "0.0.0.0"):
+    if listener.host not in ("", *_WILDCARDS):
         return listener
     for voter in read_voters(settings) if is_voters else ():
         if voter.node_id == settings.node_id:
@@ -290,7 +291,7 @@ def _unless_everywhere(settings: BrokerSettings, listener: Listener, *, is_voter
 
 
 def _refuse_wildcard(advertised: Listener) -> None:
-    if advertised.host in ("0.0.0.0", "::"):
+    if advertised.host in _WILDCARDS:
         raise InvalidSetting(
             f"advertised.listeners: nobody can connect to {advertised.host}; set advertised.listeners="
             f"{advertised.name}://<a host that clients reach>:{advertised.port}"
