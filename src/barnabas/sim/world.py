@@ -25,7 +25,7 @@ from barnabas.sim.chance import stream
 from barnabas.sim.checkers import check_all
 from barnabas.sim.checkers.violation import Violation
 from barnabas.sim.clock import SimClock
-from barnabas.sim.cluster.events import DONE, Answered, Published, Reached, VoterChanged
+from barnabas.sim.cluster.events import DONE, DRILLS, Answered, Drill, Published, Reached, VoterChanged
 from barnabas.sim.history import Acked, Event, Fault, History, NodeEvent, Read, without_node
 from barnabas.sim.loop import Stalled, VirtualLoop
 from barnabas.sim.machine import Machine, TwinWatch
@@ -184,7 +184,8 @@ class World:
             + sum(len(each.marks) for each in history.of(OutputRead))
             + sum(1 for _ in history.of(Published)),
             Counter(each.what for each in history.of(Reached))
-            + Counter("voter changes" for each in history.of(VoterChanged) if not each.error),
+            + Counter("voter changes" for each in history.of(VoterChanged) if not each.error)
+            + Counter(f"{each.what} drills" for each in history.of(Drill) if each.what in DRILLS),
         )
 
     # What nobody caught

@@ -12,6 +12,7 @@ from typing import NamedTuple
 # the error of an answer that leaves open whether something was done: none came, or the broker does not know
 OPEN = "open"
 DONE = ""
+DRILLS = ("kill", "stop", "newcomer")
 
 
 class BrokerSeen(NamedTuple):

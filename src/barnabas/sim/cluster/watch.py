@@ -21,7 +21,9 @@ from barnabas.metadata.image import TOPIC_RESOURCE, ClusterImage
 from barnabas.metadata.parts import TopicImage
 from barnabas.metadata.records import (
     AbortTransactionRecord,
+    BrokerRegistrationChangeRecord,
     EndTransactionRecord,
+    RegisterBrokerRecord,
     TopicRecord,
     decode_record,
     encode_record,
@@ -111,6 +113,8 @@ class _Watched:
         quorum.driver.on_truncate = lambda end_offset: self._reached("truncations")
         self._install, quorum.driver.install = quorum.driver.install, self._installed
         self._lost, quorum.driver.on_lost = quorum.driver.on_lost, self._rolled_back
+        self._changed, quorum.driver.on_change = quorum.driver.on_change, self._noticed
+        self._gone_epoch = -1  # whose leader was found gone
 
     @property
     def _is_alive(self) -> bool:
@@ -129,6 +133,13 @@ class _Watched:
         if self._quorum.controller.decided.offset > self._quorum.metadata.image.offset:
             self._reached("roll-backs")
         self._lost(reason)
+
+    def _noticed(self) -> None:
+        raft = self._quorum.driver.core
+        if raft.suspicion.is_gone and raft.epoch != self._gone_epoch:
+            self._gone_epoch = raft.epoch
+            self._reached("leaders found gone")
+        self._changed()
 
     def _published(self, image: ClusterImage, delta: Delta) -> None:
         if self._is_alive:
@@ -150,6 +161,10 @@ class _Watched:
             self._reached("transactions")
         elif isinstance(record, AbortTransactionRecord):
             self._reached("aborted transactions")
+        elif isinstance(record, RegisterBrokerRecord):
+            self._reached("registrations")
+        elif isinstance(record, BrokerRegistrationChangeRecord) and record.fenced:
+            self._reached("fencings" if record.fenced > 0 else "unfencings")
 
 
 def read_metadata_log(files: MemoryDisk) -> tuple[BatchSeen, ...]:
