@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import threading
+from base64 import urlsafe_b64encode
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -15,7 +16,7 @@ import uvloop
 from barnabas.core.clock import Clock, ManualClock, SystemClock
 from barnabas.core.disk import HandleClosed
 from barnabas.core.errors import BarnabasError, InvariantViolation
-from barnabas.core.random import Random, SeededRandom, SystemRandom
+from barnabas.core.random import Random, SeededRandom, SystemRandom, random_id
 from barnabas.core.workers import InlineWorkers, ThreadWorkers, Workers, WorkersClosed
 
 
@@ -90,6 +91,12 @@ class TestRandom:
         assert random.uuid().version == 4
         with pytest.raises(ValueError, match=r".+"):
             random.below(0)
+
+    def test_ids_as_text_do_not_look_like_options(self, random: Random) -> None:
+        ids = [random_id(random) for _ in range(1000)]
+        assert not [each for each in ids if urlsafe_b64encode(each.bytes).startswith(b"-")]
+        assert len(set(ids)) == 1000
+        assert {each.version for each in ids} == {4}
 
     def test_a_seed_means_the_same_everywhere(self) -> None:
         # Spelt out: a change here would change what every seed ever noted down replays.

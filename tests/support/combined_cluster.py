@@ -14,8 +14,8 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from uuid import uuid4
 
+from barnabas.core.random import SystemRandom, random_id
 from barnabas.log.checkpoints import uuid_to_text
 from barnabas.protocol.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from tests.support.apache_kafka import LEAN_JVM, free_ports, java
@@ -69,9 +69,10 @@ class CombinedCluster:
         ports = free_ports(len(self.ids) + voters)
         self.ports = dict(zip(self.ids, ports, strict=False))
         self.controller_ports = dict(zip(self.voter_ids, ports[len(self.ids) :], strict=True))
-        self._cluster_id = uuid_to_text(uuid4())
+        random = SystemRandom()
+        self._cluster_id = uuid_to_text(random_id(random))
         self._voters = ",".join(
-            f"{each}@{self.network.host(each)}:{port}:{uuid_to_text(uuid4())}"
+            f"{each}@{self.network.host(each)}:{port}:{uuid_to_text(random_id(random))}"
             for each, port in self.controller_ports.items()
         )
         self._processes: dict[int, subprocess.Popen[bytes]] = {}

@@ -17,8 +17,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import TypeVar
-from uuid import uuid4
 
+from barnabas.core.random import SystemRandom, random_id
 from barnabas.log.checkpoints import uuid_to_text
 from barnabas.protocol.messages.alter_client_quotas import (
     AlterClientQuotasRequest,
@@ -80,7 +80,7 @@ class MixedCluster:
     ) -> None:
         self.home = home
         self.tools = tools
-        self.cluster_id = uuid_to_text(uuid4())
+        self.cluster_id = uuid_to_text(random_id(SystemRandom()))
         self.nodes: dict[int, MixedNode] = {}
         self._static = static
         self._initial = tuple(controllers)

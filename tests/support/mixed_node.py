@@ -12,8 +12,8 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TypeVar
-from uuid import uuid4
 
+from barnabas.core.random import SystemRandom, random_id
 from tests.support.apache_kafka import LEAN_JVM, free_ports, java
 
 KAFKA, BARNABAS = "kafka", "barnabas"
@@ -50,7 +50,7 @@ class MixedNode:
         self.node_id = node_id
         self.kind = kind
         self.role = role
-        self.directory_id = uuid4()
+        self.directory_id = random_id(SystemRandom())
         self.log_file = home / "node.log"
         self.properties = home / "server.properties"
         self._process: subprocess.Popen[bytes] | None = None

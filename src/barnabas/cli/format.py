@@ -24,7 +24,7 @@ from barnabas.controller.bootstrap import KRAFT_FEATURE
 from barnabas.controller.initial_features import initial_kraft_version, initial_levels
 from barnabas.core.clock import SystemClock
 from barnabas.core.os_disk import OsDisk
-from barnabas.core.random import Random, SystemRandom
+from barnabas.core.random import Random, SystemRandom, random_id
 from barnabas.core.settings.broker_settings import BrokerSettings
 from barnabas.core.settings.listeners import read_listeners
 from barnabas.core.settings.relations import read_voters
@@ -95,19 +95,12 @@ def _feature(text: str) -> tuple[str, int]:
 def _format(options: argparse.Namespace) -> None:
     random, output = SystemRandom(), Output(as_json=getattr(options, "json", False))
     if options.random:
-        text = new_id(random)
+        text = uuid_to_text(random_id(random))
         output.done({"id": text}, text)
         return
     settings = load_settings(options)
     formatted = asyncio.run(_format_node(settings, options, random))
     _tell(output, settings.node_id, options.cluster_id, formatted)
-
-
-def new_id(random: Random) -> str:
-    """A new id as text; none begins with `-`, which a command line would take for an option."""
-    while (text := uuid_to_text(random.uuid())).startswith("-"):
-        pass
-    return text
 
 
 async def _format_node(

@@ -24,6 +24,13 @@ class Random(Protocol):
         """A random (version 4) UUID."""
 
 
+def random_id(random: Random) -> UUID:
+    """An id that tools are given as text: none begins with `-`, which they would take for an option."""
+    drawn = random.uuid()
+    is_dash = drawn.bytes[0] >> 2 == 62  # in base64url
+    return UUID(int=drawn.int ^ 1 << 127) if is_dash else drawn
+
+
 class SystemRandom:
     """The operating system's randomness: good enough for ids and secrets."""
 

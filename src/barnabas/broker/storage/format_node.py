@@ -21,7 +21,7 @@ from barnabas.broker.storage.storage import Layout, directory_settings, refuse_o
 from barnabas.controller.bootstrap import bootstrap_records
 from barnabas.core.clock import Clock
 from barnabas.core.disk import Disk
-from barnabas.core.random import Random
+from barnabas.core.random import Random, random_id
 from barnabas.log.checkpoints import MetaProperties
 
 MakeProperties = Callable[[Mapping[str, str]], Mapping[str, str]]
@@ -76,7 +76,7 @@ async def format_node(
             own = [voter.directory_id for voter in voters if is_first and voter.node_id == node_id]
             meta = await format_directory(
                 disk,
-                MetaProperties(cluster_id, node_id, own[0] if own else random.uuid()),
+                MetaProperties(cluster_id, node_id, own[0] if own else random_id(random)),
                 bootstrap=bootstrap_records(levels),
                 voters=voters if is_first else (),
                 listener=listener,

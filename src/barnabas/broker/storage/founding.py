@@ -16,7 +16,7 @@ from barnabas.broker.storage.server_properties import BOOTSTRAP_SERVERS, VOTERS,
 from barnabas.controller.bootstrap import bootstrap_records
 from barnabas.core.clock import Clock
 from barnabas.core.disk import Disk
-from barnabas.core.random import Random
+from barnabas.core.random import Random, random_id
 from barnabas.core.settings.broker_settings import BrokerSettings
 from barnabas.core.settings.listeners import Listener, Listeners
 from barnabas.core.settings.relations import read_voters
@@ -48,7 +48,7 @@ async def found_cluster(
             "directories of each node with one id before its first start: "
             "barnabas format --cluster-id ID --config FILE"
         )
-    meta = MetaProperties(uuid_to_text(random.uuid()), settings.node_id, random.uuid())
+    meta = MetaProperties(uuid_to_text(random_id(random)), settings.node_id, random_id(random))
     assert meta.directory_id is not None
     logger.info("a new directory: %s becomes that of cluster %s", disk.describe(""), meta.cluster_id)
     first = listeners.controller_advertised[0]

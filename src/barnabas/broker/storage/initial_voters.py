@@ -10,7 +10,7 @@ from __future__ import annotations
 from barnabas.broker.storage.formatting import InitialVoter
 from barnabas.broker.storage.founding import sole_voter
 from barnabas.broker.storage.server_properties import BOOTSTRAP_SERVERS, VOTERS
-from barnabas.core.random import Random
+from barnabas.core.random import Random, random_id
 from barnabas.core.settings.broker_settings import BrokerSettings
 from barnabas.core.settings.definition import InvalidSetting
 from barnabas.core.settings.listeners import Listeners
@@ -85,7 +85,7 @@ def choose_voters(
             raise InvalidSetting(
                 f"process.roles={','.join(settings.roles)}: --standalone is for a controller"
             )
-        return (sole_voter(settings.node_id, listeners.controller_advertised[0], random.uuid()),)
+        return (sole_voter(settings.node_id, listeners.controller_advertised[0], random_id(random)),)
     if initial:
         if not is_controller and any(voter.node_id == settings.node_id for voter in initial):
             raise InvalidSetting(

@@ -28,7 +28,7 @@ from barnabas.broker.storage.kept_epoch import EpochKeeper
 from barnabas.core.clock import Clock
 from barnabas.core.disk import DirectoryLocked, Disk
 from barnabas.core.errors import StorageError
-from barnabas.core.random import Random
+from barnabas.core.random import Random, random_id
 from barnabas.core.settings.broker_settings import BrokerSettings
 from barnabas.core.settings.definition import InvalidSetting
 from barnabas.core.workers import Workers
@@ -277,7 +277,7 @@ def directory_settings(layout: Layout, disks: Mapping[str, Disk]) -> dict[str, s
 
 async def _further(disk: Disk, found: MetaProperties | None, meta: MetaProperties, random: Random) -> _Owned:
     if found is None:
-        new = meta._replace(directory_id=random.uuid())
+        new = meta._replace(directory_id=random_id(random))
         logger.info("a new directory: %s becomes one more of node %d", disk.describe(""), meta.node_id)
         await format_further(disk, new)
         return _Owned(disk, new, is_new=True)

@@ -19,7 +19,7 @@ from barnabas.broker.storage.storage import Layout
 from barnabas.controller.initial_features import initial_levels
 from barnabas.core.clock import Clock
 from barnabas.core.os_disk import OsDisk
-from barnabas.core.random import Random
+from barnabas.core.random import Random, random_id
 from barnabas.core.settings.listeners import CONTROLLER_PORT_DISTANCE, Listener
 from barnabas.core.workers import InlineWorkers
 from barnabas.log.checkpoints import uuid_to_text
@@ -82,11 +82,11 @@ class ClusterPlan(NamedTuple):
 def new_plan(directory: Path, count: int, port: int, random: Random) -> ClusterPlan:
     """A cluster of so many nodes that never ran."""
     voters = tuple(
-        InitialVoter(node_id, HOST, port + node_id - 1 + CONTROLLER_PORT_DISTANCE, random.uuid())
+        InitialVoter(node_id, HOST, port + node_id - 1 + CONTROLLER_PORT_DISTANCE, random_id(random))
         for node_id in range(1, min(count, MOST_VOTERS) + 1)
     )
     nodes = plan_nodes(directory, count, port, len(voters))
-    return ClusterPlan(uuid_to_text(random.uuid()), nodes, voters)
+    return ClusterPlan(uuid_to_text(random_id(random)), nodes, voters)
 
 
 def plan_nodes(directory: Path, count: int, port: int, voters: int) -> tuple[NodePlan, ...]:
