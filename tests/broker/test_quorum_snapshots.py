@@ -22,6 +22,7 @@ from barnabas.broker.storage.formatting import METADATA_DIRECTORY, METADATA_TOPI
 from barnabas.controller.decisions import Decision
 from barnabas.core.clock import ManualClock
 from barnabas.core.disk import DiskFull
+from barnabas.core.errors import InvariantViolation
 from barnabas.core.memory_disk import MemoryDisk
 from barnabas.core.random import SeededRandom
 from barnabas.log.checkpoints import read_whole, write_atomically
@@ -527,6 +528,20 @@ def test_what_a_newer_kafka_formatted_is_refused_before_it_is_in_the_log(value: 
         disk.crash_process()
         async with running(disk) as quorum:
             assert quorum.metadata.image.features == FEATURES
+
+    disk = new_disk()
+    asyncio.run(run())
+
+
+def test_a_leader_that_cannot_become_active_stops() -> None:
+    """The checkpoint of the formatting speaks of a partition whose topic it does not know."""
+
+    async def run() -> None:
+        impossible = build_snapshot([encode_record(partition("of-no-topic", 0))], NOW_MS)
+        await write_atomically(disk, BOOTSTRAP_CHECKPOINT, impossible)
+        with pytest.raises(InvariantViolation, match="which does not exist"):
+            async with running(disk):
+                pass
 
     disk = new_disk()
     asyncio.run(run())

@@ -275,6 +275,7 @@ class MetadataQuorum:
     def _elected(self, epoch: int) -> None:
         self._refusal = None
         self._activation = asyncio.get_running_loop().create_task(self._activate(epoch))
+        self._activation.add_done_callback(self._activation_ended)
 
     def _lost(self, reason: BarnabasError) -> None:
         if self.driver.is_leader and self.driver.failure is None:
@@ -367,6 +368,11 @@ class MetadataQuorum:
         logger.info("node %d leads the metadata quorum in epoch %d", self.driver.me.id, epoch)
         self.on_active(True)
         self._changed()
+
+    def _activation_ended(self, activation: asyncio.Task[None]) -> None:
+        """A leader that is not active, and does not know why, must not go on."""
+        if not activation.cancelled() and (error := activation.exception()) is not None:
+            self._fail(error)
 
     def _could_not_activate(self, error: BarnabasError) -> None:
         """What it has to say could not be written: another voter may be able to."""
