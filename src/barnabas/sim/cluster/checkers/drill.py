@@ -70,7 +70,8 @@ def _killed(history: History, began: Drill) -> Iterator[Violation]:
 
 def _was_refused(history: History, began: Drill) -> bool:
     """Whether dials were refused to some node that lived, in the present life of the one that is killed."""
-    since = max((each.at for each in history.of(Started) if each.node == began.node), default=0.0)
+    started = (each for each in history.of(Started) if each.node == began.node and each.at <= began.at)
+    since = max((each.at for each in started), default=0.0)
     return any(each.kind == "dials-refused" and each.at >= since - 10 for each in history.of(Fault))
 
 
