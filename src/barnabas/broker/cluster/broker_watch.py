@@ -216,7 +216,8 @@ class BrokerWatch:
                 broker.epoch,
             )
         elif self._unfenced(broker) is not None:
-            logger.warning("broker %d is found dead, with most others: its session decides", broker.id)
+            why = "as once when it lived" if contacts.was_misjudged(broker) else "with most others"
+            logger.warning("broker %d is found dead, %s: its session decides", broker.id, why)
 
     async def is_refused(self, broker: BrokerImage) -> bool:
         """Whether nothing listens where the broker is registered: one dial that is accepted, or that nobody
