@@ -28,6 +28,7 @@ from barnabas.core.settings.sources import resolve
 from barnabas.metadata.image import ClusterImage
 from barnabas.metadata.parts import BrokerImage, ListenerImage
 from barnabas.protocol.messages.allocate_producer_ids import AllocateProducerIdsResponse
+from barnabas.protocol.messages.assign_replicas_to_dirs import AssignReplicasToDirsResponse
 from barnabas.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from barnabas.protocol.messages.broker_registration import (
     BrokerRegistrationRequest,
@@ -42,7 +43,7 @@ Answer = Message | Exception | Callable[[Message], Message]
 NODE, EPOCH = 1, 50
 INCARNATION, OTHER = UUID(int=1), UUID(int=2)
 FIRST, SECOND = UUID(int=101), UUID(int=102)
-HEARTBEAT, REGISTRATION = 63, 62
+HEARTBEAT, REGISTRATION, ASSIGN = 63, 62, 73
 DUPLICATE, STALE = "DUPLICATE_BROKER_REGISTRATION", "STALE_BROKER_EPOCH"
 
 
@@ -526,6 +527,25 @@ def test_a_broker_that_is_registered_no_longer_just_stops(shown: list[BrokerImag
 
 
 # ---- what else is asked ----------------------------------------------------------------------------------
+
+
+def test_where_partitions_are_is_told_as_soon_as_a_controller_answers() -> None:
+    told = AssignReplicasToDirsResponse(throttle_time_ms=0, error_code=0, directories=[])
+
+    async def scene(stage: Stage) -> None:
+        await stage.become_active()
+        nobody = ControllerNotAnswering("nobody is there")
+        stage.channel.scripts[ASSIGN] = [nobody, NotController("it is another"), told]
+        await stage.membership.assign_surely({(b"t" * 16, 0): FIRST})
+        assert stage.channel.at(ASSIGN) == [0.0, 2.0, 4.0]
+        stage.channel.scripts[ASSIGN] = [nobody]
+        telling = asyncio.ensure_future(stage.membership.assign_surely({(b"t" * 16, 0): FIRST}))
+        await asyncio.sleep(100)
+        assert not telling.done()
+        await stage.membership.leave()
+        await asyncio.wait_for(telling, 5)
+
+    play(scene)
 
 
 def test_who_is_not_registered_gets_no_producer_ids() -> None:

@@ -121,11 +121,11 @@ class BrokerServer:
     async def activate(self) -> None:
         """Say where the partitions are, and become active."""
         if self._found:
-            await self.membership.assign(self._found)
+            await self.membership.assign_surely(self._found)
         await self.membership.activate()
         await self._shared.quorum.until(self._is_shown)
         if self._anew:
-            await self.membership.assign(self._anew)
+            await self.membership.assign_surely(self._anew)
         self._placement.follow()
         self._upkeep.follow_cordons()
 
@@ -174,6 +174,7 @@ class BrokerServer:
 
     async def abandon(self) -> None:
         """Stop at once, as a crash would."""
+        await self._placement.abandon()
         self.replicas.stop_opening()
         await self.cut_off()
         if self.services.moves is not None:

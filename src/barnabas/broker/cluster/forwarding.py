@@ -42,10 +42,13 @@ REGISTRATION_TIMEOUT_S = 5.0  # of a controller's registration
 ON_THE_WAY_TIMEOUT_S = 5.0
 
 _ALTER_PARTITION, _REGISTRATION, _HEARTBEAT, _PRODUCER_IDS, _CONTROLLER_REGISTRATION = 56, 62, 63, 67, 70
+_ASSIGN_DIRECTORIES = 73
 _TIMEOUTS_S = {
     _ALTER_PARTITION: inf,
     _PRODUCER_IDS: ON_THE_WAY_TIMEOUT_S,
     _CONTROLLER_REGISTRATION: REGISTRATION_TIMEOUT_S,
+    # a partition that moves between directories is not written to meanwhile; who has to tell, tries again
+    _ASSIGN_DIRECTORIES: ON_THE_WAY_TIMEOUT_S,
 }
 # CreateTopics, DeleteTopics, AlterConfigs, CreatePartitions, ElectLeaders, IncrementalAlterConfigs,
 # AlterPartitionReassignments, AlterClientQuotas, UpdateFeatures, UnregisterBroker

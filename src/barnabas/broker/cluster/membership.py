@@ -24,7 +24,7 @@ from uuid import UUID
 
 from barnabas.broker.cluster.controller_channel import ControllerChannel
 from barnabas.controller.bootstrap import REGISTERED_FEATURES
-from barnabas.controller.decisions import NOT_COMMITTED
+from barnabas.controller.decisions import NOT_COMMITTED, ControllerNotAnswering, NotController
 from barnabas.core.clock import Clock
 from barnabas.core.errors import WIRE_ERRORS, BarnabasError, StorageError, wire_error
 from barnabas.core.settings.broker_settings import BrokerSettings
@@ -340,6 +340,17 @@ class Membership:
         response = await self._controller.send(request, AssignReplicasToDirsResponse)
         if response.error_code != wire_error("UNSUPPORTED_VERSION").code:
             self._require(response.error_code, "say where its partitions are")
+
+    async def assign_surely(self, places: Mapping[tuple[bytes, int], UUID]) -> None:
+        """The same, again and again while no controller answers, until this broker leaves."""
+        while not self._is_leaving:
+            try:
+                await self.assign(places)
+            except (NotController, ControllerNotAnswering) as error:
+                self._note(error)
+            else:
+                return
+            await self._clock.sleep(self._timing.heartbeat_s)
 
     async def allocate_producer_ids(self) -> range:
         """A block of producer ids for this broker alone."""

@@ -121,7 +121,7 @@ class Placement:
         try:
             while self._untold:
                 places, self._untold = self._untold, {}
-                await self._membership.assign(places)
+                await self._membership.assign_surely(places)
         except BarnabasError as error:  # the node stops, or has no room for its metadata
             logger.warning("the metadata will be told at the next start where new partitions are: %s", error)
         except Exception as error:  # noqa: BLE001 - nothing awaits this task
@@ -132,4 +132,10 @@ class Placement:
     async def close(self) -> None:
         """Wait for what is being told."""
         if self._telling is not None:
+            await asyncio.wait((self._telling,))
+
+    async def abandon(self) -> None:
+        """Tell no more."""
+        if self._telling is not None:
+            self._telling.cancel()
             await asyncio.wait((self._telling,))
