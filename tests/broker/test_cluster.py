@@ -18,6 +18,7 @@ from barnabas.log.checkpoints import MetaProperties
 from barnabas.metadata.image import ClusterImage
 from barnabas.metadata.records import TopicRecord, UserScramCredentialRecord
 from barnabas.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
+from barnabas.protocol.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
 from barnabas.sim.clock import START_MS
 from tests.support.clusters import (
     BROKER_PORT,
@@ -119,6 +120,21 @@ def test_a_broker_alone_follows_the_quorum() -> None:
         assert leader is not None
         await cluster.kill(leader.node_id)
         assert await create(broker, "after") == "NONE"
+
+    run_cluster(scenario, VirtualCluster(nodes=4))
+
+
+def test_a_broker_that_was_unregistered_knows_its_address() -> None:
+    """It may have been on its start: then that is what it says when it is ready."""
+
+    async def scenario(cluster: VirtualCluster) -> None:
+        await cluster.start()
+        request = UnregisterBrokerRequest(broker_id=4)
+        answer = await cluster.nodes[1].services.controller.send(request, UnregisterBrokerResponse)
+        assert answer.error_code == 0
+        gone = cluster.nodes[4]
+        await cluster.until(lambda: 4 not in gone.quorum.metadata.image.brokers, "it has read that")
+        assert gone.endpoints == [f"{host_of(4)}:{BROKER_PORT}"]
 
     run_cluster(scenario, VirtualCluster(nodes=4))
 

@@ -37,7 +37,7 @@ from barnabas.core.errors import InvariantViolation, StorageError
 from barnabas.core.network import CannotListen, Network
 from barnabas.core.random import Random
 from barnabas.core.settings.broker_settings import BrokerSettings
-from barnabas.core.settings.listeners import Listeners, read_listeners
+from barnabas.core.settings.listeners import Listener, Listeners, read_listeners
 from barnabas.core.settings.security import UnsupportedSetting, refuse_unenforceable, warnings_of
 from barnabas.core.workers import Workers
 from barnabas.log.directory import LogDirectory
@@ -82,6 +82,7 @@ class Node:
         self._shared: SharedServer | None = None
         self._controller: ControllerServer | None = None
         self._broker: BrokerServer | None = None
+        self._advertised: tuple[Listener, ...] = ()  # where clients find it
         self._tasks: list[asyncio.Task[Any]] = []
         self._failure: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
         self._stopping: asyncio.Task[bool] | None = None
@@ -201,8 +202,8 @@ class Node:
             fail=self.fail,
         )
         await broker.prepare()
-        advertised = listeners.advertised_at(self._listeners.ports, self._host_name)
-        await broker.register(self._random.uuid(), advertised)
+        self._advertised = listeners.advertised_at(self._listeners.ports, self._host_name)
+        await broker.register(self._random.uuid(), self._advertised)
         self._become(NodeState.FENCED)
         await broker.activate()
         self._become(NodeState.SERVING)
@@ -290,10 +291,8 @@ class Node:
     @property
     def endpoints(self) -> list[str]:
         """Where clients find this node; where it has no broker, other nodes find its controller there."""
-        if self._broker is None:
-            return [f"{at.host}:{at.port}" for at in self.quorum.driver.controllers]
-        broker = self.quorum.metadata.image.brokers[self.node_id]
-        return [f"{at.host}:{at.port}" for at in broker.endpoints.values()]
+        told = self.quorum.driver.controllers if self._broker is None else self._advertised
+        return [f"{at.host}:{at.port}" for at in told]
 
     @property
     def directories(self) -> list[LogDirectory]:
