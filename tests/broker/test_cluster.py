@@ -110,6 +110,16 @@ def test_a_majority_is_needed() -> None:
     run_cluster(scenario, VirtualCluster())
 
 
+def test_timeouts_of_zero_do_not_keep_a_node_from_leading() -> None:
+    settings = {"controller.quorum.election.timeout.ms": "0", "controller.quorum.fetch.timeout.ms": "0"}
+
+    async def scenario(cluster: VirtualCluster) -> None:
+        await cluster.start()
+        assert await create(cluster.nodes[1], "one") == "NONE"
+
+    run_cluster(scenario, VirtualCluster(nodes=1, voters=1, settings=settings))
+
+
 def test_a_broker_alone_follows_the_quorum() -> None:
     async def scenario(cluster: VirtualCluster) -> None:
         await cluster.start()

@@ -261,8 +261,9 @@ def raft_config(settings: BrokerSettings) -> RaftConfig:
         bootstrap=tuple(servers),
         auto_join=settings.boolean("controller.quorum.auto.join.enable"),
         controller_listener=name,
-        election_timeout_ms=settings.integer("controller.quorum.election.timeout.ms"),
-        fetch_timeout_ms=settings.integer("controller.quorum.fetch.timeout.ms"),
+        # 0 is as short as can be: time has to pass before it is over
+        election_timeout_ms=max(1, settings.integer("controller.quorum.election.timeout.ms")),
+        fetch_timeout_ms=max(1, settings.integer("controller.quorum.fetch.timeout.ms")),
         election_backoff_max_ms=settings.integer("controller.quorum.election.backoff.max.ms"),
         request_timeout_ms=settings.integer("controller.quorum.request.timeout.ms"),
         retry_backoff_ms=settings.integer("controller.quorum.retry.backoff.ms"),
