@@ -262,6 +262,13 @@ def test_snapshot_is_served_by_position() -> None:
     assert driven.ask(request._replace(epoch=1)).error == FENCED_LEADER_EPOCH
 
 
+@pytest.mark.parametrize(("asked", "served"), [(-1, 1), (0, 1), (77, 77), ((1 << 31) - 1, 8 << 20)])
+def test_answers_have_a_limit_whatever_is_asked_for(asked: int, served: int) -> None:
+    driven = with_snapshot()
+    assert driven.fetch(C, 6, max_bytes=asked).read == Read(6, 7, served)
+    assert driven.ask(FetchSnapshot(2, C, SnapshotId(5, 2), 60, asked)).max_bytes == served
+
+
 def test_checkpoint_of_an_empty_log_is_not_served() -> None:
     driven = leader()
     driven.step(SnapshotTaken(SnapshotId(0, 0), 100))

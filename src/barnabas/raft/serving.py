@@ -40,6 +40,10 @@ if TYPE_CHECKING:
     from barnabas.raft.voters import Endpoint
 
 
+# in one answer, whatever is asked for; a batch of the metadata log is not larger
+MAX_ANSWER_BYTES = 8 << 20
+
+
 def leader_error(raft: RaftNode, epoch: int) -> int:
     """Why this node cannot serve as the leader of that epoch; 0 where it can."""
     if epoch < raft.epoch:
@@ -87,10 +91,15 @@ def answer_if_due(raft: RaftNode, role: Leadership, request: Fetch) -> FetchResp
     end_offset = raft.log.end_offset
     read = None
     if request.offset < end_offset:
-        read = Read(request.offset, end_offset, request.max_bytes)
+        read = Read(request.offset, end_offset, served_bytes(request))
     elif role.high_watermark <= request.high_watermark and request.max_wait_ms > 0:
         return None
     return respond(raft, role, read=read)
+
+
+def served_bytes(request: Fetch | FetchSnapshot) -> int:
+    """How much goes into one answer: something, or the next request would be the same."""
+    return min(max(request.max_bytes, 1), MAX_ANSWER_BYTES)
 
 
 def respond(raft: RaftNode, role: Leadership, **fields: Any) -> FetchResponse:
@@ -157,7 +166,7 @@ def answer_snapshot(raft: RaftNode, request: FetchSnapshot, now_ms: int) -> Fetc
             error = POSITION_OUT_OF_RANGE
         else:
             return FetchSnapshotResponse(
-                NONE, known, request.snapshot, size_bytes, request.position, request.max_bytes
+                NONE, known, request.snapshot, size_bytes, request.position, served_bytes(request)
             )
     return FetchSnapshotResponse(error, known, request.snapshot)
 
