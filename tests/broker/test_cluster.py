@@ -264,6 +264,24 @@ def test_a_node_that_was_stopped_comes_back_while_nothing_is_committed() -> None
     run_cluster(scenario, VirtualCluster(roles={3: "controller"}))
 
 
+def test_a_broker_that_dies_right_after_a_fail_over_is_fenced_at_once_too() -> None:
+    async def scenario(cluster: VirtualCluster) -> None:
+        await cluster.start()
+        old = cluster.leader()
+        assert old is not None
+        await cluster.kill(old.node_id)
+        await cluster.until(lambda: cluster.leader() is not None, "another leads")
+        leader = cluster.leader()
+        assert leader is not None
+        await asyncio.sleep(0.5)  # the new controller has dialled all brokers by then
+        await cluster.kill(4)
+        killed = now()
+        await cluster.until(lambda: fenced(leader, 4), "the new controller has noticed")
+        assert now() - killed < 1.0
+
+    run_cluster(scenario, VirtualCluster(nodes=4))
+
+
 def test_a_controller_that_is_cut_off_is_replaced_and_its_broker_fenced_by_its_session() -> None:
     async def scenario(cluster: VirtualCluster) -> None:
         await cluster.start()

@@ -339,6 +339,30 @@ def test_trouble_is_logged_once_and_its_end_as_well(caplog: pytest.LogCaptureFix
     ]
 
 
+def test_a_new_active_controller_gets_a_heartbeat_at_once() -> None:
+    async def scene(stage: Stage) -> None:
+        led = asyncio.Queue[int]()
+
+        async def led_after(epoch: int) -> int:
+            if (next_epoch := await led.get()) < 0:
+                raise DiskFull("the metadata log has failed")
+            return next_epoch
+
+        await stage.become_active()
+        greeting = asyncio.ensure_future(stage.membership.greet(6, led_after))
+        await asyncio.sleep(1.5)
+        stage.script(HEARTBEAT, ControllerNotAnswering("nobody is there"), alive())
+        led.put_nowait(7)
+        await asyncio.sleep(1)
+        led.put_nowait(8)
+        await asyncio.sleep(0.1)
+        assert stage.channel.at(HEARTBEAT) == [0.0, 1.5, 2.0, 2.5]
+        led.put_nowait(-1)  # this node's part in the quorum has ended
+        await greeting
+
+    play(scene)
+
+
 def test_one_heartbeat_at_a_time() -> None:
     async def scene(stage: Stage) -> None:
         await stage.become_active()

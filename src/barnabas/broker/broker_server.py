@@ -138,6 +138,8 @@ class BrokerServer:
         """Open what follows, keep the directories in order and load the coordinators, in the background."""
         self.replicas.open_followed()
         self._run(self.membership.run())
+        quorum = self._shared.quorum
+        self._run(self.membership.greet(quorum.led_epoch, quorum.led_after))
         self._run(self.connections.close_idle())
         self._upkeep.begin(self._static)
         self._run(self.services.load_coordinators())

@@ -7,8 +7,9 @@ the metadata log, so a later incarnation always has a larger one.
 
 `register` is repeated while the active controller is not found, or says that another incarnation may live.
 `activate` sends heartbeats until the broker is unfenced, `run` goes on with them; one that fails is repeated
-with the next. Each of them tells how far the metadata has been replayed here, and which directories have
-failed or are cordoned. `leave` is the controlled shutdown: others lead first.
+with the next. `greet` sends one more to every controller that becomes active meanwhile. Each of them tells
+how far the metadata has been replayed here, and which directories have failed or are cordoned. `leave` is the
+controlled shutdown: others lead first.
 
 An incarnation that has been replaced by another one of the same id stops with `BrokerSuperseded`, and does
 not register again: two nodes with one id would replace each other for ever.
@@ -18,7 +19,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import NamedTuple
 from uuid import UUID
 
@@ -218,18 +219,35 @@ class Membership:
         """Send heartbeats, until the broker leaves. Begins when it is active."""
         while True:
             await self._clock.sleep(self._timing.heartbeat_s)
-            if self._is_leaving:
+            if self._is_leaving or not await self._report():
                 return
+
+    async def greet(self, epoch: int, led_after: Callable[[int], Awaitable[int]]) -> None:
+        """Send a heartbeat to every new active controller at once, until the broker leaves. One that has had
+        none yet has no connection whose end would tell it that this broker has died. `led_after` waits for
+        the leader of a later epoch, and gives that epoch."""
+        while True:
             try:
-                await self._heartbeat()
-                await self._tell_directories()
-            except StorageError as error:  # of the controller in this process; it says so itself
-                logger.debug("no heartbeat: %s", error)
-            except BrokerSuperseded as error:
-                self._fail(error)
+                epoch = await led_after(epoch)
+            except BarnabasError as error:  # this node's part in the quorum has ended, and so will the node
+                logger.debug("no other controller is waited for: %s", error)
                 return
-            except RegistrationRefused as error:
-                self._say(str(error))
+            if self._is_leaving or not await self._report():
+                return
+
+    async def _report(self) -> bool:
+        """Tell the controller everything that has to be told; False where this broker has been replaced."""
+        try:
+            await self._heartbeat()
+            await self._tell_directories()
+        except StorageError as error:  # of the controller in this process; it says so itself
+            logger.debug("no heartbeat: %s", error)
+        except BrokerSuperseded as error:
+            self._fail(error)
+            return False
+        except RegistrationRefused as error:
+            self._say(str(error))
+        return True
 
     async def tell_failed(self, directory_id: UUID) -> None:
         """A directory has failed: what is in it cannot be led from here."""

@@ -244,6 +244,18 @@ class MetadataQuorum:
             self._waiting.append(waiting)
             await waiting
 
+    @property
+    def led_epoch(self) -> int:
+        """The last epoch whose leader is known, or one before that of a leader that is not known yet."""
+        driver = self.driver
+        return driver.epoch - (driver.leader_id == NO_NODE)
+
+    async def led_after(self, epoch: int) -> int:
+        """Wait until the leader of a later epoch is known, and give that epoch."""
+        driver = self.driver
+        await self.until(lambda: driver.epoch > epoch and driver.leader_id != NO_NODE)
+        return driver.epoch
+
     async def refreshed(self) -> None:
         """Wait until the published image has what the leader has committed by now, but not for long."""
         from barnabas.transport.waiting import within
