@@ -20,6 +20,7 @@ from barnabas.sim.cluster.events import (
     ConfigRead,
     Drill,
     ImageSeen,
+    LeaderLog,
     Led,
     LogSeen,
     MetadataRead,
@@ -125,6 +126,24 @@ def test_logs_are_parts_of_the_committed_one() -> None:
 )
 def test_logs_are_whole(bad: LogSeen) -> None:
     assert said(metadata.check_prefix, [bad]) == ["prefix"]
+
+
+def leads(at: float, node: int, epoch: int, *batches: BatchSeen) -> LeaderLog:
+    return LeaderLog(at, node, 1, epoch, batches)
+
+
+def test_a_leader_begins_with_what_was_committed_before() -> None:
+    other = BatchSeen(3, 4, 2, 99)
+    seen: list[Event] = [published(1, 1, 4), log(9, 1, 4, FIRST, SECOND)]
+    good: list[Event] = [
+        leads(2, 2, 2, FIRST, SECOND),
+        leads(2, 2, 2, SECOND, THIRD),  # the first is covered by a snapshot
+        leads(0.5, 2, 2, FIRST, other),  # the second was not committed yet
+        leads(2, 2, 1, FIRST, other),  # what later leaders commit is none of its business
+    ]
+    assert said(metadata.check_committed, [*seen, *good]) == []
+    for bad in (leads(2, 2, 2, FIRST, other), leads(2, 2, 2, FIRST), leads(2, 2, 2, FIRST, THIRD)):
+        assert said(metadata.check_committed, [*seen, bad]) == ["committed"]
 
 
 # ---- what admins are told ---------------------------------------------------------------------------------
@@ -384,4 +403,4 @@ def test_all_are_asked_in_the_order_of_time() -> None:
     events += [Led(3, 1, 1, 4), Led(4, 2, 1, 4), asked(0, "create")]
     violations = check_cluster(History(events=events))
     assert [each.checker for each in violations] == ["leaders", "producer-ids"]
-    assert len(CHECKERS) == 14
+    assert len(CHECKERS) == 15

@@ -90,6 +90,16 @@ class LogSeen(NamedTuple):
     batches: tuple[BatchSeen, ...]
 
 
+class LeaderLog(NamedTuple):
+    """The metadata log on the disk of a node that has just begun to lead an epoch."""
+
+    at: float
+    node: int
+    life: int
+    epoch: int
+    batches: tuple[BatchSeen, ...]
+
+
 class Reached(NamedTuple):
     """Something that seeds are to come across: a truncation, a snapshot that was loaded ..."""
 
@@ -191,7 +201,7 @@ class Drill(NamedTuple):
     error: str = ""
 
 
-ClusterNodeEvent = ImageSeen | Published | Led | LogSeen | Reached | Superseded
+ClusterNodeEvent = ImageSeen | Published | Led | LogSeen | LeaderLog | Reached | Superseded
 ClusterEvent = (
     ClusterNodeEvent
     | Asked

@@ -38,6 +38,7 @@ from barnabas.sim.cluster.events import (
     BatchSeen,
     BrokerSeen,
     ImageSeen,
+    LeaderLog,
     Led,
     LogSeen,
     Published,
@@ -79,6 +80,8 @@ class ClusterWatch(TwinWatch):
 
     def led(self, machine: Machine, life: int, epoch: int) -> None:
         self._history.add(Led(_now(), machine.node, life, epoch))
+        batches = read_metadata_log(machine.drive.files)
+        self._history.add(LeaderLog(_now(), machine.node, life, epoch, batches))
         self.reached(machine, "elections")
 
     def reached(self, machine: Machine, what: str) -> None:

@@ -17,6 +17,7 @@ from barnabas.sim.cluster.checkers.calm import check_calm, check_fenced
 from barnabas.sim.cluster.checkers.drill import check_drill, check_superseded
 from barnabas.sim.cluster.checkers.metadata import (
     check_backwards,
+    check_committed,
     check_images,
     check_leaders,
     check_prefix,
@@ -28,6 +29,7 @@ CHECKERS: tuple[Callable[[History], list[Violation]], ...] = (
     check_images,
     check_backwards,
     check_prefix,
+    check_committed,
     check_changes,
     check_seen,
     check_topics,

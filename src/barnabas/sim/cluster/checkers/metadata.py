@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from barnabas.sim.checkers.violation import Violation
-from barnabas.sim.cluster.events import BatchSeen, ImageSeen, Led, LogSeen, Published
+from barnabas.sim.cluster.events import BatchSeen, ImageSeen, LeaderLog, Led, LogSeen, Published
 from barnabas.sim.history import History
 
 
@@ -62,9 +62,27 @@ def check_backwards(history: History) -> list[Violation]:
 
 def check_prefix(history: History) -> list[Violation]:
     """Every node's log, as far as it is committed, is a part of the one committed log."""
+    return _pieces_of_one("prefix", list(history.of(LogSeen)))
+
+
+def check_committed(history: History) -> list[Violation]:
+    """What was committed by leaders of earlier epochs is in the log with which a leader begins."""
+    logs = list(history.of(LogSeen))
+    known = len(_pieces_of_one("committed", logs))
+    for log in history.of(LeaderLog):
+        committed = max(
+            (each.offset for each in history.of(Published) if each.at < log.at and each.epoch < log.epoch),
+            default=-1,
+        )
+        logs.append(LogSeen(log.at, log.node, log.life, committed, log.batches))
+    return _pieces_of_one("committed", logs)[known:]
+
+
+def _pieces_of_one(name: str, logs: list[LogSeen]) -> list[Violation]:
+    """Violations where they are not, in the order of the logs."""
     committed: dict[int, tuple[BatchSeen, LogSeen]] = {}
     violations = []
-    for log in history.of(LogSeen):
+    for log in logs:
         for batch in log.batches:
             if batch.end_offset > log.committed:
                 break
@@ -74,22 +92,22 @@ def check_prefix(history: History) -> list[Violation]:
                     f"node {log.node} has {batch} in what is committed, where node {there.node} had {first} "
                     f"at {there.at:.3f} s"
                 )
-                violations.append(Violation("prefix", log.at, what))
+                violations.append(Violation(name, log.at, what))
                 break
-        violations += _hole(log)
+        violations += _hole(name, log)
     return violations
 
 
-def _hole(log: LogSeen) -> list[Violation]:
+def _hole(name: str, log: LogSeen) -> list[Violation]:
     """A log is one piece, and reaches as far as its node has published."""
     for one, other in zip(log.batches, log.batches[1:], strict=False):
         if one.end_offset != other.base_offset:
             what = f"the log of node {log.node} goes on at {other.base_offset} behind {one.end_offset}"
-            return [Violation("prefix", log.at, what)]
+            return [Violation(name, log.at, what)]
     if log.batches and log.batches[-1].end_offset < log.committed:
         what = (
-            f"the log of node {log.node} ends at {log.batches[-1].end_offset}, although the node has "
-            f"published offset {log.committed}"
+            f"the log of node {log.node} ends at {log.batches[-1].end_offset}, although offset "
+            f"{log.committed} was published"
         )
-        return [Violation("prefix", log.at, what)]
+        return [Violation(name, log.at, what)]
     return []
