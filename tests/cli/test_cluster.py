@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 
+import pytest
+
+from barnabas.client.admin import Admin
 from tests.cli.running import Commands, until
 
 
@@ -38,6 +42,19 @@ def test_the_cluster_is_described_to_people(anywhere: Commands) -> None:
     assert any(row[:2] == ["1", "leader"] for row in rows)
     assert any(row[:3] == ["metadata.version", "30", "(4.3-IV0)"] for row in rows)
     assert "not told" not in text
+
+
+def test_the_rest_is_described_where_no_controller_answers(
+    anywhere: Commands, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def wait_for_ever(admin: Admin) -> None:
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(Admin, "describe_quorum", wait_for_ever)
+    monkeypatch.setattr("barnabas.cli.cluster.QUORUM_S", 0.01)
+    text = anywhere.ok("cluster", "describe").decode()
+    assert "\n\nquorum: no controller answers; none leads, or the broker reaches none\n\nFEATURE" in text
+    assert json.loads(anywhere.ok("cluster", "describe", "--json"))["quorum"] is None
 
 
 def test_what_a_broker_speaks(anywhere: Commands) -> None:

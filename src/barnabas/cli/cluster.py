@@ -1,7 +1,8 @@
 """`barnabas cluster`: brokers, the quorum of controllers, features, log directories, what is spoken.
 
 Not every Kafka tells everything: what a cluster does not tell (no API for it, or no permission) is left out,
-and said to be. A broker that does not answer is said not to: that may be why somebody looks.
+and said to be. A broker that does not answer is said not to, and so are controllers: that may be why somebody
+looks.
 """
 
 from __future__ import annotations
@@ -39,6 +40,7 @@ barnabas cluster describe --apis                 the versions of every API that 
 barnabas cluster describe --json
 """
 METADATA_VERSION = "metadata.version"
+QUORUM_S = 5.0
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -61,15 +63,18 @@ async def _describe(session: Session, options: argparse.Namespace) -> None:
         return
     admin = session.admin
     cluster = await admin.describe_cluster(with_fenced=True)
-    quorum = await _told(admin.describe_quorum())
     features = await _told(admin.describe_features())
     live = sorted(broker.node_id for broker in cluster.brokers if not broker.is_fenced)
     log_dirs, silent = await _log_dirs(admin, live)
+    quorum, is_answered = await _quorum(admin)
     if session.output.as_json:
         session.output.document(_document(cluster, quorum, features, log_dirs, silent))
         return
     _show_brokers(session, cluster, log_dirs, silent)
-    _show_quorum(session, quorum)
+    if is_answered:
+        _show_quorum(session, quorum)
+    else:
+        session.output.say("\nquorum: no controller answers; none leads, or the broker reaches none")
     _show_features(session, features)
     _show_log_dirs(session, log_dirs)
 
@@ -80,6 +85,15 @@ async def _told(answer: Awaitable[T]) -> T | None:
         return await answer
     except (NotSpoken, BrokerError):
         return None
+
+
+async def _quorum(admin: Admin) -> tuple[QuorumDescription | None, bool]:
+    """The quorum if it is told, and whether anybody has answered: a broker waits long for a controller."""
+    try:
+        async with asyncio.timeout(QUORUM_S):
+            return await _told(admin.describe_quorum()), True
+    except (TimeoutError, BrokerNotReachable, ConnectionLost, TimedOut):
+        return None, False
 
 
 async def _log_dirs(admin: Admin, brokers: Iterable[int]) -> tuple[LogDirsByBroker | None, list[int]]:
