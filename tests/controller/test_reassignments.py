@@ -105,7 +105,9 @@ def test_a_move_is_cancelled_and_all_is_as_it_was() -> None:
     moved(cluster, [1, 3, 4])
     assert moved(cluster, None) == "NONE"
     after = cluster.partition("t")
-    assert after._replace(partition_epoch=before.partition_epoch) == before
+    # replicas have left: a new leader epoch
+    assert after.leader_epoch == before.leader_epoch + 1
+    assert after._replace(partition_epoch=before.partition_epoch, leader_epoch=before.leader_epoch) == before
     assert ongoing(cluster) == []
 
 

@@ -27,7 +27,7 @@ from typing import NamedTuple
 from barnabas.metadata.directories import is_online
 from barnabas.metadata.image import ClusterImage
 from barnabas.metadata.parts import RECOVERING, PartitionImage, TopicImage
-from barnabas.metadata.records import NO_LEADER, PartitionChangeRecord
+from barnabas.metadata.records import LEADER_AS_IT_WAS, NO_LEADER, PartitionChangeRecord
 from barnabas.protocol.schema import Uuid
 
 ELR_FEATURE = "eligible.leader.replicas.version"
@@ -143,11 +143,16 @@ def with_replicas(
     isr: tuple[int, ...],
     defaults: ElectionDefaults,
 ) -> PartitionChangeRecord:
-    """The change that gives a partition other replicas; those that are left out neither lead nor may."""
+    """The change that gives a partition other replicas, or another ISR; those that are left out neither lead
+    nor may. Where a replica leaves, a new leader epoch begins even if the leader stays: what was asked of the
+    old set is refused."""
     rules = _rules(image, topic, partial(_is_active, image), defaults)
     old = topic.partitions[index]
     change = _change(topic.id, index, old, isr, rules, NO_LEADER, replicas)
-    return change or PartitionChangeRecord(partition_id=index, topic_id=topic.id)
+    change = change or PartitionChangeRecord(partition_id=index, topic_id=topic.id)
+    if not set(old.replicas) <= set(replicas):
+        change.leader = old.leader if change.leader == LEADER_AS_IT_WAS else change.leader
+    return change
 
 
 def allows_unclean(image: ClusterImage, topic: TopicImage, defaults: ElectionDefaults) -> bool:

@@ -107,10 +107,36 @@ def _moved(
     old = topic.partitions[index]
     removing = tuple(each for each in old.replicas if each not in target)
     adding = tuple(each for each in target if each not in old.replicas or each in old.adding_replicas)
-    isr = tuple(each for each in old.isr if each in target)
-    if isr and all(each in isr for each in adding):
+    isr = arrived_isr(target, adding, removing, old.isr)
+    if isr is not None:
         return _told(image, topic, index, target, isr, defaults)
     return _told(image, topic, index, (*target, *removing), old.isr, defaults, adding, removing)
+
+
+def arrived_isr(
+    target: tuple[int, ...], adding: tuple[int, ...], removing: tuple[int, ...], isr: tuple[int, ...]
+) -> tuple[int, ...] | None:
+    """The ISR of a partition that has arrived at its target; None where it has not.
+
+    Where fewer come than go, everyone who is to be left has to be in sync: else the ISR could be smaller
+    afterwards than it was.
+    """
+    left = tuple(each for each in isr if each in target)
+    needed = target if len(adding) < len(removing) else adding
+    return left if left and set(needed) <= set(left) else None
+
+
+def with_isr(
+    image: ClusterImage, topic: TopicImage, index: int, isr: tuple[int, ...], defaults: ElectionDefaults
+) -> PartitionChangeRecord | None:
+    """The change to another ISR, which ends a move that has arrived by it; None where nothing changes."""
+    old = topic.partitions[index]
+    if _moves(old):
+        target = tuple(each for each in old.replicas if each not in old.removing_replicas)
+        left = arrived_isr(target, old.adding_replicas, old.removing_replicas, isr)
+        if left is not None:
+            return _told(image, topic, index, target, left, defaults)
+    return _told(image, topic, index, old.replicas, isr, defaults, old.adding_replicas, old.removing_replicas)
 
 
 def _cancelled(

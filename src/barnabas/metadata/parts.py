@@ -16,7 +16,7 @@ from barnabas.metadata.records import (
 )
 from barnabas.protocol.schema import NO_UUID, Uuid
 
-RECOVERING = 1
+RECOVERED, RECOVERING = 0, 1
 
 # in place of a directory's id: one that was there before directories had ids, and one not chosen yet
 MIGRATING_DIRECTORY: Uuid = NO_UUID

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
         AlterClientQuotasResponse,
     )
     from barnabas.protocol.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
+    from barnabas.protocol.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
     from barnabas.protocol.messages.alter_partition_reassignments import (
         AlterPartitionReassignmentsRequest,
         AlterPartitionReassignmentsResponse,
@@ -174,6 +175,11 @@ class LocalController:
             partial(decide_incremental_alter_configs, request=request, rules=rules)
         )
 
+    async def _alter_partition(self, request: AlterPartitionRequest) -> AlterPartitionResponse:
+        from barnabas.controller.in_sync import alter_partition
+
+        return await self._active.submit(self._electing(alter_partition, request))
+
     async def _assign_replicas_to_dirs(
         self, request: AssignReplicasToDirsRequest
     ) -> AssignReplicasToDirsResponse:
@@ -250,6 +256,7 @@ _COMMANDS: dict[int, Callable[[LocalController, Any], Awaitable[Message]]] = {
     45: LocalController._alter_reassignments,
     46: LocalController._list_reassignments,
     49: LocalController._alter_client_quotas,
+    56: LocalController._alter_partition,
     57: LocalController._update_features,
     64: LocalController._unregister_broker,
     67: LocalController._allocate_producer_ids,

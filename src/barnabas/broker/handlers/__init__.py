@@ -82,6 +82,7 @@ SERVED_BY_CONTROLLER: dict[int, Served] = {
     key: SERVED[key]
     for key in (18, 19, 20, 29, 30, 31, 32, 33, 37, 43, 44, 45, 46, 49, 50, 51, 55, 57, 60, 64)
 } | {
+    56: Served("AlterPartition", "alter_partition", 2, 3),
     58: Served("Envelope", "envelope", 0, 0),
     62: Served("BrokerRegistration", "broker_registration", 0, 4),
     63: Served("BrokerHeartbeat", "broker_heartbeat", 0, 2),
