@@ -4,8 +4,9 @@ exception.
 Some complaints belong to what is done to a cluster, whatever its nodes are: a node of Apache Kafka that is
 elected, or loses its lead, answers NotControllerException until the first record of its epoch is committed,
 and logs each as an unexpected error; one without a leader gives its registration up after some seconds
-and tries again; one that is stopped before it has a leader stumbles over its own shutdown. Three nodes of
-Apache Kafka with nothing else beside them log the same (`mixed_quorum_run --control`).
+and tries again; one that is stopped before it has a leader stumbles over its own shutdown; one that is given
+a replica of a partition that is there already misses it first. Nodes of Apache Kafka with nothing else
+beside them log the same (`mixed_quorum_run --control`).
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ _COMPLAINT = re.compile(r"^\S+ \S+ (ERROR|FATAL) |Exception\b|^\tat ", re.MULTIL
 _EXPECTED = re.compile(
     r"Unexpected error handling request .*NotControllerException"
     r"|RegistrationResponseHandler: channel manager timed out before sending the request"
-    r"|Attempted to remove publisher \w+, which is not installed",
+    r"|Attempted to remove publisher \w+, which is not installed"
+    r"|Expected partition \S+ with topic id \S+ to exist, but it was missing. Creating",
     re.DOTALL,
 )
 
