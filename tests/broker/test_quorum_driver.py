@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
 from barnabas.broker.quorum.raft_disk import RaftDisk
 from barnabas.core.clock import ManualClock
+from barnabas.core.errors import InvariantViolation
 from barnabas.core.memory_disk import MemoryDisk
 from barnabas.log import trimming
+from barnabas.metadata.records import PartitionRecord, encode_record
 from barnabas.raft import messages as raft
 from barnabas.raft.ready import SnapshotChunk
-from barnabas.raft.snapshot import SnapshotId
+from barnabas.raft.snapshot import Snapshot, SnapshotId
 from tests.broker.test_quorum import FIRST, create, new_disk, running
 from tests.support.logs import open_directory
 
@@ -57,4 +61,20 @@ def test_a_snapshot_that_is_given_up_for_another_leaves_no_file() -> None:
         await directory.close()
 
     disk = MemoryDisk()
+    asyncio.run(run())
+
+
+def test_a_fetched_snapshot_that_cannot_be_followed_stops_the_node() -> None:
+    async def run() -> None:
+        async with running(disk) as (quorum, _, _, failures):
+            nameless = PartitionRecord(partition_id=0, topic_id=b"no topic".ljust(16))
+
+            async def written() -> Snapshot:
+                return Snapshot([], [encode_record(nameless)])
+
+            with pytest.raises(InvariantViolation, match="which does not exist"):
+                await quorum._install(SnapshotId(100, 9), written)
+            assert failures == [quorum.driver.failure]
+
+    disk = new_disk()
     asyncio.run(run())

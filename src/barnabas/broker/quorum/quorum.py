@@ -31,7 +31,7 @@ from barnabas.broker.storage.formatting import (
 from barnabas.controller.bootstrap import activation_records
 from barnabas.core.clock import Clock
 from barnabas.core.disk import Disk
-from barnabas.core.errors import BarnabasError, StorageError
+from barnabas.core.errors import BarnabasError, InvariantViolation, StorageError
 from barnabas.core.network import Address, Network
 from barnabas.core.random import Random, SystemRandom
 from barnabas.core.settings.listeners import Listener
@@ -315,7 +315,11 @@ class MetadataQuorum:
         except BaseException:
             self.loader.resume()
             raise
-        self.loader.install(snapshot_id, snapshot)
+        try:
+            self.loader.install(snapshot_id, snapshot)
+        except (UnknownRecord, InvariantViolation) as error:
+            self._fail(error)  # the log is that of the snapshot by now, and the image is not
+            raise
         self.last_published_ms = snapshot.last_contained_ms
         self.driver.totals.snapshots_loaded += 1
         for each in replaced:
