@@ -19,6 +19,7 @@ from barnabas.metadata.image import ClusterImage
 from barnabas.metadata.records import TopicRecord, UserScramCredentialRecord
 from barnabas.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
 from barnabas.protocol.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
+from barnabas.raft.core import NotLeader
 from barnabas.sim.clock import START_MS
 from tests.support.clusters import (
     BROKER_PORT,
@@ -412,6 +413,31 @@ def test_a_full_disk_of_the_leader_takes_back_only_what_is_not_in_its_log() -> N
         assert all(has_topic(each, "written") and has_topic(each, "later") for each in cluster.nodes.values())
 
     run_cluster(scenario, VirtualCluster())
+
+
+def test_a_broker_asks_again_what_is_committed_after_an_election(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario(cluster: VirtualCluster) -> None:
+        await cluster.start()
+        broker, leader = cluster.nodes[4], cluster.leader()
+        assert leader is not None
+        driver, asked = broker.quorum.driver, list[int]()
+        ask = driver.ask_high_watermark
+
+        async def ask_twice() -> int:
+            asked.append(driver.epoch)
+            if len(asked) == 1:
+                raise NotLeader("it leads another epoch")
+            return await ask()
+
+        monkeypatch.setattr(driver, "ask_high_watermark", ask_twice)
+        await new_topic(leader, "new")
+        committed = leader.quorum.driver.high_watermark
+        await broker.quorum.refreshed()
+        assert len(asked) == 2
+        assert broker.quorum.metadata.image.offset >= committed
+        assert has_topic(broker, "new")
+
+    run_cluster(scenario, VirtualCluster(nodes=4))
 
 
 def test_security_that_arrives_and_cannot_be_enforced_stops_the_nodes() -> None:

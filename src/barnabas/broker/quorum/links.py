@@ -88,6 +88,8 @@ class QuorumLinks:
 
     async def ask(self, node_id: int, endpoint: Endpoint, request: raft.Request) -> raft.Response:
         """The answer to a request that is not the core's, on the connection without fetches."""
+        if self._is_closed:
+            raise ConnectionLost("this node takes part in the quorum no more")
         send = raft.Send(-1, node_id, endpoint, request)
         answer = await self._ask(await self._connected(send, is_fetching=False), send)
         if isinstance(answer, raft.Failed):

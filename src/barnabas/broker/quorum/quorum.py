@@ -65,6 +65,7 @@ METADATA_LOG = LogConfig(retention_ms=UNLIMITED, retention_bytes=UNLIMITED, max_
 SNAPSHOT_POLICY = SnapshotPolicy()
 # what a broker waits at most for a change that another node has committed
 REFRESH_SECONDS = 0.5
+REFRESH_RETRY_SECONDS = 0.02
 # how long a leader that stops waits until the other voters know
 RESIGN_SECONDS = 1.0
 _RANDOM = SystemRandom()
@@ -266,8 +267,17 @@ class MetadataQuorum:
             logger.debug("the image may be behind the leader's: %s", error)
 
     async def _refresh(self) -> None:
-        high_watermark = await self.driver.ask_high_watermark()
+        high_watermark = await self._high_watermark_of_leader()
         await self.until(lambda: self.controller.is_active or self.loader.position >= high_watermark)
+
+    async def _high_watermark_of_leader(self) -> int:
+        while not self.controller.is_active:
+            try:
+                return await self.driver.ask_high_watermark()
+            except BarnabasError as error:  # this node may not know of the latest election yet
+                logger.debug("asking again what is committed: %s", error)
+                await self._clock.sleep(REFRESH_RETRY_SECONDS)
+        return self.driver.high_watermark
 
     @property
     def leader(self) -> tuple[int, Address] | None:
