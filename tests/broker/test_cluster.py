@@ -302,6 +302,18 @@ def test_a_controller_that_is_cut_off_is_replaced_and_its_broker_fenced_by_its_s
     run_cluster(scenario, VirtualCluster())
 
 
+def test_a_controller_that_was_alone_registers_when_another_one_comes() -> None:
+    async def scenario(cluster: VirtualCluster) -> None:
+        await cluster.start(1)
+        image = cluster.nodes[1].quorum.metadata
+        await asyncio.sleep(5)
+        assert not image.image.controllers  # nobody else looks for it
+        await cluster.start(2)  # an observer, which may become a voter
+        await cluster.until(lambda: set(image.image.controllers) == {1, 2}, "both have registered")
+
+    run_cluster(scenario, VirtualCluster(nodes=2, voters=1, roles={2: "broker,controller"}))
+
+
 def test_what_a_leader_that_was_cut_off_has_decided_is_taken_back() -> None:
     async def scenario(cluster: VirtualCluster) -> None:
         await cluster.start()

@@ -14,6 +14,7 @@ from typing import Any
 from barnabas.broker.connections.connections import Connections, limits_of
 from barnabas.broker.connections.requests import CONTROLLER_ROUTER
 from barnabas.broker.shared_server import SharedServer
+from barnabas.core.errors import BarnabasError
 from barnabas.core.settings.listeners import Listener
 from barnabas.metadata.delta import Delta
 from barnabas.metadata.image import ClusterImage
@@ -35,10 +36,12 @@ class ControllerServer:
         shared.quorum.on_active = self._active
         shared.quorum.metadata.subscribe(self._published)
 
-    def register(self, listeners: Sequence[Listener]) -> None:
-        """Tell the active controller of this one, where they are not the same for ever."""
+    async def register(self, listeners: Sequence[Listener]) -> None:
+        """Tell the active controller of this one, once there are others than itself; until cancelled."""
         quorum = self._shared.quorum
-        if quorum.driver.is_sole_voter:
+        try:
+            await quorum.until(self._has_others)
+        except BarnabasError:  # the node fails by the same
             return
         from barnabas.broker.cluster.controller_registration import ControllerRegistration
 
@@ -50,7 +53,12 @@ class ControllerServer:
             incarnation_id=self.services.random.uuid(),
             listeners=listeners,
         )
-        self._run(registration.run())
+        await registration.run()
+
+    def _has_others(self) -> bool:
+        quorum, own_id = self._shared.quorum, self.services.node_id
+        registered = quorum.metadata.image.controllers
+        return not quorum.driver.is_sole_voter or any(each != own_id for each in registered)
 
     def _active(self, is_active: bool) -> None:
         if self._watching is not None:

@@ -171,7 +171,7 @@ class Node:
         self._run(shared.quorum.snapshots.keep())
         await shared.quorum.start()
         if self._controller is not None:
-            self._controller.register(controllers)
+            self._run(self._controller.register(controllers))
         self._become(NodeState.CONTROLLER_UP)
         measured = None if self.metrics is None else self._measure(self.metrics, storage, shared)
         if listeners.inter_broker is None:

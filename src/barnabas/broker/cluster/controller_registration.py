@@ -1,7 +1,7 @@
 """A controller tells the active controller where it is reached and which features it supports, as in Kafka.
 
 It does so once in its life, and again where the published metadata does not have it: the record may have been
-lost with a leader that had not committed it. A sole voter has nobody to tell.
+lost with a leader that had not committed it. A sole voter has nobody to tell until another controller comes.
 """
 
 from __future__ import annotations
