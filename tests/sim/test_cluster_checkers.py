@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 import pytest
 
 from barnabas.sim.checkers.violation import Violation
-from barnabas.sim.cluster.checkers import CHECKERS, admin, calm, check_cluster, drill, metadata
+from barnabas.sim.cluster.checkers import CHECKERS, admin, calm, check_cluster, drill, metadata, prompt
 from barnabas.sim.cluster.checkers.timeline import Timeline
 from barnabas.sim.cluster.events import (
     DONE,
@@ -29,6 +29,7 @@ from barnabas.sim.cluster.events import (
     Superseded,
     TopicRead,
     TopicSeen,
+    VoterChanged,
 )
 from barnabas.sim.history import Event, Fault, FaultsEnded, Finished, History, Started
 
@@ -325,6 +326,21 @@ def test_every_partition_is_led_in_the_end() -> None:
     assert said(calm.check_calm, [*calmed(), image(15, 6, topic("t", -1))]) == ["calm"]
 
 
+def test_changes_are_answered_while_all_is_well() -> None:
+    def told(*events: Event) -> list[str]:
+        calm_events = [Calm(5, what, each) for each in BROKERS for what in ("began", "whole")]
+        return said(prompt.check_prompt, [Started(1, 2), *calm_events, asked(7, "create"), *events])
+
+    late = answered(7 + prompt.ANSWERED_S + 0.1)
+    assert told(answered(8)) == told(answered(8, "TOPIC_ALREADY_EXISTS")) == []
+    assert told(answered(8, OPEN)) == told(late) == ["prompt"]
+    assert told(VoterChanged(6, "removed", 2, ""), late) == told(Led(8, 2, 1, 3), late) == []
+    assert told(Drill(8, "kill", 2), late) == []
+    before = [Calm(5, what, each) for each in BROKERS for what in ("began", "whole")]
+    assert said(prompt.check_prompt, [asked(4, "create"), *before, late]) == []
+    assert said(prompt.check_prompt, [*before[:-1], asked(7, "create"), late]) == []
+
+
 # ---- drills -----------------------------------------------------------------------------------------------
 
 BOTH = image(1, 5, topic("t", 1, 2))
@@ -403,4 +419,4 @@ def test_all_are_asked_in_the_order_of_time() -> None:
     events += [Led(3, 1, 1, 4), Led(4, 2, 1, 4), asked(0, "create")]
     violations = check_cluster(History(events=events))
     assert [each.checker for each in violations] == ["leaders", "producer-ids"]
-    assert len(CHECKERS) == 15
+    assert len(CHECKERS) == 16

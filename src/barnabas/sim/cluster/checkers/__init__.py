@@ -22,6 +22,7 @@ from barnabas.sim.cluster.checkers.metadata import (
     check_leaders,
     check_prefix,
 )
+from barnabas.sim.cluster.checkers.prompt import check_prompt
 from barnabas.sim.history import History
 
 CHECKERS: tuple[Callable[[History], list[Violation]], ...] = (
@@ -38,6 +39,7 @@ CHECKERS: tuple[Callable[[History], list[Violation]], ...] = (
     check_producer_ids,
     check_fenced,
     check_calm,
+    check_prompt,
     check_superseded,
     check_drill,
 )
