@@ -18,11 +18,13 @@ from pathlib import Path
 import pytest
 
 from barnabas.cli import asking, output
-from barnabas.cli.failures import CommandFailed
+from barnabas.cli.failures import CommandFailed, explained
 from barnabas.cli.main import COMMANDS, main
 from barnabas.cli.options import naturals
 from barnabas.cli.running import joined
 from barnabas.cli.times import duration_text, parse_duration, parse_time
+from barnabas.client.errors import BrokerError
+from barnabas.core.errors import wire_error
 from barnabas.testing import Broker
 from tests.cli.records import write
 from tests.cli.running import DEADLINE_S, start
@@ -349,6 +351,16 @@ def test_a_plain_table_is_aligned_and_never_cut() -> None:
 )
 def test_bytes_for_people(count: int, text: str) -> None:
     assert output.bytes_text(count) == text
+
+
+@pytest.mark.parametrize(
+    ("error", "step"),
+    [("MISMATCHED_ENDPOINT_TYPE", "--bootstrap names brokers"), ("REQUEST_TIMED_OUT", "a controller leads")],
+)
+def test_errors_about_controllers_come_with_a_next_step(error: str, step: str) -> None:
+    failure = explained(BrokerError(wire_error(error), "cannot"))
+    assert failure.next_step is not None
+    assert failure.next_step.endswith(step)
 
 
 def test_a_failure_without_a_next_step(capsys: pytest.CaptureFixture[str]) -> None:
