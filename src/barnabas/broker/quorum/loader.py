@@ -113,8 +113,10 @@ class MetadataLoader:
             if not self._has_published:
                 await self._load_at_once()
             while self.position < self._target:
-                async for header, records in batches(self._log, self.position, self._target):
+                began = self.position
+                async for header, records in batches(self._log, began, self._target):
                     self._take(header, records)
+                self._check_moved(began)
                 self.on_moved()
         except (StorageError, UnknownRecord, InvariantViolation) as error:
             self._fail(error)
@@ -125,17 +127,24 @@ class MetadataLoader:
         """All that is committed, in one change."""
         replayer, timestamp_ms = self._replayer, 0
         while self.position < self._target:
-            async for header, records in batches(self._log, self.position, self._target):
+            began = self.position
+            async for header, records in batches(self._log, began, self._target):
                 base_offset = _base_offset(header)
                 replayer.load(base_offset, header.leader_epoch, records)
                 self.position = header.next_offset
                 timestamp_ms = header.max_timestamp
+            self._check_moved(began)
         replayer.finish()
         self._has_published = True
         self._publish(Change(replayer.image, difference(self._metadata.image, replayer.image)))
         if timestamp_ms:
             self.on_published(0, timestamp_ms)  # a start knows what no snapshot covers
         self.on_moved()
+
+    def _check_moved(self, began: int) -> None:
+        """Reading the same again would find nothing again, for ever."""
+        if self.position == began:
+            raise InvariantViolation(f"the metadata log has nothing at {began}, of {self._target} committed")
 
     def _take(self, header: BatchHeader, records: list[Message]) -> None:
         changes = self._replayer.replay(_base_offset(header), header.leader_epoch, records)
