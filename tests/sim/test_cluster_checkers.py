@@ -312,6 +312,9 @@ def test_all_is_well_again_within_bounds() -> None:
     assert said(calm.check_calm, calmed()) == []
     late = calmed(answered_at=10 + calm.ANSWERED_S + 1, whole_at=10 + calm.WHOLE_S + 1)
     assert said(calm.check_calm, late) == ["calm"] * 4
+    assert said(calm.check_calm, [Fault(9, "connection-half-open", ""), *late]) == []
+    later = calmed(answered_at=11 + calm.ANSWERED_S + calm.HALF_OPEN_S)
+    assert said(calm.check_calm, [Fault(9, "connection-half-open", ""), *later]) == ["calm"] * 2
     never = [each for each in calmed() if getattr(each, "what", "") not in ("answered", "whole")]
     assert said(calm.check_calm, never) == ["calm"] * 4
     assert said(calm.check_calm, calmed()[:-1]) == ["calm"]  # not finished
