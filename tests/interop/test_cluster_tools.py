@@ -75,7 +75,7 @@ _DIFFERS = [
         re.compile(r"(?<=MaxFollowerLag: )\s+\d+|(?<=MaxFollowerLagTimeMs: )\s+-?\d+|(?<=Epoch: )\d+"),
         "<number>",
     ),
-    (re.compile(r"^(\d+) +\t<id>\t\d+ +\t\d+ +\t-?\d+ +\t-?\d+ +\t\w+ *", re.MULTILINE), r"replica \1"),
+    (re.compile(r"^(\d+) +\t<id>\t\d+ *\t\d+ *\t-?\d+ *\t-?\d+ *\t\w+ *", re.MULTILINE), r"replica \1"),
     (re.compile(rf"^Feature: ({NOT_SERVED_YET}) .*\n", re.MULTILINE), ""),
     (re.compile(r"(?<=VoterNotFoundException: ).*"), "<told in other words>"),
     (re.compile(r"\(state\.change\.\w+\)"), ""),

@@ -43,6 +43,8 @@ async function take(count) {
       continue;
     }
     const { partition, offset, value } = fetched.shift();
+    // on a busy machine it may lose its short session, and begin again where it last committed
+    if (offset < (positions.get(partition) ?? 0)) continue;
     positions.set(partition, offset + 1);
     found.push(`${partition}:${offset}:${value}`);
   }
