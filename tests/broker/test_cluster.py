@@ -452,6 +452,32 @@ def test_a_broker_asks_again_what_is_committed_after_an_election(monkeypatch: py
     run_cluster(scenario, VirtualCluster(nodes=4))
 
 
+@pytest.mark.parametrize("is_stopped", [False, True])
+def test_a_voter_with_a_full_disk_votes_when_there_is_room(is_stopped: bool) -> None:
+    async def scenario(cluster: VirtualCluster) -> None:
+        await cluster.start()
+        leader = cluster.leader()
+        assert leader is not None
+        others = [each for each in cluster.ids if each != leader.node_id]
+        full = cluster.nodes[others[0]]
+        cluster.disks[full.node_id].capacity_bytes = 0
+        await cluster.kill(leader.node_id)
+        await asyncio.sleep(30)
+        assert cluster.leader() is None  # its vote is needed
+        assert full.quorum.driver.failure is None
+        if is_stopped:
+            began = now()
+            assert not await cluster.nodes.pop(full.node_id).stop()
+            assert now() < began + 60
+            return
+        cluster.disks[full.node_id].capacity_bytes = None
+        await cluster.until(lambda: cluster.leader() is not None, "one of the two leads")
+        await cluster.start(leader.node_id)
+        await all_equal(cluster)
+
+    run_cluster(scenario, VirtualCluster())
+
+
 def test_security_that_arrives_and_cannot_be_enforced_stops_the_nodes() -> None:
     async def scenario(cluster: VirtualCluster) -> None:
         await cluster.start()

@@ -26,12 +26,12 @@ from barnabas.broker.quorum.raft_disk import RaftDisk
 from barnabas.broker.quorum.totals import QuorumTotals
 from barnabas.core.alarm import Alarm
 from barnabas.core.clock import Clock
-from barnabas.core.disk import Buffer, FileMissing
+from barnabas.core.disk import Buffer, DiskFull, FileMissing
 from barnabas.core.errors import BarnabasError, OffsetOutOfRange, StorageError
 from barnabas.core.network import Address
 from barnabas.core.settings.listeners import Listener
 from barnabas.raft.core import NotLeader, Raft
-from barnabas.raft.election import NO_NODE, State, VoterKey
+from barnabas.raft.election import NO_NODE, Election, State, VoterKey
 from barnabas.raft.ready import Ready, SnapshotChunk
 from barnabas.raft.replication import Leadership
 from barnabas.raft.snapshot import Snapshot, SnapshotId
@@ -45,8 +45,9 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("barnabas.quorum")
 
-# after a write that failed and left no trace, the core is left alone for so long
+# after a write that failed and left no trace, the core is left alone for so long; a vote is written again
 _RETRY_SECONDS = 1.0
+_TRIES_A_MESSAGE = 60
 # the clock is read in whole milliseconds: rung a little later, the deadline has surely passed
 _PAST_DEADLINE_MS = 0.5
 
@@ -110,6 +111,7 @@ class RaftDriver:
         self._not_before = 0.0
         self._led_epoch = -1  # the epoch that this node leads, -1 where it leads none
         self._is_closed = False
+        self._has_persisted = False  # since this start
         # set by the owner
         self.on_commit: Callable[[int], None] = lambda high_watermark: None
         self.on_lost: Callable[[BarnabasError], None] = lambda reason: None
@@ -316,6 +318,11 @@ class RaftDriver:
         role = self._raft.role
         return not isinstance(role, Resigned) or not role.untold
 
+    @property
+    def is_settled(self) -> bool:
+        """Whether nothing is being written."""
+        return self._carrying_out is None or self._carrying_out.done()
+
     async def settle(self) -> None:
         """Wait until everything that was proposed is written, or withdrawn."""
         while self._carrying_out is not None and not self._carrying_out.done():
@@ -427,13 +434,29 @@ class RaftDriver:
             self._set_alarm()
 
     async def _persist(self, ready: Ready) -> None:
-        raft = self._raft
         assert ready.election is not None
+        tries = 0
         try:
-            await self._disk.write_election(ready.election, raft.kraft_version, raft.voters.ids)
+            while (full := await self._write_election(ready.election)) is not None:
+                if tries % _TRIES_A_MESSAGE == 0:
+                    logger.error("this node takes no part in the quorum until there is room: %s", full)
+                tries += 1
+                await self._clock.sleep(_RETRY_SECONDS)
         except BaseException as error:
             # whether the vote is on the disk is not known, and the epoch must not be voted in again
             raise self.fail(error) from error
+        self._has_persisted = True
+
+    async def _write_election(self, election: Election) -> DiskFull | None:
+        """Write the vote; an error where there is no room. Until there is, the vote is not told, nor anything
+        else, and the same one is tried again. A start, or a stop, does not wait for that."""
+        try:
+            await self._disk.write_election(election, self._raft.kraft_version, self._raft.voters.ids)
+        except DiskFull as error:
+            if self._is_closed or not self._has_persisted:
+                raise
+            return error
+        return None
 
     def _send(self, ready: Ready) -> None:
         if not ready.messages:

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Coroutine, Sequence
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from barnabas.broker.quorum.controller import ActiveController
@@ -456,7 +456,8 @@ class MetadataQuorum:
     async def resign(self) -> None:
         """Take no more commands, finish those that were given, and lead no more."""
         self.controller.close()
-        await self.driver.settle()
+        if not self.driver.is_settled:
+            await self._briefly(self.driver.settle(), "writing the last decisions")
         await self._soon(lambda: not self.controller.is_deciding, "committing the last decisions")
         if self.driver.is_leader and not self.driver.is_sole_voter:
             self.driver.resign()
@@ -470,12 +471,14 @@ class MetadataQuorum:
         await self._end()
 
     async def _soon(self, is_true: Callable[[], bool], what: str) -> None:
-        if is_true() or self.driver.failure is not None:
-            return
+        if not is_true() and self.driver.failure is None:
+            await self._briefly(self.until(is_true), what)
+
+    async def _briefly(self, work: Coroutine[Any, Any, None], what: str) -> None:
         from barnabas.transport.waiting import within
 
         try:
-            await within(self._clock, RESIGN_SECONDS, self.until(is_true), what)
+            await within(self._clock, RESIGN_SECONDS, work, what)
         except BarnabasError as error:
             logger.info("the quorum goes on without this node: %s", error)
 
