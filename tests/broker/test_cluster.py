@@ -478,6 +478,22 @@ def test_a_voter_with_a_full_disk_votes_when_there_is_room(is_stopped: bool) -> 
     run_cluster(scenario, VirtualCluster())
 
 
+def test_a_leader_with_a_full_disk_is_followed_by_another_when_it_stops() -> None:
+    async def scenario(cluster: VirtualCluster) -> None:
+        await cluster.start()
+        leader = cluster.leader()
+        assert leader is not None
+        cluster.disks[leader.node_id].capacity_bytes = 0
+        with pytest.raises(NotController):
+            await new_topic(leader, "no-room")
+        assert leader.quorum.controller.is_active
+        await cluster.nodes.pop(leader.node_id).stop()
+        await cluster.until(lambda: cluster.leader() is not None, "another leads")
+        assert await create(next(iter(cluster.nodes.values())), "one") == "NONE"
+
+    run_cluster(scenario, VirtualCluster())
+
+
 def test_security_that_arrives_and_cannot_be_enforced_stops_the_nodes() -> None:
     async def scenario(cluster: VirtualCluster) -> None:
         await cluster.start()
