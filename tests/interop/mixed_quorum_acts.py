@@ -58,11 +58,10 @@ class MixedActs:
         text = text.rpartition(",")[0]
         for number in range(count):
             name = f"large-{number}"
-            self.tool("topics", broker, "--create", "--topic", name, "--partitions", "1")
             self.topics[name] = retention_ms = str(200_000 + number)
-            value = f"retention.ms={retention_ms},leader.replication.throttled.replicas=[{text}]"
-            entity = ("--entity-type", "topics", "--entity-name", name)
-            self.tool("configs", broker, "--alter", *entity, "--add-config", value)
+            values = (f"retention.ms={retention_ms}", f"leader.replication.throttled.replicas={text}")
+            configs = [part for value in values for part in ("--config", value)]
+            self.tool("topics", broker, "--create", "--topic", name, "--partitions", "1", *configs)
 
     def _make_topic(self, broker: MixedNode, name: str) -> None:
         placed = ",".join(str(each.node_id) for each in self.brokers)
