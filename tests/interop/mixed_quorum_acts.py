@@ -15,9 +15,10 @@ from barnabas.protocol.messages.init_producer_id import InitProducerIdRequest, I
 from barnabas.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from tests.interop.dump import sections
 from tests.support.kafka_tools import Done
-from tests.support.mixed_cluster import METADATA, MixedCluster
+from tests.support.mixed_cluster import MixedCluster
 from tests.support.mixed_node import ClusterFailed, MixedNode
 from tests.support.raw_client import RawClient
+from tests.support.raw_quorum import METADATA
 
 BLOCK = 1000  # producer ids that a broker is given at a time
 FIRST_SNAPSHOT = "00000000000000000000-0000000000.checkpoint"  # written by formatting, and never fetched

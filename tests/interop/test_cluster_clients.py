@@ -1,26 +1,33 @@
 """Other people's admin clients do with three nodes of Barnabas what they do with three of Apache Kafka.
 
-The same steps as with one node (test_admin_side_by_side.py). Franz-go and kafkajs get the address of one
-node, which does not lead the quorum: what they change is forwarded. Which nodes hold a partition is chance,
-and made equal.
+The same steps as with one node (test_admin_side_by_side.py), and those for which it takes several. Franz-go,
+kafkajs and the Java client get the address of one node, which does not lead the quorum: what they change is
+forwarded. Which nodes hold a partition is chance, and made equal.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 
 from tests.interop.python_admin import with_confluent, with_kafka_python
 from tests.support import foreign
+from tests.support.apache_kafka import VERSION
 from tests.support.combined_cluster import BARNABAS, KAFKA, CombinedCluster
+from tests.support.java_clients import PROGRAMS, run_java
 
 pytestmark = [pytest.mark.java, pytest.mark.slow]  # two clusters of three nodes
 
-# a broker of Kafka answers a change before it has read it, and clients ask any broker what came of it: what
-# is told of Kafka may be out of date, which is chance, too
+# a change is answered before all brokers have read it, and clients ask any broker what came of it: what they
+# are told may be out of date, which is chance, too
 TRIES = 20
+GONE = 9  # a broker that is registered, and nowhere
+LOGGED = re.compile(r"\d{4}-\d\d-\d\d ")
+
+T = TypeVar("T")
 
 # where clients name a node, or several, by whatever names they have for that
 _NODES = frozenset(
@@ -55,6 +62,17 @@ def _nodes(value: Any) -> Any:
     return [_nodes(each) for each in value] if isinstance(value, list) else value is None or value >= 0
 
 
+def same(theirs: Callable[[], T], ours: Callable[[], T]) -> T:
+    """What both say, once neither was asked of a broker that had not heard of the last change."""
+    expected, told = theirs(), ours()
+    for _ in range(TRIES):
+        if told == expected:
+            break
+        expected, told = theirs(), ours()
+    assert told == expected
+    return told
+
+
 def of_franz_go(bootstrap: str) -> list[dict[str, Any]]:
     steps = foreign.run_go(bootstrap)
     (listed,) = (step for step in steps if step["step"] == "list")
@@ -74,9 +92,12 @@ def of_kafkajs(bootstrap: str) -> list[dict[str, Any]]:
 def test_clients_that_know_one_node_administer_as_with_kafka(
     administer: Callable[[str], list[dict[str, Any]]], clusters: tuple[CombinedCluster, CombinedCluster]
 ) -> None:
-    theirs, ours = (administer(a_follower(cluster)) for cluster in clusters)
-    assert [comparable(step) for step in ours] == [comparable(step) for step in theirs]
-    assert len(theirs) > 20
+    theirs, ours = clusters
+
+    def administered(cluster: CombinedCluster) -> list[Any]:
+        return [comparable(step) for step in administer(a_follower(cluster))]
+
+    assert len(same(lambda: administered(theirs), lambda: administered(ours))) > 20
 
 
 @pytest.mark.parametrize("administer", [with_confluent, with_kafka_python])
@@ -84,11 +105,32 @@ def test_clients_that_know_all_nodes_administer_as_with_kafka(
     administer: Callable[[str], dict[str, Any]], clusters: tuple[CombinedCluster, CombinedCluster]
 ) -> None:
     theirs, ours = clusters
-    told = comparable(administer(ours.bootstrap))
-    expected: Any = None
-    for _ in range(TRIES):
-        expected = comparable(administer(theirs.bootstrap))
-        if told == expected:
-            break
-    assert told == expected
+    told = same(
+        lambda: comparable(administer(theirs.bootstrap)), lambda: comparable(administer(ours.bootstrap))
+    )
     assert len(told) > 15
+
+
+def of_franz_go_for_nodes(bootstrap: str, gone: int) -> list[Any]:
+    return foreign.run_go("cluster", bootstrap, str(gone))
+
+
+def of_java_for_nodes(bootstrap: str, gone: int) -> list[Any]:
+    lines = run_java(VERSION, PROGRAMS / "ClusterAdmin.java", bootstrap, str(gone))
+    return [line for line in lines if not LOGGED.match(line)]
+
+
+@pytest.mark.parametrize(
+    "administer", [pytest.param(of_franz_go_for_nodes, marks=pytest.mark.go), of_java_for_nodes]
+)
+def test_nodes_are_administered_as_with_kafka(
+    administer: Callable[[str, int], list[Any]], clusters: tuple[CombinedCluster, CombinedCluster]
+) -> None:
+    """Voters, features, settings of brokers, and a broker that is unregistered."""
+    told = []
+    for cluster in clusters:
+        cluster.register_gone(GONE)
+        told.append(administer(a_follower(cluster), GONE))
+    theirs, ours = told
+    assert ours == theirs
+    assert len(theirs) > 20

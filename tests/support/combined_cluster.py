@@ -21,6 +21,7 @@ from barnabas.protocol.messages.describe_cluster import DescribeClusterRequest, 
 from tests.support.apache_kafka import LEAN_JVM, free_ports, java
 from tests.support.node_networks import Namespaces, NodeNetwork
 from tests.support.raw_client import RawClient
+from tests.support.raw_quorum import register_broker
 
 KAFKA, BARNABAS = "kafka", "barnabas"
 DEADLINE_S = 120.0
@@ -70,9 +71,10 @@ class CombinedCluster:
         self.ports = dict(zip(self.ids, ports, strict=False))
         self.controller_ports = dict(zip(self.voter_ids, ports[len(self.ids) :], strict=True))
         random = SystemRandom()
-        self._cluster_id = uuid_to_text(random_id(random))
+        self.cluster_id = uuid_to_text(random_id(random))
+        self.directory_ids = {each: uuid_to_text(random_id(random)) for each in self.voter_ids}
         self._voters = ",".join(
-            f"{each}@{self.network.host(each)}:{port}:{uuid_to_text(random_id(random))}"
+            f"{each}@{self.network.host(each)}:{port}:{self.directory_ids[each]}"
             for each, port in self.controller_ports.items()
         )
         self._processes: dict[int, subprocess.Popen[bytes]] = {}
@@ -114,12 +116,12 @@ class CombinedCluster:
 
     def _format(self, node_id: int) -> None:
         self._root.mkdir(parents=True, exist_ok=True)
-        config = self._config(node_id)
+        config = self.config(node_id)
         config.write_text("".join(f"{name}={value}\n" for name, value in self._properties(node_id).items()))
         voters = ["--initial-controllers", self._voters]
         if node_id not in self.voter_ids:
             voters = ["--no-initial-controllers"]
-        arguments = ["format", "--cluster-id", self._cluster_id, "--config", str(config), *voters]
+        arguments = ["format", "--cluster-id", self.cluster_id, "--config", str(config), *voters]
         if self.system == KAFKA:
             command = java("kafka.tools.StorageTool", *arguments)
         else:
@@ -128,7 +130,8 @@ class CombinedCluster:
         if done.returncode:
             raise NotServing(f"node {node_id} could not be formatted: {done.stdout}{done.stderr}")
 
-    def _config(self, node_id: int) -> Path:
+    def config(self, node_id: int) -> Path:
+        """The properties of a node."""
         return self._root / f"{node_id}.properties"
 
     def _properties(self, node_id: int) -> dict[str, str]:
@@ -149,7 +152,7 @@ class CombinedCluster:
 
     def spawn(self, node_id: int) -> float:
         """Start a node, and wait for nothing; the time of its exec."""
-        config = str(self._config(node_id))
+        config = str(self.config(node_id))
         if self.system == KAFKA:
             command = java("kafka.Kafka", config, jvm=self._jvm)
         else:
@@ -215,6 +218,10 @@ class CombinedCluster:
             self._check(deadline, "the voters do not agree on a leader")
             time.sleep(POLL_S)
         return told.pop()
+
+    def register_gone(self, broker_id: int) -> None:
+        """Have a broker registered that does not exist, and so stays fenced."""
+        register_broker(self.controller_ports[self.leader()], self.cluster_id, broker_id)
 
     def active_by(self, node_id: int) -> list[int]:
         """The brokers that are active, as one of them says."""

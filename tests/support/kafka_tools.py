@@ -17,6 +17,7 @@ OPEN = ("--add-opens", "java.base/java.lang=ALL-UNNAMED")  # for what tools do w
 
 # kafka-<name>.sh runs this class
 TOOLS = {
+    "broker-api-versions": "org.apache.kafka.tools.BrokerApiVersionsCommand",
     "client-metrics": "org.apache.kafka.tools.ClientMetricsCommand",
     "cluster": "org.apache.kafka.tools.ClusterTool",
     "configs": "kafka.admin.ConfigCommand",

@@ -26,21 +26,15 @@ from barnabas.protocol.messages.alter_client_quotas import (
     EntryData,
     OpData,
 )
-from barnabas.protocol.messages.describe_quorum import (
-    AskedPartition,
-    AskedTopic,
-    DescribeQuorumRequest,
-    DescribeQuorumResponse,
-    PartitionData,
-)
+from barnabas.protocol.messages.describe_quorum import PartitionData
 from tests.support import kafka_log
 from tests.support.apache_kafka import free_ports
 from tests.support.kafka_tools import KafkaTools
 from tests.support.mixed_node import KAFKA, ClusterFailed, MixedNode, wait_for
 from tests.support.raw_client import RawClient
+from tests.support.raw_quorum import describe_quorum
 
 _BEHIND = 2  # a record comes every half second, and may be on its way
-METADATA = "__cluster_metadata"
 
 T = TypeVar("T")
 
@@ -169,7 +163,7 @@ class MixedCluster:
 
     def describe(self) -> PartitionData | None:
         """What the leader says of the quorum, None where none of the controllers leads."""
-        told = [_describe(each.port) for each in self.controllers if each.is_running]
+        told = [describe_quorum(each.port) for each in self.controllers if each.is_running]
         leading = [each for each in told if each is not None]
         return max(leading, key=lambda each: each.leader_epoch, default=None)
 
@@ -258,16 +252,3 @@ class MixedCluster:
             if node.kind == KAFKA
             for each in kafka_log.complaints(node.log())
         ]
-
-
-def _describe(port: int) -> PartitionData | None:
-    asked = AskedTopic(topic_name=METADATA, partitions=[AskedPartition(partition_index=0)])
-    try:
-        with RawClient(port) as client:
-            answer = client.ask(DescribeQuorumRequest(topics=[asked]), 2, DescribeQuorumResponse)
-    except (OSError, EOFError):
-        return None
-    if answer.error_code or not answer.topics:
-        return None
-    (partition,) = answer.topics[0].partitions
-    return None if partition.error_code else partition

@@ -4,6 +4,7 @@
 //	go run . HOST:PORT
 //	go run . transactor ... (transactor.go)
 //	go run . members (members.go)
+//	go run . cluster ... (cluster.go)
 package main
 
 import (
@@ -57,6 +58,9 @@ func main() {
 		return
 	case "members":
 		runMembers()
+		return
+	case "cluster":
+		administerCluster(os.Args[2:])
 		return
 	}
 	client, err := kgo.NewClient(kgo.SeedBrokers(os.Args[1]), kgo.RecordPartitioner(kgo.ManualPartitioner()))
