@@ -8,6 +8,7 @@ import logging
 import pytest
 
 from barnabas.broker.node import Node
+from barnabas.broker.quorum.driver import MetadataLogFailed
 from barnabas.broker.settings.unenforced import UnenforcedSecurity
 from barnabas.broker.storage.formatting import format_directory
 from barnabas.controller.bootstrap import bootstrap_records
@@ -492,6 +493,22 @@ def test_a_leader_with_a_full_disk_is_followed_by_another_when_it_stops() -> Non
         assert await create(next(iter(cluster.nodes.values())), "one") == "NONE"
 
     run_cluster(scenario, VirtualCluster())
+
+
+def test_a_node_that_stops_tells_of_no_change_that_it_has_not_seen() -> None:
+    async def scenario(cluster: VirtualCluster) -> None:
+        await cluster.start()
+        leader = cluster.leader()
+        assert leader is not None
+        broker = cluster.nodes[4]
+        cluster.network.hold(host_of(leader.node_id), host_of(4))
+        refreshed = asyncio.ensure_future(broker.quorum.refreshed())
+        await asyncio.sleep(0.1)
+        broker.quorum.driver.fail(OSError("the disk is gone"))
+        with pytest.raises(MetadataLogFailed):
+            await refreshed
+
+    run_cluster(scenario, VirtualCluster(nodes=4))
 
 
 def test_security_that_arrives_and_cannot_be_enforced_stops_the_nodes() -> None:

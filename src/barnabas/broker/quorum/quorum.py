@@ -258,12 +258,15 @@ class MetadataQuorum:
         return driver.epoch
 
     async def refreshed(self) -> None:
-        """Wait until the published image has what the leader has committed by now, but not for long."""
+        """Wait until the published image has what the leader has committed by now, but not for long. A node
+        that stops meanwhile raises why."""
         from barnabas.transport.waiting import within
 
         try:
             await within(self._clock, REFRESH_SECONDS, self._refresh(), "reading the latest metadata")
         except BarnabasError as error:
+            if self.driver.failure is not None:
+                raise self.driver.failure from error
             logger.debug("the image may be behind the leader's: %s", error)
 
     async def _refresh(self) -> None:
