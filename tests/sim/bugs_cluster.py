@@ -1,13 +1,14 @@
 """Bugs of a cluster: in what is told before it is committed, in who leads, in how brokers come and go.
 
-The product's own checks are off meanwhile: the twin that replays a leader's log (sim/metadata_twin.py) is
-asked nothing, so that only checkers of histories can speak.
+The product's own assertions are off meanwhile, and so is the twin that replays a leader's log
+(sim/metadata_twin.py), so that only checkers of histories can speak.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 from barnabas.broker.cluster import broker_commands
@@ -20,26 +21,32 @@ from barnabas.controller import brokers, producer_ids
 from barnabas.controller.contacts import BrokerContacts
 from barnabas.controller.decisions import Decision
 from barnabas.controller.registrations import Liveness
-from barnabas.core.errors import BarnabasError
+from barnabas.core.errors import BarnabasError, InvariantViolation
 from barnabas.metadata import snapshot_records
+from barnabas.metadata.delta import Delta
 from barnabas.metadata.image import ClusterImage
 from barnabas.metadata.records import BeginTransactionRecord, ProducerIdsRecord
 from barnabas.metadata.replay import Change, Replayer
 from barnabas.protocol.schema import Message
 from barnabas.raft import invariants
-from barnabas.raft.core import Raft
-from barnabas.raft.election import NO_NODE, Election, VoterKey
+from barnabas.raft.election import VoterKey
 from barnabas.raft.replication import Leadership
-from barnabas.raft.states import Candidate
 from barnabas.raft.voters import VoterSet
 from barnabas.sim.metadata_twin import MetadataTwin
 from barnabas.sim.process import current_process
 from barnabas.sim.scenario import CLUSTER
-from tests.sim.bugs_switch import Patch, bug
+from tests.sim.bugs_switch import Patch, bug, roll_backs
 
 
-def without_twin(patch: Patch) -> None:
+def without_assertions(patch: Patch) -> None:
+    def replay(delta: Any, record: Message) -> None:
+        with suppress(InvariantViolation):
+            honest(delta, record)
+
+    honest = Delta.replay
     patch(MetadataTwin, "_compare", lambda twin, replayer, image: None)
+    patch(invariants, "require", lambda holds, what: None)
+    patch(Delta, "replay", replay)
 
 
 @bug(
@@ -48,23 +55,22 @@ def without_twin(patch: Patch) -> None:
     "errors",
     "changes",
     "topics",
+    needs=[roll_backs],
     kind=CLUSTER,
 )
 def not_rolled_back(patch: Patch) -> None:
-    kept: dict[int, ClusterImage] = {}
-
     def lost(controller: Any, reason: BarnabasError) -> None:
         if controller._pending:
-            kept[id(controller)] = controller._decided
+            controller._kept = controller._decided
         honest_lost(controller, reason)
-        controller._decided = kept.get(id(controller), controller._decided)
+        controller._decided = getattr(controller, "_kept", controller._decided)
 
     def activate(controller: Any) -> None:
         honest_activate(controller)
-        controller._decided = kept.pop(id(controller), controller._decided)
+        controller._decided = getattr(controller, "_kept", controller._decided)
 
     honest_lost, honest_activate = ActiveController.lost, ActiveController.activate
-    without_twin(patch)
+    without_assertions(patch)
     patch(ActiveController, "lost", lost)
     patch(ActiveController, "activate", activate)
 
@@ -78,7 +84,7 @@ def answered_before_commit(patch: Patch) -> None:
         return answer
 
     honest = ActiveController._wait
-    without_twin(patch)
+    without_assertions(patch)
     patch(ActiveController, "_wait", wait)
 
 
@@ -87,7 +93,7 @@ def error_from_decided(patch: Patch) -> None:
     async def told(controller: Any) -> None:
         await asyncio.sleep(0)
 
-    without_twin(patch)
+    without_assertions(patch)
     patch(ActiveController, "_told", told)
 
 
@@ -100,27 +106,23 @@ def transaction_published(patch: Patch) -> None:
             replayer._take(record)
         return [replayer._apply(base_offset + len(records), epoch)]
 
-    without_twin(patch)
+    without_assertions(patch)
     patch(Replayer, "replay", replay)
 
 
 @bug("fencing elects nobody: a broker that is fenced goes on leading", "fenced", kind=CLUSTER)
 def fencing_elects_nobody(patch: Patch) -> None:
-    without_twin(patch)
+    without_assertions(patch)
     patch(brokers, "without_broker", lambda image, broker_id, defaults, **_: [])
 
 
 @bug("unfencing elects nobody: partitions of a broker that is back stay without leader", "calm", kind=CLUSTER)
 def unfencing_elects_nobody(patch: Patch) -> None:
-    without_twin(patch)
+    without_assertions(patch)
     patch(brokers, "with_broker", lambda image, broker_id, defaults: [])
 
 
 # ---- what is committed, and who leads ---------------------------------------------------------------------
-
-
-def _nothing(holds: bool, what: str) -> None:
-    """In the place of the raft core's own assertions."""
 
 
 @bug("a record is committed when the leader alone has it", "prefix", "images", "changes", kind=CLUSTER)
@@ -128,26 +130,19 @@ def leader_alone_commits(patch: Patch) -> None:
     def own(role: Leadership, voters: VoterSet, me: VoterKey, end_offset: int) -> list[int]:
         return [end_offset] * len(voters)
 
-    without_twin(patch)
-    patch(invariants, "require", _nothing)
+    without_assertions(patch)
     patch(Leadership, "ends", own)
 
 
-@bug("a leader that restarts stands again in its old epoch (KAFKA-10527)", "leaders", kind=CLUSTER)
-def leads_again(patch: Patch) -> None:
-    first_role = Raft._first_role
+@bug("half of the voters count as their majority", "leaders", "prefix", "images", kind=CLUSTER)
+def half_elects(patch: Patch) -> None:
+    def halved(voters: VoterSet, infos: Any) -> None:
+        make(voters, infos)
+        voters.majority = max(1, len(voters) // 2)
 
-    def candidate(raft: Raft, now_ms: int) -> Any:
-        if raft.election.leader_id == raft.me.id and raft.election.epoch >= raft.log.last_epoch:
-            raft.election = Election(raft.epoch, NO_NODE, raft.me)
-            role = Candidate(raft.election_deadline_ms(now_ms))
-            role.granted.add(raft.me.id)
-            return role
-        return first_role(raft, now_ms)
-
-    without_twin(patch)
-    patch(invariants, "require", _nothing)
-    patch(Raft, "_first_role", candidate)
+    make = VoterSet.__init__
+    without_assertions(patch)
+    patch(VoterSet, "__init__", halved)
 
 
 @bug(
@@ -162,7 +157,7 @@ def log_published(patch: Patch) -> None:
         honest(loader, max(high_watermark, loader._log.end_offset))
 
     honest = MetadataLoader.advance
-    without_twin(patch)
+    without_assertions(patch)
     patch(MetadataLoader, "advance", advance)
 
 
@@ -180,7 +175,7 @@ def decided_told(patch: Patch) -> None:
         return controller.decided if is_active else services.metadata.image  # type: ignore[union-attr]
 
     honest = ActiveController.__init__
-    without_twin(patch)
+    without_assertions(patch)
     patch(ActiveController, "__init__", make)
     patch(Services, "image", property(image))
 
@@ -190,7 +185,7 @@ def answered_before_seen(patch: Patch) -> None:
     async def refreshed(quorum: Any) -> None:
         await asyncio.sleep(0)
 
-    without_twin(patch)
+    without_assertions(patch)
     patch(MetadataQuorum, "refreshed", refreshed)
 
 
@@ -206,7 +201,7 @@ def producer_ids_anew(patch: Patch) -> None:
         return decision
 
     honest = producer_ids.allocate_producer_ids
-    without_twin(patch)
+    without_assertions(patch)
     patch(producer_ids, "allocate_producer_ids", allocate)
 
 
@@ -216,7 +211,7 @@ def producer_ids_not_in_snapshot(patch: Patch) -> None:
         return (each for each in honest(image) if not isinstance(each, ProducerIdsRecord))
 
     honest = snapshot_records.snapshot_records
-    without_twin(patch)
+    without_assertions(patch)
     patch(snapshot_records, "snapshot_records", records)
 
 
@@ -225,19 +220,19 @@ def producer_ids_not_in_snapshot(patch: Patch) -> None:
 
 @bug("a newcomer takes the id of a broker that lives", "drill", "superseded", kind=CLUSTER)
 def living_broker_ousted(patch: Patch) -> None:
-    without_twin(patch)
+    without_assertions(patch)
     patch(broker_commands, "liveness", lambda *args, **more: Liveness.GONE)
 
 
 @bug("a broker that has died is not noticed by its socket", "drill", kind=CLUSTER)
 def death_not_noticed(patch: Patch) -> None:
-    without_twin(patch)
+    without_assertions(patch)
     patch(BrokerWatch, "_suspect", lambda watch, broker: None)
 
 
 @bug("a new active controller does not ask which brokers have died meanwhile", "drill", kind=CLUSTER)
 def sessions_not_inherited(patch: Patch) -> None:
-    without_twin(patch)
+    without_assertions(patch)
     patch(BrokerContacts, "inherit", lambda *args, **more: [])
 
 
@@ -249,7 +244,7 @@ def let_go_at_once(patch: Patch) -> None:
         return honest(image, broker, request, *others)
 
     honest = brokers._next_state
-    without_twin(patch)
+    without_assertions(patch)
     patch(brokers, "_next_state", next_state)
 
 
@@ -262,5 +257,5 @@ def stale_heartbeat_accepted(patch: Patch) -> None:
         return honest(image, request, **more)
 
     honest = brokers.heartbeat
-    without_twin(patch)
+    without_assertions(patch)
     patch(brokers, "heartbeat", heartbeat)

@@ -83,6 +83,13 @@ def clean_stops(scenario: Scenario) -> bool:
     return "restart" in scenario.faults
 
 
+def roll_backs(scenario: Scenario) -> bool:
+    """Something that makes a leader lose what it has decided, and another thing that makes it lead again."""
+    return "leader-cut-off" in scenario.faults and not {"leader-crash", "crash-after-election"}.isdisjoint(
+        scenario.faults
+    )
+
+
 def disk_errors(scenario: Scenario) -> bool:
     return "disk-error" in scenario.faults
 
