@@ -14,7 +14,7 @@ from typing import Any
 from barnabas.broker.cluster import broker_commands
 from barnabas.broker.cluster.broker_watch import BrokerWatch
 from barnabas.broker.quorum.controller import ActiveController
-from barnabas.broker.quorum.loader import MetadataLoader
+from barnabas.broker.quorum.driver import RaftDriver
 from barnabas.broker.quorum.quorum import MetadataQuorum
 from barnabas.broker.services import Services
 from barnabas.controller import brokers, producer_ids
@@ -145,20 +145,16 @@ def half_elects(patch: Patch) -> None:
     patch(VoterSet, "__init__", halved)
 
 
-@bug(
-    "a follower publishes what stands in its log, committed or not",
-    "images",
-    "prefix",
-    "topics",
-    kind=CLUSTER,
-)
+@bug("a node publishes all that is in its log, committed or not", "images", "prefix", "topics", kind=CLUSTER)
 def log_published(patch: Patch) -> None:
-    def advance(loader: Any, high_watermark: int) -> None:
-        honest(loader, max(high_watermark, loader._log.end_offset))
+    def after_turn(driver: Any) -> None:
+        honest(driver)
+        if not driver.is_leader:
+            driver.on_commit(driver._disk.log.end_offset)
 
-    honest = MetadataLoader.advance
+    honest = RaftDriver._after_turn
     without_assertions(patch)
-    patch(MetadataLoader, "advance", advance)
+    patch(RaftDriver, "_after_turn", after_turn)
 
 
 @bug("the broker in the leader's process tells of what is decided and not committed", "reads", kind=CLUSTER)
