@@ -28,7 +28,7 @@ from barnabas.metadata.image import ClusterImage
 from barnabas.metadata.records import BeginTransactionRecord, ProducerIdsRecord
 from barnabas.metadata.replay import Change, Replayer
 from barnabas.protocol.schema import Message
-from barnabas.raft import invariants
+from barnabas.raft import invariants, voting
 from barnabas.raft.election import VoterKey
 from barnabas.raft.replication import Leadership
 from barnabas.raft.voters import VoterSet
@@ -97,6 +97,16 @@ def error_from_decided(patch: Patch) -> None:
     patch(ActiveController, "_told", told)
 
 
+@bug("an error that has to wait for a commit is never told", "prompt", kind=CLUSTER)
+def error_never_told(patch: Patch) -> None:
+    async def told(controller: Any) -> None:
+        if controller._pending:
+            await asyncio.get_running_loop().create_future()
+
+    without_assertions(patch)
+    patch(ActiveController, "_told", told)
+
+
 @bug("an open metadata transaction is published", "topics", "reads", "images", kind=CLUSTER)
 def transaction_published(patch: Patch) -> None:
     def replay(replayer: Any, base_offset: int, epoch: int, records: Sequence[Message]) -> list[Change]:
@@ -132,6 +142,14 @@ def leader_alone_commits(patch: Patch) -> None:
 
     without_assertions(patch)
     patch(Leadership, "ends", own)
+
+
+@bug("a candidate is elected without its log being compared", "committed", "prefix", "images", kind=CLUSTER)
+def shorter_log_elected(patch: Patch) -> None:
+    grants = voting.can_grant_vote
+    without_assertions(patch)
+    patch(voting, "can_grant_vote", lambda raft, candidate, is_up_to_date: grants(raft, candidate, True))
+    patch(voting, "can_grant_pre_vote", lambda raft, is_up_to_date: not isinstance(raft.role, Leadership))
 
 
 @bug("half of the voters count as their majority", "leaders", "prefix", "images", kind=CLUSTER)

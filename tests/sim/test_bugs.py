@@ -22,6 +22,7 @@ CLUSTER_CHECKERS = {
     "leaders",
     "images",
     "prefix",
+    "committed",
     "changes",
     "seen",
     "topics",
@@ -31,6 +32,7 @@ CLUSTER_CHECKERS = {
     "fenced",
     "superseded",
     "calm",
+    "prompt",
     "drill",
 }
 PIN_AGAIN = "if scenarios or clients have changed: python -m tests.sim.bugs --pin"
