@@ -135,7 +135,7 @@ def unfencing_elects_nobody(patch: Patch) -> None:
 # ---- what is committed, and who leads ---------------------------------------------------------------------
 
 
-@bug("a record is committed when the leader alone has it", "prefix", "images", "changes", kind=CLUSTER)
+@bug("a record is committed when the leader alone has it", "prefix", kind=CLUSTER)
 def leader_alone_commits(patch: Patch) -> None:
     def own(role: Leadership, voters: VoterSet, me: VoterKey, end_offset: int) -> list[int]:
         return [end_offset] * len(voters)
