@@ -25,7 +25,7 @@ SECONDS = 25.0
 FLOORS = {
     "elections": 50,
     "leaders found gone": 45,
-    "truncations": 4,
+    "truncations": 3,
     "snapshot loads": 4,
     "roll-backs": 6,
     "voter changes": 20,
