@@ -67,6 +67,25 @@ def test_an_answer_is_told_before_the_end_of_its_connection(monkeypatch: pytest.
     in_virtual_time(scenario())
 
 
+def test_a_connection_that_ends_before_its_first_answer_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def opened(*args: object, **options: object) -> Connection:
+        raise ConnectionLost("closed by the other side")
+
+    async def scenario() -> None:
+        monkeypatch.setattr(module, "open_connection", opened)
+        told: list[raft.Event] = []
+        links = QuorumLinks(MemoryNetwork().host("node-1"), LoopClock(), SETTINGS, told.append)
+        links.send(raft.Send(1, 2, THERE, raft.Fetch(1, VoterKey(1), 0, 0, -1, 500, 1_000)))
+        links.send(raft.Send(2, 2, THERE, raft.EndQuorumEpoch(1, 1)))
+        await asyncio.sleep(1.0)
+        lost = [each for each in told if isinstance(each, raft.ConnectionLost)]
+        assert lost == [raft.ConnectionLost(2)]  # of the one for fetches
+        assert sum(isinstance(each, raft.Failed) for each in told) == 2
+        links.close()
+
+    in_virtual_time(scenario())
+
+
 def test_a_dial_that_fails_when_nobody_waits_any_more_is_no_unexpected_error() -> None:
     async def scenario() -> None:
         loop, unexpected = asyncio.get_running_loop(), list[dict[str, Any]]()

@@ -191,6 +191,12 @@ class QuorumLinks:
                 request_timeout_s=settings.request_timeout_s,
                 scratch=self._scratch,
             )
+        except ConnectionRefused:
+            raise
+        except ConnectionLost:  # before it knew what the other side speaks
+            if is_fetching:
+                self._tell(raft.ConnectionLost(node_id))
+            raise
         finally:
             link.dialing = None
         if connection.lost is not None:
