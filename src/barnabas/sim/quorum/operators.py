@@ -2,7 +2,8 @@
 
 An operator changes the voters through the leader, as `kafka-metadata-quorum` does: it adds observers, removes
 voters, and replaces one whose disk was lost by the same node with an empty one. It loses no second disk, and
-moves no second address, before the quorum has got over the first: more than that no quorum survives.
+moves no second address, before the quorum has got over the first: more than that no quorum survives. Nor does
+it lose or move anything while the leader is at work on a change of the voters.
 """
 
 from __future__ import annotations
@@ -43,6 +44,7 @@ class Operators:
         self.random = stream(world.plan.seed, "quorum operators")
         self.is_over = False
         self._values = 0
+        self._changing: tuple[Node, int, int] | None = None  # the leader that was asked, its life and epoch
 
     def begin(self) -> None:
         plan = self.world.plan
@@ -110,15 +112,23 @@ class Operators:
 
     def _ask(self, node: Node, request: AddRaftVoter | RemoveRaftVoter) -> None:
         self.world.change_asked(request)
+        if node.raft is not None:
+            self._changing = node, node.life, node.raft.epoch
         token = lambda response: self._answered(request, response)  # noqa: E731 - called with the answer
         node.receive(node.life, Received(token, request))
 
     def _answered(self, request: AddRaftVoter | RemoveRaftVoter, response: Response) -> None:
+        self._changing = None
         if isinstance(response, VoterChangeResponse) and response.error == 0:
             self.world.count("voter changes")
 
     def _is_calm(self, voters: VoterSet) -> bool:
-        """Whether every disk tells the same voters, and every voter is the node that it names."""
+        """Whether no change is under way, every disk tells the same voters, and every voter is the node that
+        it names."""
+        if self._changing is not None:
+            leader, life, epoch = self._changing
+            if leader.life == life and leader.raft is not None and leader.raft.epoch == epoch:
+                return False
         if any(node.disk.latest_voters() != voters for node in self.world.nodes):
             return False
         nodes = self.world.by_id
