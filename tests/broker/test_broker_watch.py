@@ -430,6 +430,22 @@ def test_a_controller_that_becomes_active_finds_those_that_died_before() -> None
     on(Stage(), scene)
 
 
+def test_a_broker_that_dies_before_its_first_heartbeat_to_a_new_controller_is_found() -> None:
+    async def scene(stage: Stage) -> None:
+        await stage.begin()
+        assert stage.running is not None
+        stage.running.cancel()
+        stage.pause(2)  # it has yet to hear of the new controller
+        stage.activate()
+        await asyncio.sleep(1.0)
+        stage.kill(2)
+        assert await stage.fenced_after(2) < 2.0
+        await asyncio.sleep(20)
+        assert not any(stage.is_fenced(each) for each in (1, 3))
+
+    on(Stage(), scene)
+
+
 def test_a_run_that_is_ended_late_does_not_disturb_the_next_one() -> None:
     async def scene(stage: Stage) -> None:
         await stage.begin()

@@ -3,9 +3,9 @@
 Sessions are looked at from time to time (controller/sessions.py). A death is noticed by the sockets: the
 connection that carried a broker's latest heartbeat closes, and a dial to the listener that the broker has
 registered is refused. A controller that becomes active has no such connections yet, and dials every broker
-whose session it inherits. A broker in the process of the former leader has its session from when that
-leader was last heard, for it is silent since then: what a voter waited for it counts. Before a broker is
-fenced that was found dead,
+whose session it inherits, at once and whenever it looks at the sessions until the broker's first heartbeat.
+A broker in the process of the former leader has its session from when that leader was last heard, for it is
+silent since then: what a voter waited for it counts. Before a broker is fenced that was found dead,
 
 - a dial that is accepted is repeated: a process that is being killed may lose its connections first;
 - a dial that is refused is repeated after a pause in which other deaths are noticed: where most brokers are
@@ -102,10 +102,9 @@ class BrokerWatch:
     async def _watch(self) -> None:
         now, (leader_id, heard_at) = self._clock.monotonic(), self._former_leader()
         heard = {leader_id: max(heard_at, now - self.session_s * COUNTED_OF_SESSION)}
-        for broker in self._contacts.inherit(self._active.decided, now, self.session_s, heard):
-            if broker.id != self._node_id:  # that one is in this process, and reports soon
-                self._suspect(broker)
+        self._contacts.inherit(self._active.decided, now, self.session_s, heard)
         while True:
+            self._suspect_silent()
             await self._clock.sleep(await self._sweep())
 
     # --- sessions
@@ -148,6 +147,14 @@ class BrokerWatch:
         contact = self._contacts.last(broker)
         if contact is not None and contact.carrier is carrier:
             self._suspect(broker)
+
+    def _suspect_silent(self) -> None:
+        """Dial brokers that have sent no heartbeat to this controller yet: no connection tells of them."""
+        for broker in self._active.decided.brokers.values():
+            contact = self._contacts.last(BrokerLife.of(broker))
+            is_silent = contact is not None and contact.carrier is None
+            if is_silent and not broker.fenced and broker.id != self._node_id:  # that one is in this process
+                self._suspect(BrokerLife.of(broker))
 
     def _suspect(self, broker: BrokerLife) -> None:
         if not self._by_socket or self._tasks is None:
