@@ -6,6 +6,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sort"
 	"time"
 
@@ -43,17 +44,22 @@ func administerCluster(arguments []string) {
 		panic(err)
 	}
 	defer client.Close()
-	ctx, _ = context.WithTimeout(context.Background(), 5*time.Minute)
+	patient, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
+	defer cancel()
+	ctx = patient
 	var gone int32
 	fmt.Sscan(arguments[1], &gone)
 	of := cluster{client, kadm.NewClient(client)}
-	of.describe()
+	of.describe(gone)
 	of.features()
 	of.topics()
 	of.configs()
 	of.voters()
 	step("unregister", func() (any, error) { return of.unregister(gone) })
-	step("is gone", func() (any, error) { return true, of.until(func() bool { return !of.knows(gone) }) })
+	step("is gone", func() (any, error) {
+		_, err := of.describedWith(gone, false)
+		return true, err
+	})
 	step("unregister again", func() (any, error) { return of.unregister(gone) })
 }
 
@@ -75,19 +81,23 @@ func (of cluster) described() (*kmsg.DescribeClusterResponse, error) {
 	return request.RequestWith(ctx, of.client)
 }
 
-func (of cluster) knows(broker int32) bool {
-	described, err := of.described()
-	for _, each := range described.Brokers {
-		if err == nil && each.NodeID == broker {
-			return true
-		}
-	}
-	return false
+// describedWith asks until a broker tells that there is such a broker, or none.
+func (of cluster) describedWith(broker int32, isThere bool) (*kmsg.DescribeClusterResponse, error) {
+	var described *kmsg.DescribeClusterResponse
+	err := of.until(func() bool {
+		var err error
+		described, err = of.described()
+		isTold := err == nil && slices.ContainsFunc(described.Brokers, func(each kmsg.DescribeClusterResponseBroker) bool {
+			return each.NodeID == broker
+		})
+		return err == nil && isTold == isThere
+	})
+	return described, err
 }
 
-func (of cluster) describe() {
+func (of cluster) describe(gone int32) {
 	step("cluster", func() (any, error) {
-		described, err := of.described()
+		described, err := of.describedWith(gone, true)
 		if err != nil {
 			return nil, err
 		}

@@ -28,7 +28,7 @@ public class ClusterAdmin {
         int gone = Integer.parseInt(arguments[1]);
         try (Admin opened = Admin.create(Map.of("bootstrap.servers", arguments[0]))) {
             admin = opened;
-            cluster();
+            cluster(gone);
             features();
             topics();
             configs();
@@ -66,8 +66,14 @@ public class ClusterAdmin {
         return found;
     }
 
-    static void cluster() {
-        step("brokers", ClusterAdmin::brokers);
+    static void cluster(int gone) throws Exception {
+        Map<Integer, Boolean> told = new TreeMap<>();
+        await(() -> {
+            told.clear();
+            told.putAll(brokers());
+            return told.containsKey(gone);
+        }, "a fenced broker");
+        step("brokers", () -> told);
         step("cluster", () -> {
             DescribeClusterResult described = admin.describeCluster();
             List<Integer> ids = described.nodes().get().stream().map(Node::id).sorted().toList();
