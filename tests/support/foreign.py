@@ -74,7 +74,7 @@ def _build_go(folder: Path) -> None:
 
 
 def _made(kind: str, source: Path, make: Callable[[Path], None]) -> Path:
-    """A copy of the programs, with what they need, made anew when they have changed."""
+    """A copy of the programs, with what they need: one for each state of their sources."""
     files = sorted(path for path in source.iterdir() if path.is_file())
     wanted = hashlib.sha256(b"".join(path.read_bytes() for path in files)).hexdigest()
 
@@ -83,7 +83,7 @@ def _made(kind: str, source: Path, make: Callable[[Path], None]) -> Path:
             shutil.copy(path, folder)
         make(folder)
 
-    return made_once(f"interop-{kind}", wanted, copy_and_make)
+    return made_once(f"interop-{kind}-{wanted[:16]}", wanted, copy_and_make)
 
 
 def _lines(command: list[str]) -> list[dict[str, Any]]:
