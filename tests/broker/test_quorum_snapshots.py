@@ -27,6 +27,7 @@ from barnabas.core.memory_disk import MemoryDisk
 from barnabas.core.random import SeededRandom
 from barnabas.log.checkpoints import read_whole, write_atomically
 from barnabas.log.config import LogConfig
+from barnabas.log.directory import LogDirectory
 from barnabas.log.producers import Origin
 from barnabas.metadata.records import (
     AccessControlEntryRecord,
@@ -61,6 +62,21 @@ MANUAL = SnapshotPolicy(max_bytes=1 << 40, interval_ms=0)
 SMALL_SEGMENTS = replace(METADATA_LOG, segment_bytes=600, file_delete_delay_ms=0)
 
 
+async def open_quorum(
+    directory: LogDirectory, disk: MemoryDisk, policy: SnapshotPolicy, clock: ManualClock, config: LogConfig
+) -> MetadataQuorum:
+    return await MetadataQuorum.open(
+        directory,
+        disk,
+        node_id=1,
+        directory_id=DIRECTORY_ID,
+        clock=clock,
+        controllers=CONTROLLER,
+        config=config,
+        policy=policy,
+    )
+
+
 @asynccontextmanager
 async def running(
     disk: MemoryDisk,
@@ -71,16 +87,7 @@ async def running(
     """From a start to a clean stop, with snapshots kept in the background."""
     clock = clock or ManualClock(START_MS)
     directory = await open_directory(disk, clock=clock)
-    quorum = await MetadataQuorum.open(
-        directory,
-        disk,
-        node_id=1,
-        directory_id=DIRECTORY_ID,
-        clock=clock,
-        controllers=CONTROLLER,
-        config=config,
-        policy=policy,
-    )
+    quorum = await open_quorum(directory, disk, policy, clock, config)
     await quorum.start()
     keeping = asyncio.ensure_future(quorum.snapshots.keep())
     yield quorum
@@ -132,6 +139,28 @@ def test_one_is_taken_after_so_many_bytes_and_the_next_start_begins_with_it() ->
         async with running(disk) as quorum:
             assert contents(quorum.metadata.image) == contents(image)
             assert quorum.driver.end_offset == end + 2  # each start is a new epoch
+
+    disk = new_disk()
+    asyncio.run(run())
+
+
+def test_a_node_that_does_not_know_yet_what_is_committed_lets_go_of_none() -> None:
+    async def run() -> None:
+        async with running(disk) as quorum:
+            for number in range(5):
+                await create(quorum, f"t{number}")
+                await quorum.snapshots.take()
+        taken = await snapshots(disk)
+        assert len(taken) == 6  # with the one that formatting has written
+        directory = await open_directory(disk)
+        policy = MANUAL._replace(retention_bytes=0)
+        quorum = await open_quorum(directory, disk, policy, ManualClock(START_MS), SMALL_SEGMENTS)
+        assert await quorum.snapshots.clean() == 0
+        await quorum.start()
+        assert await quorum.snapshots.clean() == 5
+        await quorum.close()
+        await directory.close()
+        assert await snapshots(disk) == taken[-1:]
 
     disk = new_disk()
     asyncio.run(run())

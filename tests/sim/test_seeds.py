@@ -38,6 +38,9 @@ FOUND = {
     "the checker of losses counted flush.ms through the time in which the broker was dead": [
         (LOG, 1006009966),
     ],
+    "a stop while a leader became the active controller was logged as an error": [
+        (LOG, 1082429764),
+    ],
 }
 
 

@@ -152,6 +152,11 @@ class RaftDriver:
         return self._raft.state
 
     @property
+    def is_closed(self) -> bool:
+        """Whether it takes part no more."""
+        return self._is_closed
+
+    @property
     def is_leader(self) -> bool:
         return self._raft.state is State.LEADER
 

@@ -406,7 +406,7 @@ class MetadataQuorum:
     def _could_not_activate(self, error: BarnabasError) -> None:
         """What it has to say could not be written: another voter may be able to."""
         self._refusal = _refused(self._disk, error) if isinstance(error, UnknownRecord) else _reason(error)
-        if self.driver.is_leader:
+        if self.driver.is_leader and not self.driver.is_closed:  # else the node stops
             logger.error("node %d cannot lead the metadata quorum: %s", self.driver.me.id, error)
             self.driver.resign()
         self._changed()

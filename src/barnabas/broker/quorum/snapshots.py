@@ -213,8 +213,11 @@ class Snapshots:
     async def clean(self) -> int:
         """Let go of what retention no longer covers; returns how many snapshots went."""
         gone = 0
-        while len(self._known) > 1 and await self._oldest_may_go():
+        while len(self._known) > 1:
             oldest, next_oldest = self._known[:2]
+            # a node that has just started does not know yet that so much is committed
+            if next_oldest.end_offset > self._log.high_watermark or not await self._oldest_may_go():
+                break
             # first the log begins later, then the files go that nothing needs any more
             await trimming.delete_records(self._log, next_oldest.end_offset)
             await self._disk.remove(f"{METADATA_DIRECTORY}/{oldest.name}")
