@@ -150,17 +150,18 @@ def test_a_node_that_does_not_know_yet_what_is_committed_lets_go_of_none() -> No
             for number in range(5):
                 await create(quorum, f"t{number}")
                 await quorum.snapshots.take()
-        taken = await snapshots(disk)
+            killed = disk.fork()  # as a kill would leave it
+        taken = await snapshots(killed)
         assert len(taken) == 6  # with the one that formatting has written
-        directory = await open_directory(disk)
+        directory = await open_directory(killed)
         policy = MANUAL._replace(retention_bytes=0)
-        quorum = await open_quorum(directory, disk, policy, ManualClock(START_MS), SMALL_SEGMENTS)
+        quorum = await open_quorum(directory, killed, policy, ManualClock(START_MS), SMALL_SEGMENTS)
         assert await quorum.snapshots.clean() == 0
         await quorum.start()
         assert await quorum.snapshots.clean() == 5
         await quorum.close()
         await directory.close()
-        assert await snapshots(disk) == taken[-1:]
+        assert await snapshots(killed) == taken[-1:]
 
     disk = new_disk()
     asyncio.run(run())
