@@ -27,7 +27,8 @@ RECORDS = [Record(0, 1000 * n, None, b"x") for n in range(10)]
 
 def filled(run: Commands, topic: str, partitions: int = 2) -> str:
     """A topic with ten records in partition 0, of the first ten seconds there ever were."""
-    run.ok("topic", "create", topic, "--partitions", partitions)
+    forever = ("--set", "retention.ms=-1")  # they are older than retention allows
+    run.ok("topic", "create", topic, "--partitions", partitions, *forever)
     write(run.bootstrap, topic, RECORDS, partition=0)
     return topic
 

@@ -23,7 +23,7 @@ from pyspark.sql import DataFrame, SparkSession
 from barnabas.spark.session import local_session
 from tests.support.official_connector import SETTINGS
 
-STREAM_DEADLINE_S = 60
+STREAM_DEADLINE_S = 240
 SETTINGS_OF_SMALL_JOBS = {
     "spark.sql.shuffle.partitions": "2",
     "spark.sql.python.filterPushdown.enabled": "true",  # for reads that ask for it

@@ -13,10 +13,12 @@ from confluent_kafka import Producer, TopicPartition, admin
 from tests.support.clients import DEADLINE_S, Confluent, Message, create_topic, until
 
 # compaction soon, and nothing by itself
+OPEN_MS = 7_200_000  # a transaction stays open for longer than all tests take
 CLUSTER_SETTINGS = {
     "auto.create.topics.enable": "false",
     "log.cleaner.backoff.ms": "20",
     "log.cleaner.min.cleanable.ratio": "0.01",
+    "transaction.max.timeout.ms": str(OPEN_MS),
 }
 TIME_MS = 1_700_000_000_000
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
@@ -127,6 +129,6 @@ def _transactions(bootstrap: str) -> Iterator[None]:
 
 def _transactional(bootstrap: str, name: str) -> Producer:
     settings = {"bootstrap.servers": bootstrap, "transactional.id": name, "linger.ms": 1}
-    producer = Producer({**settings, "transaction.timeout.ms": 600_000})
+    producer = Producer({**settings, "transaction.timeout.ms": OPEN_MS})
     producer.init_transactions(DEADLINE_S)
     return producer

@@ -185,7 +185,7 @@ async def _serve_both(world: World) -> None:
 
 
 def test_faults_strike_every_machine_and_name_it() -> None:
-    drawn = draw_scenario(3, 60)._replace(faults=dict.fromkeys(FAULTS, 4.0), machines=TWO)
+    drawn = draw_scenario(4, 60)._replace(faults=dict.fromkeys(FAULTS, 4.0), machines=TWO)
     lines: list[str] = []
     outcome = simulate_scenario(drawn, _serve_both, judge_nothing, on_line=lines.append)
     assert outcome.violations == []
