@@ -43,7 +43,7 @@ def run(options: Options) -> list[Pair]:
     names = {
         "rate one": "topics created one after another",
         "rate many": "topics created 100 at a time",
-        "ms partitions": f"{_partitions(options):,} partitions created in one request",
+        "ms partitions": f"{_partitions(options):,} partitions created in two requests",
         "ms failover known": "active controller killed: the next one known to all",
         "ms failover": "active controller killed: the next topic created",
         "ms caught up": f"a broker alone joins {_partitions(options):,} partitions, from exec",
@@ -104,8 +104,10 @@ def _many_at_a_time(cluster: CombinedCluster, count: int) -> float:
 
 def _create_partitions(cluster: CombinedCluster, partitions: int) -> float:
     names = [f"large-{number}" for number in range(partitions // PARTITIONS_A_TOPIC)]
+    admin, half = _admin(cluster), (len(names) + 1) // 2  # Apache Kafka takes fewer records a request
     began = time.monotonic()
-    _create(_admin(cluster), dict.fromkeys(names, PARTITIONS_A_TOPIC))
+    for some in (names[:half], names[half:]):
+        _create(admin, dict.fromkeys(some, PARTITIONS_A_TOPIC))
     return (time.monotonic() - began) * 1000
 
 
