@@ -1,8 +1,9 @@
 """Partitions that move to other brokers.
 
 While it moves, a partition has the replicas it is to have and, behind them, those that will go. It has
-arrived when everyone who comes is in sync; then the others go, at once if nobody comes. A move may be given
-another target, or be cancelled: then those who were coming go, unless only they are in sync.
+arrived when everyone who comes is in sync; where more go than come, everyone who stays has to be, too. Then
+the others go, at once if that is so from the start. A move may be given another target, or be cancelled:
+then those who were coming go, unless only they are in sync.
 """
 
 from __future__ import annotations
