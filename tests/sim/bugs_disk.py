@@ -248,7 +248,7 @@ def start_offset_not_raised(patch: Patch) -> None:
     async def leave_it(log: PartitionLog, offset: int) -> None:
         pass
 
-    patch(trimming, "_raise_start_offset", leave_it)
+    patch(trimming, "raise_start_offset", leave_it)
 
 
 @bug("retention goes by the first record of a segment, not by its newest", "retention", needs=(retention,))

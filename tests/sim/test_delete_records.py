@@ -123,5 +123,5 @@ def test_it_would_show_if_an_answer_did_not_wait_for_the_disk(monkeypatch: pytes
     async def at_once(log: PartitionLog, offset: int) -> None:
         log.start_offset = max(log.start_offset, offset)
 
-    monkeypatch.setattr(trimming, "_raise_start_offset", at_once)
+    monkeypatch.setattr(trimming, "raise_start_offset", at_once)
     assert any(run(seed)[0].violations for seed in range(1, 5))

@@ -21,6 +21,8 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from enum import Enum
 from functools import partial
+from itertools import takewhile
+from operator import attrgetter
 from typing import NamedTuple
 from uuid import UUID
 
@@ -50,6 +52,10 @@ from barnabas.records.batch import NO_PRODUCER_ID, NO_TIMESTAMP, BatchHeader
 from barnabas.records.control import EndTransactionMarker
 
 logger = logging.getLogger("barnabas.log")
+
+ANY_EPOCH = 2**31 - 1  # of who is asked for batches, where that is no matter
+
+_epoch_of = attrgetter("leader_epoch")
 
 
 class Home(NamedTuple):
@@ -103,7 +109,13 @@ class WrittenOut(NamedTuple):
 
 
 class UnexpectedOffset(BarnabasError):
-    """A leader sent batches that do not follow what this follower has."""
+    """A leader sent batches that do not follow what this follower has, the first of them from `first_offset`
+    to `last_offset`."""
+
+    def __init__(self, what: str, first_offset: int, last_offset: int) -> None:
+        super().__init__(what)
+        self.first_offset = first_offset
+        self.last_offset = last_offset
 
 
 class Interrupted(StorageError):
@@ -227,6 +239,14 @@ class PartitionLog:
         return min(max(unstable, self.start_offset), self.high_watermark)
 
     @property
+    def last_epoch(self) -> int:
+        """The leader epoch of the last batch, -1 where there is none."""
+        for epoch, start_offset in reversed(self.epochs.entries):  # the latest may not have written anything
+            if start_offset < self.end_offset:
+                return epoch
+        return -1
+
+    @property
     def held_end(self) -> int:
         """Up to where the log counts as written: what flush.messages wants synced does so once it is."""
         if self.end_offset - self.recovery_point < self.config.flush_messages:
@@ -326,20 +346,32 @@ class PartitionLog:
                 )
         return markers
 
-    async def append_as_follower(self, data: Buffer) -> Appended | None:
-        """Append batches as the leader numbered them; a last one that is cut short is left out."""
+    async def append_as_follower(self, data: Buffer, leader_epoch: int = ANY_EPOCH) -> Appended | None:
+        """Append batches as the leader numbered them; a last one that is cut short is left out.
+
+        `leader_epoch` is the epoch in which the leader was asked. Batches of a later one are left out: the
+        log that they come from may have been cut between this leader's word and its bytes.
+        """
         headers, consumed, problem = kernel.scan(data, 0, len(data), True)
         if problem is not None:
             raise CorruptMessage(f"a batch for {self.path} from its leader is not sound: {problem}")
+        if headers and max(map(_epoch_of, headers)) > leader_epoch:
+            logger.info("%s leaves out batches of an epoch later than %d", self.path, leader_epoch)
+            headers = list(takewhile(lambda one: one.leader_epoch <= leader_epoch, headers))
+            consumed = sum(header.size_bytes for header in headers)
         if not headers:
             return None
         async with self.turn:
             self.require_sound()
+            self.require_epoch(leader_epoch)
             expected = self.end_offset
             for header in headers:
                 if header.base_offset < expected:
                     raise UnexpectedOffset(
-                        f"the leader of {self.path} sent offset {header.base_offset}, not {expected} or later"
+                        f"the leader of {self.path} sent offset {header.base_offset}, "
+                        f"not {expected} or later",
+                        headers[0].base_offset,
+                        headers[0].last_offset,
                     )
                 expected = header.next_offset
             first_offset = headers[0].base_offset
@@ -351,7 +383,7 @@ class PartitionLog:
             await self._append(memoryview(data)[:consumed], headers, markers, self.home.clock.wall_ms())
             end_offset = self.end_offset
         await self.flush_messages_due(end_offset)
-        return Appended(first_offset, end_offset - 1, NO_TIMESTAMP, self.start_offset)
+        return Appended(first_offset, end_offset - 1, NO_TIMESTAMP, self.start_offset, stored_bytes=consumed)
 
     async def _append(
         self,
@@ -411,6 +443,11 @@ class PartitionLog:
         self.refuse_epochs_before(epoch)
         if not self.turn.is_taken:
             self.begin_epoch(epoch, self.end_offset)
+
+    def require_epoch(self, epoch: int) -> None:
+        """Refuse a change that was asked for in an epoch that is over."""
+        if epoch < self.lowest_epoch:
+            raise FencedLeaderEpoch(f"leader epoch {epoch} of {self.path} is over")
 
     def refuse_epochs_before(self, epoch: int) -> None:
         """Refuse appends of leaders whose epoch is over, also those that wait for their turn."""

@@ -34,25 +34,40 @@ async def truncate_to(log: PartitionLog, offset: int) -> bool:
     """
     async with log.turn:
         log.require_sound()
-        if offset >= log.end_offset:
-            return False
-        keep = bisect_left(log.bases, offset)
-        located = await log.segments[keep - 1].locate(offset) if keep else None
-        cut = min(offset, located.header.base_offset) if located else offset
-        if not keep or cut <= log.start_offset:
-            await _start_over(log, min(offset, log.start_offset))
-            return True
-        with log.reshaping():
-            await _lower_marks(log, log.bases[keep - 1], cut)
-            await _cut(log, keep, located)
+        return await truncate(log, offset)
+
+
+async def truncate(log: PartitionLog, offset: int) -> bool:
+    """`truncate_to` for those who have the turn."""
+    if offset >= log.end_offset:
+        # an epoch that has written nothing here may have begun elsewhere, or never
+        if log.epochs.truncate_from_end(log.end_offset):
+            log.epochs_changed()
+        return False
+    if offset < log.high_watermark:
+        logger.warning(
+            "%s is cut at offset %d, below its high watermark %d: its leader never had what was committed",
+            log.path,
+            offset,
+            log.high_watermark,
+        )
+    keep = bisect_left(log.bases, offset)
+    located = await log.segments[keep - 1].locate(offset) if keep else None
+    cut = min(offset, located.header.base_offset) if located else offset
+    if not keep or cut <= log.start_offset:
+        await start_over(log, min(offset, log.start_offset))
         return True
+    with log.reshaping():
+        await _lower_marks(log, log.bases[keep - 1], cut)
+        await _cut(log, keep, located)
+    return True
 
 
 async def truncate_fully_and_start_at(log: PartitionLog, offset: int) -> None:
     """Drop everything and go on at `offset`, as a follower does whose data the leader no longer has."""
     async with log.turn:
         log.require_sound()
-        await _start_over(log, offset)
+        await start_over(log, offset)
 
 
 async def _lower_marks(log: PartitionLog, base_offset: int, offset: int) -> None:
@@ -95,7 +110,8 @@ async def _cut(log: PartitionLog, keep: int, located: Located | None) -> None:
     log.producers.on_high_watermark(log.high_watermark)
 
 
-async def _start_over(log: PartitionLog, offset: int) -> None:
+async def start_over(log: PartitionLog, offset: int) -> None:
+    """`truncate_fully_and_start_at` for those who have the turn."""
     with log.reshaping():
         log.recovery_point = min(log.recovery_point, offset, log.bases[0])
         log.high_watermark = min(log.high_watermark, offset)
@@ -131,11 +147,12 @@ async def delete_records(log: PartitionLog, up_to: int) -> int:
             raise OffsetOutOfRange(
                 f"cannot delete {log.path} up to {up_to}: its high watermark is {log.high_watermark}"
             )
-        await _raise_start_offset(log, offset)
+        await raise_start_offset(log, offset)
         return log.start_offset
 
 
-async def _raise_start_offset(log: PartitionLog, offset: int) -> None:
+async def raise_start_offset(log: PartitionLog, offset: int) -> None:
+    """Let the log begin at `offset`, not above its high watermark; the caller has the turn."""
     if offset <= log.start_offset:
         return
     # nobody is told of a start that might not last, and no file may go on its word
@@ -168,7 +185,7 @@ async def apply_retention(log: PartitionLog) -> int:
             return 0
         if plan.roll_active:
             await log.roll_to(log.end_offset)
-        await _raise_start_offset(log, plan.log_start_offset)
+        await raise_start_offset(log, plan.log_start_offset)
         for base_offset, reason in zip(plan.delete, plan.reasons, strict=True):
             logger.info("deleting segment %d of %s: %s", base_offset, log.path, reason.value)
         count = len(plan.delete)
