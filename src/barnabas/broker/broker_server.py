@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Coroutine, Sequence
 from math import inf
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from barnabas.broker.cluster.membership import Membership, MembershipTiming
@@ -21,7 +21,9 @@ from barnabas.broker.directories.placement import Placement
 from barnabas.broker.directories.upkeep import Upkeep
 from barnabas.broker.replicas.changes import follow
 from barnabas.broker.replicas.fetch_sessions import FetchSessions
+from barnabas.broker.replicas.replica import Replica
 from barnabas.broker.replicas.replicas import Replicas
+from barnabas.broker.replicas.roles import Following
 from barnabas.broker.services import Services
 from barnabas.broker.shared_server import SharedServer
 from barnabas.broker.storage.storage import Storage
@@ -30,6 +32,9 @@ from barnabas.core.errors import StorageError
 from barnabas.core.network import Network
 from barnabas.core.settings.broker_settings import BrokerSettings
 from barnabas.core.settings.listeners import Listener
+
+if TYPE_CHECKING:
+    from barnabas.broker.replicas.fetchers import Fetchers
 
 logger = logging.getLogger("barnabas.node")
 
@@ -59,7 +64,10 @@ class BrokerServer:
         self._settings = settings
         self._shared = shared
         self._metadata = metadata = common.metadata
+        self._network = network
         self._run = run
+        self._fail = fail
+        self._is_serving = False
         clock = common.clock
         self.membership = Membership(
             common.node_id,
@@ -97,8 +105,38 @@ class BrokerServer:
                 lambda: settings.broker.optional_integer(BYTES_PER_SECOND) or inf,
                 fail,
             )
+        self._inter_broker_listener = inter_broker_listener
+        self.fetchers: Fetchers | None = None  # where this node follows others
+        self.replicas.on_role.append(self._has_role)
         self.connections = Connections(self.services, BROKER_ROUTER, limits_of(settings.broker))
         settings.subscribe(lambda altered: self.connections.limit(limits_of(altered)))
+
+    def _has_role(self, replica: Replica) -> None:
+        """A replica that follows is fetched for; a node that leads all that it has needs no fetchers."""
+        if self.fetchers is None and isinstance(replica.role, Following):
+            self.fetchers = self._make_fetchers()
+        if self.fetchers is not None:
+            self.fetchers.follow(replica)
+
+    def _make_fetchers(self) -> Fetchers:
+        from barnabas.broker.replicas.fetchers import Fetchers
+
+        common = self._shared.services
+        fetchers = Fetchers(
+            common.node_id,
+            self._metadata,
+            self._network,
+            self._inter_broker_listener,
+            self._static,
+            clock=common.clock,
+            random=common.random,
+            broker_epoch=lambda: self.membership.epoch,
+            is_opening=lambda: self.replicas.is_opening,
+            fail=self._fail,
+        )
+        if self._is_serving:
+            fetchers.begin()
+        return fetchers
 
     async def prepare(self) -> None:
         """Bring the directories in line with the metadata."""
@@ -135,7 +173,11 @@ class BrokerServer:
         return known is None or known.epoch != self.membership.epoch or known.is_active
 
     def serve(self) -> None:
-        """Open what follows, keep the directories in order and load the coordinators, in the background."""
+        """Open what follows and fetch for it, keep the directories in order and load the coordinators, in the
+        background."""
+        self._is_serving = True
+        if self.fetchers is not None:
+            self.fetchers.begin()
         self.replicas.open_followed()
         self._run(self.membership.run())
         quorum = self._shared.quorum
@@ -157,11 +199,16 @@ class BrokerServer:
     async def finish(self) -> None:
         """Answer what is under way, and let go of clients, coordinators and moves."""
         self.replicas.wake_readers()
+        await self._stop_fetching()
         await self.services.close_coordinators()
         await self.connections.finish(FINISH_SECONDS)
         await self.cut_off()
         if self.services.moves is not None:
             await self.services.moves.close()
+
+    async def _stop_fetching(self) -> None:
+        if self.fetchers is not None:
+            await self.fetchers.close()
 
     async def cut_off(self) -> None:
         """End all connections at once, and all that waits for coordinators."""
@@ -178,6 +225,7 @@ class BrokerServer:
         """Stop at once, as a crash would."""
         await self._placement.abandon()
         self.replicas.stop_opening()
+        await self._stop_fetching()
         await self.cut_off()
         if self.services.moves is not None:
             await self.services.moves.abandon()

@@ -76,6 +76,11 @@ class BrokerConnection:
         """How many responses are awaited."""
         return len(self._open)
 
+    @property
+    def is_receiving(self) -> bool:
+        """Whether a response has begun to come."""
+        return not self._reader.is_between_frames
+
     def submit(
         self,
         request: Message,

@@ -90,6 +90,8 @@ class Replicas:
         # who else wants to hear of topics that are gone, and of others whose leaders or directories changed
         self.on_removed: list[Callable[[TopicImage], None]] = []
         self.on_changed: list[Callable[[TopicImage], None]] = []
+        # ... and of open replicas that have a role, a new one or once more the same
+        self.on_role: list[Callable[[Replica], None]] = []
 
     def __len__(self) -> int:
         return len(self._leading)
@@ -225,6 +227,8 @@ class Replicas:
         else:
             self._leading.pop(key, None)
             self._following.pop(key, None)
+        for tell in self.on_role:
+            tell(replica)
 
     def _change(self, key: _Key, role: Role) -> Replica | None:
         """Give an open replica its role; None where the replica is not open."""
@@ -303,6 +307,11 @@ class Replicas:
             loop = asyncio.get_running_loop()
             self._retries[key] = loop.call_later(OPEN_AGAIN_SECONDS, self._open_soon, key)
 
+    @property
+    def is_opening(self) -> bool:
+        """Whether replicas that follow are being opened."""
+        return self._opener is not None
+
     def stop_opening(self) -> None:
         """Open no more replicas but the one that is being opened."""
         self._is_closed = True
@@ -362,6 +371,7 @@ class Replicas:
         topic = self._metadata.image.topic_by_id(topic_id)
         if replica is not None:
             replica.moved_to(log)
+            self._enlist(key, replica)
         elif topic is not None and self._is_to_follow(key, topic.partitions[partition]):
             self._open_soon(key)
 

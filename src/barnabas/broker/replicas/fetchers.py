@@ -1,0 +1,202 @@
+"""Which replicas are fetched from which leader: it follows from their roles.
+
+`follow` is called whenever a replica has a role, a new one or the old one once more. A replica that follows a
+leader belongs to the fetcher of that node; there is one for every node that leads any, and none for others.
+
+Nothing is fetched before the metadata here has this broker's own registration: a leader that knows of a later
+one would take the requests for those of another life of this broker.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from functools import partial
+
+from barnabas import __version__
+from barnabas.broker.replicas.fetcher import Fetcher, FetcherSettings
+from barnabas.broker.replicas.follower_session import FetchLimits
+from barnabas.broker.replicas.following import FollowedReplica, Key
+from barnabas.broker.replicas.replica import Replica
+from barnabas.broker.replicas.roles import Following
+from barnabas.core.clock import Clock
+from barnabas.core.errors import BarnabasError, wire_error
+from barnabas.core.network import Address, Network
+from barnabas.core.random import Random
+from barnabas.core.settings.broker_settings import BrokerSettings
+from barnabas.metadata.delta import Delta
+from barnabas.metadata.image import ClusterImage
+from barnabas.metadata.publisher import MetadataPublisher
+from barnabas.metadata.records import NO_LEADER
+from barnabas.protocol.frames import SCRATCH_BYTES
+from barnabas.transport.connection import BrokerConnection, open_connection
+from barnabas.transport.link import Link
+from barnabas.transport.waiting import Backoff
+
+logger = logging.getLogger("barnabas.replicas")
+
+RECONNECT_MS, RECONNECT_MAX_MS = 50, 1_000
+
+
+class LeaderNotReachable(BarnabasError):
+    """The metadata does not say where a leader can be asked."""
+
+    wire = wire_error("LEADER_NOT_AVAILABLE")
+
+
+class Fetchers:
+    """All fetchers of a node. `broker_epoch` gives the epoch of its registration, `is_opening` says whether
+    more replicas are being opened, `fail` ends the node."""
+
+    def __init__(
+        self,
+        node_id: int,
+        metadata: MetadataPublisher,
+        network: Network,
+        listener: str,
+        static: BrokerSettings,
+        *,
+        clock: Clock,
+        random: Random,
+        broker_epoch: Callable[[], int],
+        is_opening: Callable[[], bool],
+        fail: Callable[[BaseException], None],
+    ) -> None:
+        self.node_id = node_id
+        self.clock = clock
+        self.settings = _settings(static)
+        self.broker_epoch = broker_epoch
+        self.is_opening = is_opening
+        self.fail = fail
+        self.busy: dict[Key, asyncio.Task[None]] = {}
+        self._metadata = metadata
+        self._network = network
+        self._listener = listener
+        self._static = static
+        self._random = random
+        self._followed: dict[Key, FollowedReplica] = {}
+        self._fetchers: dict[int, Fetcher] = {}
+        self._ending: dict[asyncio.Task[None], None] = {}  # fetchers that have nothing left to fetch
+        self._scratch = memoryview(bytearray(SCRATCH_BYTES))
+        self._is_due = self._has_begun = self._is_closed = False
+        metadata.subscribe(self._published)
+
+    @property
+    def in_use(self) -> list[Fetcher]:
+        """The fetchers, for metrics."""
+        return list(self._fetchers.values())
+
+    def followed(self, key: Key) -> FollowedReplica | None:
+        """A replica that is being fetched."""
+        return self._followed.get(key)
+
+    # ---- replicas and their roles
+
+    def follow(self, replica: Replica) -> None:
+        """Fetch for a replica from the leader that its role names, or no more."""
+        key, role = (replica.topic_id, replica.partition), replica.role
+        before = self._followed.get(key)
+        if before is not None:
+            fetcher = self._fetchers[before.leader]
+            if before.is_of(replica):
+                fetcher.try_again(before)
+                return
+            del self._followed[key]
+            fetcher.leave(before)
+        if isinstance(role, Following) and role.leader != NO_LEADER and not self._is_closed:
+            self._add(FollowedReplica(replica, role))
+        if before is not None and not len(fetcher):
+            self._end(fetcher)
+
+    def _add(self, one: FollowedReplica) -> None:
+        self._followed[one.key] = one
+        fetcher = self._fetchers.get(one.leader)
+        if fetcher is None:
+            fetcher = self._fetchers[one.leader] = Fetcher(one.leader, self, partial(self._dial, one.leader))
+            if self._has_begun:
+                fetcher.start()
+        fetcher.follow(one)
+
+    def _end(self, fetcher: Fetcher) -> None:
+        del self._fetchers[fetcher.leader]
+        task = asyncio.get_running_loop().create_task(fetcher.close())
+        self._ending[task] = None
+        task.add_done_callback(self._ending.pop)
+
+    def ended(self, key: Key) -> None:
+        """What was being done to a replica has come to its end: it can be asked for again."""
+        one = self._followed.get(key)
+        if one is not None:
+            self._fetchers[one.leader].resume(one)
+
+    # ---- beginning and end
+
+    def begin(self) -> None:
+        """Fetch, as soon as the metadata has this broker's registration."""
+        self._is_due = True
+        if not self._has_begun and self._is_registered():
+            self._has_begun = True
+            for fetcher in self._fetchers.values():
+                fetcher.start()
+
+    def _is_registered(self) -> bool:
+        known = self._metadata.image.brokers.get(self.node_id)
+        return known is not None and known.epoch == self.broker_epoch()
+
+    def _published(self, image: ClusterImage, delta: Delta) -> None:
+        if self._is_due and not self._has_begun:
+            self.begin()
+        for broker_id in delta.changed_brokers:
+            fetcher = self._fetchers.get(broker_id)
+            if fetcher is not None and not fetcher.is_connected:
+                fetcher.redial()  # it may just have come back
+
+    async def close(self) -> None:
+        """Fetch no more, and return when nothing is done to any replica."""
+        self._is_closed = True
+        for fetcher in list(self._fetchers.values()):
+            self._end(fetcher)
+        self._followed.clear()
+        if self._ending:
+            await asyncio.wait(self._ending)
+
+    # ---- the way to a leader
+
+    def _dial(self, leader: int) -> Link:
+        backoff = Backoff(RECONNECT_MS, RECONNECT_MAX_MS, self._random)
+        return Link(
+            Address(f"broker {leader}", 0), self.clock, backoff, lambda _: self._open(leader), _nobody_cares
+        )
+
+    async def _open(self, leader: int) -> BrokerConnection:
+        """A connection to where the metadata has that broker now."""
+        broker = self._metadata.image.brokers.get(leader)
+        endpoint = None if broker is None else broker.endpoints.get(self._listener)
+        if endpoint is None:
+            raise LeaderNotReachable(f"broker {leader} has no listener {self._listener} in the metadata")
+        static = self._static
+        return await open_connection(
+            self._network,
+            self.clock,
+            Address(endpoint.host, endpoint.port),
+            client_id=f"broker-{self.node_id}-fetcher",
+            software_version=__version__,
+            connect_timeout_s=static.integer("socket.connection.setup.timeout.ms") / 1000,
+            request_timeout_s=static.integer("replica.socket.timeout.ms") / 1000,
+            scratch=self._scratch,
+        )
+
+
+def _settings(static: BrokerSettings) -> FetcherSettings:
+    limits = FetchLimits(
+        static.integer("replica.fetch.wait.max.ms"),
+        static.integer("replica.fetch.min.bytes"),
+        static.integer("replica.fetch.response.max.bytes"),
+        static.integer("replica.fetch.max.bytes"),
+    )
+    return FetcherSettings(limits, static.integer("replica.fetch.backoff.ms") / 1000)
+
+
+def _nobody_cares(is_lost: bool) -> None:
+    """The fetcher finds out by itself."""

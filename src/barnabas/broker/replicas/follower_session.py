@@ -1,0 +1,143 @@
+"""The follower's side of a fetch session (KIP-227): what the leader remembers, and what it has to be told.
+
+A replica is `known` when the leader was asked for it in this session, and `changed` when the next request has
+to name it, because it is new to the leader or stands elsewhere by now. Where a session is lost, everything is
+named again, in a new one. A replica that is not to be asked for is in neither.
+
+    NEW   epoch 0: everything is named; the session whose id is given ends
+    OPEN  epoch 1, 2 ...: only what has changed, and what is to be forgotten
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from barnabas.broker.replicas.following import FollowedReplica, Key
+from barnabas.core.errors import wire_error
+from barnabas.protocol.messages.fetch import (
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    ForgottenTopic,
+    ReplicaState,
+)
+
+MAX_EPOCH = 2**31 - 1
+_NO_SESSION = 0
+_UNKNOWN_SESSION = wire_error("FETCH_SESSION_ID_NOT_FOUND").code
+
+
+class FetchLimits(NamedTuple):
+    """What holds for every request of a follower; names as in Kafka's settings."""
+
+    wait_ms: int = 500  # replica.fetch.wait.max.ms
+    min_bytes: int = 1  # replica.fetch.min.bytes
+    max_bytes: int = 10 << 20  # replica.fetch.response.max.bytes
+    partition_max_bytes: int = 1 << 20  # replica.fetch.max.bytes
+
+
+class FollowerSession:
+    """The session with one leader; one request is under way at a time."""
+
+    def __init__(self, limits: FetchLimits) -> None:
+        self.limits = limits
+        self.session_id = _NO_SESSION
+        self.epoch = 0
+        self.known: dict[Key, FollowedReplica] = {}
+        self.changed: dict[Key, FollowedReplica] = {}
+        self._renewed: dict[Key, FollowedReplica] = {}  # named again after they were forgotten
+        self._forgotten: dict[Key, None] = {}
+        # whether the next request names a replica that the leader does not know of, or makes it do so
+        self.has_new = False
+
+    @property
+    def has_something(self) -> bool:
+        """Whether there is anything that a request could be for."""
+        return bool(self.known or self.changed or self._forgotten)
+
+    def ask_for(self, one: FollowedReplica) -> None:
+        """Name this replica in the next request."""
+        key = one.key
+        if key not in self.known:
+            self.has_new = True
+            self._forgotten.pop(key, None)
+            self._renewed.pop(key, None)
+        self.changed[key] = one
+
+    def renew(self, one: FollowedReplica) -> None:
+        """Have the leader forget what it has told of this replica, and tell it again."""
+        if one.key not in self.known:
+            self.ask_for(one)
+            return
+        self.leave_out(one.key)
+        self._renewed[one.key] = one
+        self.has_new = True
+
+    def leave_out(self, key: Key) -> None:
+        """Do not ask for this replica any more. An answer that is under way does not concern it."""
+        self.changed.pop(key, None)
+        self._renewed.pop(key, None)
+        if self.known.pop(key, None) is not None:
+            self._forgotten[key] = None
+
+    def request(self, node_id: int, broker_epoch: int, wait_ms: int) -> FetchRequest:
+        """The next request."""
+        if self.epoch == 0:
+            self.begin_anew()
+        limits = self.limits
+        request = FetchRequest(
+            replica_state=ReplicaState(replica_id=node_id, replica_epoch=broker_epoch),
+            replica_id=node_id,
+            max_wait_ms=wait_ms,
+            min_bytes=limits.min_bytes,
+            max_bytes=limits.max_bytes,
+            session_id=self.session_id,
+            session_epoch=self.epoch,
+            topics=_topics(self.changed.values(), limits.partition_max_bytes),
+            forgotten_topics_data=_forgotten(self._forgotten),
+        )
+        self.known.update(self.changed)
+        self.changed, self._renewed, self._forgotten = self._renewed, {}, {}
+        self.has_new = bool(self.changed)
+        return request
+
+    def answered(self, response: FetchResponse) -> bool:
+        """Whether the response answers what was asked; where it does not, the next request begins anew."""
+        if response.error_code:
+            if response.error_code == _UNKNOWN_SESSION:
+                self.session_id = _NO_SESSION
+            self.begin_anew()
+            return False
+        if self.epoch == 0:
+            self.session_id = response.session_id
+        if self.session_id != _NO_SESSION:
+            self.epoch = 1 if self.epoch == MAX_EPOCH else self.epoch + 1
+        return True
+
+    def begin_anew(self) -> None:
+        """Name everything in the next request, of a session that takes the place of this one."""
+        self.epoch = 0
+        self.changed = {**self.known, **self.changed, **self._renewed}
+        self.known, self._renewed, self._forgotten = {}, {}, {}
+
+
+def _topics(asked: Iterable[FollowedReplica], max_bytes: int) -> list[FetchTopic]:
+    topics: dict[bytes, FetchTopic] = {}
+    for one in asked:
+        topic_id = one.key[0]
+        topic = topics.get(topic_id)
+        if topic is None:
+            topic = topics[topic_id] = FetchTopic(topic_id=topic_id, topic="", partitions=[])
+        topic.partitions.append(one.ask(max_bytes))
+    return list(topics.values())
+
+
+def _forgotten(keys: Iterable[Key]) -> list[ForgottenTopic]:
+    topics: dict[bytes, ForgottenTopic] = {}
+    for topic_id, partition in keys:
+        topic = topics.get(topic_id)
+        if topic is None:
+            topic = topics[topic_id] = ForgottenTopic(topic_id=topic_id, topic="", partitions=[])
+        topic.partitions.append(partition)
+    return list(topics.values())
