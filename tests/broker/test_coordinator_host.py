@@ -628,7 +628,7 @@ def test_a_shard_is_loaded_up_to_the_high_watermark_and_answers_when_all_is_comm
         await until(lambda: replica.marks.commit_count)
         assert shard.numbers == {"a": 2}
         assert not loading.done()
-        replica.follower_reached(2, 3)
+        replica.follower_fetched(2, 3)
         await loading
         assert shard.numbers == {"a": 3}
         assert (await tallies.host(replica.partition)).shard.numbers == {"a": 3}

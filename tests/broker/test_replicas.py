@@ -11,6 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from barnabas.broker.replicas.changes import follow
+from barnabas.broker.replicas.leader_context import LeaderContext
+from barnabas.broker.replicas.partition_changes import PartitionChange
 from barnabas.broker.replicas.purgatory import LongPoll
 from barnabas.broker.replicas.replica import NotEnoughReplicas, Replica, UnknownLeaderEpoch
 from barnabas.broker.replicas.replicas import (
@@ -20,6 +22,7 @@ from barnabas.broker.replicas.replicas import (
 )
 from barnabas.broker.replicas.roles import NotLeaderOrFollower
 from barnabas.broker.settings.current_settings import TopicSettings
+from barnabas.core.clock import ManualClock
 from barnabas.core.errors import BarnabasError, FencedLeaderEpoch, InvariantViolation
 from barnabas.core.memory_disk import MemoryDisk
 from barnabas.log.config import LogConfig
@@ -33,6 +36,7 @@ from tests.controller.clusters import Cluster, topic
 from tests.support.logs import batch, open_directory, read_all
 
 NODE = 1
+LAG_S = 30.0
 
 
 class Site:
@@ -43,12 +47,23 @@ class Site:
         self.min_in_sync = 1
         self.config = LogConfig()
         self.failures: list[BaseException] = []
+        self.clock = ManualClock()  # by which followers are caught up, or lag behind
+        self.asked: list[PartitionChange] = []  # of the controller, which does not answer by itself
+        self.context = LeaderContext(
+            NODE,
+            cluster.metadata,
+            self.clock,
+            LAG_S,
+            submit=self.asked.append,
+            broker_epoch=lambda: cluster.image.brokers[NODE].epoch,
+        )
         self.replicas = Replicas(
             NODE,
             cluster.metadata,
             LogDirectories({UUID(int=1): directory}),
             self._settings_of,
             self.failures.append,
+            self.context,
         )
         follow(cluster.metadata, self.replicas)
 

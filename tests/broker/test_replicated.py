@@ -80,10 +80,10 @@ def test_the_high_watermark_is_what_the_isr_holds() -> None:
         wait = replica.committed(appended.last_offset + 1)
         await site.append(replica, 2)
         assert replica.log.high_watermark == 0
-        replica.follower_reached(OTHER, 3)
+        replica.follower_fetched(OTHER, 3)
         assert wait.done()
         assert replica.log.high_watermark == 3
-        replica.follower_reached(OTHER, 1)  # it has lost its disk, perhaps: what was committed remains so
+        replica.follower_fetched(OTHER, 1)  # it has lost its disk, perhaps: what was committed remains so
         assert replica.log.high_watermark == 3
 
     on_a_site(work, NODE, OTHER)
@@ -112,7 +112,7 @@ def test_a_replica_more_holds_the_high_watermark_where_it_is() -> None:
         change(site, made, replicas=[NODE, OTHER], isr=[NODE, OTHER])
         await site.append(replica, 2)
         assert replica.log.high_watermark == 3
-        replica.follower_reached(OTHER, 5)
+        replica.follower_fetched(OTHER, 5)
         assert replica.log.high_watermark == 5
         change(site, made, replicas=[NODE], isr=[NODE])
         await site.append(replica, 1)
@@ -132,7 +132,7 @@ def test_nothing_is_committed_under_min_insync_replicas() -> None:
         await replica.append(memoryview(batch(1)), all_in_sync=False)
         assert replica.log.high_watermark == 0
         change(site, made, isr=[NODE, OTHER])
-        replica.follower_reached(OTHER, 1)
+        replica.follower_fetched(OTHER, 1)
         assert replica.log.high_watermark == 1
 
     on_a_site(work, NODE, OTHER)
@@ -149,7 +149,7 @@ def test_acks_all_waits_for_the_isr_and_acks_1_does_not() -> None:
         ((future, response),) = waits
         assert not future.done()
         replica = await site.replicas.leader(made, 0)
-        replica.follower_reached(OTHER, 2)
+        replica.follower_fetched(OTHER, 2)
         await produce._wait_for(waits, 60_000)
         assert (response.error_code, response.base_offset) == (0, 1)
 
@@ -172,12 +172,12 @@ def test_followers_wait_for_the_end_and_consumers_for_the_high_watermark() -> No
         follower.watch_end(replica.marks)
         consumer.watch(replica.marks)
         await site.append(replica)
-        replica.follower_reached(OTHER, 1)  # a high watermark that moves brings no follower anything
+        replica.follower_fetched(OTHER, 1)  # a high watermark that moves brings no follower anything
         assert not follower.looks_again
         await site.append(replica)
         assert follower.looks_again
         assert not consumer.looks_again
-        replica.follower_reached(OTHER, 2)
+        replica.follower_fetched(OTHER, 2)
         assert consumer.looks_again
         for poll in (follower, consumer):
             assert await poll.wait(0)
@@ -262,16 +262,18 @@ def test_a_following_replica_is_opened_by_its_role() -> None:
     on_a_site(work, NODE, OTHER)
 
 
-def test_what_follows_at_a_start_is_opened() -> None:
+def test_replicas_that_have_others_are_opened_at_a_start() -> None:
     async def run() -> None:
         cluster, disk = Cluster(NODE, OTHER), MemoryDisk()
         cluster.create(topic("t", assigned={0: [OTHER, NODE], 1: [NODE, OTHER]}))
         site = Site(cluster, await open_directory(disk), disk)
         made = cluster.image.topics_by_name["t"]
-        site.replicas.open_followed()
+        cluster.create(topic("alone", assigned={0: [NODE]}))
+        site.replicas.open_replicated()
         await opened(site, made, 0)
+        await until(lambda: site.replicas.opened(made, 1))
         await site.replicas.close()
-        assert site.directory.partitions == [("t", 0)]
+        assert site.directory.partitions == [("t", 0), ("t", 1)]
 
     asyncio.run(run())
 
@@ -286,7 +288,7 @@ def test_a_replica_without_a_leader_is_not_opened() -> None:
         assert replica.role == Following(NO_LEADER, 1)
         other = site.create("u")
         change(site, other, leader=NO_LEADER)
-        site.replicas.open_followed()
+        site.replicas.open_replicated()
         await site.replicas.close()
         assert site.replicas.followed(other, 0) is None
         assert site.directory.partitions == [("t", 0)]
@@ -320,7 +322,7 @@ def test_a_replica_goes_from_following_to_leading_and_back() -> None:
         assert entries == [(0, 0), (1, 3)]  # before anything is written in it
         poll = LongPoll(1000)
         poll.watch(replica.marks)
-        replica.follower_reached(OTHER, 3)
+        replica.follower_fetched(OTHER, 3)
         assert replica.log.high_watermark == 3
         assert poll.looks_again  # how many bytes it brought was not known
         wait = replica.committed(4)
@@ -331,7 +333,7 @@ def test_a_replica_goes_from_following_to_leading_and_back() -> None:
         with pytest.raises(NotLeaderOrFollower):
             replica.committed(4)
         change(site, made, leader=NODE)
-        replica.follower_reached(OTHER, 2)  # what it held in an earlier leadership is not known any more
+        replica.follower_fetched(OTHER, 2)  # what it held in an earlier leadership is not known any more
         await site.append(replica)
         assert replica.log.high_watermark == 3
 
@@ -364,7 +366,7 @@ def test_an_offline_replica_answers_with_a_storage_error() -> None:
         with pytest.raises(StorageError):
             await site.append(replica)
         change(site, made, 1, leader=OTHER)
-        site.replicas.open_followed()
+        site.replicas.open_replicated()
         await site.replicas.close()
         assert site.directory.partitions == [("t", 0)]  # what is offline is not opened to follow either
 

@@ -21,6 +21,7 @@ from barnabas.broker.directories.placement import Placement
 from barnabas.broker.directories.upkeep import Upkeep
 from barnabas.broker.replicas.changes import follow
 from barnabas.broker.replicas.fetch_sessions import FetchSessions
+from barnabas.broker.replicas.leader_context import LeaderContext
 from barnabas.broker.replicas.replica import Replica
 from barnabas.broker.replicas.replicas import Replicas
 from barnabas.broker.replicas.roles import Following
@@ -35,6 +36,7 @@ from barnabas.core.settings.listeners import Listener
 
 if TYPE_CHECKING:
     from barnabas.broker.replicas.fetchers import Fetchers
+    from barnabas.broker.replicas.partition_changes import PartitionChange, PartitionChanges
 
 logger = logging.getLogger("barnabas.node")
 
@@ -78,7 +80,16 @@ class BrokerServer:
             fail=fail,
             is_led=lambda: shared.quorum.driver.is_led,
         )
-        self.replicas = Replicas(common.node_id, metadata, storage.logs, settings.of_topic, fail)
+        leaders = LeaderContext(
+            common.node_id,
+            metadata,
+            clock,
+            static.integer("replica.lag.time.max.ms") / 1000,
+            submit=self._submit,
+            broker_epoch=lambda: self.membership.epoch,
+        )
+        self._changes: PartitionChanges | None = None  # where an ISR was to change
+        self.replicas = Replicas(common.node_id, metadata, storage.logs, settings.of_topic, fail, leaders)
         follow(metadata, self.replicas)
         self._upkeep = Upkeep(
             storage, self.replicas, self.membership, metadata, settings, clock, run=run, fail=fail
@@ -138,6 +149,21 @@ class BrokerServer:
             fetchers.begin()
         return fetchers
 
+    def _submit(self, change: PartitionChange) -> None:
+        """Ask the controller for another ISR of a partition that this node leads."""
+        if self._changes is None:
+            from barnabas.broker.replicas.partition_changes import PartitionChanges
+
+            common = self._shared.services
+            self._changes = PartitionChanges(
+                common.node_id,
+                common.controller,
+                common.clock,
+                broker_epoch=lambda: self.membership.epoch,
+                fail=self._fail,
+            )
+        self._changes.submit(change)
+
     async def prepare(self) -> None:
         """Bring the directories in line with the metadata."""
         await self._storage.settle(self._metadata.image, self.membership.node_id)
@@ -173,12 +199,13 @@ class BrokerServer:
         return known is None or known.epoch != self.membership.epoch or known.is_active
 
     def serve(self) -> None:
-        """Open what follows and fetch for it, keep the directories in order and load the coordinators, in the
-        background."""
+        """Open what is replicated and fetch what follows, keep the directories in order and load the
+        coordinators, in the background."""
         self._is_serving = True
         if self.fetchers is not None:
             self.fetchers.begin()
-        self.replicas.open_followed()
+        self.replicas.open_replicated()
+        self._run(self.replicas.watch_lag(self.services.clock))
         self._run(self.membership.run())
         quorum = self._shared.quorum
         self._run(self.membership.greet(quorum.led_epoch, quorum.led_after))
@@ -214,6 +241,8 @@ class BrokerServer:
         """End all connections at once, and all that waits for coordinators."""
         await self.services.close_coordinators()
         self.services.close_peers()
+        if self._changes is not None:
+            await self._changes.close()
         await self.connections.close()
 
     async def close(self) -> None:

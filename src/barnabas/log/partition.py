@@ -246,6 +246,11 @@ class PartitionLog:
                 return epoch
         return -1
 
+    def start_of_epoch(self, epoch: int) -> int:
+        """Where the latest leader epoch begins: at the end of the log as long as nothing is written in it."""
+        latest = self.epochs.latest
+        return latest.start_offset if latest is not None and latest.epoch == epoch else self.end_offset
+
     @property
     def held_end(self) -> int:
         """Up to where the log counts as written: what flush.messages wants synced does so once it is."""

@@ -52,6 +52,7 @@ class _Terms(NamedTuple):
     bound: Bound
     max_bytes: int
     follower_id: int  # negative where a client asks
+    broker_epoch: int = -1  # of the follower; -1 where it does not say
 
 
 class _Found(NamedTuple):
@@ -97,6 +98,7 @@ def _terms(request: FetchRequest, context: RequestContext, services: Services) -
         Bound.LOG_END if replica_id >= 0 or replica_id == _DEBUGGER else bound,
         min(request.max_bytes, services.fetch_max_bytes),
         replica_id,
+        -1 if state is None else state.replica_epoch,
     )
 
 
@@ -215,7 +217,12 @@ async def _read_partition(
         if diverging is not None:
             return diverging, 0
     if terms.follower_id >= 0 and replica.log.start_offset <= ask.fetch_offset <= replica.log.end_offset:
-        replica.follower_reached(terms.follower_id, ask.fetch_offset)
+        replica.follower_fetched(
+            terms.follower_id,
+            ask.fetch_offset,
+            start_offset=ask.log_start_offset,
+            broker_epoch=terms.broker_epoch,
+        )
     max_bytes = min(ask.partition_max_bytes, left)
     log, limit, offset = replica.log, max(max_bytes, 0), ask.fetch_offset
     if limit or is_first or log.ended is not None or not log.start_offset <= offset <= log.end_offset:

@@ -28,5 +28,7 @@ def follow(metadata: MetadataPublisher, replicas: Replicas) -> None:
                 indexes.append(index)
         for topic_id, partitions in changed.items():
             replicas.topic_changed(image.topics_by_id[topic_id], partitions)
+        if delta.changed_brokers:
+            replicas.brokers_changed()
 
     metadata.subscribe(published)

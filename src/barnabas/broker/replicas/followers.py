@@ -1,53 +1,62 @@
-"""What a leader knows of its followers, and the rule by which the high watermark follows from it.
+"""What a leader knows of its followers: how far each has fetched, and when it was last caught up.
 
-The high watermark is the smallest log end among the in-sync replicas. It stands still while the end of one of
-them is not known, and while the ISR is smaller than min.insync.replicas. A leader without other replicas has
-no `Followers`: its own end decides.
+A follower that asks for what comes at an offset holds what is before. It is caught up when that is the end of
+the leader's log; one that reaches what was the end at its fetch before was caught up at that time, so that a
+follower of a partition that is written to all the time counts as caught up, too. All times are of the
+monotonic clock, when the request came.
 """
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Iterable, Mapping
+from math import inf
 
-from barnabas.broker.replicas.roles import Leading
-
-UNKNOWN_END = -1
-
-
-def high_watermark_of(leading: Leading, own_end: int, ends: Mapping[int, int]) -> int:
-    """The leader's rule; UNKNOWN_END where the high watermark stays where it is."""
-    if leading.is_under_min:
-        return UNKNOWN_END
-    in_sync = (each for each in leading.followers if each in leading.isr)
-    return min((own_end, *(ends.get(each, UNKNOWN_END) for each in in_sync)))
+UNKNOWN_OFFSET = -1
+UNKNOWN_EPOCH = -1
+NEVER = -inf
 
 
-class Followers:
-    """The log ends of the other replicas, and the bytes that wait for the high watermark to pass them."""
+class Follower:
+    """One other replica, as its fetches have shown it since this node has led the partition."""
 
-    __slots__ = ("_uncommitted", "ends", "own_end")
+    __slots__ = (
+        "broker_epoch",
+        "caught_up_at",
+        "end_offset",
+        "fetched_at",
+        "leader_end",
+        "node_id",
+        "start_offset",
+    )
 
-    def __init__(self, own_end: int, uncommitted_bytes: int) -> None:
-        self.own_end = own_end
-        self.ends: dict[int, int] = {}
-        self._uncommitted: deque[tuple[int, int]] = deque()
-        if uncommitted_bytes:
-            self._uncommitted.append((own_end, uncommitted_bytes))
+    def __init__(self, node_id: int, caught_up_at: float) -> None:
+        self.node_id = node_id
+        self.end_offset = UNKNOWN_OFFSET
+        self.start_offset = UNKNOWN_OFFSET
+        self.leader_end = UNKNOWN_OFFSET  # the end of the leader's log at the last fetch
+        self.fetched_at = NEVER
+        self.caught_up_at = caught_up_at
+        self.broker_epoch: int | None = None  # of the last fetch; None before the first
 
-    def appended(self, end_offset: int, size_bytes: int) -> None:
-        """The leader has appended so many bytes, up to `end_offset`."""
-        self.own_end = max(self.own_end, end_offset)
-        if size_bytes:
-            self._uncommitted.append((end_offset, size_bytes))
+    def fetched(
+        self, end_offset: int, start_offset: int, leader_end: int, now: float, broker_epoch: int
+    ) -> None:
+        """It holds what is between these offsets, while the leader's log ends at `leader_end`."""
+        if end_offset >= leader_end:
+            self.caught_up_at = now
+        elif end_offset >= self.leader_end:
+            self.caught_up_at = max(self.caught_up_at, self.fetched_at)
+        self.end_offset = end_offset
+        self.start_offset = start_offset
+        self.leader_end = max(leader_end, self.leader_end)
+        self.fetched_at = now
+        self.broker_epoch = broker_epoch
 
-    def keep(self, followers: Iterable[int]) -> None:
-        """Forget the log ends of nodes that have no replica any more."""
-        self.ends = {each: self.ends[each] for each in followers if each in self.ends}
+    def begin_epoch(self, leader_end: int, now: float, *, is_in_sync: bool) -> None:
+        """The leader goes on in a new leader epoch: members of the ISR have the whole lag time to fetch, and
+        others do not hold anything up before they have."""
+        self.leader_end = leader_end
+        self.fetched_at = self.caught_up_at = now if is_in_sync else NEVER
 
-    def committed_bytes(self, high_watermark: int) -> int:
-        """How many bytes the high watermark has passed since the last call."""
-        count = 0
-        while self._uncommitted and self._uncommitted[0][0] <= high_watermark:
-            count += self._uncommitted.popleft()[1]
-        return count
+    def is_caught_up(self, leader_end: int, now: float, lag_s: float) -> bool:
+        """Whether it holds everything, or did so no longer ago than that."""
+        return self.end_offset == leader_end or now - self.caught_up_at <= lag_s

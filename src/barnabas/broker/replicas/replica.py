@@ -1,6 +1,7 @@
 """One partition on this node, in its role: appends under the leader's epoch, and the high watermark.
 
-Only a leading replica takes appends and moves the high watermark, by the leader's rule (see `followers`).
+Only a leading replica takes appends and moves the high watermark, by the leader's rules (see `leader_state`);
+without other replicas its own end decides.
 Becoming leader does not move it: what a checkpoint or the last leader said holds until the rule allows more.
 A following replica keeps its log open for the records of its leader.
 
@@ -11,8 +12,9 @@ begins with new marks: an append that finds other marks than before has outlived
 from __future__ import annotations
 
 import asyncio
+from typing import TYPE_CHECKING
 
-from barnabas.broker.replicas.followers import Followers, high_watermark_of
+from barnabas.broker.replicas.leader_context import LeaderContext
 from barnabas.broker.replicas.purgatory import Marks
 from barnabas.broker.replicas.roles import (
     Following,
@@ -29,6 +31,9 @@ from barnabas.log.producers import Guard, Origin
 from barnabas.log.reading import ENDLESS
 from barnabas.metadata.parts import TopicImage
 
+if TYPE_CHECKING:
+    from barnabas.broker.replicas.leader_state import LeaderState
+
 
 class UnknownLeaderEpoch(BarnabasError):
     """A client knows of a newer leader than this node does."""
@@ -42,11 +47,18 @@ class NotEnoughReplicas(BarnabasError):
     wire = wire_error("NOT_ENOUGH_REPLICAS")
 
 
+class NotEnoughReplicasAfterAppend(BarnabasError):
+    """The same, after the records were written."""
+
+    wire = wire_error("NOT_ENOUGH_REPLICAS_AFTER_APPEND")
+
+
 class Replica:
     """One partition; `leader_epoch` is the latest that its role has named."""
 
     __slots__ = (
-        "_followers",
+        "_context",
+        "_leader",
         "leader_epoch",
         "log",
         "marks",
@@ -64,7 +76,9 @@ class Replica:
         role: Leading | Following,
         log: PartitionLog,
         traffic: TopicTraffic,
+        context: LeaderContext,
     ) -> None:
+        self._context = context
         self.name = topic.name
         self.topic_id = topic.id
         self.partition = partition
@@ -72,7 +86,7 @@ class Replica:
         self.traffic = traffic
         self.marks = Marks()
         self.leader_epoch = role.leader_epoch
-        self._followers: Followers | None = None  # None where there are no other replicas
+        self._leader: LeaderState | None = None  # None where there are no other replicas
         self.role: Role = role
         if isinstance(role, Leading):
             log.begin_leading(role.leader_epoch)
@@ -92,7 +106,9 @@ class Replica:
         if isinstance(before, Leading) and not isinstance(role, Leading):
             self.marks.end(self.refusal())
             self.marks = Marks()
-            self._followers = None
+            if self._leader is not None:
+                self._leader.end()
+                self._leader = None
         if isinstance(role, Offline):
             return
         has_begun = role.leader_epoch != self.leader_epoch
@@ -102,25 +118,34 @@ class Replica:
             return
         if has_begun or not isinstance(before, Leading):
             self.log.begin_leading(role.leader_epoch)
+            self.marks.wake_readers()  # readers of the epoch before have to be told
         log = self.log
         own_end = max(log.high_watermark, log.held_end) if isinstance(before, Leading) else log.end_offset
         self._lead(role, own_end)
 
     def _lead(self, role: Leading, own_end: int) -> None:
-        """Apply the leader's rule to what this node holds, as the leader of these replicas."""
-        followers = self._followers
+        """Apply the leader's rules to what this node holds, as the leader of these replicas."""
+        leader = self._leader
         if not role.followers:
-            self._followers = None
-            self._committed(own_end, 0 if followers is None else followers.committed_bytes(own_end))
+            if leader is not None:
+                leader.end()
+            self._leader = None
+            self._committed(own_end, 0 if leader is None else leader.committed_bytes(own_end))
             return
-        if followers is None:
+        if leader is None:
+            # a node without replicated partitions does not need it
+            from barnabas.broker.replicas.leader_state import LeaderState, Place
+
             # how many bytes stand beyond the high watermark is not known: readers look when it moves
-            has_more = own_end > self.log.high_watermark
-            self._followers = Followers(own_end, ENDLESS if has_more else 0)
+            unread_bytes = ENDLESS if own_end > self.log.high_watermark else 0
+            place = Place(self.topic_id, self.partition, self.name)
+            leader = LeaderState(self._context, place, role, own_end, unread_bytes, self._apply_rules)
+            self._leader = leader
         else:
-            followers.appended(own_end, 0)
-            followers.keep(role.followers)
-        self._apply_rule(role)
+            leader.appended(own_end, 0)
+            leader.take_role(role, self.log.end_offset)
+        leader.tell_recovered()
+        self._apply_rules()
 
     def moved_to(self, log: PartitionLog) -> None:
         """The partition is in another directory now; all that waits here goes on waiting."""
@@ -160,7 +185,7 @@ class Replica:
             role = self.role
             if not isinstance(role, Leading):
                 raise self.refusal()
-            if all_in_sync and self._followers is not None and role.is_under_min:
+            if all_in_sync and role.is_under_min:
                 raise self._not_enough(role)
             try:
                 appended = await self.log.append_as_leader(batch, role.leader_epoch, guard=guard)
@@ -175,7 +200,7 @@ class Replica:
                 raise self.refusal()
             return appended
         # not to the end of the log: what others append meanwhile may still have to be synced (flush.messages)
-        if self._followers is None and not marks.end_polls:
+        if self._leader is None and not marks.end_polls:
             self._committed(appended.last_offset + 1, appended.stored_bytes)  # one call less: the usual case
         else:
             self._held(appended.last_offset + 1, appended.stored_bytes)
@@ -229,34 +254,61 @@ class Replica:
         told = f"node {node_id} does not follow this node with a replica of {self.name}-{self.partition}"
         raise UnknownLeaderEpoch(told) if known_epoch >= 0 else NotLeaderOrFollower(told)
 
-    def follower_reached(self, node_id: int, end_offset: int) -> None:
-        """A follower asks for what comes at `end_offset`: it holds what is before."""
-        role, followers = self.role, self._followers
-        if isinstance(role, Leading) and followers is not None:
-            followers.ends[node_id] = end_offset
-            self._apply_rule(role)
+    def follower_fetched(
+        self, node_id: int, end_offset: int, *, start_offset: int = -1, broker_epoch: int = -1
+    ) -> None:
+        """A follower whose log starts at `start_offset` asks for what comes at `end_offset`: it holds what is
+        before."""
+        leader = self._leader
+        if leader is None:
+            return
+        if leader.fetched(node_id, end_offset, start_offset, broker_epoch, self.log):
+            self._apply_rules()
+
+    def check_lag(self) -> None:
+        """Have followers leave the ISR that lag behind for too long, and no longer be waited for."""
+        if self._leader is not None:
+            self._leader.check_lag(self.log)
+            self.brokers_changed()
+
+    def brokers_changed(self) -> None:
+        """Other followers may be waited for: some are fenced now, shut down, or lag behind for too long."""
+        if self._leader is not None and self.log.high_watermark < self.log.end_offset:
+            self._apply_rules()
+
+    @property
+    def is_committed_by_enough(self) -> bool:
+        """Whether what is committed has reached as many replicas as min.insync.replicas asks for."""
+        return self._leader is None or not self._leader.is_under_min
+
+    @property
+    def epoch_start(self) -> int:
+        """Where the epoch of this leader begins: consumers are not shown an end before it, since a leader
+        that has just been elected may not know yet how far records are committed."""
+        return self.log.start_of_epoch(self.leader_epoch)
 
     def _held(self, offset: int, new_bytes: int) -> None:
         """This node, the leader, holds what is before `offset`; so many bytes of it are new."""
         if self.marks.end_polls:
             self.marks.end_moved(new_bytes)
-        if self._followers is None:
+        leader = self._leader
+        if leader is None:
             self._committed(offset, new_bytes)
             return
-        self._followers.appended(offset, new_bytes)
-        role = self.role
-        if isinstance(role, Leading):
-            self._apply_rule(role)
+        leader.appended(offset, new_bytes)
+        if leader.may_commit_more(self.log.high_watermark):
+            self._apply_rules()
 
-    def _apply_rule(self, role: Leading) -> None:
-        followers = self._followers
-        assert followers is not None
-        offset = high_watermark_of(role, followers.own_end, followers.ends)
-        if offset > self.log.high_watermark:
-            self._committed(offset, followers.committed_bytes(offset))
+    def _apply_rules(self) -> None:
+        leader, log = self._leader, self.log
+        if leader is None:
+            return
+        offset = leader.committed_end(log)
+        if offset > log.high_watermark:
+            self._committed(offset, leader.committed_bytes(offset))
 
     def _committed(self, offset: int, new_bytes: int) -> None:
-        """Every in-sync replica has what is before `offset`; so many bytes can be read since."""
+        """Everything before `offset` is committed; so many bytes can be read since."""
         log = self.log
         if log.advance_high_watermark(offset) or new_bytes:
             self.marks.moved(log.high_watermark, new_bytes)

@@ -1,8 +1,9 @@
 """The replicas of this node, each in the role that the metadata gives it.
 
-A replica that leads is opened when a request first needs it. One that follows another node is opened by its
-role, in the background, one after another: its leader waits for it, and no request would touch it. Each open
-replica is either among the leading or among the following ones; `_offline` has those that cannot be opened.
+The only replica of a partition is opened when a request first needs it. Where there are others, a replica is
+opened by its role, in the background, one after another: a leader has to see who lags behind, a follower is
+waited for, and no request may ever touch either. Each open replica is either among the leading or among the
+following ones; `_offline` has those that cannot be opened.
 
 A topic that is deleted takes its partitions along (their files are removed in the background). A new leader
 epoch or new settings reach the replicas that are open, and the others when they are opened. Files of a topic
@@ -18,6 +19,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 from uuid import UUID
 
+from barnabas.broker.replicas.leader_context import LeaderContext
 from barnabas.broker.replicas.replica import Replica
 from barnabas.broker.replicas.roles import (
     Following,
@@ -29,6 +31,7 @@ from barnabas.broker.replicas.roles import (
 )
 from barnabas.broker.settings.current_settings import TopicSettings
 from barnabas.broker.traffic import TopicTraffic
+from barnabas.core.clock import Clock
 from barnabas.core.errors import BarnabasError, InconsistentTopicId, StorageError, wire_error
 from barnabas.log.partition import PartitionLog
 from barnabas.metadata.names import CLUSTER_METADATA
@@ -41,7 +44,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("barnabas.replicas")
 
-OPEN_AGAIN_SECONDS = 1.0  # after a following replica could not be opened
+LEADERS_A_TURN = 200  # whose followers are looked at without a break
+OPEN_AGAIN_SECONDS = 1.0  # after a replica could not be opened
 
 
 class UnknownTopicOrPartition(BarnabasError):
@@ -69,8 +73,10 @@ class Replicas:
         logs: LogDirectories,
         settings_of: Callable[[str], TopicSettings],
         fail: Callable[[BaseException], None],
+        context: LeaderContext,
     ) -> None:
         self._node_id = node_id
+        self.context = context
         self._metadata = metadata
         self._logs = logs
         self._settings_of = settings_of
@@ -79,7 +85,7 @@ class Replicas:
         self._following: dict[_Key, Replica] = {}
         # in a directory that cannot be used
         self._offline: dict[_Key, Offline] = {}
-        # following replicas that are to be opened, the task that opens them, and those to be tried again
+        # replicated ones that are to be opened, the task that opens them, and those to be tried again
         self._to_open: dict[_Key, None] = {}
         self._opener: asyncio.Task[None] | None = None
         self._retries: dict[_Key, asyncio.TimerHandle] = {}
@@ -152,7 +158,7 @@ class Replicas:
         if role is None:
             raise self._not_led(topic, partition, image)
         traffic = self.traffic.setdefault(topic.id, TopicTraffic())
-        replica = Replica(topic, partition, role, log, traffic)
+        replica = Replica(topic, partition, role, log, traffic, self.context)
         self._enlist(key, replica)
         return replica
 
@@ -250,25 +256,27 @@ class Replicas:
             if key in self._leading or key in self._following:
                 role = role_of(image, self._node_id, settings.min_in_sync)
                 self._change(key, role or Offline(self._not_led(topic, number, image)))
-            elif self._is_to_follow(key, image):
+            elif self._is_to_open(key, image):
                 self._open_soon(key)
         self._tell_of(topic)
 
-    def _is_to_follow(self, key: _Key, image: PartitionImage) -> bool:
-        """Whether a replica is to be open because it follows; without a leader it can wait."""
+    def _is_to_open(self, key: _Key, image: PartitionImage) -> bool:
+        """Whether a replica is to be open because there are others; without a leader it can wait."""
         return (
-            image.leader not in (self._node_id, NO_LEADER)
+            image.leader != NO_LEADER
+            and len(image.replicas) > 1
             and self._node_id in image.replicas
             and key not in self._offline
         )
 
-    # ---- following replicas are opened by their role
+    # ---- replicas of replicated partitions are opened by their role
 
-    def open_followed(self) -> None:
-        """Open the replicas that follow by now, in the background; later ones are opened when published."""
+    def open_replicated(self) -> None:
+        """Open the replicas that have others by now, in the background; later ones are opened when they are
+        published."""
         for topic, number, image in self._metadata.image.partitions_assigned(self._node_id):
             key = (topic.id, number)
-            if key not in self._following and self._is_to_follow(key, image):
+            if key not in self._following and key not in self._leading and self._is_to_open(key, image):
                 self._open_soon(key)
 
     def _open_soon(self, key: _Key) -> None:
@@ -285,16 +293,16 @@ class Replicas:
             while self._to_open:
                 key = next(iter(self._to_open))
                 del self._to_open[key]
-                await self._open_following(key)
+                await self._open_by_role(key)
         except Exception as error:  # noqa: BLE001 - nothing awaits this task
             self._fail(error)
         finally:
             self._opener = None
 
-    async def _open_following(self, key: _Key) -> None:
+    async def _open_by_role(self, key: _Key) -> None:
         topic = self._metadata.image.topic_by_id(key[0])
         image = None if topic is None else topic.partition(key[1])
-        if topic is None or image is None or not self._is_to_follow(key, image):
+        if topic is None or image is None or not self._is_to_open(key, image):
             return  # it has changed since
         try:
             await self._open_replica(topic, key[1])
@@ -303,13 +311,13 @@ class Replicas:
         except BarnabasError as error:  # of the disk, or of settings that a log cannot have
             if self._is_closed:
                 return
-            logger.error("%s-%d cannot be opened to follow its leader: %s", topic.name, key[1], error)
+            logger.error("%s-%d cannot be opened: %s", topic.name, key[1], error)
             loop = asyncio.get_running_loop()
             self._retries[key] = loop.call_later(OPEN_AGAIN_SECONDS, self._open_soon, key)
 
     @property
     def is_opening(self) -> bool:
-        """Whether replicas that follow are being opened."""
+        """Whether replicas are being opened that have others."""
         return self._opener is not None
 
     def stop_opening(self) -> None:
@@ -372,8 +380,23 @@ class Replicas:
         if replica is not None:
             replica.moved_to(log)
             self._enlist(key, replica)
-        elif topic is not None and self._is_to_follow(key, topic.partitions[partition]):
+        elif topic is not None and self._is_to_open(key, topic.partitions[partition]):
             self._open_soon(key)
+
+    async def watch_lag(self, clock: Clock) -> None:
+        """Have followers leave the ISR that lag behind, for ever. It is two comparisons for each follower,
+        twice in the time that it has."""
+        while True:
+            await clock.sleep(self.context.lag_s / 2)
+            for number, replica in enumerate(self.open, 1):
+                replica.check_lag()
+                if number % LEADERS_A_TURN == 0:
+                    await asyncio.sleep(0)
+
+    def brokers_changed(self) -> None:
+        """Brokers were fenced, or shut down: their replicas hold nothing up any more."""
+        for replica in self._leading.values():
+            replica.brokers_changed()
 
     def _tell_of(self, changed: TopicImage) -> None:
         for tell in self.on_changed:

@@ -8,7 +8,7 @@ directory fails, its topic is deleted, or this node is no longer among the parti
     Following   Leading, Following (later epoch), Offline
     Offline     nothing: a replica that comes back is opened anew
 
-The leader epoch never goes back.
+Neither the leader epoch goes back nor, within one leader epoch, the partition epoch.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from barnabas.core.errors import BarnabasError, InvariantViolation, wire_error
-from barnabas.metadata.parts import PartitionImage
+from barnabas.metadata.parts import RECOVERING, PartitionImage
 
 
 class NotLeaderOrFollower(BarnabasError):
@@ -29,9 +29,11 @@ class Leading(NamedTuple):
     """This node takes appends and decides what is committed."""
 
     leader_epoch: int
+    partition_epoch: int
     isr: tuple[int, ...]
     followers: tuple[int, ...]  # the replicas without this node
     min_in_sync: int  # min.insync.replicas, at most the number of replicas
+    is_recovering: bool = False  # elected uncleanly, and not yet marked as recovered
 
     @property
     def is_under_min(self) -> bool:
@@ -66,10 +68,12 @@ def role_of(image: PartitionImage, node_id: int, min_in_sync: int) -> Leading | 
     if image.leader == node_id:
         return Leading(
             image.leader_epoch,
+            image.partition_epoch,
             image.isr,
             tuple(each for each in image.replicas if each != node_id),
             # a topic of fewer replicas could never have that many
             min(min_in_sync, len(image.replicas)),
+            image.leader_recovery_state == RECOVERING,
         )
     if node_id in image.replicas:
         return Following(image.leader, image.leader_epoch)
@@ -84,3 +88,10 @@ def require_legal(before: Role, after: Role, name: str) -> None:
         return
     if after.leader_epoch < before.leader_epoch:
         raise InvariantViolation(f"the leader epoch of {name} goes back from {before} to {after}")
+    if (
+        isinstance(before, Leading)
+        and isinstance(after, Leading)
+        and after.leader_epoch == before.leader_epoch
+        and after.partition_epoch < before.partition_epoch
+    ):
+        raise InvariantViolation(f"the partition epoch of {name} goes back from {before} to {after}")
