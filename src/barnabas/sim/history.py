@@ -16,6 +16,7 @@ from typing import NamedTuple, TypeVar
 
 from barnabas.sim.cluster.events import ClusterEvent, ClusterNodeEvent
 from barnabas.sim.group_events import GroupEvent
+from barnabas.sim.replication.events import ReplicationEvent, ReplicationNodeEvent
 from barnabas.sim.transaction_events import TransactionEvent
 
 WHOLE_BYTES = 48
@@ -23,6 +24,8 @@ HEAD_BYTES = 24
 NO_OFFSET = -1
 NO_PARTITION = -1
 LARGEST_TIME = -3
+ALL = -1  # acks
+NO_EPOCH = -1
 
 
 def digest(value: bytes | None) -> bytes | None:
@@ -45,6 +48,9 @@ class TopicFacts(NamedTuple):
     retention_ms: int | None = None
     retention_bytes: int | None = None
     has_append_time: bool = False  # timestamps are the broker's
+    replicas: int = 1
+    min_in_sync: int = 1  # min.insync.replicas
+    is_unclean: bool = False  # unclean elections are allowed
 
     @property
     def is_trimmed(self) -> bool:
@@ -103,7 +109,8 @@ class TopicsListed(NamedTuple):
 
 
 class Sent(NamedTuple):
-    """Handed to a producer; NO_PARTITION where the choice is the producer's."""
+    """Handed to a producer; NO_PARTITION where the choice is the producer's. `acks` are those that it asks
+    for."""
 
     at: float
     mark: str
@@ -115,6 +122,7 @@ class Sent(NamedTuple):
     key: bytes | None
     value: bytes | None  # digest
     timestamp_ms: int
+    acks: int = ALL
 
 
 class Acked(NamedTuple):
@@ -195,7 +203,8 @@ class FinalRead(NamedTuple):
 
 
 class OffsetSeen(NamedTuple):
-    """An observer asked where a partition begins ("start") or ends ("end": the high watermark)."""
+    """An observer asked where a partition begins ("start") or ends ("end": the high watermark). The one who
+    answered leads in the epoch `asked_of`, or a later one."""
 
     at: float
     asked_at: float
@@ -204,10 +213,12 @@ class OffsetSeen(NamedTuple):
     partition: int
     kind: str
     offset: int
+    asked_of: int = NO_EPOCH
 
 
 class TimeLookedUp(NamedTuple):
-    """The first record of that time or later, or of the largest time (LARGEST_TIME); NO_OFFSET: none."""
+    """The first record of that time or later, or of the largest time (LARGEST_TIME); NO_OFFSET: none.
+    `asked_of` as in OffsetSeen."""
 
     at: float
     asked_at: float
@@ -218,10 +229,12 @@ class TimeLookedUp(NamedTuple):
     offset: int
     found_timestamp_ms: int
     leader_epoch: int
+    asked_of: int = NO_EPOCH
 
 
 class EpochLookedUp(NamedTuple):
-    """Where the latest epoch up to the asked one ends (OffsetForLeaderEpoch); -1, -1: not known."""
+    """Where the latest epoch up to the asked one ends (OffsetForLeaderEpoch); -1, -1: not known. `asked_of`
+    as in OffsetSeen."""
 
     at: float
     asked_at: float
@@ -231,6 +244,7 @@ class EpochLookedUp(NamedTuple):
     asked_epoch: int
     epoch: int
     end_offset: int
+    asked_of: int = NO_EPOCH
 
 
 # ---- what happens around them ----------------------------------------------------------------------------
@@ -320,9 +334,10 @@ Event = (
     | GroupEvent
     | TransactionEvent
     | ClusterEvent
+    | ReplicationEvent
 )
 
-NodeEvent = Crash | Started | Fault | ClusterNodeEvent
+NodeEvent = Crash | Started | Fault | ClusterNodeEvent | ReplicationNodeEvent
 
 E = TypeVar("E")
 

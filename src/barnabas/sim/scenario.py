@@ -30,11 +30,14 @@ from barnabas.sim.history import TopicFacts
 
 if TYPE_CHECKING:
     from barnabas.sim.cluster.plan import ClusterPlan
+    from barnabas.sim.replication.plan import ReplicationPlan
 
 # What a simulation is about: partitions and their logs, groups, or transactions.
 LOG, GROUPS, TRANSACTIONS = KINDS = ("log", "groups", "transactions")
-# Several nodes and their metadata (sim/cluster); no seed is of this kind unless it is asked for.
+# Several nodes and their metadata (sim/cluster); no seed is of these kinds unless they are asked for.
 CLUSTER = "cluster"
+# Several nodes with replicated partitions (sim/replication).
+REPLICATION = "replication"
 SHORTER = 0.6  # what groups and transactions take of the time that logs need
 
 # The kinds of faults, and the mean time between two of them in seconds: the shortest and the longest drawn.
@@ -85,6 +88,7 @@ class TopicPlan(NamedTuple):
     name: str
     partitions: int
     configs: dict[str, str]
+    replicas: int = 1
 
     @property
     def is_compacted(self) -> bool:
@@ -106,6 +110,9 @@ class TopicPlan(NamedTuple):
             retention_ms=_number(has.get("retention.ms")) if is_deleted else None,
             retention_bytes=_number(has.get("retention.bytes")) if is_deleted else None,
             has_append_time=has.get("message.timestamp.type") == "LogAppendTime",
+            replicas=self.replicas,
+            min_in_sync=int(has.get("min.insync.replicas", 1)),
+            is_unclean=has.get("unclean.leader.election.enable") == "true",
         )
 
 
@@ -141,6 +148,13 @@ class Scenario(NamedTuple):
     kind: str = LOG
     coordination: CoordinationPlan = CoordinationPlan()
     cluster: ClusterPlan | None = None
+    replication: ReplicationPlan | None = None
+
+    @property
+    def bootstrap(self) -> str:
+        """Where clients find the cluster: all nodes that are brokers."""
+        brokers = None if self.cluster is None else self.cluster.brokers
+        return ",".join(each.address for each in self.machines if brokers is None or each.node in brokers)
 
 
 def draw_scenario(seed: int, seconds: float | None = None, kind: str | None = None) -> Scenario:
@@ -173,14 +187,14 @@ def _coordinated(scenario: Scenario, kind: str, seconds: float | None) -> Scenar
 def _draw(seed: int, seconds: float | None) -> Scenario:
     random = stream(seed, "scenario")
     length_s = between(random, 60, 90)
-    topics = tuple(_topic(random, number) for number in range(2 + random.below(3)))
+    topics = tuple(draw_topic(random, number) for number in range(2 + random.below(3)))
     return Scenario(
         seed,
         length_s if seconds is None else seconds,
-        _broker(random),
+        log_settings(random),
         (MachinePlan(drift=pick(random, (0.0, 0.0, 1e-4, -1e-4, 0.02, -0.02))),),
         topics,
-        _producers(random, topics),
+        draw_producers(random, topics),
         readers=1 + random.below(3),
         observers=1 + random.below(2),
         client_kill_s=log_between(random, 10, 200),
@@ -188,7 +202,8 @@ def _draw(seed: int, seconds: float | None) -> Scenario:
     )
 
 
-def _broker(random: SeededRandom) -> dict[str, str]:
+def log_settings(random: SeededRandom) -> dict[str, str]:
+    """What all brokers do with their logs, and with connections."""
     return {
         "auto.create.topics.enable": "false",
         "log.flush.offset.checkpoint.interval.ms": _ms(random, 1_000, 20_000),
@@ -204,7 +219,8 @@ def _broker(random: SeededRandom) -> dict[str, str]:
     }
 
 
-def _topic(random: SeededRandom, number: int) -> TopicPlan:
+def draw_topic(random: SeededRandom, number: int) -> TopicPlan:
+    """A topic that lives fast."""
     policy = pick(random, ("delete", "delete", "delete", "compact", "compact,delete"))
     configs = {
         "cleanup.policy": policy,
@@ -250,7 +266,8 @@ def _compaction(random: SeededRandom) -> dict[str, str]:
     return configs
 
 
-def _producers(random: SeededRandom, topics: tuple[TopicPlan, ...]) -> tuple[ProducerPlan, ...]:
+def draw_producers(random: SeededRandom, topics: tuple[TopicPlan, ...]) -> tuple[ProducerPlan, ...]:
+    """At least one for each topic."""
     total_per_second = log_between(random, 3, 16)
     count = max(len(topics), 2 + random.below(3))
     return tuple(

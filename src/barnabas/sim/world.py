@@ -87,7 +87,7 @@ class World:
     ) -> None:
         seed = scenario.seed
         self.scenario = scenario
-        self.bootstrap = ",".join(plan.address for plan in scenario.machines)
+        self.bootstrap = scenario.bootstrap
         self.clock = SimClock(loop)
         self.random: SeededRandom = stream(seed, "workload")
         self.faults_ended = asyncio.Event()

@@ -46,7 +46,7 @@ def test_a_number_that_is_not_remembered() -> None:
     story = Story().written(1, "a/0", 0).sent(2, "a/1").failed(3, "a/1", refused)
     violation = only(story.judged(check))
     assert violation.at == 3
-    assert "'a/1' for t was refused, with no power loss before" in violation.what
+    assert "'a/1' for t was refused, and nothing can be lost" in violation.what
     lost = Story().written(1, "a/0", 0).power_lost(1.5).sent(2, "a/1").failed(3, "a/1", refused)
     assert lost.judged(check) == []
     assert Story().sent(2, "a/1").failed(3, "a/1").judged(check) == []

@@ -11,6 +11,9 @@ time began to run only afterwards. The time is the broker's wall clock: a jump d
 A tombstone that was sent but not acknowledged may have been written, so it may excuse that a key is missing;
 not so one that an idempotent producer was given before that latest record.
 
+A replaced leader may not know yet of what came after it: of a replicated partition the latest record is that
+before where the session came to.
+
 A session stops where the end was when it began. A compaction in its middle may have taken the record for the
 sake of one beyond that: where there may be such a one, a session is owed nothing of the key.
 
@@ -27,6 +30,7 @@ from barnabas.sim.checkers.violation import Violation
 from barnabas.sim.history import Acked, History, Kept, Sent
 
 NAME = "compacted"
+NO_END = 1 << 63
 
 
 class _Walk(NamedTuple):
@@ -50,7 +54,7 @@ def check(history: History) -> list[Violation]:
     for walk in _walks(view):
         last: dict[bytes | None, Kept] = {record.key: record for record in walk.records}
         for key, acked in acks[walk.place].items():
-            latest = _latest(acked, walk)
+            latest = _latest(view, acked, walk)
             if latest is None or _may_be_lost(view, latest, walk):
                 continue
             later = [
@@ -115,12 +119,14 @@ def _is_beyond(offsets: dict[str, int], sent: Sent, walk: _Walk) -> bool:
 
 def _may_be_lost(view: View, latest: Acked, walk: _Walk) -> bool:
     is_synced = view.topics[walk.place[0]].flush_every_message
-    return not is_synced and view.has_power_loss(view.sent[latest.mark].at, walk.ended_at)
+    return not is_synced and view.may_lose(walk.place, view.sent[latest.mark].at, walk.ended_at)
 
 
-def _latest(acked: list[Acked], walk: _Walk) -> Acked | None:
+def _latest(view: View, acked: list[Acked], walk: _Walk) -> Acked | None:
     """The last one that was certainly there when the walk began, if that is where it came by."""
-    latest = next((each for each in reversed(acked) if each.at <= walk.began_at), None)
+    before = walk.end_offset if view.is_replicated else NO_END
+    there = (each for each in reversed(acked) if each.at <= walk.began_at and each.offset < before)
+    latest = next(there, None)
     return None if latest is None or latest.offset < walk.start_offset else latest
 
 

@@ -42,8 +42,10 @@ def _refused(view: View) -> list[Violation]:
         if failed is None or sent.topic not in view.topics or REFUSED not in failed.error:
             continue
         is_explained = view.was_forgotten(sent.producer, sent.topic, sent.at, failed.at)
-        if not is_explained and not view.has_power_loss(began_at, failed.at):
-            what = f"{sent.mark!r} for {sent.topic} was refused, with no power loss before: {failed.error}"
+        if not is_explained and not view.topic_may_lose(sent.topic, began_at, failed.at):
+            what = (
+                f"{sent.mark!r} for {sent.topic} was refused, and nothing can be lost: {failed.error}"
+            )
             violations.append(Violation(NAME, failed.at, what))
     return violations
 
@@ -67,11 +69,11 @@ def _clash(view: View, place: Place, mark: str, seen: list[Sighting]) -> list[Vi
             if earlier.record.offset == later.record.offset:
                 continue
             since, until = min(earlier.since, later.since), max(earlier.until, later.until)
-            if not view.has_power_loss(since, until) and not _was_forgotten(view, mark, earlier, later):
+            if not view.may_lose(place, since, until) and not _was_forgotten(view, mark, earlier, later):
                 what = (
                     f"{place[0]}-{place[1]}: {mark!r} of an idempotent producer was read at offset "
                     f"{earlier.record.offset} by {earlier.who} at {earlier.until:.3f} s and at offset "
-                    f"{later.record.offset} by {later.who}, with no power loss between"
+                    f"{later.record.offset} by {later.who}, and nothing can be lost"
                 )
                 return [Violation(NAME, later.until, what)]
     return []

@@ -89,7 +89,7 @@ def _sends(history: History, view: View, calm_at: float) -> list[Violation]:
 
 
 def _send(view: View, sent: Sent, calm_at: float) -> list[Violation]:
-    acked, failed = view.acked.get(sent.mark), view.failed.get(sent.mark)
+    acked, failed = view.settled.get(sent.mark), view.failed.get(sent.mark)
     told = f"{sent.mark!r}, handed over at {sent.at:.3f} s for {sent.topic}"
     if acked is None and failed is None:
         return [Violation(NAME, sent.at, f"{told}, was never acknowledged and did not fail")]

@@ -13,6 +13,9 @@ By epoch (OffsetForLeaderEpoch): answered is the largest epoch up to the one ask
 which is where the next larger one begins. So certain records of epochs up to the asked one stand before that
 end and have at most the answered epoch; those of larger epochs stand at or after it. A partition may answer
 that it knows nothing only of an epoch larger than all of its own.
+
+A leader that was replaced, and does not know it yet, has all that was committed in its epoch and before. So
+of a replicated partition only records up to the epoch of the leader who was asked count.
 """
 
 from __future__ import annotations
@@ -40,6 +43,8 @@ def check(history: History) -> list[Violation]:
     for event in history.events:
         if isinstance(event, (TimeLookedUp, EpochLookedUp)):
             certain = by_place.get((event.topic, event.partition))
+            if certain is not None and view.is_replicated:
+                certain = [each for each in certain if each.record.leader_epoch <= event.asked_of]
             wrong = None if certain is None else _judge(event, certain)
             if wrong is not None:
                 asked = (

@@ -1,14 +1,17 @@
 """Nothing promised is lost.
 
 Known to be written is a record that was acknowledged, or that anybody read. What an acknowledgement promises
-on one broker is that the record is in the page cache: it survives every crash of the process. Reading one
-proves as much. Only a power loss may take it, and only one that came after its last certain sign of life (it
-was handed over, or a session that read it began); but not
+on one broker is that the record is in the page cache: it survives every crash of the process. With acks=all
+of a replicated partition it is in the page cache of all in-sync replicas, and survives the power losses of
+the budget (budget.py), too. Reading one proves as much. Only a power loss beyond that may take it, and only
+one that came after its last certain sign of life (it was handed over, or a session that read it began); but
+not
 
-- what was acknowledged on a topic with flush.messages=1: it is on the disk before the acknowledgement;
+- what was acknowledged on a topic with flush.messages=1, unless unclean elections are allowed: it is on the
+  disks before the acknowledgement;
 - what was acknowledged longer than flush.ms ago, plus FLUSH_SLACK_S for the task that sees to it. The broker
   counts anew when it starts, so one process must have run for so long; and while the disk gives trouble, no
-  time is promised;
+  time is promised. Nor is it of several replicas, whichever is elected when all of them may lack something;
 - a record in the middle: a power loss takes a tail. If something acknowledged before the loss, at a higher
   offset, survives, so must the record.
 
@@ -146,10 +149,10 @@ class _Partition:
 
     def _why_lost(self, known: _Known) -> str | None:
         """None where a power loss explains it."""
-        losses = [at for at in self._view.power_losses if at >= known.alive_at]
+        losses = [each.since for each in self._view.doubts(self._place).all if each.until >= known.alive_at]
         if not losses:
-            return f"no power was lost since {known.alive_at:.3f} s"
-        if self._facts.flush_every_message and known.acked is not None:
+            return f"nothing can be lost since {known.alive_at:.3f} s"
+        if self._facts.flush_every_message and known.acked is not None and not self._facts.is_unclean:
             return "it was acknowledged with flush.messages=1"
         losses = [at for at in losses if not self._is_flushed(known, at)]
         if not losses:
@@ -164,7 +167,7 @@ class _Partition:
 
     def _is_flushed(self, known: _Known, lost_at: float) -> bool:
         """Whether the record was to be on the disk by then: one process ran long enough behind it."""
-        if known.acked is None or self._facts.flush_ms is None:
+        if known.acked is None or self._facts.flush_ms is None or self._view.is_replicated:
             return False
         since = known.acked.at
         if _has_between(self._disk_faults, since - DISK_TROUBLE_S, lost_at):

@@ -66,10 +66,10 @@ def _clashes(view: View, place: Place, offset: int, seen: list[_Seen]) -> list[V
             is_same = earlier.mark == later.mark
             if is_same and (earlier.record is None or later.record is None or earlier.record == later.record):
                 continue
-            if not view.has_power_loss(min(earlier.since, later.since), max(earlier.until, later.until)):
+            if not view.may_lose(place, min(earlier.since, later.since), max(earlier.until, later.until)):
                 what = (
                     f"{place[0]}-{place[1]} offset {offset} is {_told(later)} to {later.who}, but was "
-                    f"{_told(earlier)} to {earlier.who} at {earlier.until:.3f} s, with no power loss between"
+                    f"{_told(earlier)} to {earlier.who} at {earlier.until:.3f} s, and nothing can be lost"
                 )
                 return [Violation(NAME, later.until, what)]
     return []

@@ -62,6 +62,6 @@ def _in_order(view: View, where: str, at: float, records: Iterable[Kept]) -> lis
 
 def _is_excused(view: View, sent: Sent, overtaking: Sent) -> bool:
     acked, later = view.acked.get(overtaking.mark), view.acked.get(sent.mark)
-    if view.has_power_loss(sent.at, math.inf if acked is None else acked.at):
+    if view.topic_may_lose(sent.topic, sent.at, math.inf if acked is None else acked.at):
         return True
     return view.was_forgotten(sent.producer, sent.topic, sent.at, math.inf if later is None else later.at)

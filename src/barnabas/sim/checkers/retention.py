@@ -62,7 +62,7 @@ def _too_young(view: View, place: Place, at: float, start_offset: int, acks: lis
             break
         sent_at = view.sent[acked.mark].at
         is_young = at * (1 + MAX_DRIFT) - sent_at < retention_ms / 1000
-        if is_young and not view.has_power_loss(sent_at, at) and not _may_be_compacted(view, acked, at):
+        if is_young and not view.may_lose(place, sent_at, at) and not _may_be_compacted(view, acked, at):
             return acked
     return None
 

@@ -103,7 +103,7 @@ def _gone_back(place: _Place, answers: list[_Told], view: View) -> list[Violatio
             if highest is None or earlier.offset > highest.offset:
                 highest = earlier
         is_back = told.is_question and highest is not None and told.offset < highest.offset
-        if is_back and highest is not None and not view.has_power_loss(highest.asked_at, told.at):
+        if is_back and highest is not None and not view.may_lose(place, highest.asked_at, told.at):
             what = (
                 f"{place[0]}-{place[1]}: the stable offset is {told.offset} to {told.who}, who asked at "
                 f"{told.asked_at:.3f} s, but was at least {highest.offset} at {highest.at:.3f} s"

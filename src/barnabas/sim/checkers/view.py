@@ -1,8 +1,12 @@
-"""A history sorted for the checkers: who sent what, where it was seen, when the power was lost.
+"""A history sorted for the checkers: who sent what, where it was seen, when it may have been lost.
 
 The eras. A power loss may take what was not synced, so what was seen before one says nothing certain about
-after. An observation was true at some moment of its span (from asking to noticing), so two observations may
-contradict each other only if a power loss lies within the stretch that both spans cover together.
+after; where partitions are replicated so does one beyond the budget (budget.py). An observation was true at
+some moment of its span (from asking to noticing), so two observations may contradict each other only if a
+loss lies within the stretch that both spans cover together.
+
+Which acknowledgements count. One that the leader alone has given (acks=1) says nothing of a partition with
+several replicas, and acks=0 nothing at all: such a record is known when somebody has read it.
 
 A topic that was ever asked to be deleted, or made twice, promises nothing but that what is read was sent; it
 is not in `topics`.
@@ -10,13 +14,14 @@ is not in `topics`.
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left
 from functools import cached_property
 from typing import NamedTuple
 
+from barnabas.sim.checkers.budget import NONE, Doubts, doubts_of, doubts_of_one
 from barnabas.sim.history import (
+    ALL,
     Acked,
-    Crash,
     Failed,
     Fault,
     FinalRead,
@@ -59,23 +64,27 @@ class Session:
 
 
 class View:
-    """What happened, by topic, record, place and session."""
+    """What happened, by topic, record, place and session. `settled` has every acknowledgement, `acked` those
+    that promise something. `is_replicated`: several nodes have the partitions, and leaders change."""
 
     def __init__(self, history: History) -> None:
         self.history = history
         self.topics: dict[str, TopicFacts] = {}
         self.sent: dict[str, Sent] = {}
         self.acked: dict[str, Acked] = {}
+        self.settled: dict[str, Acked] = {}
         self.failed: dict[str, Failed] = {}
         self.sessions: dict[str, Session] = {}
         self.finals: dict[Place, FinalRead] = {}
-        self.power_losses: list[float] = []
         self.starts: list[float] = []
         self.clock_jumps: list[float] = []
         self._unstable: set[str] = set()
+        self._doubts = doubts_of(history)
+        self.is_replicated = self._doubts is not None
         self._sort()
         for topic in self._unstable:
             self.topics.pop(topic, None)
+        self.acked = {mark: acked for mark, acked in self.settled.items() if self._is_promised(acked)}
 
     def _sort(self) -> None:
         for event in self.history.events:
@@ -89,7 +98,7 @@ class View:
             elif isinstance(event, Sent):
                 self.sent[event.mark] = event
             elif isinstance(event, Acked):
-                self.acked[event.mark] = event
+                self.settled[event.mark] = event
             elif isinstance(event, Failed):
                 self.failed[event.mark] = event
             elif isinstance(event, SessionBegan):
@@ -102,9 +111,7 @@ class View:
                 self._sort_rare(event)
 
     def _sort_rare(self, event: object) -> None:
-        if isinstance(event, Crash) and event.kind == "power":
-            self.power_losses.append(event.at)
-        elif isinstance(event, Started):
+        if isinstance(event, Started):
             self.starts.append(event.at)
         elif isinstance(event, Fault) and event.kind == CLOCK_FAULT:
             self.clock_jumps.append(event.at)
@@ -115,29 +122,44 @@ class View:
                 self._unstable.add(event.topic)
             self.topics[event.topic] = event.facts
 
-    def has_power_loss(self, since: float, until: float) -> bool:
-        """Whether power was lost between the two, themselves included."""
-        return _has_between(self.power_losses, since, until)
+    def _is_promised(self, acked: Acked) -> bool:
+        sent = self.sent.get(acked.mark)
+        acks = ALL if sent is None else sent.acks
+        facts = self.topics.get(acked.topic)
+        return acks == ALL or (acks > 0 and (facts is None or facts.replicas == 1))
 
-    def era_after(self, since: float) -> int:
-        """How many power losses came before that."""
-        return bisect_left(self.power_losses, since)
+    def doubts(self, place: Place) -> Doubts:
+        """When what was written to a partition may have been lost."""
+        return self._one if self._doubts is None else self._doubts.get(place, NONE)
 
-    def era_until(self, until: float) -> int:
-        """How many power losses came up to then; the same as `era_after(since)` if none came between."""
-        return bisect_right(self.power_losses, until)
+    @cached_property
+    def _one(self) -> Doubts:
+        return doubts_of_one(self.history)
+
+    def may_lose(self, place: Place, since: float, until: float) -> bool:
+        """Whether something of a partition may have been lost between the two, themselves included."""
+        return self.doubts(place).has_any(since, until)
+
+    def topic_may_lose(self, topic: str, since: float, until: float) -> bool:
+        """Whether some partition of a topic may have lost something."""
+        facts = self.topics.get(topic)
+        count = 1 if facts is None else facts.partitions
+        return any(self.may_lose((topic, each), since, until) for each in range(count))
 
     def was_forgotten(self, producer: str, topic: str, since: float, until: float) -> bool:
-        """Whether a start may have made the broker forget batches of a producer, and it said so: of a topic
-        that retention or compaction shortens, the log tells only the latest. The producer numbers what is
-        open anew then, though some of it may have been written."""
+        """Whether a start, or another leader, may have forgotten batches of a producer, and said so: of a
+        topic that retention or compaction shortens, the log tells only the latest. The producer numbers what
+        is open anew then, though some of it may have been written."""
         facts = self.topics.get(topic)
         if facts is None or not (facts.is_trimmed or facts.is_compacted):
             return False
         return any(
-            since < refused.at <= until and _has_between(self.starts, self.sent[refused.mark].at, refused.at)
+            since < refused.at <= until and self._has_begun(self.sent[refused.mark].at, refused.at)
             for refused in self._refused.get((producer, topic), ())
         )
+
+    def _has_begun(self, since: float, until: float) -> bool:
+        return self.is_replicated or _has_between(self.starts, since, until)
 
     @cached_property
     def _refused(self) -> dict[tuple[str, str], list[Failed]]:

@@ -6,6 +6,7 @@ topic of many partitions needs a metadata transaction. Timeouts are Kafka's defa
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import NamedTuple
 from uuid import UUID
 
@@ -72,19 +73,19 @@ def draw_cluster(seed: int, seconds: float | None = None) -> Scenario:
     random = stream(seed, "cluster scenario")
     length_s = between(random, 25, 45)
     plan = _plan(random)
-    shared = _settings(random)
+    shared = metadata_settings(random)
     nodes = sorted({*plan.voters, *plan.brokers})
     return Scenario(
         seed,
         length_s if seconds is None else seconds,
         shared,
-        tuple(_machine(random, plan, node) for node in nodes),
+        tuple(machine_plan(random, plan, node) for node in nodes),
         topics=(),
         producers=(),
         readers=0,
         observers=0,
         client_kill_s=log_between(random, 10, 60),
-        faults=_faults(random),
+        faults=draw_faults(random, FAULTS),
         kind=CLUSTER,
         cluster=plan,
     )
@@ -104,7 +105,8 @@ def directory_of(node: int) -> UUID:
     return UUID(int=0x51 << 64 | node)
 
 
-def _machine(random: SeededRandom, plan: ClusterPlan, node: int) -> MachinePlan:
+def machine_plan(random: SeededRandom, plan: ClusterPlan, node: int) -> MachinePlan:
+    """The machine of a node of a cluster, formatted."""
     host = host_of(node)
     is_voter, is_broker = node in plan.voters, node in plan.brokers
     listeners = [f"PLAINTEXT://{host}:{PORT}"] * is_broker + [
@@ -127,7 +129,8 @@ def _machine(random: SeededRandom, plan: ClusterPlan, node: int) -> MachinePlan:
     return MachinePlan(node, host, PORT, pick(random, DRIFTS), settings, formatted)
 
 
-def _settings(random: SeededRandom) -> dict[str, str]:
+def metadata_settings(random: SeededRandom) -> dict[str, str]:
+    """A metadata log that lives fast."""
     return {
         "auto.create.topics.enable": "false",
         "internal.metadata.log.segment.bytes": pick(random, ("2000", "4000", "20000")),
@@ -141,9 +144,9 @@ def _settings(random: SeededRandom) -> dict[str, str]:
     }
 
 
-def _faults(random: SeededRandom) -> dict[str, float]:
+def draw_faults(random: SeededRandom, faults: Mapping[str, tuple[float, float]]) -> dict[str, float]:
     """Few seeds have none, some have one kind alone, most have many."""
     share = pick(random, (0.0, 0.1, 0.2, 0.4, 0.6, 1.0))
     pace = pick(random, (1.0, 2.0)) * (1 + 2 * share)
-    kinds = [kind for kind in FAULTS if happens(random, share)]
-    return {kind: pace * log_between(random, *FAULTS[kind]) for kind in kinds}
+    kinds = [kind for kind in faults if happens(random, share)]
+    return {kind: pace * log_between(random, *faults[kind]) for kind in kinds}

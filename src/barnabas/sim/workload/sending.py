@@ -51,6 +51,7 @@ class Sender:
             key,
             digest(whole),
             time_ms,
+            self.producer.config.acks,
         )
         client.history.add(sent)
         self._number += 1

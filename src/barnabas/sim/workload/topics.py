@@ -35,7 +35,8 @@ async def make_topics(client: Client, topics: Sequence[TopicPlan]) -> None:
     """Make these, however long it takes."""
     async with Admin(*client.seams, CLIENT) as admin:
         for topic in topics:
-            await _make(client, admin, NewTopic(topic.name, topic.partitions, 1, topic.configs), topic.facts)
+            wanted = NewTopic(topic.name, topic.partitions, topic.replicas, topic.configs)
+            await _make(client, admin, wanted, topic.facts)
 
 
 async def make_outputs(client: Client, outputs: Sequence[tuple[str, int]]) -> None:
