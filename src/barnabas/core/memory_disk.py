@@ -402,10 +402,15 @@ class MemoryDisk:
     def peek(self, path: str) -> dict[str, bytes]:
         """What the files of a directory hold, by name; no operation: no fault strikes it, no hook hears of
         it."""
+        files = self.entries(path).items()
+        return {
+            name: file.content.read(0, file.content.size) for name, file in files if isinstance(file, FileNode)
+        }
+
+    def entries(self, path: str) -> dict[str, Node]:
+        """The files and directories in a directory, in the order of their names; no operation."""
         node = self._tree.find(path)
-        entries = node.entries if isinstance(node, DirectoryNode) else {}
-        files = ((name, entry) for name, entry in sorted(entries.items()) if isinstance(entry, FileNode))
-        return {name: file.content.read(0, file.content.size) for name, file in files}
+        return dict(sorted(node.entries.items())) if isinstance(node, DirectoryNode) else {}
 
     # Names
 

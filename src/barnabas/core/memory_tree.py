@@ -110,7 +110,7 @@ class _Node:
 class FileNode(_Node):
     """A file, apart from its names and handles."""
 
-    __slots__ = ("content", "durable", "modified_ms", "pending", "pins", "unsyncable")
+    __slots__ = ("content", "durable", "modified_ms", "pending", "pins", "unsyncable", "version")
 
     def __init__(self) -> None:
         super().__init__()
@@ -120,8 +120,10 @@ class FileNode(_Node):
         self.pins = 0
         self.unsyncable = False
         self.modified_ms = 0
+        self.version = 0  # of the contents
 
     def do(self, operation: Write | Truncate) -> None:
+        self.version += 1
         operation.play(self.content)
         self.pending.append(operation)
 
@@ -132,6 +134,7 @@ class FileNode(_Node):
 
     def lose_power(self, random: Random) -> None:
         """Keep what is durable and a random choice of the rest; that is then durable too."""
+        self.version += 1
         quarters = random.below(5)
         for operation in self.pending:
             if random.below(4) < quarters:

@@ -13,7 +13,7 @@ not come up because of its disk, is started again, too, as an operator would.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, Literal
 
 from barnabas.broker.cluster.membership import BrokerSuperseded, RegistrationTimedOut
@@ -54,6 +54,12 @@ class TwinWatch:
     def ended(self, machine: Machine) -> None:
         """A process has ended, and the disk is as it leaves it; or the simulation has."""
 
+    def watch(self, machines: Sequence[Machine]) -> None:
+        """These are the machines there are."""
+
+    def sample(self) -> None:
+        """Look at what cannot be heard of."""
+
 
 class Machine:
     """One node's machine. `settings` are those that all nodes share; the plan's own go over them. `trace`
@@ -88,6 +94,7 @@ class Machine:
         self._watch = watch or TwinWatch()
         self._random = node_stream(seed, plan.node, "machine")
         self.life = 0
+        self.running: Node | None = None  # while it serves
         self._process: Process | None = None
         self._over = asyncio.Event()
         self._stop = asyncio.Event()
@@ -130,7 +137,7 @@ class Machine:
     def crash(self, kind: Kind, outage_s: float) -> None:
         """The process dies, or the machine with it, and stays down for that long."""
         self._history.add(Crash(self._loop.time(), kind, self.node))
-        process = self._process
+        process, self.running = self._process, None
         calls = process.cut(silently=kind == "power") if process else []
         if kind == "power":
             self._network.go_dark(self.host)
@@ -170,6 +177,7 @@ class Machine:
         over = self._loop.create_task(self._over.wait())
         await asyncio.wait((serving, over), return_when=asyncio.FIRST_COMPLETED)
         over.cancel()
+        self.running = None
         if not self._over.is_set():
             self.drive.crash(process.cut(), power=False)  # an exit: handles and locks are gone, no byte is
         await process.bury()
@@ -184,6 +192,7 @@ class Machine:
             node = await _unless(stopped, self._start(process))
             if node is None:
                 return
+            self.running = node
             self._history.add(Started(self._loop.time(), self.node))
             failed = asyncio.create_task(node.failed())
             await asyncio.wait((failed, stopped), return_when=asyncio.FIRST_COMPLETED)

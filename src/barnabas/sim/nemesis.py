@@ -89,6 +89,10 @@ class Nemesis:
     def victim(self, choice: SeededRandom) -> Machine:
         return pick(choice, self.machines)
 
+    def allowed(self, machine: Machine, kind: Kind) -> Kind:
+        """How a machine crashes that is to crash so."""
+        return kind
+
     def kinds(self) -> dict[str, Strike]:
         return {
             "process-crash": self._process_crash,
@@ -127,7 +131,7 @@ class Nemesis:
         if machine.is_up or kind == "power":
             outage_s = log_between(random, *OUTAGE_S)
             self.note(machine, name, f"for {outage_s:.3f} s")
-            machine.crash(kind, outage_s)
+            machine.crash(self.allowed(machine, kind), outage_s)
 
     def _crash_in_write(self, random: SeededRandom, machine: Machine, name: str, kind: Kind) -> None:
         outage_s = log_between(random, *OUTAGE_S)
@@ -139,7 +143,7 @@ class Nemesis:
 
         def crash() -> None:
             self.note(machine, name, f"for {outage_s:.3f} s")
-            machine.crash(kind, outage_s)
+            machine.crash(self.allowed(machine, kind), outage_s)
 
         machine.drive.crash_at(mutations, crash, where)
 

@@ -32,7 +32,7 @@ from barnabas.sim.machine import Machine, TwinWatch
 from barnabas.sim.nemesis import Nemesis
 from barnabas.sim.network import SimNetwork
 from barnabas.sim.process import Process, current_process, own_task, owner_of, process_of, where
-from barnabas.sim.scenario import CLUSTER, MachinePlan, Scenario, draw_scenario
+from barnabas.sim.scenario import CLUSTER, REPLICATION, MachinePlan, Scenario, draw_scenario
 from barnabas.sim.trace import Trace
 from barnabas.sim.transaction_events import OutputRead, TxnWritten
 from barnabas.sim.workload import run_workload
@@ -102,6 +102,7 @@ class World:
         self._processes: list[Process] = []
         self.machines = tuple(map(self._machine, scenario.machines))
         self._by_node = {machine.node: machine for machine in self.machines}
+        self._watch.watch(self.machines)
 
     def _machine(self, plan: MachinePlan) -> Machine:
         is_named = len(self.scenario.machines) > 1
@@ -127,6 +128,10 @@ class World:
         process = Process(self._loop, self._network, name, self.clock, random)
         self._processes.append(process)
         return process
+
+    def sample(self) -> None:
+        """Look at what the watch does not hear of by itself."""
+        self._watch.sample()
 
     def broken(self, what: str) -> None:
         """Something has happened that never should, whatever the faults: the run is over."""
@@ -246,6 +251,10 @@ def simulate(
         from barnabas.sim.cluster.simulate import simulate_cluster
 
         return simulate_cluster(seed, seconds=seconds, on_line=on_line)
+    if kind == REPLICATION:
+        from barnabas.sim.replication.simulate import simulate_replication
+
+        return simulate_replication(seed, seconds=seconds, on_line=on_line)
     scenario = draw_scenario(seed, seconds, kind)
     return simulate_scenario(scenario, workload or run_workload, check or check_all, on_line=on_line)
 

@@ -179,6 +179,11 @@ class Replicas:
         """Those that have been used and are led here."""
         return list(self._leading.values())
 
+    @property
+    def every(self) -> list[Replica]:
+        """Those that are open, whether they lead or follow."""
+        return [*self._leading.values(), *self._following.values()]
+
     def _require_led(self, topic: TopicImage, partition: int) -> None:
         image = self._usable(topic, partition)
         if image.leader != self._node_id:

@@ -43,9 +43,7 @@ def _refused(view: View) -> list[Violation]:
             continue
         is_explained = view.was_forgotten(sent.producer, sent.topic, sent.at, failed.at)
         if not is_explained and not view.topic_may_lose(sent.topic, began_at, failed.at):
-            what = (
-                f"{sent.mark!r} for {sent.topic} was refused, and nothing can be lost: {failed.error}"
-            )
+            what = f"{sent.mark!r} for {sent.topic} was refused, and nothing can be lost: {failed.error}"
             violations.append(Violation(NAME, failed.at, what))
     return violations
 

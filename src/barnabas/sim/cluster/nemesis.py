@@ -53,21 +53,21 @@ class ClusterNemesis(Nemesis):
     # Crashes
 
     async def _leader_crash(self, random: SeededRandom, machine: Machine) -> None:
-        self._crash_now(random, self._leader or machine, "leader-crash")
+        self.crash_now(random, self._leader or machine, "leader-crash")
 
-    def _crash_now(self, random: SeededRandom, machine: Machine, name: str) -> None:
+    def crash_now(self, random: SeededRandom, machine: Machine, name: str) -> None:
         kind = pick(random, ("process", "process", "power"))
         outage_s = log_between(random, *OUTAGE_S)
         if machine.is_up:
             self.note(machine, name, f"{kind}, for {outage_s:.3f} s")
-            machine.crash("power" if kind == "power" else "process", outage_s)
+            machine.crash(self.allowed(machine, "power" if kind == "power" else "process"), outage_s)
 
     async def _crash_after_election(self, random: SeededRandom, machine: Machine) -> None:
         leader = self._leader
         while self._leader is leader:  # noqa: ASYNC110 - nobody tells, and time is virtual
             await asyncio.sleep(0.02)
         await asyncio.sleep(between(random, 0.0, SOON_S))
-        self._crash_now(random, self._leader or machine, "crash-after-election")
+        self.crash_now(random, self._leader or machine, "crash-after-election")
 
     async def _rolling_restart(self, random: SeededRandom, machine: Machine) -> None:
         self.note(machine, "rolling-restart", "of all")
@@ -90,17 +90,17 @@ class ClusterNemesis(Nemesis):
         if happens(random, 0.1):
             seconds = self.scenario.seconds  # healed in the end
         self.note(machine, "partition", f"{shape}, for {seconds:.3f} s")
-        for source, target in links:
-            self.network.hold(source, target)
-        await asyncio.sleep(seconds)
-        for source, target in links:
-            self.network.release(source, target)
+        await self.hold(links, seconds)
 
     async def _leader_cut_off(self, random: SeededRandom, machine: Machine) -> None:
         """Clients still reach it, and it decides what it cannot commit."""
         leader, seconds = self._leader or machine, log_between(random, *CUT_OFF_S)
-        links = _both([leader.host], [each.host for each in self.machines if each is not leader])
+        links = both([leader.host], [each.host for each in self.machines if each is not leader])
         self.note(leader, "leader-cut-off", f"for {seconds:.3f} s")
+        await self.hold(links, seconds)
+
+    async def hold(self, links: Links, seconds: float) -> None:
+        """Deliver nothing there for a while."""
         for link in links:
             self.network.hold(*link)
         await asyncio.sleep(seconds)
@@ -124,10 +124,10 @@ class ClusterNemesis(Nemesis):
         if shape == "alone":
             with_clients = happens(random, 0.3)
             cut_off = [*others, *self.network.peers_of(one)] if with_clients else others
-            return shape, _both([one], cut_off)
+            return shape, both([one], cut_off)
         side = [each for each in others if happens(random, 0.5)]
         rest = [each for each in others if each not in side]
-        return (shape, _both(side, rest)) if shape == "bridge" else (shape, _both([one, *side], rest))
+        return (shape, both(side, rest)) if shape == "bridge" else (shape, both([one, *side], rest))
 
     async def _links_dropped(self, random: SeededRandom, machine: Machine) -> None:
         peers = [each.host for each in self.machines if each is not machine]
@@ -171,7 +171,8 @@ def _pairs(some: list[str], others: list[str]) -> Links:
     return [(one, other) for one in some for other in others if one != other]
 
 
-def _both(some: list[str], others: list[str]) -> Links:
+def both(some: list[str], others: list[str]) -> Links:
+    """Each way between them."""
     return _pairs(some, others) + _pairs(others, some)
 
 

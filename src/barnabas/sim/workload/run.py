@@ -23,6 +23,7 @@ from barnabas.sim.workload.coordination import (
     working_roles,
 )
 from barnabas.sim.workload.ending import follow_last, read_everything, send_last
+from barnabas.sim.workload.moving import moving_roles
 from barnabas.sim.workload.reading import run_reader
 from barnabas.sim.workload.sending import run_sender
 from barnabas.sim.workload.topics import make_outputs, make_topics, run_churn
@@ -101,6 +102,7 @@ class _Workload:
         scenario = self._world.scenario
         by_name = {topic.name: topic for topic in scenario.topics}
         roles = working_roles(scenario) or {"churn": run_churn}
+        roles |= moving_roles(scenario)
         for plan in scenario.producers:
             roles[plan.name] = partial(run_sender, plan=plan, topic=by_name[plan.topic])
         for topic in scenario.topics:

@@ -26,6 +26,7 @@ from barnabas.sim.workload.sending import MAX_BLOCK_MS, Sender, make_value
 CHURN_DELIVERY_MS = 6_000
 PAUSE_S = 8.0
 RECORDS = 5
+CHURN_REPLICAS = 3  # where there are as many brokers
 FETCH_BYTES = 100_000
 OUTPUT_CONFIGS = {"message.timestamp.after.max.ms": str((1 << 63) - 1), "retention.ms": "-1"}
 CHURN_CONFIGS = {"file.delete.delay.ms": "1000", "message.timestamp.after.max.ms": str((1 << 63) - 1)}
@@ -90,12 +91,16 @@ async def run_churn(client: Client) -> None:
     """Make a topic, write and read it, delete it, now and then under a name that was used before."""
     config = ProducerConfig(max_block_ms=MAX_BLOCK_MS, delivery_timeout_ms=CHURN_DELIVERY_MS, client=CLIENT)
     sender = Sender(client, config)
+    replicas, configs, facts = 1, CHURN_CONFIGS, TopicFacts()
+    if client.world.scenario.replication is not None:
+        replicas, configs = CHURN_REPLICAS, CHURN_CONFIGS | {"min.insync.replicas": "2"}
+        facts = TopicFacts(replicas=replicas, min_in_sync=2)
     made = read = 0
     async with Admin(*client.seams, CLIENT) as admin, sender.producer:
         while not client.stopping.is_set():
             made += made == 0 or not happens(client.random, 0.3)
             name = f"{client.name}.{made}"
-            await _make(client, admin, NewTopic(name, 1, 1, CHURN_CONFIGS), TopicFacts())
+            await _make(client, admin, NewTopic(name, 1, replicas, configs), facts)
             for _ in range(client.random.below(RECORDS)):
                 await sender.send(name, 0, None, make_value(client, 100))
             await client.clock.sleep(between(client.random, 0.0, PAUSE_S))

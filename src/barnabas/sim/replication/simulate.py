@@ -1,0 +1,58 @@
+"""Runs a seed of the kind "replication"."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Protocol
+
+from barnabas.sim.replication.checkers import check_replication
+from barnabas.sim.replication.nemesis import ReplicationNemesis
+from barnabas.sim.replication.plan import draw_replication
+from barnabas.sim.replication.watch import ReplicationWatch
+from barnabas.sim.workload import run_workload
+from barnabas.sim.workload.client import World
+from barnabas.sim.world import Outcome, simulate_scenario
+
+SAMPLE_S = 1.0
+LAST_S = 5.0  # until all replicas know what is committed
+
+
+class SampledWorld(World, Protocol):
+    """What the workload is given: besides what all are given, the watch's eyes."""
+
+    def sample(self) -> None: ...
+
+
+def simulate_replication(
+    seed: int, *, seconds: float | None = None, on_line: Callable[[str], None] | None = None
+) -> Outcome:
+    scenario = draw_replication(seed, seconds)
+    return simulate_scenario(
+        scenario,
+        run_replication,
+        check_replication,
+        on_line=on_line,
+        nemesis=ReplicationNemesis,
+        watch=lambda history: ReplicationWatch(history, scenario),
+    )
+
+
+async def run_replication(world: SampledWorld) -> None:
+    """The workload of the kind "log", while the logs of all nodes are looked at."""
+    sampling = asyncio.get_running_loop().create_task(_sample(world))
+    try:
+        await run_workload(world)
+        await asyncio.sleep(LAST_S)
+    finally:
+        sampling.cancel()
+        with suppress(asyncio.CancelledError):
+            await sampling
+    world.sample()
+
+
+async def _sample(world: SampledWorld) -> None:
+    while True:
+        await asyncio.sleep(SAMPLE_S)
+        world.sample()
