@@ -402,9 +402,10 @@ class MemoryDisk:
     def peek(self, path: str) -> dict[str, bytes]:
         """What the files of a directory hold, by name; no operation: no fault strikes it, no hook hears of
         it."""
-        files = self.entries(path).items()
         return {
-            name: file.content.read(0, file.content.size) for name, file in files if isinstance(file, FileNode)
+            name: file.content.read(0, file.content.size)
+            for name, file in self.entries(path).items()
+            if isinstance(file, FileNode)
         }
 
     def entries(self, path: str) -> dict[str, Node]:
