@@ -42,6 +42,8 @@ class ReplicationWatch(TwinWatch):
 
     def __init__(self, history: History, scenario: Scenario) -> None:
         self._history = history
+        assert scenario.cluster is not None
+        self._brokers = scenario.cluster.brokers
         self._compacted = {topic.name for topic in scenario.topics if topic.is_compacted}
         self._offset = -1  # of the latest image that any node has published
         self._partitions: dict[tuple[Uuid, int], PartitionImage] = {}
@@ -50,7 +52,7 @@ class ReplicationWatch(TwinWatch):
 
     def watch(self, machines: Sequence[Machine]) -> None:
         """Look at the logs of these from now on."""
-        self._machines = machines
+        self._machines = [each for each in machines if each.node in self._brokers]
 
     def opened(self, machine: Machine, quorum: MetadataQuorum) -> None:
         super().opened(machine, quorum)
