@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 
 import pytest
@@ -426,6 +427,43 @@ def test_a_full_disk_of_the_leader_takes_back_only_what_is_not_in_its_log() -> N
         assert all(has_topic(each, "written") and has_topic(each, "later") for each in cluster.nodes.values())
 
     run_cluster(scenario, VirtualCluster())
+
+
+def test_requests_of_an_idle_cluster_leave_nothing_that_waits() -> None:
+    """Heartbeats wait for an answer, or for another leader, which does not come for days."""
+
+    async def scenario(cluster: VirtualCluster) -> None:
+        await cluster.start()
+        await asyncio.sleep(10)
+        before = {each: len(node.quorum._waiting) for each, node in cluster.nodes.items()}
+        await asyncio.sleep(100)
+        after = {each: len(node.quorum._waiting) for each, node in cluster.nodes.items()}
+        assert all(after[each] <= before[each] + 1 for each in after)  # one may be under way
+        assert max(after.values()) < 10
+
+    run_cluster(scenario, VirtualCluster(nodes=4))
+
+
+@pytest.mark.parametrize("roles", ["broker,controller", "controller"])
+def test_a_controller_whose_metadata_log_fails_says_it_once(
+    caplog: pytest.LogCaptureFixture, roles: str
+) -> None:
+    async def scenario(cluster: VirtualCluster) -> None:
+        await cluster.start()
+        await cluster.until(lambda: cluster.leader() is not None, "one leads")
+        failed = next(node for node in cluster.nodes.values() if not node.quorum.controller.is_active)
+        cluster.disks[failed.node_id].fail("sync", errno.EIO, path_glob="*__cluster_metadata*.log", times=1)
+        leader = cluster.leader()
+        assert leader is not None
+        await new_topic(leader, "new")
+        await cluster.until(lambda: failed.life.has_failed, "it stops")
+        await asyncio.sleep(1)
+        told = [each.getMessage() for each in caplog.records if each.levelno >= logging.CRITICAL]
+        assert len(told) == 1
+        assert "the metadata log is in doubt" in told[0]
+        assert "unexpected error" not in caplog.text
+
+    run_cluster(scenario, VirtualCluster(roles=dict.fromkeys((1, 2, 3), roles)))
 
 
 def test_a_broker_asks_again_what_is_committed_after_an_election(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -38,11 +38,16 @@ class ControllerServer:
 
     async def register(self, listeners: Sequence[Listener]) -> None:
         """Tell the active controller of this one, once there are others than itself; until cancelled."""
-        quorum = self._shared.quorum
         try:
-            await quorum.until(self._has_others)
-        except BarnabasError:  # the node fails by the same
-            return
+            await self._register(listeners)
+        except BarnabasError:
+            if self._shared.quorum.driver.failure is None:
+                raise
+            # else the node fails by the same, and has said so
+
+    async def _register(self, listeners: Sequence[Listener]) -> None:
+        quorum = self._shared.quorum
+        await quorum.until(self._has_others)
         from barnabas.broker.cluster.controller_registration import ControllerRegistration
 
         registration = ControllerRegistration(

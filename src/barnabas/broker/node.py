@@ -33,7 +33,7 @@ from barnabas.broker.storage.storage import Layout, Storage, open_storage, read_
 from barnabas.controller.decisions import NotController
 from barnabas.core.clock import Clock
 from barnabas.core.disk import Disk
-from barnabas.core.errors import InvariantViolation, StorageError
+from barnabas.core.errors import BarnabasError, InvariantViolation, StorageError
 from barnabas.core.network import CannotListen, Network
 from barnabas.core.random import Random
 from barnabas.core.settings.broker_settings import BrokerSettings
@@ -188,6 +188,10 @@ class Node:
             await shared.caught_up()
         except REFUSALS as error:
             self.fail(error)
+        except BarnabasError:
+            if shared.quorum.driver.failure is None:
+                raise
+            # else the node fails by the same, and has said so
 
     async def _start_broker(
         self, shared: SharedServer, storage: Storage, listeners: Listeners, inter_broker: str

@@ -22,7 +22,8 @@ class MetadataNotApplied(InvariantViolation):
 
 
 class MetadataPublisher:
-    """One a node. Only the node's metadata loader calls `publish`."""
+    """One a node. Only the node's active controller calls `publish` while there is one, else its metadata
+    loader."""
 
     __slots__ = ("_subscribers", "image")
 

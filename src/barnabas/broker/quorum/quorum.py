@@ -100,7 +100,7 @@ class MetadataQuorum:
         self._behind_since: float | None = None  # when more was committed than is published; None: it is not
         self._activation: asyncio.Task[None] | None = None
         self._refusal: BaseException | None = None  # why this node could not become the active controller
-        self._waiting: list[asyncio.Future[None]] = []
+        self._waiting: dict[asyncio.Future[None], None] = {}  # a set in the order in which they came
         self.snapshots = Snapshots(
             disk,
             log,
@@ -242,8 +242,11 @@ class MetadataQuorum:
             if self.driver.failure is not None:
                 raise _reason(self._refusal or self.driver.failure)
             waiting: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            self._waiting.append(waiting)
-            await waiting
+            self._waiting[waiting] = None
+            try:
+                await waiting
+            finally:
+                self._waiting.pop(waiting, None)  # who goes away may do so long before anything changes
 
     @property
     def led_epoch(self) -> int:
@@ -359,7 +362,7 @@ class MetadataQuorum:
             self._behind_since = None
         elif self._behind_since is None:
             self._behind_since = self._clock.monotonic()
-        waiting, self._waiting = self._waiting, []
+        waiting, self._waiting = self._waiting, {}
         for each in waiting:
             if not each.done():
                 each.set_result(None)
