@@ -339,6 +339,11 @@ def test_changes_are_answered_while_all_is_well() -> None:
     assert told(answered(8, OPEN)) == told(late) == ["prompt"]
     assert told(VoterChanged(6, "removed", 2, ""), late) == told(Led(8, 2, 1, 3), late) == []
     assert told(Drill(8, "kill", 2), late) == []
+    # a node that was stopped, and begins again after it was asked
+    assert told(log(6.5, 2, 5), late) == told(log(6.5, 2, 5), late, Started(20, 2)) == []
+    assert told(log(8.9, 2, 5), late, Started(20, 2)) == []
+    assert told(log(9.1, 2, 5), late, Started(20, 2)) == ["prompt"]
+    assert told(log(1.1, 2, 5), Started(1.9, 2), late) == ["prompt"]
     before = [Calm(5, what, each) for each in BROKERS for what in ("began", "whole")]
     assert said(prompt.check_prompt, [asked(4, "create"), *before, late]) == []
     assert said(prompt.check_prompt, [*before[:-1], asked(7, "create"), late]) == []
