@@ -125,10 +125,14 @@ public class ClusterAdmin {
     }
 
     static void set(String broker, String name, String value) {
+        set(broker, name, value, new AlterConfigsOptions());
+    }
+
+    static void set(String broker, String name, String value, AlterConfigsOptions options) {
         AlterConfigOp change = new AlterConfigOp(new ConfigEntry(name, value), AlterConfigOp.OpType.SET);
         ConfigResource resource = new ConfigResource(ConfigResource.Type.BROKER, broker);
         step("broker " + broker + " " + name + "=" + value,
-            () -> admin.incrementalAlterConfigs(Map.of(resource, List.of(change))).all().get());
+            () -> admin.incrementalAlterConfigs(Map.of(resource, List.of(change)), options).all().get());
     }
 
     static ConfigEntry read(String broker, String name) throws Exception {
@@ -140,7 +144,8 @@ public class ClusterAdmin {
         set("1", "background.threads", "9");
         set("", "message.max.bytes", "3000000");
         set("1", "background.threads", "many");
-        set("99", "background.threads", "9");
+        // the client waits for that broker to appear, by default for a minute
+        set("99", "background.threads", "9", new AlterConfigsOptions().timeoutMs(3_000));
         for (String broker : List.of("1", "2", "3")) {
             await(() -> read(broker, "message.max.bytes").value().equals("3000000"), "the cluster's setting");
             step("all at " + broker, () -> read(broker, "message.max.bytes").source());
