@@ -59,7 +59,7 @@ layers: $(READY)  ## the layer contract (import-linter)
 
 unit: $(SPARK)  ## the tests; ARGS="-k name" for some of them
 	$(java)
-	$(call step,tests,$(if $(ARGS),$(PYTEST) $(ARGS),$(PY) -m tools.lanes "java or node or go" spark))
+	$(call step,tests,$(if $(ARGS),$(PYTEST) $(ARGS),$(PY) -m tools.lanes --each 2 "java or node or go" spark))
 
 PURE := --parts 2 --within tests/records --within tests/log "slow or java"
 pure: $(READY)  ## the quick tests of records and log once more, on the pure-Python kernel

@@ -1,14 +1,15 @@
 """Run the tests in several processes at a time, in one of two ways.
 
-`python -m tools.lanes "java or node or go" spark`: lanes by marks. The first lane has the tests with none of
-these marks; every further one has those with its marks, and with none of a later lane's. They run other
-people's programs and spend much of their time waiting for them; the first runs meanwhile.
+`python -m tools.lanes --each 2 "java or node or go" spark`: lanes by marks. The first lane has the tests with
+none of these marks; every further one has those with its marks, and with none of a later lane's. They run
+other people's programs and spend much of their time waiting for them; the first runs meanwhile. Each lane is
+two processes, which share its files (shared_lane.py).
 
 `python -m tools.lanes --parts 2 "slow or java or node or go or spark"`: the tests with none of these marks,
 in so many lanes of about the same size, by files.
 
-The first lane prints as it goes. The output of the others comes when all are done, so that no lane's lines
-get lost among another's. Ends with 0 only if all lanes do.
+The first process prints as it goes. The output of the others comes when all are done, so that no lane's lines
+get lost among another's. Ends with 0 only if all do.
 """
 
 from __future__ import annotations
@@ -18,19 +19,35 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
+from typing import NamedTuple
 
 PYTEST = [sys.executable, "-m", "pytest"]
 
-Lane = tuple[str, list[str]]  # its name, and what pytest is given
+SHARING = ["-p", "tools.shared_lane", "--share"]
 
 
-def by_marks(marks: Sequence[str]) -> list[Lane]:
-    """The tests without any of the marks, and then those of each."""
-    chosen = [_without(marks), *(_without(marks[n + 1 :], f"({each})") for n, each in enumerate(marks))]
-    return [(f"those marked {each}", ["--durations=25", "-m", each]) for each in chosen]
+class Lane(NamedTuple):
+    name: str
+    arguments: list[str]  # of pytest
+    stands_back: bool = False
+
+
+def by_marks(marks: Sequence[str], each: int, root: Path) -> list[Lane]:
+    """The tests without any of the marks, and then those of each; so many processes share them.
+
+    Those that wait for other programs have time, and stand back; the first, which measure milliseconds, not.
+    """
+    chosen = [_without(marks), *(_without(marks[n + 1 :], f"({mark})") for n, mark in enumerate(marks))]
+    lanes = []
+    for number, mark in enumerate(chosen):
+        folder = root / str(number)
+        folder.mkdir()
+        arguments = ["--durations=25", "-m", mark, *SHARING, str(folder)]
+        lanes += [Lane(f"those marked {mark}, {n + 1} of {each}", arguments, number > 0) for n in range(each)]
+    return lanes
 
 
 def by_files(
@@ -44,23 +61,26 @@ def by_files(
     found = (each.relative_to(root) for folder in folders for each in (root / folder).rglob("test_*.py"))
     files = sorted(str(each) for each in found if not any(map(each.is_relative_to, left_out)))
     chosen = ["--quiet", "-m", _without(marks)]
-    return [(f"part {n + 1} of {parts}", [*chosen, *files[n::parts]]) for n in range(parts)]
+    return [Lane(f"part {n + 1} of {parts}", [*chosen, *files[n::parts]]) for n in range(parts)]
 
 
-def run(lanes: Sequence[Lane], preparing_others: Callable[[], None] | None = None) -> int:
+def run(lanes: Sequence[Lane]) -> int:
     """The exit code of a lane that failed, or 0."""
-    (_, first), *others = lanes
+    first, *others = lanes
     with ExitStack() as stack:
         running = []
-        for name, arguments in others:
+        for each in others:
             printed = stack.enter_context(tempfile.TemporaryFile())
             lane = subprocess.Popen(
-                [*PYTEST, *arguments], stdout=printed, stderr=subprocess.STDOUT, preexec_fn=preparing_others
+                [*PYTEST, *each.arguments],
+                stdout=printed,
+                stderr=subprocess.STDOUT,
+                preexec_fn=_stand_back if each.stands_back else None,
             )
             stack.callback(lane.wait)
             stack.callback(lane.kill)  # harmless once it has ended
-            running.append((name, lane, printed))
-        codes = [subprocess.run([*PYTEST, *first], check=False).returncode]
+            running.append((each.name, lane, printed))
+        codes = [subprocess.run([*PYTEST, *first.arguments], check=False).returncode]
         for name, lane, printed in running:
             codes.append(lane.wait())
             printed.seek(0)
@@ -74,19 +94,20 @@ def _without(marks: Sequence[str], *chosen: str) -> str:
 
 
 def _stand_back() -> None:
-    """Lanes that wait for other programs have time; the first, which measures milliseconds, has not."""
     os.nice(10)
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tools.lanes")
+    parser.add_argument("--each", type=int, default=1, help="processes of each lane, without --parts")
     parser.add_argument("--parts", type=int, help="run the tests with none of the marks, in so many lanes")
     parser.add_argument("marks", nargs="+", help="marks of pytest, or an expression of several")
     parser.add_argument("--within", action="append", help="a folder, with --parts; all tests by default")
     parser.add_argument("--leave-out", action="append", default=[], help="a folder, with --parts")
     given = parser.parse_args()
     if given.parts is None:
-        return run(by_marks(given.marks), _stand_back)
+        with tempfile.TemporaryDirectory() as root:
+            return run(by_marks(given.marks, given.each, Path(root)))
     folders = given.within or ["tests"]
     return run(by_files(given.parts, given.marks, Path.cwd(), folders, given.leave_out))
 

@@ -6,11 +6,12 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from tools.lanes import by_files, by_marks
+from tools.lanes import SHARING, by_files, by_marks
 
 ROOT = Path(__file__).parents[2]
 MAKEFILE = (ROOT / "Makefile").read_text()
@@ -55,7 +56,7 @@ def test_all_the_checks_are_part_of_make_test() -> None:
         "ruff format --check",
         "mypy",
         "lint-imports",
-        '-m tools.lanes "java or node or go" spark',
+        '-m tools.lanes --each 2 "java or node or go" spark',
         "BARNABAS_KERNEL=pure",
     ):
         assert check in plan
@@ -82,28 +83,77 @@ def test_quick_tests_need_no_spark_and_no_java(tmp_path: Path) -> None:
 
 def test_lanes_by_files_have_every_test_file_once() -> None:
     lanes = by_files(2, ["slow", "java"], ROOT, left_out=["tests/spark"])
-    assert [name for name, _ in lanes] == ["part 1 of 2", "part 2 of 2"]
+    assert [each.name for each in lanes] == ["part 1 of 2", "part 2 of 2"]
     chosen = ["--quiet", "-m", "not (slow) and not (java)"]
-    assert all(arguments[:3] == chosen for _, arguments in lanes)
-    files = [each for _, arguments in lanes for each in arguments[3:]]
+    assert all(each.arguments[:3] == chosen for each in lanes)
+    files = [each for lane in lanes for each in lane.arguments[3:]]
     there = {str(each.relative_to(ROOT)) for each in (ROOT / "tests").rglob("test_*.py")}
     assert len(files) == len(set(files))
     assert set(files) == {each for each in there if not each.startswith("tests/spark/")}
-    assert abs(len(lanes[0][1]) - len(lanes[1][1])) <= 1
+    assert abs(len(lanes[0].arguments) - len(lanes[1].arguments)) <= 1
 
 
 def test_lanes_by_files_of_some_folders() -> None:
-    (_, one), (_, other) = by_files(2, ["slow"], ROOT, ["tests/records", "tests/log"])
-    assert {Path(each).parts[1] for each in [*one, *other] if each.endswith(".py")} == {"log", "records"}
-    assert "tests/log/compaction/test_crashes.py" in {*one, *other}
+    one, other = by_files(2, ["slow"], ROOT, ["tests/records", "tests/log"])
+    files = {each for each in [*one.arguments, *other.arguments] if each.endswith(".py")}
+    assert {Path(each).parts[1] for each in files} == {"log", "records"}
+    assert "tests/log/compaction/test_crashes.py" in files
 
 
-def test_lanes_by_marks_have_every_test_once() -> None:
-    assert [arguments[-1] for _, arguments in by_marks(["java or go", "spark"])] == [
+def test_lanes_by_marks_have_every_test_once(tmp_path: Path) -> None:
+    lanes = by_marks(["java or go", "spark"], 2, tmp_path)
+    chosen = [
         "not (java or go) and not (spark)",
         "(java or go) and not (spark)",
         "(spark)",
     ]
+    assert [each.arguments[each.arguments.index("-m") + 1] for each in lanes[::2]] == chosen
+    assert [each.arguments for each in lanes[::2]] == [each.arguments for each in lanes[1::2]]
+    assert len({each.arguments[-1] for each in lanes}) == 3  # the folders in which files are taken
+    assert [each.stands_back for each in lanes] == [False] * 2 + [True] * 4
+
+
+TESTS_OF_A_FILE = """
+import time
+from pathlib import Path
+import pytest
+
+RAN = Path(__file__).with_name("ran")
+
+@pytest.fixture(scope="module")
+def ready():
+    print("set up")
+    yield
+    print("torn down")
+
+@pytest.mark.parametrize("number", range(3))
+def test_number(ready, number):
+    print("ran", __name__)
+    RAN.open("a").write(__name__ + " ")
+    deadline = time.monotonic() + 60
+    while len(set(RAN.read_text().split())) < 2:  # until the other process has begun
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    assert (__name__, number) != ("test_2", 1)
+"""
+
+
+def test_processes_of_a_lane_share_its_files(tmp_path: Path) -> None:
+    (tmp_path / "taken").mkdir()
+    for number in range(5):
+        (tmp_path / f"test_{number}.py").write_text(TESTS_OF_A_FILE)
+    command = [sys.executable, "-m", "pytest", "-s", "-c", "/dev/null", "--rootdir", str(tmp_path)]
+    command += ["-p", "no:cacheprovider", *SHARING, str(tmp_path / "taken"), str(tmp_path)]
+    lanes = [subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) for _ in range(2)]
+    printed = [lane.communicate(timeout=120)[0] for lane in lanes]
+    assert sorted(lane.returncode for lane in lanes) == [0, 1]
+    one, other = (re.findall(r"ran (test_\d)", each) for each in printed)
+    assert sorted([*one, *other]) == [f"test_{number}" for number in range(5) for _ in range(3)]
+    assert one
+    assert other
+    assert not set(one) & set(other)
+    for ran, each in zip((one, other), printed, strict=True):
+        assert each.count("set up") == each.count("torn down") == len(set(ran))
 
 
 @needs_make
