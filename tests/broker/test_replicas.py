@@ -35,7 +35,7 @@ from barnabas.protocol.schema import Message
 from tests.controller.clusters import Cluster, topic
 from tests.support.logs import batch, open_directory, read_all
 
-NODE = 1
+NODE, OTHER = 1, 2
 LAG_S = 30.0
 
 
@@ -408,6 +408,7 @@ def test_files_of_a_deleted_topic_that_a_crash_left_do_not_stand_in_the_way(
         await site.append(found[0])
         assert await site.replicas.leader(made, 0) is found[0]
         assert [record.value for record in await read_all(found[0].log)] == [b"v0"]
+        assert [name for name in await site.disk.listdir("") if name.endswith("-stray")]
 
     on_a_site(work)
     assert len([r for r in caplog.records if "deleted" in r.getMessage()]) == 1
@@ -416,12 +417,15 @@ def test_files_of_a_deleted_topic_that_a_crash_left_do_not_stand_in_the_way(
 def test_strays_are_set_aside_but_not_the_metadata() -> None:
     async def work(site: Site) -> None:
         site.create("t")
-        for name, partition in (("t", 0), ("t", 5), ("gone", 0), ("__cluster_metadata", 0)):
+        site.cluster.create(topic("elsewhere", assigned={0: [OTHER]}))
+        strays = (("t", 5), ("gone", 0), ("elsewhere", 0))
+        for name, partition in (("t", 0), ("__cluster_metadata", 0), *strays):
             await site.directory.partition(name, partition)
         await site.replicas.set_strays_aside()
         assert site.directory.partitions == [("__cluster_metadata", 0), ("t", 0)]
+        assert len([name for name in await site.disk.listdir("") if name.endswith("-stray")]) == 3
 
-    on_a_site(work)
+    on_a_site(work, NODE, OTHER)
 
 
 STEPS = st.lists(

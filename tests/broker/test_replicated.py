@@ -25,11 +25,9 @@ from barnabas.metadata.parts import TopicImage
 from barnabas.metadata.records import NO_LEADER, PartitionChangeRecord
 from barnabas.protocol.messages.fetch import FetchPartition, FetchRequest, PartitionData, ReplicaState
 from barnabas.protocol.messages.produce import PartitionProduceData
-from tests.broker.test_replicas import NODE, Site, on_a_site, until
+from tests.broker.test_replicas import NODE, OTHER, Site, on_a_site, until
 from tests.controller.clusters import Cluster, topic
 from tests.support.logs import batch, open_directory
-
-OTHER = 2
 
 
 def create(site: Site, name: str = "t", partitions: int = 1, first: int = NODE) -> TopicImage:
@@ -349,6 +347,41 @@ def test_a_node_that_is_no_replica_any_more_serves_nothing() -> None:
         assert site.replicas.followed(made, 0) is None
         with pytest.raises(NotLeaderOrFollower):
             await site.append(replica)
+
+    on_a_site(work, NODE, OTHER)
+
+
+@pytest.mark.parametrize("is_open", [True, False])
+def test_the_files_of_a_replica_that_moved_to_other_nodes_go(is_open: bool) -> None:
+    async def work(site: Site) -> None:
+        made = create(site, first=OTHER)
+        replica = await opened(site, made)
+        if not is_open:
+            site.replicas._following.clear()
+        change(site, made, replicas=[OTHER], isr=[OTHER])
+        await site.replicas.close()
+        assert site.directory.partitions == []
+        assert [name for name in await site.disk.listdir("") if name.endswith("-delete")]
+        assert replica.log.ended is not None
+
+    on_a_site(work, NODE, OTHER)
+
+
+def test_a_replica_that_comes_back_before_its_files_are_gone_is_used_again() -> None:
+    async def work(site: Site) -> None:
+        made = create(site, first=OTHER)
+        first = await opened(site, made)
+        await first.log.append_as_follower(batch(3, base_offset=0, leader_epoch=0))
+        async with site.directory._turns["t", 0]:  # the removal waits
+            change(site, made, replicas=[OTHER], isr=[OTHER])
+            await asyncio.sleep(0)
+            change(site, made, replicas=[OTHER, NODE])
+        second = await opened(site, made)
+        await site.replicas.close()
+        assert second is not first
+        assert second.log.end_offset == 3
+        assert second.log.ended is None
+        assert site.directory.partitions == [("t", 0)]
 
     on_a_site(work, NODE, OTHER)
 

@@ -183,21 +183,29 @@ class LogDirectories:
         there = self.where(topic, partition)
         return None if there is None else await self._live[there].existing(topic, partition)
 
-    async def delete_partition(self, topic: str, partition: int, *, keep: UUID | None = None) -> None:
-        """Take a partition away, unless it is of topic id `keep`."""
+    async def delete_partition(
+        self,
+        topic: str,
+        partition: int,
+        *,
+        keep: UUID | None = None,
+        unless: Callable[[], bool] = lambda: False,
+    ) -> None:
+        """Take a partition away, unless it is of topic id `keep`, or is needed after all."""
         await self.stop_moving((topic, partition))
         there = self._found_or_planned((topic, partition))  # it may be about to be made
         if there is not None:
-            await self._live[there].delete_partition(topic, partition, keep=keep)
+            await self._live[there].delete_partition(topic, partition, keep=keep, unless=unless)
 
-    async def set_aside(self, topic: str, partition: int) -> None:
-        """Take a partition out of use that nobody knows; its files stay, under a name that says so."""
+    async def set_aside(self, topic: str, partition: int, *, keep: UUID | None = None) -> None:
+        """Take a partition out of use that nobody knows, unless it is of topic id `keep`; its files stay,
+        under a name that says so."""
         there = self.where(topic, partition)
         if there is None:
             return
         directory = self._live[there]
         try:
-            await directory.set_aside(topic, partition)
+            await directory.set_aside(topic, partition, keep=keep)
         except StorageError as error:
             if self.is_single:
                 raise

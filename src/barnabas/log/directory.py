@@ -271,16 +271,25 @@ class LogDirectory:
         self.totals.partition_opened(seconds, is_recovery=not is_new and not is_clean)
         return log
 
-    async def delete_partition(self, topic: str, partition: int, *, keep: UUID | None = None) -> None:
+    async def delete_partition(
+        self,
+        topic: str,
+        partition: int,
+        *,
+        keep: UUID | None = None,
+        unless: Callable[[], bool] = lambda: False,
+    ) -> None:
         """Take a partition away: its directory is renamed at once and removed after the delay.
 
-        One that is of topic id `keep` stays: it has been made anew meanwhile.
+        One that is of topic id `keep` stays: it has been made anew meanwhile. `unless` is asked in the turn
+        of the partition whether it is needed after all.
         """
-        await self._take_away((topic, partition), DirectoryKind.DELETE, keep)
+        await self._take_away((topic, partition), DirectoryKind.DELETE, keep, unless=unless)
 
-    async def set_aside(self, topic: str, partition: int) -> None:
-        """Take a partition out of use that nobody knows; its files stay, under a name that says so."""
-        await self._take_away((topic, partition), DirectoryKind.STRAY)
+    async def set_aside(self, topic: str, partition: int, *, keep: UUID | None = None) -> None:
+        """Take a partition out of use that nobody knows, unless it is of topic id `keep`; its files stay,
+        under a name that says so."""
+        await self._take_away((topic, partition), DirectoryKind.STRAY, keep)
 
     async def discard(self, key: TopicPartition, reason: StorageError) -> None:
         """Take a partition away that is elsewhere now, for that reason to those who still use it. Where its
@@ -342,11 +351,14 @@ class LogDirectory:
         kind: DirectoryKind,
         keep: UUID | None = None,
         reason: StorageError | None = None,
+        unless: Callable[[], bool] = lambda: False,
     ) -> None:
         # whoever wants one of the same name waits until nothing is left of this one, not even its checkpoints
         async with self._turns.setdefault(key, Turn()):
             if key not in self.known:
                 return  # never touched: there is nothing to take away
+            if unless():
+                return
             if keep is not None and await self.owner(key) == keep:
                 return
             log = self.logs.pop(key, None)

@@ -30,5 +30,10 @@ def follow(metadata: MetadataPublisher, replicas: Replicas) -> None:
             replicas.topic_changed(image.topics_by_id[topic_id], partitions)
         if delta.changed_brokers:
             replicas.brokers_changed()
+        for topic_id, index in delta.changed_partitions:
+            before = delta.base.topic_by_id(topic_id)
+            old = None if before is None else before.partition(index)
+            if old is not None:
+                replicas.assigned_otherwise(image.topics_by_id[topic_id], index, old)
 
     metadata.subscribe(published)

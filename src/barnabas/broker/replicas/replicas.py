@@ -219,9 +219,11 @@ class Replicas:
             except InconsistentTopicId:
                 self._existing(topic, partition)
                 logger.warning(
-                    "%s-%d has the files of a topic that was deleted: they go", topic.name, partition
+                    "%s-%d has the files of a topic that was deleted; they are kept as ...-stray",
+                    topic.name,
+                    partition,
                 )
-                await self._logs.delete_partition(topic.name, partition, keep=topic_id)
+                await self._logs.set_aside(topic.name, partition, keep=topic_id)
         raise UnknownTopicOrPartition(f"{topic.name}-{partition} is made anew at this moment")
 
     # ---- changes of roles
@@ -332,7 +334,23 @@ class Replicas:
         for retry in self._retries.values():
             retry.cancel()
 
-    # ---- topics that are gone
+    # ---- replicas and topics that are gone
+
+    def assigned_otherwise(self, topic: TopicImage, partition: int, before: PartitionImage) -> None:
+        """The metadata of a partition has changed: the files of one that has moved to other nodes go."""
+        if self._node_id not in before.replicas or self._is_assigned(topic.id, partition):
+            return
+        key = (topic.id, partition)
+        if self._offline.pop(key, None) is not None:
+            return  # its files cannot be reached; once they are back, they are found to be of nobody
+        logger.info("%s-%d has moved to other nodes: its files go", topic.name, partition)
+        self._take_away(topic.name, partition, unless=lambda: self._is_assigned(topic.id, partition))
+
+    def _is_assigned(self, topic_id: bytes, partition: int) -> bool:
+        """Whether this node has a replica of a partition, by the metadata as it is now."""
+        topic = self._metadata.image.topic_by_id(topic_id)
+        image = None if topic is None else topic.partition(partition)
+        return image is not None and self._node_id in image.replicas
 
     def topic_removed(self, topic: TopicImage) -> None:
         """A topic was deleted: nobody waits for it any more, and its files go."""
@@ -343,19 +361,22 @@ class Replicas:
             key = (topic.id, partition)
             self._offline.pop(key, None)
             self._change(key, gone)
-            # each at once: whoever creates a topic of that name next must find its place in line taken
-            task = asyncio.get_running_loop().create_task(self._remove(name, partition))
-            self._removals[task] = None
-            task.add_done_callback(self._removals.pop)
+            now = self._metadata.image.topic(name)  # it may have been made anew, and be in use already
+            self._take_away(name, partition, keep=None if now is None else UUID(bytes=now.id))
         for tell in self.on_removed:
             tell(topic)
 
-    async def _remove(self, name: str, partition: int) -> None:
-        now = self._metadata.image.topic(name)  # it may have been made anew, and be in use already
+    def _take_away(
+        self, name: str, partition: int, keep: UUID | None = None, unless: Callable[[], bool] = lambda: False
+    ) -> None:
+        # each at once: whoever creates one of that name next must find its place in line taken
+        task = asyncio.get_running_loop().create_task(self._remove(name, partition, keep, unless))
+        self._removals[task] = None
+        task.add_done_callback(self._removals.pop)
+
+    async def _remove(self, name: str, partition: int, keep: UUID | None, unless: Callable[[], bool]) -> None:
         try:
-            await self._logs.delete_partition(
-                name, partition, keep=None if now is None else UUID(bytes=now.id)
-            )
+            await self._logs.delete_partition(name, partition, keep=keep, unless=unless)
         except StorageError as error:
             logger.error("the files of %s-%d could not be removed: %s", name, partition, error)
         except Exception as error:  # noqa: BLE001 - nothing awaits this task
@@ -413,12 +434,20 @@ class Replicas:
             replica.marks.wake_readers()
 
     async def set_strays_aside(self) -> None:
-        """Put directories out of the way that are of no topic: of one that was deleted before its files were
-        gone, or of one that the metadata has lost. Which of the two is for a person to judge."""
+        """Put directories out of the way for which this node has no replica: of a topic that was deleted
+        before its files were gone, of a partition that has moved to other nodes meanwhile, or of one that the
+        metadata has lost. Which of them is for a person to judge."""
         for name, partition in self._logs.partitions:
+            if name == CLUSTER_METADATA:
+                continue
             topic = self._metadata.image.topic(name)
-            if (topic is None or topic.partition(partition) is None) and name != CLUSTER_METADATA:
+            image = None if topic is None else topic.partition(partition)
+            if image is None:
                 logger.warning("%s-%d is of no topic that exists; it is kept as ...-stray", name, partition)
+                await self._logs.set_aside(name, partition)
+            elif self._node_id not in image.replicas:
+                nodes = ", ".join(map(str, image.replicas))
+                logger.warning("%s-%d is on nodes %s; it is kept as ...-stray", name, partition, nodes)
                 await self._logs.set_aside(name, partition)
 
     async def close(self) -> None:
