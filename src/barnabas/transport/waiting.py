@@ -47,7 +47,8 @@ async def within(clock: Clock, seconds: float, work: Coroutine[Any, Any, T], wha
         await asyncio.wait((task, timer), return_when=asyncio.FIRST_COMPLETED)
         if task.done():
             return task.result()
-        raise TimedOut(f"{what} took longer than {seconds:g} s")
+        # what is left of a limit is never the same twice: in hundredths, so that one trouble is told once
+        raise TimedOut(f"{what} took longer than {round(seconds, 2):g} s")
     finally:
         task.cancel()
         timer.cancel()
