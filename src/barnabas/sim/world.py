@@ -32,6 +32,7 @@ from barnabas.sim.machine import Machine, TwinWatch
 from barnabas.sim.nemesis import Nemesis
 from barnabas.sim.network import SimNetwork
 from barnabas.sim.process import Process, current_process, own_task, owner_of, process_of, where
+from barnabas.sim.replication.reached import reached
 from barnabas.sim.scenario import CLUSTER, REPLICATION, MachinePlan, Scenario, draw_scenario
 from barnabas.sim.trace import Trace
 from barnabas.sim.transaction_events import OutputRead, TxnWritten
@@ -190,7 +191,8 @@ class World:
             + sum(1 for _ in history.of(Published)),
             Counter(each.what for each in history.of(Reached))
             + Counter("voter changes" for each in history.of(VoterChanged) if not each.error)
-            + Counter(f"{each.what} drills" for each in history.of(Drill) if each.what in DRILLS),
+            + Counter(f"{each.what} drills" for each in history.of(Drill) if each.what in DRILLS)
+            + (reached(history) if self.scenario.replication is not None else Counter()),
         )
 
     # What nobody caught
