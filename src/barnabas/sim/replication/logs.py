@@ -68,6 +68,8 @@ class _Segment:
         batches = list(self.batches)
         try:
             for header, at in read_batches(written, self._position):
+                if header.base_offset < self.end:
+                    break  # of a torn write only the tail has arrived
                 after = at + header.size_bytes
                 self._crc = crc32(written[at:after], self._crc)
                 records: tuple[tuple[int, int], ...] = ()

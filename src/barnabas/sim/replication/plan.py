@@ -43,6 +43,7 @@ FAULTS = CLUSTER_FAULTS | {
     "replica-cut-off": (5.0, 30.0),
     "replica-slow": (6.0, 40.0),
 }
+PACE = 0.6  # faults come that much sooner than in the kind "cluster"
 WITHIN = 0.8  # how many seeds keep within the budget
 UNCLEAN = 0.2  # how many topics allow unclean elections
 SYNCED = 0.15  # how many have flush.messages=1
@@ -75,7 +76,7 @@ def draw_replication(seed: int, seconds: float | None = None) -> Scenario:
         readers=1 + random.below(2),
         observers=1,
         client_kill_s=log_between(random, 10, 200),
-        faults=draw_faults(random, FAULTS),
+        faults={kind: mean_s * PACE for kind, mean_s in draw_faults(random, FAULTS).items()},
         kind=REPLICATION,
         cluster=plan,
         replication=ReplicationPlan(happens(random, WITHIN), movers=1),
