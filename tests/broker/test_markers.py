@@ -310,9 +310,9 @@ def test_a_reader_who_waits_for_much_does_not_look_at_every_batch_that_comes(
 ) -> None:
     looks, look = [], fetch._read_partitions
 
-    async def counted(*given: Any) -> Any:
+    async def counted(*given: Any, **options: Any) -> Any:
         looks.append(1)
-        return await look(*given)
+        return await look(*given, **options)
 
     monkeypatch.setattr(fetch, "_read_partitions", counted)
     with RawClient(broker.port) as client, RawClient(broker.port) as other, RawClient(broker.port) as reader:

@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from barnabas.broker.handlers import produce
-from barnabas.broker.replicas.purgatory import LongPoll, Marks
+from barnabas.broker.replicas import purgatory
+from barnabas.broker.replicas.purgatory import LongPoll, Marks, OffsetWaits
 from barnabas.broker.replicas.replicas import UnknownTopicOrPartition
 from barnabas.protocol.messages.fetch import FetchResponse
 from barnabas.protocol.messages.metadata import MetadataResponse
@@ -77,6 +78,25 @@ def test_waits_are_over_in_the_order_of_their_offsets_and_their_coming() -> None
         return order
 
     assert asyncio.run(run()) == ["a", "b", "b later", "c"]
+
+
+def test_waits_that_were_given_up_do_not_gather(monkeypatch: pytest.MonkeyPatch) -> None:
+    """While a high watermark stands still, producers time out and come again."""
+    monkeypatch.setattr(purgatory, "PURGE_FROM", 10)
+
+    async def run() -> None:
+        waits = OffsetWaits()
+        kept = [waits.add(offset) for offset in (7, 3, 5, 3)]
+        for number in range(1000):
+            waits.add(number).cancel()
+            assert len(waits) <= 21
+        assert [each.done() for each in kept] == [False] * 4
+        waits.reached(4)
+        assert [each.done() for each in kept] == [False, True, False, True]
+        waits.reached(7)
+        assert all(each.done() for each in kept)
+
+    asyncio.run(run())
 
 
 # ---- readers --------------------------------------------------------------------------------------------

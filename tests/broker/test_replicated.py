@@ -10,20 +10,44 @@ from uuid import UUID
 
 import pytest
 
-from barnabas.broker.handlers import fetch, produce
+from barnabas.broker.handlers import delete_records as delete_records_handler
+from barnabas.broker.handlers import fetch, list_offsets, offset_for_leader_epoch, produce
 from barnabas.broker.replicas import replicas as replicas_module
 from barnabas.broker.replicas.fetch_sessions import Want
+from barnabas.broker.replicas.followers import UNKNOWN_OFFSET
 from barnabas.broker.replicas.purgatory import LongPoll
 from barnabas.broker.replicas.replica import NotEnoughReplicas, Replica, UnknownLeaderEpoch
 from barnabas.broker.replicas.roles import Following, Leading, NotLeaderOrFollower
 from barnabas.core.clock import SystemClock
-from barnabas.core.errors import StorageError
+from barnabas.core.errors import BarnabasError, FencedLeaderEpoch, OffsetOutOfRange, StorageError
 from barnabas.core.memory_disk import MemoryDisk
 from barnabas.log.config import LogConfig
 from barnabas.log.partition import PartitionLog
+from barnabas.log.reading import EARLIEST, LATEST, MAX_TIMESTAMP
+from barnabas.log.trimming import delete_records
 from barnabas.metadata.parts import TopicImage
-from barnabas.metadata.records import NO_LEADER, PartitionChangeRecord
+from barnabas.metadata.records import (
+    NO_LEADER,
+    FenceBrokerRecord,
+    PartitionChangeRecord,
+    UnfenceBrokerRecord,
+)
+from barnabas.protocol.messages.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsTopic,
+)
 from barnabas.protocol.messages.fetch import FetchPartition, FetchRequest, PartitionData, ReplicaState
+from barnabas.protocol.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
+from barnabas.protocol.messages.offset_for_leader_epoch import (
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopic,
+)
 from barnabas.protocol.messages.produce import PartitionProduceData
 from tests.broker.test_replicas import NODE, OTHER, Site, on_a_site, until
 from tests.controller.clusters import Cluster, topic
@@ -186,15 +210,34 @@ def test_followers_wait_for_the_end_and_consumers_for_the_high_watermark() -> No
 
 
 async def fetched(
-    site: Site, made: TopicImage, offset: int, *, node: int = -1, epoch: int = -1, wait_ms: int = 0
+    site: Site,
+    made: TopicImage,
+    offset: int,
+    *,
+    node: int = -1,
+    broker_epoch: int = -1,
+    epoch: int = -1,
+    last_epoch: int = -1,
+    start_offset: int = -1,
+    wait_ms: int = 0,
 ) -> PartitionData:
     """What a node, or a consumer, is answered."""
-    services: Any = SimpleNamespace(replicas=site.replicas, clock=SystemClock(), fetch_max_bytes=1 << 20)
+    services: Any = SimpleNamespace(
+        replicas=site.replicas, clock=SystemClock(), fetch_max_bytes=1 << 20, image=site.cluster.image
+    )
     request = FetchRequest(
-        replica_state=ReplicaState(replica_id=node), max_wait_ms=wait_ms, min_bytes=1, max_bytes=1 << 20
+        replica_state=ReplicaState(replica_id=node, replica_epoch=broker_epoch),
+        max_wait_ms=wait_ms,
+        min_bytes=1,
+        max_bytes=1 << 20,
     )
     ask = FetchPartition(
-        partition=0, fetch_offset=offset, partition_max_bytes=1 << 20, current_leader_epoch=epoch
+        partition=0,
+        fetch_offset=offset,
+        partition_max_bytes=1 << 20,
+        current_leader_epoch=epoch,
+        last_fetched_epoch=last_epoch,
+        log_start_offset=start_offset,
     )
     context: Any = SimpleNamespace(api_version=17)
     terms = fetch._terms(request, context, services)
@@ -233,6 +276,244 @@ def test_a_node_without_a_replica_is_refused_as_a_follower() -> None:
             assert refused.error_code == NotLeaderOrFollower.wire.code
             refused = await fetched(site, made, 0, node=node, epoch=0)
             assert refused.error_code == UnknownLeaderEpoch.wire.code
+
+    on_a_site(work, NODE, OTHER)
+
+
+def test_a_fetch_tells_what_the_follower_holds_only_once() -> None:
+    """Time that it waits in the purgatory is no time at which the follower was seen."""
+
+    async def work(site: Site) -> None:
+        made = create(site)
+        replica = await site.replicas.leader(made, 0)
+        waiting = asyncio.ensure_future(fetched(site, made, 0, node=OTHER, wait_ms=60_000))
+        await until(lambda: replica.marks.end_polls)
+        site.clock.advance(1)
+        await site.append(replica)
+        await waiting
+        assert replica._leader is not None
+        follower = replica._leader.followers[OTHER]
+        assert (follower.fetched_at, follower.leader_end) == (0.0, 0)
+
+    on_a_site(work, NODE, OTHER)
+
+
+def test_a_fetch_of_an_incarnation_that_was_replaced_is_refused() -> None:
+    """KAFKA-15221"""
+
+    async def work(site: Site) -> None:
+        made = create(site)
+        replica = await site.replicas.leader(made, 0)
+        await site.append(replica, 2)
+        before = site.cluster.image.brokers[OTHER].epoch
+        site.cluster.start(OTHER, incarnation=2)
+        refused = await fetched(site, made, 2, node=OTHER, broker_epoch=before)
+        assert refused.error_code == NotLeaderOrFollower.wire.code
+        assert replica._leader is not None
+        assert replica._leader.followers[OTHER].end_offset == UNKNOWN_OFFSET
+        assert not site.asked
+        taken = await fetched(site, made, 0, node=OTHER, broker_epoch=before + 10)  # not published here yet
+        assert taken.error_code == 0
+
+    on_a_site(work, NODE, OTHER)
+
+
+def test_a_follower_with_another_history_holds_nothing_and_is_told_where_to_cut() -> None:
+    """KAFKA-13141, on the leader's side"""
+
+    async def work(site: Site) -> None:
+        made = create(site)
+        replica = await site.replicas.leader(made, 0)
+        await site.append(replica, 3)  # in epoch 0
+        change(site, made, leader=OTHER)
+        change(site, made, leader=NODE)
+        await site.append(replica, 3)  # in epoch 2
+        # the follower has written two records more in epoch 0, or some in epoch 1
+        for last_epoch in (0, 1):
+            answer = await fetched(site, made, 5, node=OTHER, epoch=2, last_epoch=last_epoch)
+            diverging = answer.diverging_epoch
+            assert diverging is not None
+            assert (diverging.epoch, diverging.end_offset, answer.records) == (0, 3, b"")
+            assert replica.log.high_watermark == 0
+        unknown = await fetched(site, made, 5, node=OTHER, epoch=2, last_epoch=3)
+        assert unknown.error_code == OffsetOutOfRange.wire.code
+        found = await fetched(site, made, 3, node=OTHER, epoch=2, last_epoch=0)
+        assert (found.diverging_epoch, bool(found.records), found.high_watermark) == (None, True, 3)
+
+    on_a_site(work, NODE, OTHER)
+
+
+def test_a_follower_that_is_before_the_log_is_out_of_range_whatever_its_history() -> None:
+    async def work(site: Site) -> None:
+        made = create(site)
+        replica = await site.replicas.leader(made, 0)
+        await site.append(replica, 6)
+        await fetched(site, made, 6, node=OTHER)
+        await delete_records(replica.log, 4)
+        change(site, made, leader=OTHER)
+        change(site, made, leader=NODE)
+        answer = await fetched(site, made, 2, node=OTHER, epoch=2, last_epoch=1)
+        assert answer.error_code == OffsetOutOfRange.wire.code
+
+    on_a_site(work, NODE, OTHER)
+
+
+@pytest.mark.parametrize(("epoch", "error"), [(0, FencedLeaderEpoch), (2, UnknownLeaderEpoch), (1, None)])
+def test_epochs_are_compared_wherever_a_partition_is_asked_for(
+    epoch: int, error: type[BarnabasError] | None
+) -> None:
+    """Also by a node that follows: a client with an older epoch than that has missed more than it would."""
+
+    async def work(site: Site) -> None:
+        made = create(site)
+        replica = await site.replicas.leader(made, 0)
+        change(site, made, leader=OTHER)
+        code = (error or NotLeaderOrFollower).wire.code
+        assert (await fetched(site, made, 0, epoch=epoch)).error_code == code
+        services: Any = SimpleNamespace(replicas=site.replicas)
+        ends = OffsetForLeaderEpochRequest(
+            replica_id=-1,
+            topics=[
+                OffsetForLeaderTopic(
+                    topic="t",
+                    partitions=[
+                        OffsetForLeaderPartition(partition=0, current_leader_epoch=epoch, leader_epoch=0)
+                    ],
+                )
+            ],
+        )
+        answer = await offset_for_leader_epoch.handle(ends, SimpleNamespace(), services)  # type: ignore[arg-type]
+        assert answer.topics[0].partitions[0].error_code == code
+        assert (await listed(site, epoch=epoch))[0] == code
+        change(site, made, leader=NODE)
+        assert replica.leader_epoch == 2
+        assert (await listed(site, epoch=epoch))[0] == (FencedLeaderEpoch.wire.code if epoch < 2 else 0)
+
+    on_a_site(work, NODE, OTHER)
+
+
+# ---- offsets that consumers are told --------------------------------------------------------------------
+
+
+async def listed(
+    site: Site, timestamp: int = LATEST, *, epoch: int = -1, version: int = 10, replica_id: int = -1
+) -> tuple[int, int]:
+    """The error and the offset that ListOffsets gives."""
+    request = ListOffsetsRequest(
+        replica_id=replica_id,
+        topics=[
+            ListOffsetsTopic(
+                name="t",
+                partitions=[
+                    ListOffsetsPartition(partition_index=0, current_leader_epoch=epoch, timestamp=timestamp)
+                ],
+            )
+        ],
+    )
+    services: Any = SimpleNamespace(replicas=site.replicas)
+    context: Any = SimpleNamespace(api_version=version)
+    answer = (await list_offsets.handle(request, context, services)).topics[0].partitions[0]
+    return answer.error_code, answer.offset
+
+
+def test_no_end_is_told_that_may_be_older_than_what_consumers_know() -> None:
+    async def work(site: Site) -> None:
+        made = create(site)
+        replica = await site.replicas.leader(made, 0)
+        await site.append(replica, 3)
+        assert await listed(site) == (0, 0)  # in the epoch in which it began
+        change(site, made, leader=OTHER)
+        change(site, made, leader=NODE)
+        not_available = list_offsets.OffsetNotAvailable.wire.code
+        for timestamp in (LATEST, MAX_TIMESTAMP, 0, 1 << 60):
+            assert await listed(site, timestamp) == (not_available, -1)
+        leader_not_available = 5
+        assert await listed(site, version=4) == (leader_not_available, -1)
+        assert await listed(site, EARLIEST) == (0, 0)
+        assert await listed(site, replica_id=OTHER) == (0, 3)
+        replica.follower_fetched(OTHER, 3)
+        assert await listed(site) == (0, 3)
+
+    on_a_site(work, NODE, OTHER)
+
+
+# ---- deleted records ------------------------------------------------------------------------------------
+
+
+async def deleting(site: Site, offset: int, timeout_ms: int = 60_000) -> tuple[int, int]:
+    """The error and the low watermark that DeleteRecords gives."""
+    asked = DeleteRecordsPartition(partition_index=0, offset=offset)
+    request = DeleteRecordsRequest(
+        topics=[DeleteRecordsTopic(name="t", partitions=[asked])], timeout_ms=timeout_ms
+    )
+    services: Any = SimpleNamespace(replicas=site.replicas)
+    answer = await delete_records_handler.handle(request, SimpleNamespace(), services)  # type: ignore[arg-type]
+    (result,) = answer.topics[0].partitions
+    return result.error_code, result.low_watermark
+
+
+@pytest.mark.parametrize("offset", [3, -1])
+def test_records_are_deleted_when_every_follower_has_deleted_them(offset: int) -> None:
+    async def work(site: Site) -> None:
+        made = create(site)
+        replica = await site.replicas.leader(made, 0)
+        await site.append(replica, 5)
+        await fetched(site, made, 3, node=OTHER, start_offset=0)
+        waiting = asyncio.ensure_future(deleting(site, offset))
+        await until(lambda: replica.marks.deletions)
+        assert replica.log.start_offset == 3
+        await fetched(site, made, 5, node=OTHER, start_offset=2)
+        await asyncio.sleep(0)
+        assert not waiting.done()
+        await fetched(site, made, 5, node=OTHER, start_offset=3)
+        assert await waiting == (0, 3)
+        assert await deleting(site, 2) == (0, 3)  # nothing left to be deleted
+
+    on_a_site(work, NODE, OTHER)
+
+
+def test_a_deletion_waits_no_longer_than_it_is_to() -> None:
+    async def work(site: Site) -> None:
+        made = create(site)
+        replica = await site.replicas.leader(made, 0)
+        await site.append(replica, 5)
+        await fetched(site, made, 5, node=OTHER, start_offset=1)
+        assert await deleting(site, 3, timeout_ms=0) == (produce.RequestTimedOut.wire.code, 1)
+        assert replica.log.start_offset == 3
+
+    on_a_site(work, NODE, OTHER)
+
+
+def test_a_follower_that_is_fenced_or_removed_holds_no_deletion_up() -> None:
+    async def work(site: Site) -> None:
+        made = create(site)
+        replica = await site.replicas.leader(made, 0)
+        await site.append(replica, 5)
+        await fetched(site, made, 5, node=OTHER, start_offset=0)
+        waiting = asyncio.ensure_future(deleting(site, 3))
+        await until(lambda: replica.marks.deletions)
+        epoch = site.cluster.image.brokers[OTHER].epoch
+        site.commit(FenceBrokerRecord(id=OTHER, epoch=epoch))
+        assert await waiting == (0, 3)
+        site.commit(UnfenceBrokerRecord(id=OTHER, epoch=epoch))
+        waiting = asyncio.ensure_future(deleting(site, 4))
+        await until(lambda: replica.marks.deletions)
+        change(site, made, replicas=[NODE], isr=[NODE])
+        assert await waiting == (0, 4)
+
+    on_a_site(work, NODE, OTHER)
+
+
+def test_a_deletion_that_outlives_the_leadership_is_refused() -> None:
+    async def work(site: Site) -> None:
+        made = create(site)
+        replica = await site.replicas.leader(made, 0)
+        await site.append(replica, 5)
+        await fetched(site, made, 5, node=OTHER, start_offset=0)
+        waiting = asyncio.ensure_future(deleting(site, 3))
+        await until(lambda: replica.marks.deletions)
+        change(site, made, leader=OTHER)
+        assert await waiting == (NotLeaderOrFollower.wire.code, -1)
 
     on_a_site(work, NODE, OTHER)
 

@@ -9,6 +9,8 @@ What is not yet decided is not there for one who reads only what is committed.
 
 A follower reads to the end of the log and waits for it to move, not for the high watermark. The offset it
 asks for tells the leader what it holds, before the read: so the answer has the high watermark that follows.
+It tells so once, however often the request looks again. Where the histories part it tells nothing, for what
+it holds is going to be cut; nor does a request of an incarnation that has been replaced (KAFKA-15221).
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ from barnabas.broker.cluster.leader_hints import point_to_leaders
 from barnabas.broker.connections.requests import PARTITIONS_A_TURN, RequestContext
 from barnabas.broker.replicas.purgatory import LongPoll
 from barnabas.broker.replicas.replicas import UnknownTopicId
+from barnabas.broker.replicas.roles import NotLeaderOrFollower
 from barnabas.core.disk import FileRange
 from barnabas.core.errors import BarnabasError, OffsetOutOfRange
 from barnabas.log.partition import Bound
@@ -32,6 +35,7 @@ from barnabas.protocol.messages.fetch import (
     FetchResponse,
     PartitionData,
 )
+from barnabas.records.batch import NO_LEADER_EPOCH
 
 if TYPE_CHECKING:
     from barnabas.broker.replicas.fetch_sessions import Want
@@ -52,7 +56,8 @@ class _Terms(NamedTuple):
     bound: Bound
     max_bytes: int
     follower_id: int  # negative where a client asks
-    broker_epoch: int = -1  # of the follower; -1 where it does not say
+    broker_epoch: int  # of the follower; -1 where it does not say
+    known_epoch: int  # of its broker in the metadata; -1 where it is not there, or fenced
 
 
 class _Found(NamedTuple):
@@ -99,15 +104,23 @@ def _terms(request: FetchRequest, context: RequestContext, services: Services) -
         min(request.max_bytes, services.fetch_max_bytes),
         replica_id,
         -1 if state is None else state.replica_epoch,
+        _known_epoch(replica_id, services),
     )
+
+
+def _known_epoch(node_id: int, services: Services) -> int:
+    broker = services.image.brokers.get(node_id) if node_id >= 0 else None
+    return -1 if broker is None or broker.fenced else broker.epoch
 
 
 async def _fetch(request: FetchRequest, terms: _Terms, wants: list[Want], services: Services) -> _Found:
     """What is there, once that is enough, an error turned up, or the time is over."""
     clock, min_bytes = services.clock, min(request.min_bytes, terms.max_bytes)
     left_seconds = request.max_wait_ms / 1000 if wants else 0
+    is_first = True
     while True:
-        found = await _read_partitions(wants, terms, services)
+        found = await _read_partitions(wants, terms, services, is_first=is_first)
+        is_first = False
         if any(isinstance(one.records, FileRange) and one.records.file.is_gone for one in found.results):
             # Partitions are read one after another. Meanwhile a topic that was read first was deleted, or its
             # segment was compacted and removed.
@@ -155,7 +168,8 @@ def _has_moved(replica: Replica, result: PartitionData, *, is_undecided: bool) -
     return replica.log.high_watermark > result.high_watermark
 
 
-async def _read_partitions(wants: list[Want], terms: _Terms, services: Services) -> _Found:
+async def _read_partitions(wants: list[Want], terms: _Terms, services: Services, *, is_first: bool) -> _Found:
+    """What all partitions have; `is_first` where the request looks for the first time."""
     results: list[PartitionData] = []
     replicas: list[Replica] = []
     sent: list[tuple[TopicTraffic, int]] = []
@@ -170,17 +184,23 @@ async def _read_partitions(wants: list[Want], terms: _Terms, services: Services)
             topic = _topic(want, services.replicas, by_id=terms.by_id)
             replica = services.replicas.opened(topic, ask.partition)
             if replica is None:
-                replica = await services.replicas.leader(topic, ask.partition)
-            replica.traffic.fetches += 1
-            data, readable = await _read_partition(replica, ask, terms, left, is_first=not found_bytes)
+                known_epoch = max(ask.current_leader_epoch, NO_LEADER_EPOCH)
+                replica = await services.replicas.leader(topic, ask.partition, known_epoch)
+            replica.traffic.fetches += is_first
+            _check(replica, ask, terms)
+            diverging = None if ask.last_fetched_epoch < 0 else _divergence(replica, ask)
+            if diverging is not None:
+                data, readable, is_final = diverging, 0, True
+            else:
+                if is_first and terms.follower_id >= 0:
+                    _note_follower(replica, ask, terms)
+                data, readable = await _read_partition(replica, ask, terms, left, is_empty=not found_bytes)
         except BarnabasError as error:
             is_final = True
             results.append(_failed(ask.partition, error))
             if replica is not None:
                 replica.traffic.refused_fetch(error)
             continue
-        if data.diverging_epoch is not None:
-            is_final = True
         replicas.append(replica)
         results.append(data)
         if ends is not None:
@@ -204,33 +224,42 @@ def _topic(want: Want, replicas: Replicas, *, by_id: bool) -> TopicImage:
         raise replicas.gone(want.name_of_id, want.topic_id, want.ask.partition) from None
 
 
-async def _read_partition(
-    replica: Replica, ask: FetchPartition, terms: _Terms, left: int, *, is_first: bool
-) -> tuple[PartitionData, int]:
-    """The answer of one partition, and how many bytes are there to be read."""
+def _check(replica: Replica, ask: FetchPartition, terms: _Terms) -> None:
+    """Refuse a reader of another leader epoch, and a node that does not follow this leader."""
     if ask.current_leader_epoch >= 0:  # as in Kafka, every negative one means that the client knows none
         replica.check_epoch(ask.current_leader_epoch)
     if terms.follower_id >= 0:
         replica.require_follower(terms.follower_id, ask.current_leader_epoch)
-    if ask.last_fetched_epoch >= 0:
-        diverging = _divergence(replica, ask)
-        if diverging is not None:
-            return diverging, 0
-    if terms.follower_id >= 0 and replica.log.start_offset <= ask.fetch_offset <= replica.log.end_offset:
+        if -1 < terms.broker_epoch < terms.known_epoch:
+            raise NotLeaderOrFollower(
+                f"node {terms.follower_id} was started anew: its epoch {terms.broker_epoch} is over"
+            )
+
+
+def _note_follower(replica: Replica, ask: FetchPartition, terms: _Terms) -> None:
+    log = replica.log
+    if log.start_offset <= ask.fetch_offset <= log.end_offset:
         replica.follower_fetched(
             terms.follower_id,
             ask.fetch_offset,
             start_offset=ask.log_start_offset,
             broker_epoch=terms.broker_epoch,
         )
+
+
+async def _read_partition(
+    replica: Replica, ask: FetchPartition, terms: _Terms, left: int, *, is_empty: bool
+) -> tuple[PartitionData, int]:
+    """The answer of one partition, and how many bytes are there to be read; `is_empty` where the response has
+    no records yet."""
     max_bytes = min(ask.partition_max_bytes, left)
     log, limit, offset = replica.log, max(max_bytes, 0), ask.fetch_offset
-    if limit or is_first or log.ended is not None or not log.start_offset <= offset <= log.end_offset:
+    if limit or is_empty or log.ended is not None or not log.start_offset <= offset <= log.end_offset:
         fetched = read_on(log, offset, limit, terms.bound) or await read(log, offset, limit, terms.bound)
     else:
         fetched = unread(log, terms.bound)  # others took all the room: nothing needs to be looked up
     found = fetched.range
-    if found is not None and found.size > max_bytes and not is_first:
+    if found is not None and found.size > max_bytes and not is_empty:
         found = None  # a batch larger than what is left is given only to a reader who gets nothing else
     aborted = fetched.aborted
     data = PartitionData(
@@ -256,9 +285,13 @@ def _divergence(replica: Replica, ask: FetchPartition) -> PartitionData | None:
         raise OffsetOutOfRange(
             f"epoch {ask.last_fetched_epoch} is not known in {replica.name}-{replica.partition} any more"
         )
+    log = replica.log
+    if ask.fetch_offset < log.start_offset:
+        raise OffsetOutOfRange(
+            f"offset {ask.fetch_offset} of {replica.name}-{replica.partition} is before {log.start_offset}"
+        )
     if epoch == ask.last_fetched_epoch and end_offset >= ask.fetch_offset:
         return None
-    log = replica.log
     return PartitionData(
         partition_index=ask.partition,
         error_code=0,

@@ -8,6 +8,10 @@ told from 4 on.
 A consumer is shown nothing beyond what it could fetch: the high watermark, or the last stable offset where
 it reads only what is committed (isolation level, from 2 on). A search by time that ends beyond that has
 found nothing yet. Replicas and tools (replica id -2) see up to the end of the log.
+
+A leader that has just been elected may know of an older high watermark than the leader before it has told
+consumers. Until it reaches the start of its epoch they are not told of an end that would seem to go back, but
+OFFSET_NOT_AVAILABLE (before version 5 LEADER_NOT_AVAILABLE), and try again.
 """
 
 from __future__ import annotations
@@ -54,8 +58,17 @@ _FIRST_VERSIONS = {
 _CONSUMER = -1
 _READ_COMMITTED = 1
 
+_OFFSET_NOT_AVAILABLE_FROM = 5
+
 _INVALID_REQUEST = wire_error("INVALID_REQUEST").code
 _UNSUPPORTED_VERSION = wire_error("UNSUPPORTED_VERSION").code
+_LEADER_NOT_AVAILABLE = wire_error("LEADER_NOT_AVAILABLE").code
+
+
+class OffsetNotAvailable(BarnabasError):
+    """The leader does not know yet how far records are committed."""
+
+    wire = wire_error("OFFSET_NOT_AVAILABLE")
 
 
 async def handle(
@@ -89,9 +102,12 @@ async def _answer(
         return _failed(ask.partition_index, _UNSUPPORTED_VERSION)
     try:
         topic = services.replicas.topic(name, NO_UUID, by_id=False)
-        replica = await services.replicas.leader(topic, ask.partition_index)
+        replica = await services.replicas.leader(topic, ask.partition_index, ask.current_leader_epoch)
         replica.check_epoch(ask.current_leader_epoch)
         found = await _find(replica, ask.timestamp, bound)
+    except OffsetNotAvailable as error:
+        is_known = version >= _OFFSET_NOT_AVAILABLE_FROM
+        return _failed(ask.partition_index, error.wire.code if is_known else _LEADER_NOT_AVAILABLE)
     except BarnabasError as error:
         return _failed(ask.partition_index, error.wire.code)
     return ListOffsetsPartitionResponse(
@@ -106,11 +122,23 @@ async def _answer(
 async def _find(replica: Replica, timestamp_ms: int, bound: Bound) -> TimestampOffset:
     log = replica.log
     if timestamp_ms == LATEST:
+        _require_known(replica, bound)
         return TimestampOffset(NO_TIMESTAMP, log.bound(bound), replica.leader_epoch)
     found = await offset_for_timestamp(log, timestamp_ms)
-    if timestamp_ms in (EARLIEST, EARLIEST_LOCAL) or found.offset < log.bound(bound):
+    if timestamp_ms in (EARLIEST, EARLIEST_LOCAL) or 0 <= found.offset < log.bound(bound):
         return found
+    _require_known(replica, bound)
     return NOTHING
+
+
+def _require_known(replica: Replica, bound: Bound) -> None:
+    """Refuse a consumer that would learn of an older end than it may know."""
+    mark, start = replica.log.high_watermark, replica.epoch_start
+    if bound is not Bound.LOG_END and mark < start:
+        raise OffsetNotAvailable(
+            f"the high watermark {mark} of {replica.name}-{replica.partition} has not reached the start "
+            f"{start} of leader epoch {replica.leader_epoch} yet"
+        )
 
 
 def _failed(partition: int, error_code: int) -> ListOffsetsPartitionResponse:

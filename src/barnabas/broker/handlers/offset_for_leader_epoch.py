@@ -41,7 +41,7 @@ async def handle(
 async def _answer(name: str, ask: OffsetForLeaderPartition, services: Services) -> EpochEndOffset:
     try:
         topic = services.replicas.topic(name, NO_UUID, by_id=False)
-        replica = await services.replicas.leader(topic, ask.partition)
+        replica = await services.replicas.leader(topic, ask.partition, ask.current_leader_epoch)
         replica.check_epoch(ask.current_leader_epoch)
     except BarnabasError as error:
         return EpochEndOffset(partition=ask.partition, error_code=error.wire.code)

@@ -193,8 +193,11 @@ async def _append(
         log_append_time_ms=appended.log_append_time_ms,
         log_start_offset=appended.log_start_offset,
     )
-    if acks == ALL and replica.log.high_watermark <= appended.last_offset:
-        waits.append((replica.committed(appended.last_offset + 1), response))
+    if acks == ALL:
+        if replica.log.high_watermark <= appended.last_offset:
+            waits.append((replica.committed(appended.last_offset + 1), response))
+        elif not replica.is_committed_by_enough:
+            return _failed(topic.name, index, replica.not_enough_after_append())
     return response
 
 

@@ -1,19 +1,22 @@
 """Requests that wait for a partition to move on: producers for a commit, readers for data.
 
 A wait is by offset, never by time alone. Producers with acks=all wait until the high watermark passes their
-last record. A long poll waits on all its partitions at once, until enough bytes came to any of them or its
-time is over. What it waits for depends on how far it may read: a consumer waits for the high watermark
-(`watch`), a follower for the end of the log (`watch_end`). A consumer that reads only committed transactions
-looks again whenever the last stable offset has moved where something was undecided (`watch_stable`). Nothing
-polls: the code that moves a mark calls `Marks`, which wakes exactly the requests that wait for that mark.
+last record; who deletes records waits until the low watermark has reached what is to go. A long poll waits on
+all its partitions at once, until enough bytes came to any of them or its time is over. What it waits for
+depends on how far it may read: a consumer waits for the high watermark (`watch`), a follower for the end of
+the log (`watch_end`). A consumer that reads only committed transactions looks again whenever the last stable
+offset has moved where something was undecided (`watch_stable`). Nothing polls: the code that moves a mark
+calls `Marks`, which wakes exactly the requests that wait for that mark.
 """
 
 from __future__ import annotations
 
 import asyncio
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 
 from barnabas.core.errors import BarnabasError
+
+PURGE_FROM = 1000  # waits, before those are looked for that were given up
 
 
 class LongPoll:
@@ -74,36 +77,78 @@ class LongPoll:
             self._woken.set_result(has_data)
 
 
+class OffsetWaits:
+    """Waits for offsets, the smallest first. Those that were given up go when they are more than the others:
+    a mark that stands still for hours must not gather them."""
+
+    __slots__ = ("_count", "_full_at", "entries")
+
+    def __init__(self) -> None:
+        self.entries: list[tuple[int, int, asyncio.Future[None]]] = []  # a heap
+        self._count = 0
+        self._full_at = PURGE_FROM
+
+    def __len__(self) -> int:
+        return len(self.entries)
+
+    def add(self, offset: int) -> asyncio.Future[None]:
+        """A future that is done when the mark reaches `offset`."""
+        if len(self.entries) >= self._full_at:
+            self.entries = [each for each in self.entries if not each[2].done()]
+            heapify(self.entries)
+            self._full_at = max(PURGE_FROM, 2 * len(self.entries))
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._count += 1  # futures do not compare
+        heappush(self.entries, (offset, self._count, future))
+        return future
+
+    def reached(self, offset: int) -> None:
+        """The mark is there now."""
+        waits = self.entries
+        while waits and waits[0][0] <= offset:
+            future = heappop(waits)[2]
+            if not future.done():
+                future.set_result(None)
+
+    def fail(self, error: BarnabasError) -> None:
+        """The mark will not move any more."""
+        for _, _, future in self.entries:
+            if not future.done():
+                future.set_exception(error)
+        self.entries.clear()
+
+
 class Marks:
     """What can be waited for at one partition."""
 
-    __slots__ = ("_commits", "_count", "end_polls", "polls", "stable_polls")
+    __slots__ = ("commits", "deletions", "end_polls", "polls", "stable_polls")
 
     def __init__(self) -> None:
         self.polls: dict[LongPoll, None] = {}  # a set whose order does not depend on addresses
         self.end_polls: dict[LongPoll, None] = {}
         self.stable_polls: dict[LongPoll, int] = {}  # and the last stable offset that each has seen
-        self._commits: list[tuple[int, int, asyncio.Future[None]]] = []
-        self._count = 0
+        self.commits = OffsetWaits()  # for the high watermark
+        self.deletions: OffsetWaits | None = None  # for the low watermark
 
     @property
     def commit_count(self) -> int:
         """How many wait for the high watermark."""
-        return len(self._commits)
+        return len(self.commits)
 
     def committed(self, offset: int) -> asyncio.Future[None]:
         """A future that is done when the high watermark reaches `offset`."""
-        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._count += 1  # futures do not compare
-        heappush(self._commits, (offset, self._count, future))
-        return future
+        return self.commits.add(offset)
+
+    def deleted(self, offset: int) -> asyncio.Future[None]:
+        """A future that is done when the low watermark reaches `offset`."""
+        if self.deletions is None:
+            self.deletions = OffsetWaits()
+        return self.deletions.add(offset)
 
     def moved(self, high_watermark: int, new_bytes: int) -> None:
         """The high watermark is there now, and so many bytes became readable."""
-        while self._commits and self._commits[0][0] <= high_watermark:
-            future = heappop(self._commits)[2]
-            if not future.done():
-                future.set_result(None)
+        if self.commits.entries:
+            self.commits.reached(high_watermark)
         if self.polls:
             for poll in list(self.polls):
                 poll.arrived(new_bytes)
@@ -125,8 +170,7 @@ class Marks:
 
     def end(self, error: BarnabasError) -> None:
         """The partition is no longer led here: nobody needs to wait any more."""
-        for _, _, future in self._commits:
-            if not future.done():
-                future.set_exception(error)
-        self._commits.clear()
+        self.commits.fail(error)
+        if self.deletions is not None:
+            self.deletions.fail(error)
         self.wake_readers()

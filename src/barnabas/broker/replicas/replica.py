@@ -30,6 +30,7 @@ from barnabas.log.partition import Appended, PartitionLog
 from barnabas.log.producers import Guard, Origin
 from barnabas.log.reading import ENDLESS
 from barnabas.metadata.parts import TopicImage
+from barnabas.records.batch import NO_LEADER_EPOCH
 
 if TYPE_CHECKING:
     from barnabas.broker.replicas.leader_state import LeaderState
@@ -131,6 +132,7 @@ class Replica:
                 leader.end()
             self._leader = None
             self._committed(own_end, 0 if leader is None else leader.committed_bytes(own_end))
+            self.check_deletions()
             return
         if leader is None:
             # a node without replicated partitions does not need it
@@ -146,6 +148,7 @@ class Replica:
             leader.take_role(role, self.log.end_offset)
         leader.tell_recovered()
         self._apply_rules()
+        self.check_deletions()
 
     def moved_to(self, log: PartitionLog) -> None:
         """The partition is in another directory now; all that waits here goes on waiting."""
@@ -167,13 +170,8 @@ class Replica:
 
     def check_epoch(self, known_epoch: int) -> None:
         """Refuse a client that talks to another leader; -1 is one that does not say."""
-        if known_epoch in (-1, self.leader_epoch):
-            return
-        if known_epoch < self.leader_epoch:
-            raise FencedLeaderEpoch(
-                f"leader epoch {known_epoch} is over; {self.leader_epoch} is the current one"
-            )
-        raise UnknownLeaderEpoch(f"leader epoch {known_epoch} is not known here yet")
+        if known_epoch != self.leader_epoch:
+            require_epoch(self.name, self.partition, known_epoch, self.leader_epoch)
 
     # ---- appends
 
@@ -230,6 +228,32 @@ class Replica:
             f"{self.name}-{self.partition}: {len(role.isr)} of {role.min_in_sync} in-sync replicas"
         )
 
+    def not_enough_after_append(self) -> NotEnoughReplicasAfterAppend:
+        """The error where the ISR has become too small since the append."""
+        return NotEnoughReplicasAfterAppend(
+            f"{self.name}-{self.partition} was appended to, and has fewer in-sync replicas now than "
+            "min.insync.replicas asks for"
+        )
+
+    # ---- what was deleted
+
+    @property
+    def low_watermark(self) -> int:
+        """Where the log starts at the latest on every replica that is alive: what is before is deleted."""
+        return self.log.start_offset if self._leader is None else self._leader.low_watermark(self.log)
+
+    def deleted(self, offset: int) -> asyncio.Future[None]:
+        """A future that is done when the low watermark reaches `offset`, and fails with the leadership."""
+        if not isinstance(self.role, Leading):
+            raise self.refusal()
+        return self.marks.deleted(offset)
+
+    def check_deletions(self) -> None:
+        """A replica starts later now, or is not alive any more."""
+        deletions = self.marks.deletions
+        if deletions:
+            deletions.reached(self.low_watermark)
+
     # ---- the high watermark
 
     def committed(self, offset: int) -> asyncio.Future[None]:
@@ -264,17 +288,23 @@ class Replica:
             return
         if leader.fetched(node_id, end_offset, start_offset, broker_epoch, self.log):
             self._apply_rules()
+        if self.marks.deletions:
+            self.check_deletions()
 
     def check_lag(self) -> None:
         """Have followers leave the ISR that lag behind for too long, and no longer be waited for."""
-        if self._leader is not None:
-            self._leader.check_lag(self.log)
-            self.brokers_changed()
+        leader = self._leader
+        if leader is not None:
+            leader.check_lag(self.log)
+            if self.log.high_watermark < self.log.end_offset:
+                self._apply_rules()
 
     def brokers_changed(self) -> None:
-        """Other followers may be waited for: some are fenced now, shut down, or lag behind for too long."""
-        if self._leader is not None and self.log.high_watermark < self.log.end_offset:
-            self._apply_rules()
+        """Others may be waited for: some are fenced now, or shut down."""
+        if self._leader is not None:
+            if self.log.high_watermark < self.log.end_offset:
+                self._apply_rules()
+            self.check_deletions()
 
     @property
     def is_committed_by_enough(self) -> bool:
@@ -314,3 +344,14 @@ class Replica:
             self.marks.moved(log.high_watermark, new_bytes)
             if self.marks.stable_polls:
                 self.marks.stable_moved(log.last_stable_offset)
+
+
+def require_epoch(topic: str, partition: int, known_epoch: int, leader_epoch: int) -> None:
+    """Refuse a client that knows of another leader epoch; -1 is one that does not say."""
+    if known_epoch in (NO_LEADER_EPOCH, leader_epoch):
+        return
+    if known_epoch < leader_epoch:
+        raise FencedLeaderEpoch(
+            f"leader epoch {known_epoch} of {topic}-{partition} is over; {leader_epoch} is the current one"
+        )
+    raise UnknownLeaderEpoch(f"leader epoch {known_epoch} of {topic}-{partition} is not known here yet")

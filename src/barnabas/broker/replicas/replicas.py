@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 from barnabas.broker.replicas.leader_context import LeaderContext
-from barnabas.broker.replicas.replica import Replica
+from barnabas.broker.replicas.replica import Replica, require_epoch
 from barnabas.broker.replicas.roles import (
     Following,
     Leading,
@@ -38,6 +38,7 @@ from barnabas.metadata.names import CLUSTER_METADATA
 from barnabas.metadata.parts import PartitionImage, TopicImage
 from barnabas.metadata.publisher import MetadataPublisher
 from barnabas.metadata.records import NO_LEADER
+from barnabas.records.batch import NO_LEADER_EPOCH
 
 if TYPE_CHECKING:
     from barnabas.log.directories import LogDirectories
@@ -132,15 +133,16 @@ class Replicas:
         """A following replica that is open."""
         return self._following.get((topic.id, partition))
 
-    async def leader(self, topic: TopicImage, partition: int) -> Replica:
-        """The replica that this node leads."""
+    async def leader(self, topic: TopicImage, partition: int, known_epoch: int = NO_LEADER_EPOCH) -> Replica:
+        """The replica that this node leads. A client that names another leader epoch than this node knows
+        hears of that first."""
         replica = self._leading.get((topic.id, partition))
-        return replica if replica is not None else await self._open_leading(topic, partition)
+        return replica if replica is not None else await self._open_leading(topic, partition, known_epoch)
 
-    async def _open_leading(self, topic: TopicImage, partition: int) -> Replica:
-        self._require_led(topic, partition)
+    async def _open_leading(self, topic: TopicImage, partition: int, known_epoch: int) -> Replica:
+        self._require_led(topic, partition, known_epoch)
         replica = await self._open_replica(topic, partition)
-        self._require_led(topic, partition)  # time has passed
+        self._require_led(topic, partition, known_epoch)  # time has passed
         return replica
 
     async def _open_replica(self, topic: TopicImage, partition: int) -> Replica:
@@ -184,9 +186,11 @@ class Replicas:
         """Those that are open, whether they lead or follow."""
         return [*self._leading.values(), *self._following.values()]
 
-    def _require_led(self, topic: TopicImage, partition: int) -> None:
+    def _require_led(self, topic: TopicImage, partition: int, known_epoch: int) -> None:
         image = self._usable(topic, partition)
         if image.leader != self._node_id:
+            if self._node_id in image.replicas:
+                require_epoch(topic.name, partition, known_epoch, image.leader_epoch)
             raise self._not_led(topic, partition, image)
 
     def _not_led(self, topic: TopicImage, partition: int, image: PartitionImage) -> NotLeaderOrFollower:
