@@ -26,8 +26,6 @@ from typing import NamedTuple
 
 PYTEST = [sys.executable, "-m", "pytest"]
 
-SHARING = ["-p", "tools.shared_lane", "--share"]
-
 
 class Lane(NamedTuple):
     name: str
@@ -45,7 +43,7 @@ def by_marks(marks: Sequence[str], each: int, root: Path) -> list[Lane]:
     for number, mark in enumerate(chosen):
         folder = root / str(number)
         folder.mkdir()
-        arguments = ["--durations=25", "-m", mark, *SHARING, str(folder)]
+        arguments = ["--durations=25", "-m", mark, *sharing(folder)]
         lanes += [Lane(f"those marked {mark}, {n + 1} of {each}", arguments, number > 0) for n in range(each)]
     return lanes
 
@@ -62,6 +60,12 @@ def by_files(
     files = sorted(str(each) for each in found if not any(map(each.is_relative_to, left_out)))
     chosen = ["--quiet", "-m", _without(marks)]
     return [Lane(f"part {n + 1} of {parts}", [*chosen, *files[n::parts]]) for n in range(parts)]
+
+
+def sharing(folder: Path) -> list[str]:
+    """The arguments with which a process shares its files with others. The folder is part of a word: pytest
+    takes a path that stands alone for that of a test, and looks for its settings around it."""
+    return ["-p", "tools.shared_lane", f"--share={folder}"]
 
 
 def run(lanes: Sequence[Lane]) -> int:

@@ -1,6 +1,6 @@
 """A plugin of pytest: several processes that were given the same tests run each file's tests in one of them.
 
-`pytest -p tools.shared_lane --share FOLDER`: before a process runs the tests of the next file it takes that
+`pytest -p tools.shared_lane --share=FOLDER`: before a process runs the tests of the next file it takes that
 file, by creating an entry in FOLDER, and passes over files that another one has taken. So no process waits
 while there are files left, and fixtures of a module are set up once. All processes collect the same tests in
 the same order. Fixtures of the session are set up in each process that needs them.

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tools.lanes import SHARING, by_files, by_marks
+from tools.lanes import by_files, by_marks, sharing
 
 ROOT = Path(__file__).parents[2]
 MAKEFILE = (ROOT / "Makefile").read_text()
@@ -143,7 +143,7 @@ def test_processes_of_a_lane_share_its_files(tmp_path: Path) -> None:
     for number in range(5):
         (tmp_path / f"test_{number}.py").write_text(TESTS_OF_A_FILE)
     command = [sys.executable, "-m", "pytest", "-s", "-c", "/dev/null", "--rootdir", str(tmp_path)]
-    command += ["-p", "no:cacheprovider", *SHARING, str(tmp_path / "taken"), str(tmp_path)]
+    command += ["-p", "no:cacheprovider", *sharing(tmp_path / "taken"), str(tmp_path)]
     lanes = [subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) for _ in range(2)]
     printed = [lane.communicate(timeout=120)[0] for lane in lanes]
     assert sorted(lane.returncode for lane in lanes) == [0, 1]
@@ -154,6 +154,13 @@ def test_processes_of_a_lane_share_its_files(tmp_path: Path) -> None:
     assert not set(one) & set(other)
     for ran, each in zip((one, other), printed, strict=True):
         assert each.count("set up") == each.count("torn down") == len(set(ran))
+
+
+def test_processes_of_a_lane_have_the_settings_of_the_project(tmp_path: Path) -> None:
+    (lane, *_) = by_marks(["java"], 1, tmp_path)
+    command = [sys.executable, "-m", "pytest", *lane.arguments, "--collect-only", "-k", "test_process"]
+    printed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
+    assert f"rootdir: {ROOT}\nconfigfile: pyproject.toml\n" in printed.stdout
 
 
 @needs_make
