@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from barnabas.sim.checkers.readers import check
 from barnabas.sim.history import Kept, Polled, Read, TopicDeleted, TopicDeleting, TopicFacts, TopicMade
+from barnabas.sim.replication.events import PartitionSeen
 from tests.sim.checkers.story import TOPIC, Story, only
 
 
@@ -85,6 +86,50 @@ def test_a_power_loss_may_put_something_else_where_the_reader_has_been() -> None
     assert story.judged(check) == []
     known = _written().began(4, "s").reads(5, "s", {0: "a/0", 2: "a/2"}).power_lost(6).final(9, ALL)
     assert "offset 1" in only(known.judged(check)).what
+
+
+def _compacted(
+    *, is_replicated: bool = True, is_tombstone: bool = False, delete_retention_ms: int = 0
+) -> Story:
+    """Three records, the first and the last of the same key."""
+    facts = TopicFacts(is_compacted=True, replicas=3, min_in_sync=2, delete_retention_ms=delete_retention_ms)
+    story = Story(facts)
+    if is_replicated:
+        nodes = (1, 2, 3)
+        story.add(PartitionSeen(0.1, 1, 5, TOPIC, "id", 0, 1, 0, 0, nodes, nodes, (), (), (), (), False))
+    story.written(1, "a/0", 0, key=b"k").written(2, "a/1", 1, key=b"other")
+    return story.written(3, "a/2", 2, key=b"k", is_tombstone=is_tombstone)
+
+
+def test_what_is_superseded_may_be_compacted_away_by_one_leader_and_not_by_the_next() -> None:
+    given = _compacted().began(4, "s").reads(5, "s", {1: "a/1", 2: "a/2"}).final(9, ALL)
+    assert given.judged(check) == []
+    not_reached = _compacted().began(4, "s").reads(5, "s", {1: "a/1"}).final(9, ALL)
+    assert not_reached.judged(check) == []
+    in_doubt = _compacted().sent(3.5, "b/0", key=b"k").began(4, "s").reads(5, "s", {1: "a/1"})
+    assert in_doubt.add(Polled(6, "s", TOPIC, 0, 2)).final(9, ALL).judged(check) == []
+
+
+def test_a_tombstone_may_be_gone_from_one_leader_and_not_from_the_next() -> None:
+    def story(delete_retention_ms: int) -> Story:
+        story = _compacted(is_tombstone=True, delete_retention_ms=delete_retention_ms)
+        return story.began(4, "s").reads(5, "s", {1: "a/1"}).add(Polled(6, "s", TOPIC, 0, 3))
+
+    assert story(1000).final(9, ALL).judged(check) == []
+    assert story(1000).final(9, {0: "a/0", 1: "a/1"}).judged(check) == []
+    assert "offset 0" in only(story(10_000).final(9, ALL).judged(check)).what
+    assert "offset 2" in only(story(10_000).final(9, {1: "a/1", 2: "a/2"}).judged(check)).what
+
+
+def test_what_is_not_superseded_is_not_compacted_away() -> None:
+    latest = _compacted().began(4, "s").reads(5, "s", {0: "a/0", 1: "a/1"}).add(Polled(6, "s", TOPIC, 0, 3))
+    assert "offset 2" in only(latest.final(9, ALL).judged(check)).what
+    other = _compacted().began(4, "s").reads(5, "s", {0: "a/0", 2: "a/2"}).final(9, ALL)
+    assert "offset 1" in only(other.judged(check)).what
+    both = _compacted().began(4, "s").reads(5, "s", {1: "a/1"}).add(Polled(6, "s", TOPIC, 0, 3))
+    assert "offset 0" in only(both.final(9, {0: "a/0", 1: "a/1"}).judged(check)).what
+    alone = _compacted(is_replicated=False).began(4, "s").reads(5, "s", {1: "a/1", 2: "a/2"}).final(9, ALL)
+    assert "offset 0" in only(alone.judged(check)).what
 
 
 def test_what_was_deleted_with_its_topic() -> None:

@@ -48,8 +48,6 @@ class _Walk(NamedTuple):
 def check(history: History) -> list[Violation]:
     view = View(history)
     acks = {place: _acks_by_key(view, place) for place in view.places() if view.topics[place[0]].is_compacted}
-    by_key = _sent_by_key(view)
-    offsets = _offsets(view)
     violations = []
     for walk in _walks(view):
         last: dict[bytes | None, Kept] = {record.key: record for record in walk.records}
@@ -59,10 +57,10 @@ def check(history: History) -> list[Violation]:
                 continue
             later = [
                 each
-                for each in by_key[walk.place[0], key]
+                for each in view.sent_by_key[walk.place[0], key]
                 if each.at <= walk.ended_at and not view.is_before(each, view.sent[latest.mark])
             ]
-            if any(_is_beyond(offsets, each, walk) for each in later):
+            if any(_is_beyond(view, each, walk) for each in later):
                 continue
             tombstones = [each for each in later if each.value is None]
             wrong = _judge(view, walk, latest, last.get(key), tombstones)
@@ -97,24 +95,10 @@ def _acks_by_key(view: View, place: Place) -> dict[bytes | None, list[Acked]]:
     return found
 
 
-def _sent_by_key(view: View) -> dict[tuple[str, bytes | None], list[Sent]]:
-    found: dict[tuple[str, bytes | None], list[Sent]] = {}
-    for sent in view.sent.values():
-        found.setdefault((sent.topic, sent.key), []).append(sent)
-    return found
-
-
-def _offsets(view: View) -> dict[str, int]:
-    """Where each record was last seen, by mark."""
-    found = {acked.mark: acked.offset for acks in view.acks.values() for acked in acks}
-    for sightings in view.sightings.values():
-        found.update({sighting.record.mark: sighting.record.offset for sighting in sightings})
-    return found
-
-
-def _is_beyond(offsets: dict[str, int], sent: Sent, walk: _Walk) -> bool:
+def _is_beyond(view: View, sent: Sent, walk: _Walk) -> bool:
     """Whether it may stand where the walk did not come to."""
-    return offsets.get(sent.mark, walk.end_offset) >= walk.end_offset
+    partition, offset = view.stands_at.get(sent.mark, (walk.place[1], walk.end_offset))
+    return partition == walk.place[1] and offset >= walk.end_offset
 
 
 def _may_be_lost(view: View, latest: Acked, walk: _Walk) -> bool:

@@ -216,17 +216,10 @@ class _Partition:
                 is_covered |= not all(self._view.is_before(each, sent) for each in in_doubt.get(key, ()))
                 if known.mark in self._surviving:
                     is_covered = True
-                elif is_covered or (known.is_tombstone and self._is_over(known)):
+                elif is_covered or (known.is_tombstone and self._view.may_be_removed(sent, self._final.at)):
                     found.add(known.mark)
                     is_covered = True
         return found
-
-    def _is_over(self, tombstone: _Known) -> bool:
-        """Whether a tombstone may be gone by now."""
-        sent = self._view.sent[tombstone.mark]
-        if self._view.has_clock_jump(sent.at, self._final.at):
-            return True
-        return (self._final.at - sent.at) * 1000 >= self._facts.delete_retention_ms
 
     def _tombstones_in_doubt(self) -> dict[bytes | None, list[Sent]]:
         """Tombstones that may have been written, seen by nobody and removed again, by key."""

@@ -13,13 +13,18 @@
 
 Retention and compaction only take away, so what is still there at the end was there for every session. A
 record of a deleted topic needs only to have been sent.
+
+But each replica compacts by itself: what one leader has compacted away another may still have. So a session
+may have passed a record of a compacted, replicated topic that is superseded: by one of the same key at a
+higher offset that the session was given, or that may stand where it has not come to, or is a tombstone whose
+time is over, which may be gone as well. And it may have passed such a tombstone.
 """
 
 from __future__ import annotations
 
 from barnabas.sim.checkers.view import Session, View
 from barnabas.sim.checkers.violation import Violation
-from barnabas.sim.history import NO_PARTITION, FaultsEnded, History, Read, TopicDeleted
+from barnabas.sim.history import NO_PARTITION, FaultsEnded, History, Read, Sent, TopicDeleted
 
 NAME = "readers"
 KNOWN_S = 30.0  # after the faults: until then every broker has the metadata
@@ -109,10 +114,14 @@ def _nothing_skipped(view: View, session: Session, certain: list[tuple[int, floa
     began = session.began
     seen = {read.record.offset for read in session.reads}
     position = max(session.position, max(seen, default=-1) + 1)
-    lost_at = view.doubts((began.topic, began.partition)).first(began.at)
+    place = began.topic, began.partition
+    lost_at = view.doubts(place).first(began.at)
+    is_compacted = view.is_replicated and place[0] in view.topics and view.topics[place[0]].is_compacted
     for offset, known_since in certain:
         is_passed = began.start_offset <= offset < position and offset not in seen
         if is_passed and (lost_at is None or known_since < began.at):
+            if is_compacted and _may_be_compacted(view, session, offset, position):
+                continue
             what = (
                 f"{began.session}, reading {began.topic}-{began.partition} from {began.start_offset} since "
                 f"{began.at:.3f} s, has come to {position} without having been given offset {offset}, which "
@@ -120,3 +129,28 @@ def _nothing_skipped(view: View, session: Session, certain: list[tuple[int, floa
             )
             return [Violation(NAME, session.last_at, what)]
     return []
+
+
+def _may_be_compacted(view: View, session: Session, offset: int, position: int) -> bool:
+    """Whether a leader may have compacted away what the last read found at an offset that was passed."""
+    topic, partition = session.began.topic, session.began.partition
+    passed = next(each for each in view.finals[topic, partition].records if each.offset == offset)
+    if _is_gone(view, session, view.sent[passed.mark]):
+        return True
+    given = {read.record.mark for read in session.reads if read.record.offset > offset}
+    for sent in view.sent_by_key[topic, passed.key]:
+        if sent.at > session.last_at or sent.partition not in (NO_PARTITION, partition):
+            continue
+        where, stands = view.stands_at.get(sent.mark, (partition, None))
+        if stands is None:  # it may have been written
+            if not view.is_before(sent, view.sent[passed.mark]):
+                return True
+        elif where == partition and stands > offset:
+            is_seen = sent.mark in given or stands >= position
+            if is_seen or _is_gone(view, session, sent):
+                return True
+    return False
+
+
+def _is_gone(view: View, session: Session, sent: Sent) -> bool:
+    return sent.value is None and view.may_be_removed(sent, session.last_at)

@@ -174,6 +174,12 @@ class View:
     def has_clock_jump(self, since: float, until: float) -> bool:
         return _has_between(self.clock_jumps, since, until)
 
+    def may_be_removed(self, tombstone: Sent, until: float) -> bool:
+        """Whether compaction may have removed a tombstone by then: its time is over."""
+        if self.has_clock_jump(tombstone.at, until):
+            return True
+        return (until - tombstone.at) * 1000 >= self.topics[tombstone.topic].delete_retention_ms
+
     def is_before(self, one: Sent, other: Sent) -> bool:
         """Whether one stands before the other wherever both stand: an idempotent producer's do in order."""
         return one.is_idempotent and one.producer == other.producer and one.number < other.number
@@ -206,6 +212,26 @@ class View:
             place = (acked.topic, acked.partition)
             if place in found and acked.offset >= 0:
                 found[place].append(acked)
+        return found
+
+    @cached_property
+    def sent_by_key(self) -> dict[tuple[str, bytes | None], list[Sent]]:
+        """What was handed over, by topic and key."""
+        found: dict[tuple[str, bytes | None], list[Sent]] = {}
+        for sent in self.sent.values():
+            found.setdefault((sent.topic, sent.key), []).append(sent)
+        return found
+
+    @cached_property
+    def stands_at(self) -> dict[str, tuple[int, int]]:
+        """In which partition and at which offset each record was last seen, by mark."""
+        found = {
+            acked.mark: (partition, acked.offset)
+            for (_, partition), acks in self.acks.items()
+            for acked in acks
+        }
+        for (_, partition), sightings in self.sightings.items():
+            found.update({each.record.mark: (partition, each.record.offset) for each in sightings})
         return found
 
     def known_since(self, place: Place) -> dict[int, float]:
