@@ -177,6 +177,18 @@ def test_only_eligible_replicas_lead_after_the_isr_shrank_below_its_minimum() ->
     assert cluster.partition("t").leader_recovery_state == 0
 
 
+def test_replicas_in_sync_lead_before_eligible_ones() -> None:
+    cluster = Cluster(1, 2, 3, 4)
+    cluster.create(topic("t", assigned={0: [1, 2, 3, 4]}, configs={"min.insync.replicas": "3"}))
+    for broker_id in (4, 2):
+        cluster.beat(broker_id, want_fence=True)
+    cluster.beat(2)
+    assert (cluster.partition("t").isr, cluster.partition("t").elr) == ((1, 3), (2,))
+    cluster.beat(1, want_fence=True)
+    now = cluster.partition("t")
+    assert (now.leader, now.isr, sorted(now.elr)) == (3, (3,), [1, 2])  # nobody is forgotten
+
+
 def test_an_eligible_replica_that_went_down_uncleanly_is_not_eligible() -> None:
     cluster = Cluster(1, 2)
     cluster.create(topic("t", assigned={0: [1, 2]}, configs={"min.insync.replicas": "2"}))

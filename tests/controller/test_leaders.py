@@ -83,6 +83,19 @@ def test_a_preferred_replica_that_is_not_in_sync_or_not_there_does_not_lead() ->
     assert asked.records == []
 
 
+def test_a_preferred_replica_that_is_only_eligible_does_not_take_the_lead_from_one_in_sync() -> None:
+    cluster = Cluster(1, 2, 3)
+    cluster.create(topic("t", assigned={0: [1, 2, 3]}, configs={"min.insync.replicas": "2"}))
+    cluster.beat(3, want_fence=True)
+    cluster.beat(1, want_fence=True)
+    cluster.beat(1)
+    before = cluster.partition("t")
+    assert (before.leader, before.isr, before.elr) == (2, (2,), (1,))
+    asked = ask(cluster, ("t", 0))
+    assert results(asked.response) == {("t", 0): "PREFERRED_LEADER_NOT_AVAILABLE"}
+    assert asked.records == []
+
+
 def test_an_unclean_election_is_only_for_those_whom_nobody_leads() -> None:
     cluster = Cluster(1, 2, has_elr=False)
     cluster.create(topic("t", assigned={0: [1, 2], 1: [2, 1]}))

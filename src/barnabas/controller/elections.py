@@ -277,8 +277,11 @@ def _elect(
     def may_lead(replica: int) -> bool:
         return rules.may_lead(replica) and rules.is_reachable(old, replica)
 
+    # what is in sync goes first: an ISR that begins anew with an eligible replica forgets the others
+    eligible = elr if rules.has_elr and not isr else isr
+
     def is_eligible(replica: int) -> bool:
-        return (replica in isr or (rules.has_elr and replica in elr)) and may_lead(replica)
+        return replica in eligible and may_lead(replica)
 
     first = replicas[0] if rules.prefers_first else old.leader
     for replica in (first, old.leader, *replicas):
@@ -286,7 +289,8 @@ def _elect(
             return _Election(replica, False)
     if not rules.waiting_for.isdisjoint(old.replicas):
         return _Election(NO_LEADER, False)
-    if rules.has_elr and not elr and len(old.last_known_elr) == 1 and may_lead(old.last_known_elr[0]):
+    is_nobody_left = rules.has_elr and not isr and not elr
+    if is_nobody_left and len(old.last_known_elr) == 1 and may_lead(old.last_known_elr[0]):
         return _Election(old.last_known_elr[0], True)
     if rules.unclean_election:
         for replica in replicas:
