@@ -6,6 +6,8 @@ named again, in a new one. A replica that is not to be asked for is in neither.
 
     NEW   epoch 0: everything is named; the session whose id is given ends
     OPEN  epoch 1, 2 ...: only what has changed, and what is to be forgotten
+
+A session in which nothing is left to be asked for is over: Apache Kafka says so in its answer, with the id 0.
 """
 
 from __future__ import annotations
@@ -109,9 +111,13 @@ class FollowerSession:
                 self.session_id = _NO_SESSION
             self.begin_anew()
             return False
+        is_over = self.epoch > 0 and response.session_id == _NO_SESSION
         if self.epoch == 0:
             self.session_id = response.session_id
-        if self.session_id != _NO_SESSION:
+        if is_over:
+            self.session_id = _NO_SESSION
+            self.begin_anew()
+        elif self.session_id != _NO_SESSION:
             self.epoch = 1 if self.epoch == MAX_EPOCH else self.epoch + 1
         return True
 
