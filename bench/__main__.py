@@ -35,6 +35,7 @@ SIDE_BY_SIDE = (
     "startup",
     "scale",
     "cluster",
+    "replication",
     "pressure",
     "compaction",
     "groups",
@@ -78,7 +79,9 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--system", choices=(*SYSTEMS, "both"), default="both")
     parser.add_argument("--client", choices=(*CLIENTS, "both"), default="both")
     parser.add_argument(
-        "--match", default="", help="only cells of produce, consume and spark with this in their name"
+        "--match",
+        default="",
+        help="only cells of produce, consume, replication and spark with this in their name",
     )
     parser.add_argument("--rounds", type=int, default=3, help="how often each takes its turn (3)")
     parser.add_argument("--small", action="store_true", help="tiny input: shows that it runs, not how fast")

@@ -19,7 +19,6 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol
 
-from bench.proc import cpu_seconds
 from bench.systems import Running
 from tests.support.apache_kafka import java
 
@@ -103,9 +102,9 @@ class Java:
         arguments += ["--num-records", str(load.records), "--record-size", str(load.record_bytes)]
         arguments += ["--command-property", f"acks={load.acks}"]
         command = java("org.apache.kafka.tools.ProducerPerformance", *arguments, jvm=TOOL_JVM)
-        before = cpu_seconds(running.pid)
+        before = running.cpu_seconds()
         done = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE_S, check=False)
-        spent = cpu_seconds(running.pid) - before
+        spent = running.cpu_seconds() - before
         summary = self.SUMMARY.search(done.stdout)
         if done.returncode != 0 or summary is None or int(summary[1]) != load.records:
             raise ClientFailed(f"{command[-12:]} ended with {done.returncode}:\n{done.stdout}{done.stderr}")
@@ -113,7 +112,7 @@ class Java:
 
     def consume(self, running: Running, load: Load) -> Outcome:
         arguments = [running.bootstrap, load.topic, str(load.partitions), str(load.records)]
-        results, cpu = watched(java(ASSIGN_AND_POLL, *arguments, jvm=TOOL_JVM), running.pid)
+        results, cpu = watched(java(ASSIGN_AND_POLL, *arguments, jvm=TOOL_JVM), running)
         return Outcome(load.value_bytes, results["seconds"], cpu)
 
 
@@ -123,10 +122,10 @@ CLIENTS: Mapping[str, Client] = MappingProxyType({"confluent": Confluent(), "jav
 def workload_of_confluent(name: str, running: Running, **arguments: object) -> tuple[dict[str, Any], float]:
     """What a workload of bench/confluent.py reports, and the broker's CPU seconds in the meantime."""
     given = json.dumps({"bootstrap": running.bootstrap, **arguments})
-    return watched([sys.executable, "-m", "bench.confluent", name, given], running.pid)
+    return watched([sys.executable, "-m", "bench.confluent", name, given], running)
 
 
-def watched(command: Sequence[str], broker_pid: int) -> tuple[dict[str, Any], float]:
+def watched(command: Sequence[str], running: Running) -> tuple[dict[str, Any], float]:
     """Run a client that says `begin` and `end {...}`, reading the broker's account at both."""
     account: list[float] = []
     results: dict[str, Any] | None = None
@@ -142,7 +141,7 @@ def watched(command: Sequence[str], broker_pid: int) -> tuple[dict[str, Any], fl
             for line in process.stdout:
                 word, _, rest = line.partition(" ")
                 if word.strip() in ("begin", "end"):
-                    account.append(cpu_seconds(broker_pid))
+                    account.append(running.cpu_seconds())
                 if word == "end":
                     results = json.loads(rest)
             process.wait()

@@ -13,6 +13,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
@@ -139,6 +140,34 @@ def deliveries(bootstrap: str, topic: str, count: int, interval_s: float) -> Non
     consumer.close()
 
 
+def steady(bootstrap: str, topic: str, record_bytes: int, rate: int, seconds: float, linger_ms: int) -> None:
+    """Records at a fixed rate, whatever becomes of those before: from the moment at which each was due to the
+    report of its delivery. The first second does not count."""
+    producer = Producer(prompt(bootstrap) | {"linger.ms": linger_ms})
+    value, waits, failures = os.urandom(record_bytes), [], []
+
+    def delivered(due: float, error: KafkaError | None, _: object) -> None:
+        waits.append(time.perf_counter() - due)
+        if error is not None:
+            failures.append(error)
+
+    producer.list_topics(topic, timeout=10)
+    begin()
+    started = time.perf_counter()
+    count = int(rate * (seconds + 1))
+    for number in range(count):
+        due = started + number / rate
+        while (early := due - time.perf_counter()) > 0:
+            producer.poll(early)
+        producer.produce(topic, value, partition=0, on_delivery=partial(delivered, due))
+        if not number % SLICE_RECORDS:
+            producer.poll(0)
+    lost = producer.flush(FLUSH_DEADLINE_S)
+    if failures or lost:
+        raise SystemExit(f"{len(failures)} records failed ({failures[:1]}), {lost} unanswered")
+    end(round_trips=waits[rate:])
+
+
 def prompt(bootstrap: str) -> dict[str, Any]:
     """Settings of a producer that waits for nothing before it sends."""
     return {"bootstrap.servers": bootstrap, "acks": "all", "linger.ms": 0, "socket.nagle.disable": True}
@@ -190,6 +219,7 @@ WORKLOADS: Mapping[str, Callable[..., None]] = {
     "consume": consume,
     "acknowledgements": acknowledgements,
     "deliveries": deliveries,
+    "steady": steady,
     "transactions": transactions,
 }
 

@@ -126,7 +126,7 @@ def memory(running: dict[str, Running], options: Options) -> Iterator[Pair]:
 
 
 def workload(name: str, broker: Running, **arguments: object) -> tuple[dict[str, Any], float]:
-    return watched(_command(name, broker, arguments), broker.pid)
+    return watched(_command(name, broker, arguments), broker)
 
 
 def _command(name: str, broker: Running, arguments: dict[str, object]) -> list[str]:

@@ -13,5 +13,5 @@ class Options(NamedTuple):
     systems: tuple[str, ...] = ("barnabas", "kafka")
     clients: tuple[str, ...] = ("confluent", "java")
     rounds: int = 3
-    # only those cells of produce, consume and spark whose names contain this
+    # only those cells of produce, consume, replication and spark whose names contain this
     match: str = ""

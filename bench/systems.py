@@ -19,6 +19,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple, Protocol
 
+from bench.proc import cpu_seconds
 from tests.support.apache_kafka import ApacheKafka, free_ports
 
 START_DEADLINE_S = 120.0
@@ -45,7 +46,7 @@ class DidNotServe(Exception):
 
 
 class Running(NamedTuple):
-    """A broker that serves."""
+    """A broker that serves, or several that are one cluster."""
 
     name: str
     bootstrap: str
@@ -54,10 +55,17 @@ class Running(NamedTuple):
     executed_at: float
     # from exec to serving
     started_seconds: float
+    # the processes of the cluster's other nodes, and how many replicas its topics have
+    other_pids: tuple[int, ...] = ()
+    replicas: int = 1
 
     @property
     def port(self) -> int:
         return int(self.bootstrap.rpartition(":")[2])
+
+    def cpu_seconds(self) -> float:
+        """Of all nodes since they were started."""
+        return sum(map(cpu_seconds, (self.pid, *self.other_pids)))
 
 
 class System(Protocol):

@@ -22,7 +22,9 @@ def create_topics(
     """All of them, one after another: each answered before the next is asked for."""
     admin = _admin(running)
     for name, partitions in partitions_by_name.items():
-        topic = NewTopic(name, num_partitions=partitions, replication_factor=1, config=dict(settings))
+        topic = NewTopic(
+            name, num_partitions=partitions, replication_factor=running.replicas, config=dict(settings)
+        )
         (future,) = admin.create_topics([topic], operation_timeout=60, request_timeout=60).values()
         future.result(DEADLINE_S)
 

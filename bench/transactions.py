@@ -69,7 +69,7 @@ def transact(client: str, broker: Running, *, records: int, count: int) -> Outco
     name, warm_up = f"bench-{next(NAMES)}", count // 10 + 1
     if client == "java":
         arguments = [broker.bootstrap, TOPIC, name, str(records), str(count), str(warm_up)]
-        results, _ = watched(java(TRANSACTIONS, *arguments, jvm=TOOL_JVM), broker.pid)
+        results, _ = watched(java(TRANSACTIONS, *arguments, jvm=TOOL_JVM), broker)
     else:
         results, _ = workload_of_confluent(
             "transactions",

@@ -134,6 +134,10 @@ class CombinedCluster:
         """The properties of a node."""
         return self._root / f"{node_id}.properties"
 
+    def data(self, node_id: int) -> Path:
+        """Where a node keeps its partitions."""
+        return self._root / f"data-{node_id}"
+
     def _properties(self, node_id: int) -> dict[str, str]:
         host = self.network.host(node_id)
         listeners = [f"PLAINTEXT://{host}:{self.ports[node_id]}"]
@@ -146,7 +150,7 @@ class CombinedCluster:
             "controller.listener.names": "CONTROLLER",
             "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
             "controller.quorum.bootstrap.servers": self.bootstrap_controllers,
-            "log.dirs": str(self._root / f"data-{node_id}"),
+            "log.dirs": str(self.data(node_id)),
             **self._settings,
         }
 
