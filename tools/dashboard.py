@@ -67,6 +67,8 @@ APPLIED = "kafka_server_broker_metadata_metrics"
 PARTITION = "kafka_cluster_partition"
 CLEANER = "kafka_log_logcleaner"
 MANAGER = "kafka_log_logcleanermanager"
+FETCHERS = "kafka_server_replicafetchermanager"
+ELECTIONS = "kafka_controller_controllerstats"
 IDLE = "kafka_server_kafkarequesthandlerpool_requesthandleravgidle_percent"
 IDLE_TOO = "kafka_network_socketserver_networkprocessoravgidle_percent"
 
@@ -247,6 +249,7 @@ ROWS: dict[str, list[Panel]] = {
                 "under-replicated {{instance}}": now(f"{REPLICAS}_underreplicatedpartitions"),
                 "at min ISR {{instance}}": now(f"{REPLICAS}_atminisrpartitioncount"),
                 "offline replicas {{instance}}": now(f"{REPLICAS}_offlinereplicacount"),
+                "moving {{instance}}": now(f"{REPLICAS}_reassigningpartitions"),
                 "not led by the preferred one": f"max({CONTROLLER}_preferredreplicaimbalancecount{SELECTED})",
             },
         ),
@@ -256,6 +259,8 @@ ROWS: dict[str, list[Panel]] = {
             {
                 "under-replicated {{topic}}-{{partition}}": f"{PARTITION}_underreplicated{OF_TOPIC} > 0",
                 "under min ISR {{topic}}-{{partition}}": f"{PARTITION}_underminisr{OF_TOPIC} > 0",
+                "at min ISR {{topic}}-{{partition}}": f"{PARTITION}_atminisr{OF_TOPIC}"
+                f" == 1 and {PARTITION}_underreplicated{OF_TOPIC} == 1",
             },
         ),
         Panel(
@@ -277,6 +282,111 @@ ROWS: dict[str, list[Panel]] = {
             {
                 "active": f"max({CONTROLLER}_activebrokercount{SELECTED})",
                 "fenced": f"max({CONTROLLER}_fencedbrokercount{SELECTED})",
+            },
+        ),
+    ],
+    "Replication": [
+        Panel(
+            "Bytes between replicas",
+            "Bps",
+            {
+                "fetched by {{instance}}": rate(f"{BTM}_replicationbytesin_total"),
+                "sent by {{instance}}": rate(f"{BTM}_replicationbytesout_total"),
+            },
+        ),
+        Panel(
+            "Changes of ISRs",
+            "ops",
+            {
+                "shrinks {{instance}}": rate(f"{REPLICAS}_isrshrinks_total"),
+                "expands {{instance}}": rate(f"{REPLICAS}_isrexpands_total"),
+                "not taken {{instance}}": rate(f"{REPLICAS}_failedisrupdates_total"),
+            },
+            told="A follower that leaves and joins again and again is too slow.",
+        ),
+        Panel(
+            "Elections, by kind",
+            "short",
+            {
+                "{{kind}}": "max by (kind) ("
+                f"increase(barnabas_leader_elections_total{SELECTED}[$__rate_interval]))",
+                "from the ELR": f"max(increase({ELECTIONS}_electionfromeligibleleaderreplicas_total{SELECTED}"
+                "[$__rate_interval]))",
+                "unclean, the last known leader's among them": "max(increase("
+                f"{ELECTIONS}_uncleanleaderelections_total{SELECTED}[$__rate_interval]))",
+            },
+            told="Unclean ones may have lost records.",
+        ),
+        Panel(
+            "Records that followers are behind, by leaders",
+            "short",
+            {"broker {{follower}}": now("barnabas_follower_lag_records", by="follower")},
+        ),
+        Panel(
+            "Time that followers are behind, by leaders",
+            "s",
+            {
+                "broker {{follower}}": most("barnabas_follower_lag_seconds", by="follower"),
+            },
+            told="One that is not caught up for replica.lag.time.max.ms leaves the ISR.",
+        ),
+        Panel(
+            "Partitions in which followers are not in sync",
+            "short",
+            {"broker {{follower}}": now("barnabas_follower_out_of_sync_partitions", by="follower")},
+        ),
+        Panel(
+            "Lag of fetchers, in records",
+            "short",
+            {
+                "{{instance}} of broker {{leader}}": now(
+                    "barnabas_fetcher_lag_records", by="instance, leader"
+                ),
+                "one partition, at most {{instance}}": now(f"{FETCHERS}_maxlag"),
+            },
+        ),
+        Panel(
+            "Lag of fetchers, in time",
+            "s",
+            {"{{instance}} of broker {{leader}}": now("barnabas_fetcher_lag_seconds", by="instance, leader")},
+        ),
+        Panel(
+            "What fetchers get",
+            "Bps",
+            {
+                "{{instance}} of broker {{leader}}": rate(
+                    "barnabas_fetcher_bytes_total", by="instance, leader"
+                )
+            },
+        ),
+        Panel(
+            "Fetches, and partitions that fail",
+            "ops",
+            {
+                "fetches {{instance}} of broker {{leader}}": rate(
+                    "barnabas_fetcher_requests_total", by="instance, leader"
+                ),
+                "failures {{instance}} of broker {{leader}}": rate(
+                    "barnabas_fetcher_failures_total", by="instance, leader"
+                ),
+                "partitions that fail {{instance}}": now(f"{FETCHERS}_failedpartitionscount"),
+            },
+        ),
+        Panel(
+            "Partitions, by leader and follower",
+            "short",
+            {"{{instance}} of broker {{leader}}": now("barnabas_fetcher_partitions", by="instance, leader")},
+        ),
+        Panel(
+            "Logs that were cut, or begun anew",
+            "short",
+            {
+                "cut {{instance}}": "sum by (instance) ("
+                f"increase(barnabas_log_truncations_total{SELECTED}[$__rate_interval]))",
+                "offsets cut off {{instance}}": "sum by (instance) ("
+                f"increase(barnabas_log_truncated_records_total{SELECTED}[$__rate_interval]))",
+                "begun anew {{instance}}": "sum by (instance) ("
+                f"increase(barnabas_log_restarts_total{SELECTED}[$__rate_interval]))",
             },
         ),
     ],
@@ -302,6 +412,11 @@ ROWS: dict[str, list[Panel]] = {
     ],
     "Logs": [
         Panel("Bytes, by topic", "bytes", {"{{topic}}": now("kafka_log_log_size", OF_TOPIC, "topic")}),
+        Panel(
+            "Bytes, by directory",
+            "bytes",
+            {"{{instance}} {{logDirectory}}": now("barnabas_log_bytes", by="instance, logDirectory")},
+        ),
         Panel(
             "Offsets kept, by topic",
             "short",

@@ -19,7 +19,7 @@ def leading(isr: tuple[int, ...], followers: tuple[int, ...] = (2, 3, 4), min_in
 
 
 def follower(node_id: int, end_offset: int, *, caught_up_at: float = NEVER, epoch: int = EPOCH) -> Follower:
-    made = Follower(node_id, caught_up_at)
+    made = Follower(node_id, caught_up_at, 0.0)
     made.end_offset, made.broker_epoch = end_offset, epoch
     return made
 
@@ -32,7 +32,7 @@ def broker(*, epoch: int = EPOCH, fenced: bool = False, shutting_down: bool = Fa
 
 
 def test_a_follower_at_the_end_is_caught_up() -> None:
-    one = Follower(2, NEVER)
+    one = Follower(2, NEVER, 0.0)
     one.fetched(5, 0, 7, 100.0, EPOCH)
     assert one.caught_up_at == NEVER
     one.fetched(7, 0, 7, 101.0, EPOCH)
@@ -42,7 +42,7 @@ def test_a_follower_at_the_end_is_caught_up() -> None:
 
 def test_a_follower_that_reaches_the_end_as_it_was_counts_as_caught_up_at_its_fetch_before() -> None:
     """Otherwise nobody would ever be caught up with a partition that is written to all the time."""
-    one = Follower(2, NEVER)
+    one = Follower(2, NEVER, 0.0)
     for step in range(1, 100):
         one.fetched(10 * step, 0, 10 * step + 10, 1.0 * step, EPOCH)
     assert one.caught_up_at == 98.0
@@ -101,7 +101,7 @@ def test_who_may_join() -> None:
     assert not joins(follower(2, 7), broker(fenced=True))
     assert not joins(follower(2, 7), broker(shutting_down=True))
     assert not is_eligible(follower(2, 7), None)
-    assert not is_eligible(Follower(2, 100.0), broker())  # it has not fetched from this leader
+    assert not is_eligible(Follower(2, 100.0, 0.0), broker())  # it has not fetched from this leader
 
 
 def test_who_has_fetched_before_it_was_started_anew_does_not_join() -> None:

@@ -37,17 +37,21 @@ async def create_topic(
     cluster: VirtualCluster,
     name: str,
     assignment: Sequence[Sequence[int]],
+    *,
+    nodes: Mapping[int, Node] | None = None,
     **configs: str,
 ) -> TopicImage:
-    """A topic whose partitions have replicas on these nodes, the first of which leads; known to all nodes."""
-    node = next(iter(cluster.nodes.values()))
+    """A topic whose partitions have replicas on these nodes, the first of which leads; known to all nodes, or
+    to those named, which are brokers."""
+    nodes = cluster.nodes if nodes is None else nodes
+    node = next(iter(nodes.values()))
     topic = CreatableTopic(
         name=name,
         num_partitions=-1,
         replication_factor=-1,
         assignments=[
-            CreatableReplicaAssignment(partition_index=number, broker_ids=list(nodes))
-            for number, nodes in enumerate(assignment)
+            CreatableReplicaAssignment(partition_index=number, broker_ids=list(replicas))
+            for number, replicas in enumerate(assignment)
         ],
         configs=[
             CreatableTopicConfig(name=key.replace("_", "."), value=value) for key, value in configs.items()
@@ -56,7 +60,7 @@ async def create_topic(
     request = CreateTopicsRequest(topics=[topic], timeout_ms=30_000, validate_only=False)
     response = await node.services.controller.send(request, CreateTopicsResponse)
     assert response.topics[0].error_code == 0, WIRE_ERRORS[response.topics[0].error_code].name
-    await cluster.until(lambda: all(knows(each, name) for each in cluster.nodes.values()), f"all know {name}")
+    await cluster.until(lambda: all(knows(each, name) for each in nodes.values()), f"all know {name}")
     found = node.services.image.topic(name)
     assert found is not None
     return found

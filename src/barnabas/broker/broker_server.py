@@ -143,6 +143,7 @@ class BrokerServer:
             random=common.random,
             broker_epoch=lambda: self.membership.epoch,
             is_opening=lambda: self.replicas.is_opening,
+            traffic=self.replicas.replication,
             fail=self._fail,
         )
         if self._is_serving:

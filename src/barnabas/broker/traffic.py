@@ -1,4 +1,4 @@
-"""What passes through a node, counted where it passes: by topic and by listener.
+"""What passes through a node, counted where it passes: by topic, by listener, and between replicas.
 
 Plain numbers that only go up, on objects that the hot path has at hand anyway: an append costs two additions.
 They are there whether or not anybody asks for metrics, and nothing depends on them.
@@ -62,6 +62,16 @@ class TopicTraffic:
         """Add what another has counted, which is going to be forgotten."""
         for name in self.__slots__:
             setattr(self, name, getattr(self, name) + getattr(other, name))
+
+
+class ReplicationTraffic:
+    """What leaders and followers of this node exchange with those of others, all topics together."""
+
+    __slots__ = ("bytes_in", "bytes_out")
+
+    def __init__(self) -> None:
+        self.bytes_in = 0  # fetched from leaders, and appended
+        self.bytes_out = 0  # sent to followers
 
 
 class ListenerTraffic:

@@ -67,7 +67,7 @@ async def truncate_to_leader(log: PartitionLog, epoch: int, end_offset: int, lea
             log.end_offset,
             min(cut, log.end_offset),
         )
-        return await trimming.truncate(log, cut)
+        return await _truncate(log, cut)
 
 
 async def meet_leader(log: PartitionLog, first: int, end: int, leader_epoch: int) -> bool:
@@ -80,12 +80,12 @@ async def meet_leader(log: PartitionLog, first: int, end: int, leader_epoch: int
             return False
         if own_end > end:
             logger.warning("%s is cut from offset %d to %d, the end of its leader's", log.path, own_end, end)
-            await trimming.truncate(log, end)
+            await _truncate(log, end)
         else:
             logger.warning(
                 "%s ends at %d, its leader's begins at %d: it starts over", log.path, own_end, first
             )
-            await trimming.start_over(log, first)
+            await _start_over(log, first)
         return True
 
 
@@ -95,4 +95,18 @@ async def begin_at(log: PartitionLog, offset: int, leader_epoch: int) -> None:
         log.require_sound()
         log.require_epoch(leader_epoch)
         if log.start_offset == log.end_offset:
-            await trimming.start_over(log, offset)
+            await _start_over(log, offset)
+
+
+async def _truncate(log: PartitionLog, offset: int) -> bool:
+    end_offset = log.end_offset
+    has_cut = await trimming.truncate(log, offset)
+    if has_cut:
+        log.home.totals.truncations += 1
+        log.home.totals.truncated_records += end_offset - log.end_offset
+    return has_cut
+
+
+async def _start_over(log: PartitionLog, offset: int) -> None:
+    await trimming.start_over(log, offset)
+    log.home.totals.restarts += 1

@@ -25,6 +25,9 @@ class LogTotals:
         "opening_seconds",
         "recovered",
         "recovery_seconds",
+        "restarts",
+        "truncated_records",
+        "truncations",
         "uncleanable",
     )
 
@@ -33,6 +36,10 @@ class LogTotals:
         self.opening_seconds = 0.0
         self.recovered = 0  # of these, such as had not been closed cleanly
         self.recovery_seconds = 0.0
+        # by the word of their leaders: cut at the end, and of these how many records; begun anew elsewhere
+        self.truncations = 0
+        self.truncated_records = 0
+        self.restarts = 0
         self.flushes = Histogram()
         self.compaction_rounds = 0
         self.compactions = 0

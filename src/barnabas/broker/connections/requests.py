@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 # Most appends and reads wait for nothing: a request about more partitions gives way to others in between.
 PARTITIONS_A_TURN = 200
+FETCH = 1  # the API that consumers and followers share
 
 ANONYMOUS = "User:ANONYMOUS"  # there is no authentication yet, between brokers neither
 
@@ -177,7 +178,10 @@ async def answer(
         begun = begin_response(key, header.correlation_id, flexible=route.is_flexible)
         encoded = _encoded(response, route.encode, begun)
     if traffic is not None:
-        traffic.answered(router.served[key].name, version, response, services.clock.monotonic() - began)
+        seconds = services.clock.monotonic() - began
+        traffic.answered(router.served[key].name, version, response, seconds)
+        if key == FETCH:
+            traffic.fetched(version, request, seconds)
     return encoded
 
 

@@ -82,8 +82,11 @@ async def handle(request: FetchRequest, context: RequestContext, services: Servi
     terms = _terms(request, context, services)
     found = await _fetch(request, terms, session.wants, services)
     response = session.respond(found.results)
-    for traffic, size_bytes in found.sent:
-        traffic.bytes_out += size_bytes
+    if terms.follower_id >= 0:
+        services.replicas.replication.bytes_out += sum(size_bytes for _, size_bytes in found.sent)
+    else:
+        for traffic, size_bytes in found.sent:
+            traffic.bytes_out += size_bytes
     failed = (
         (topic.topic, topic.topic_id, one.partition_index, one)
         for topic in response.responses

@@ -15,6 +15,7 @@ from barnabas import __version__
 from barnabas.broker.connections.connections import Connections
 from barnabas.broker.life import NodeLife, NodeState
 from barnabas.broker.metrics.coordinators import add_groups, add_transactions
+from barnabas.broker.metrics.elections import ElectionCounts
 from barnabas.broker.metrics.loop_watch import LoopWatch
 from barnabas.broker.metrics.partitions import (
     add_logs,
@@ -24,6 +25,7 @@ from barnabas.broker.metrics.partitions import (
     add_waits,
 )
 from barnabas.broker.metrics.quorum import add_broker, add_controller, add_quorum
+from barnabas.broker.metrics.replication import add_elections, add_fetchers, add_followers, add_traffic
 from barnabas.broker.metrics.requests import ApiTraffic, RequestTraffic
 from barnabas.broker.metrics.table import FAMILIES
 from barnabas.broker.quorum.quorum import MetadataQuorum
@@ -42,6 +44,7 @@ from barnabas.records import kernel
 
 if TYPE_CHECKING:
     from barnabas.broker.cluster.broker_watch import BrokerWatch
+    from barnabas.broker.replicas.fetcher import Fetcher
 
 # buckets of the histograms, as powers of two of a microsecond: half a millisecond to half a minute
 STALL_OCTAVES = range(9, 26)
@@ -72,6 +75,8 @@ class Parts(NamedTuple):
     settings_of: Callable[[str], TopicSettings]
     traffic: RequestTraffic
     loop: LoopWatch
+    elections: ElectionCounts
+    fetchers: Callable[[], Sequence[Fetcher]]
     is_controller: bool
     is_broker: bool
     broker: Services | None = None
@@ -93,6 +98,7 @@ async def collect(parts: Parts) -> Page:
     if parts.is_controller:
         add_controller(page, parts.services, parts.quorum)
         _fenced(page, parts.watch())
+        add_elections(page, parts.elections)
     if parts.is_broker:
         page.add("kafka_server_kafkaserver_brokerstate", _BROKER_STATES[parts.life.state])
         add_broker(page, parts.services, parts.quorum)
@@ -100,6 +106,9 @@ async def collect(parts: Parts) -> Page:
         add_groups(page, parts.broker.groups_in_use)
         add_transactions(page, parts.broker.transactions_in_use)
         await add_topics(page, parts.broker)
+        add_traffic(page, parts.broker)
+        await add_followers(page, parts.broker)
+        await add_fetchers(page, parts.fetchers(), parts.services.clock.monotonic())
         await add_waits(page, parts.broker)
         await add_stable_offsets(page, parts.broker)
     await add_partitions(
@@ -115,22 +124,17 @@ async def collect(parts: Parts) -> Page:
 
 def _requests(page: Page, traffic: RequestTraffic, now: float) -> None:
     errors: dict[str, dict[str, int]] = {}
-    for (name, version), api in traffic.apis.items():
-        for shown in _names(name):
-            page.add("kafka_network_requestmetrics_requests_total", api.count, shown, str(version))
+    counts = {each: api.count for each, api in traffic.apis.items()} | traffic.fetches
+    for (name, version), count in counts.items():
+        page.add("kafka_network_requestmetrics_requests_total", count, name, str(version))
+    for (name, _), api in traffic.apis.items():
         _add_errors(errors.setdefault(name, {}), api)
     for name, by_error in errors.items():
         for error, count in by_error.items():
             page.add("kafka_network_requestmetrics_errors_total", count, name, error)
     for name, histogram in traffic.times.items():
         page.add_histogram("barnabas_request_seconds", histogram, REQUEST_OCTAVES, name)
-        for shown in _names(name):
-            page.add_summary("kafka_network_requestmetrics_totaltimems", histogram, now, shown, scale=1000.0)
-
-
-def _names(name: str) -> tuple[str, ...]:
-    """Under which names Kafka counts a request: a fetch counts also as that of a consumer."""
-    return (name, "FetchConsumer") if name == "Fetch" else (name,)
+        page.add_summary("kafka_network_requestmetrics_totaltimems", histogram, now, name, scale=1000.0)
 
 
 def _add_errors(counts: dict[str, int], api: ApiTraffic) -> None:
@@ -198,6 +202,9 @@ def _directories(page: Page, parts: Parts) -> None:
     page.add("barnabas_log_opening_seconds_total", sum(one.opening_seconds for one in totals))
     page.add("barnabas_log_recoveries_total", sum(one.recovered for one in totals))
     page.add("barnabas_log_recovery_seconds_total", sum(one.recovery_seconds for one in totals))
+    page.add("barnabas_log_truncations_total", sum(one.truncations for one in totals))
+    page.add("barnabas_log_truncated_records_total", sum(one.truncated_records for one in totals))
+    page.add("barnabas_log_restarts_total", sum(one.restarts for one in totals))
     # only a disk of the operating system has descriptors
     page.add("barnabas_open_files", sum(getattr(one.disk, "descriptors", 0) for one in directories))
 

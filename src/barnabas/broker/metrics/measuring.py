@@ -11,6 +11,7 @@ from barnabas.broker.broker_server import BrokerServer
 from barnabas.broker.controller_server import ControllerServer
 from barnabas.broker.life import NodeLife, NodeState
 from barnabas.broker.metrics.collect import Parts, collect
+from barnabas.broker.metrics.elections import ElectionCounts
 from barnabas.broker.metrics.endpoint import MetricsEndpoint
 from barnabas.broker.metrics.loop_watch import LoopWatch
 from barnabas.broker.metrics.requests import RequestTraffic
@@ -39,6 +40,8 @@ class NodeMetrics:
     ) -> None:
         traffic = shared.local.traffic = RequestTraffic()
         self._stop = shared.local.stop
+        elections = ElectionCounts()
+        shared.quorum.metadata.subscribe(elections.published)
         self._parts = Parts(
             shared.local,
             shared.quorum,
@@ -50,6 +53,8 @@ class NodeMetrics:
             shared.settings.of_topic,
             traffic,
             LoopWatch(shared.local.clock),
+            elections,
+            list,
             is_controller=controller is not None,
             is_broker=is_broker,
         )
@@ -61,7 +66,11 @@ class NodeMetrics:
         if broker is not None:
             broker.services.traffic = self._parts.traffic
             connections = [broker.connections, *self._parts.connections]
-            self._parts = self._parts._replace(broker=broker.services, connections=connections)
+            self._parts = self._parts._replace(
+                broker=broker.services,
+                connections=connections,
+                fetchers=lambda: [] if broker.fetchers is None else broker.fetchers.in_use,
+            )
 
     async def _page(self) -> Page:
         try:

@@ -43,7 +43,7 @@ async def add_topics(page: Page, services: Services) -> None:
         if topic is not None:
             for name, attribute in _TOPIC_COUNTERS.items():
                 page.add(name, getattr(traffic, attribute), topic.name)
-        await _breathe(number)
+        await breathe(number)
     for name, attribute in _TOPIC_COUNTERS.items():
         page.add(name, getattr(together, attribute))
 
@@ -58,7 +58,7 @@ async def add_waits(page: Page, services: Services) -> None:
         waiting = [*marks.polls, *marks.end_polls, *marks.stable_polls]
         places += len(waiting)
         polls.update(dict.fromkeys(waiting))
-        await _breathe(number)
+        await breathe(number)
     prefix = "kafka_server_delayedoperationpurgatory"
     page.add(f"{prefix}_purgatorysize", producers, "Produce")
     page.add(f"{prefix}_purgatorysize", places, "Fetch")
@@ -75,7 +75,7 @@ class _Counts:
     def __init__(self) -> None:
         self.all = self.here = self.led = self.offline_here = 0
         self.nobody_leads = self.not_preferred = 0
-        self.under_replicated = self.under_min_isr = self.at_min_isr = 0
+        self.under_replicated = self.under_min_isr = self.at_min_isr = self.moving = 0
 
 
 async def add_partitions(
@@ -101,7 +101,7 @@ async def add_partitions(
                 counts.offline_here += broker is not None and not is_online(partition, broker)
                 if partition.leader == me:
                     _led(page, counts, topic, index, partition, _min_in_sync(settings_of, topic.name))
-            await _breathe(number := number + 1)
+            await breathe(number := number + 1)
     if is_broker:
         _add_counts_of_broker(page, counts)
     if is_controller:
@@ -113,7 +113,7 @@ async def add_stable_offsets(page: Page, services: Services) -> None:
     for number, replica in enumerate(services.replicas.open):
         lag = replica.log.high_watermark - replica.log.last_stable_offset
         page.add("kafka_cluster_partition_laststableoffsetlag", lag, replica.name, str(replica.partition))
-        await _breathe(number)
+        await breathe(number)
 
 
 def _min_in_sync(settings_of: Callable[[str], TopicSettings], topic: str) -> int:
@@ -126,18 +126,22 @@ def _min_in_sync(settings_of: Callable[[str], TopicSettings], topic: str) -> int
 def _led(
     page: Page, counts: _Counts, topic: TopicImage, index: int, partition: PartitionImage, min_in_sync: int
 ) -> None:
-    replica_count, in_sync_count = len(partition.replicas), len(partition.isr)
-    needed = min(min_in_sync, replica_count)
+    # as in Kafka, replicas that are still being added are not missed yet
+    replica_count = len(partition.replicas) - len(partition.adding_replicas)
+    in_sync_count, needed = len(partition.isr), min(min_in_sync, len(partition.replicas))
     is_under_replicated, is_under_min = in_sync_count < replica_count, in_sync_count < needed
+    is_at_min = in_sync_count == needed
     counts.led += 1
     counts.under_replicated += is_under_replicated
     counts.under_min_isr += is_under_min
-    counts.at_min_isr += in_sync_count == needed
+    counts.at_min_isr += is_at_min
+    counts.moving += bool(partition.adding_replicas or partition.removing_replicas)
     where = (topic.name, str(index))
     page.add("kafka_cluster_partition_replicascount", replica_count, *where)
     page.add("kafka_cluster_partition_insyncreplicascount", in_sync_count, *where)
     page.add("kafka_cluster_partition_underreplicated", int(is_under_replicated), *where)
     page.add("kafka_cluster_partition_underminisr", int(is_under_min), *where)
+    page.add("kafka_cluster_partition_atminisr", int(is_at_min), *where)
 
 
 def _add_counts_of_broker(page: Page, counts: _Counts) -> None:
@@ -148,6 +152,7 @@ def _add_counts_of_broker(page: Page, counts: _Counts) -> None:
     page.add(f"{prefix}_underreplicatedpartitions", counts.under_replicated)
     page.add(f"{prefix}_underminisrpartitioncount", counts.under_min_isr)
     page.add(f"{prefix}_atminisrpartitioncount", counts.at_min_isr)
+    page.add(f"{prefix}_reassigningpartitions", counts.moving)
 
 
 def _add_counts_of_all(page: Page, counts: _Counts, topic_count: int) -> None:
@@ -162,20 +167,23 @@ async def add_logs(page: Page, directories: Sequence[LogDirectory]) -> None:
     """Logs that are open, the metadata log among them."""
     open_count = 0
     for directory in directories:
+        size_bytes = 0
         for number, (topic, index) in enumerate(directory.partitions):
             log = directory.opened(topic, index)
             if log is not None and log.segments:
                 open_count += 1
+                size_bytes += log.size_bytes
                 where = (topic, str(index))
                 page.add("kafka_log_log_size", log.size_bytes, *where)
                 page.add("kafka_log_log_logstartoffset", log.start_offset, *where)
                 page.add("kafka_log_log_logendoffset", log.end_offset, *where)
                 page.add("kafka_log_log_numlogsegments", len(log.segments), *where)
-            await _breathe(number)
+            await breathe(number)
+        page.add("barnabas_log_bytes", size_bytes, directory.where)
     page.add("barnabas_partitions_open", open_count)
 
 
-async def _breathe(number: int) -> None:
+async def breathe(number: int) -> None:
     """Let others have their turn now and then."""
     if number % PARTITIONS_A_TURN == PARTITIONS_A_TURN - 1:
         await asyncio.sleep(0)

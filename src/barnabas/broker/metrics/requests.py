@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from barnabas.broker.metrics.response_errors import errors_in
 from barnabas.core.histogram import BUCKETS, Histogram
 from barnabas.protocol.schema import Message
@@ -9,6 +11,9 @@ from barnabas.protocol.schema import Message
 # what goes wrong in these is told to `failed` where it does: to search every answer of theirs would cost more
 # than all the rest
 TELL_THEMSELVES = ("Produce", "Fetch")
+
+
+CONSUMERS, FOLLOWERS = "FetchConsumer", "FetchFollower"
 
 
 class ApiTraffic:
@@ -29,6 +34,8 @@ class RequestTraffic:
     def __init__(self) -> None:
         self.apis: dict[tuple[str, int], ApiTraffic] = {}
         self.times: dict[str, Histogram] = {}
+        # fetches once more, by those who send them; errors are not
+        self.fetches: dict[tuple[str, int], int] = {}
 
     def api(self, name: str, version: int) -> ApiTraffic:
         """What is counted of one version of an API."""
@@ -49,6 +56,17 @@ class RequestTraffic:
         times.counts[bucket if bucket < BUCKETS else -1] += 1
         if name not in TELL_THEMSELVES and response is not None:
             self.failed(name, version, errors_in(response))
+
+    def fetched(self, version: int, request: Any, seconds: float) -> None:
+        """The request was a fetch."""
+        state = request.replica_state
+        replica_id = request.replica_id if state is None else state.replica_id
+        name = FOLLOWERS if replica_id >= 0 else CONSUMERS
+        self.fetches[name, version] = self.fetches.get((name, version), 0) + 1
+        times = self.times.get(name)
+        if times is None:
+            times = self.times[name] = Histogram()
+        times.observe(seconds)
 
     def failed(self, name: str, version: int, codes: list[int]) -> None:
         """An answer tells of these errors; of none, perhaps."""

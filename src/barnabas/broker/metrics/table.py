@@ -20,6 +20,8 @@ kafka_server_brokertopicmetrics_totalproducerequests_total counter topic Partiti
 kafka_server_brokertopicmetrics_failedproducerequests_total counter topic Of these, how many failed in an unusual way.
 kafka_server_brokertopicmetrics_totalfetchrequests_total counter topic Partitions that were asked for records.
 kafka_server_brokertopicmetrics_failedfetchrequests_total counter topic Of these, how many failed in an unusual way.
+kafka_server_brokertopicmetrics_replicationbytesin_total counter - Bytes of batches appended that leaders have sent.
+kafka_server_brokertopicmetrics_replicationbytesout_total counter - Bytes of batches sent to followers.
 kafka_network_requestmetrics_requests_total counter request,version Requests answered.
 kafka_network_requestmetrics_errors_total counter request,error Errors told in answers; NONE counts answers without any.
 kafka_network_requestmetrics_totaltimems summary request Milliseconds from the request's last byte to its answer being queued.
@@ -40,10 +42,17 @@ kafka_server_replicamanager_offlinereplicacount gauge - Replicas here whose dire
 kafka_server_replicamanager_underreplicatedpartitions gauge - Partitions led here with fewer in-sync replicas than replicas.
 kafka_server_replicamanager_underminisrpartitioncount gauge - Partitions led here with fewer in-sync replicas than min.insync.replicas.
 kafka_server_replicamanager_atminisrpartitioncount gauge - Partitions led here with just as many.
+kafka_server_replicamanager_reassigningpartitions gauge - Partitions led here whose replicas are moving.
+kafka_server_replicamanager_isrshrinks_total counter - Changes of an ISR by which followers left that lagged behind.
+kafka_server_replicamanager_isrexpands_total counter - Changes of an ISR by which followers joined that have caught up.
+kafka_server_replicamanager_failedisrupdates_total counter - Changes of an ISR that the controller has not taken.
+kafka_server_replicafetchermanager_maxlag gauge clientId Committed records that the most lagging partition followed here has yet to fetch.
+kafka_server_replicafetchermanager_failedpartitionscount gauge clientId Partitions followed here whose last fetch has failed.
 kafka_cluster_partition_replicascount gauge topic,partition Replicas of a partition led here.
 kafka_cluster_partition_insyncreplicascount gauge topic,partition In-sync replicas of a partition led here.
 kafka_cluster_partition_underreplicated gauge topic,partition 1 where some replica is not in sync.
 kafka_cluster_partition_underminisr gauge topic,partition 1 where fewer are in sync than min.insync.replicas.
+kafka_cluster_partition_atminisr gauge topic,partition 1 where just as many are in sync.
 kafka_cluster_partition_laststableoffsetlag gauge topic,partition High watermark less last stable offset, of a partition in use.
 kafka_controller_kafkacontroller_activecontrollercount gauge - 1 on the node that leads the metadata quorum.
 kafka_controller_kafkacontroller_newactivecontrollerscount gauge - Epochs of which this node got to know the active controller, since the start.
@@ -62,6 +71,8 @@ kafka_controller_kafkacontroller_lastappliedrecordlagms gauge - Milliseconds for
 kafka_controller_kafkacontroller_lastcommittedrecordoffset gauge - The last metadata record that is committed, as far as this node knows.
 kafka_controller_kafkacontroller_metadataerrorcount gauge - Metadata that could not be loaded or applied; a node stops with the first.
 kafka_controller_kafkacontroller_ignoredstaticvoters gauge - 1 where controller.quorum.voters is set, and the metadata log names the voters.
+kafka_controller_controllerstats_uncleanleaderelections_total counter - Elections of a replica that may lack committed records.
+kafka_controller_controllerstats_electionfromeligibleleaderreplicas_total counter - Elections of an eligible leader replica.
 kafka_server_broker_metadata_metrics_last_applied_record_offset gauge - The last metadata record that the broker has applied.
 kafka_server_broker_metadata_metrics_last_applied_record_timestamp gauge - When that was written, in milliseconds since 1970.
 kafka_server_broker_metadata_metrics_last_applied_record_lag_ms gauge - Milliseconds for which this node has not known that it has all that is committed.
@@ -123,11 +134,25 @@ barnabas_request_seconds histogram request The same times as totaltimems, in buc
 barnabas_connections_turned_away_total counter listener Connections refused for max.connections or max.connections.per.ip.
 barnabas_queued_request_bytes gauge - Memory that requests take, where queued.max.request.bytes limits it.
 barnabas_partitions_open gauge - Partitions whose log is open.
+barnabas_log_bytes gauge logDirectory Bytes of batches of all logs in use.
 barnabas_open_files gauge - File descriptors of logs.
 barnabas_log_openings_total counter - Logs opened since the start.
 barnabas_log_opening_seconds_total counter - What that took.
 barnabas_log_recoveries_total counter - Logs of these that had not been closed cleanly.
 barnabas_log_recovery_seconds_total counter - What their recovery took.
+barnabas_log_truncations_total counter - Logs cut at their end, since their leader has another history.
+barnabas_log_truncated_records_total counter - Offsets that were cut off so.
+barnabas_log_restarts_total counter - Logs begun anew at their leader's first offset, which was beyond their end.
+barnabas_follower_lag_records gauge follower Records that a broker has yet to fetch of the partitions led here.
+barnabas_follower_lag_seconds gauge follower The longest time for which a broker has not been caught up with a partition led here.
+barnabas_follower_out_of_sync_partitions gauge follower Partitions led here of which a broker has a replica that is not in sync.
+barnabas_fetcher_partitions gauge leader Partitions fetched from a leader.
+barnabas_fetcher_lag_records gauge leader Committed records that are yet to be fetched there, as its last answers say.
+barnabas_fetcher_lag_seconds gauge leader The longest time for which a partition fetched from a leader has been behind.
+barnabas_fetcher_requests_total counter leader Fetches sent to a leader.
+barnabas_fetcher_bytes_total counter leader Bytes of batches from a leader that were appended.
+barnabas_fetcher_failures_total counter leader Partitions that could not be fetched from a leader, each time.
+barnabas_leader_elections_total counter kind Elections of partition leaders seen by this controller: preferred, isr, elr, last_known, unclean.
 barnabas_compaction_rounds_total counter - How often compaction looked for work.
 barnabas_compactions_total counter - Compactions of a log.
 barnabas_compactions_failed_total counter - Compactions that failed, after which the log is left alone.

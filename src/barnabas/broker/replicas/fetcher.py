@@ -23,6 +23,7 @@ from typing import Any, NamedTuple, Protocol
 from barnabas.broker.replicas.follower_session import FetchLimits, FollowerSession
 from barnabas.broker.replicas.following import FollowedReplica, Key
 from barnabas.broker.replicas.leader_offsets import EARLIEST, LATEST, ask_offsets
+from barnabas.broker.traffic import ReplicationTraffic
 from barnabas.core.alarm import Alarm
 from barnabas.core.clock import Clock
 from barnabas.core.eager import begin
@@ -75,6 +76,7 @@ class FetcherSite(Protocol):
     node_id: int
     clock: Clock
     settings: FetcherSettings
+    traffic: ReplicationTraffic
     busy: dict[Key, asyncio.Task[None]]  # what is being done to replicas, by whichever fetcher
 
     def broker_epoch(self) -> int:
@@ -285,7 +287,9 @@ class Fetcher:
         try:
             appended = await work
             is_cut = appended is None
-            self.bytes_in += appended or 0
+            if appended:
+                self.bytes_in += appended
+                self._site.traffic.bytes_in += appended
         except FencedLeaderEpoch:
             pass  # it has another role by now
         except BarnabasError as error:

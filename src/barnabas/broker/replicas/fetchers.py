@@ -20,6 +20,7 @@ from barnabas.broker.replicas.follower_session import FetchLimits
 from barnabas.broker.replicas.following import FollowedReplica, Key
 from barnabas.broker.replicas.replica import Replica
 from barnabas.broker.replicas.roles import Following
+from barnabas.broker.traffic import ReplicationTraffic
 from barnabas.core.clock import Clock
 from barnabas.core.errors import BarnabasError, wire_error
 from barnabas.core.network import Address, Network
@@ -61,6 +62,7 @@ class Fetchers:
         random: Random,
         broker_epoch: Callable[[], int],
         is_opening: Callable[[], bool],
+        traffic: ReplicationTraffic,
         fail: Callable[[BaseException], None],
     ) -> None:
         self.node_id = node_id
@@ -68,6 +70,7 @@ class Fetchers:
         self.settings = _settings(static)
         self.broker_epoch = broker_epoch
         self.is_opening = is_opening
+        self.traffic = traffic
         self.fail = fail
         self.busy: dict[Key, asyncio.Task[None]] = {}
         self._metadata = metadata

@@ -23,13 +23,15 @@ class Follower:
         "caught_up_at",
         "end_offset",
         "fetched_at",
+        "known_at",
         "leader_end",
         "node_id",
         "start_offset",
     )
 
-    def __init__(self, node_id: int, caught_up_at: float) -> None:
+    def __init__(self, node_id: int, caught_up_at: float, known_at: float) -> None:
         self.node_id = node_id
+        self.known_at = known_at  # since when it is seen
         self.end_offset = UNKNOWN_OFFSET
         self.start_offset = UNKNOWN_OFFSET
         self.leader_end = UNKNOWN_OFFSET  # the end of the leader's log at the last fetch
@@ -60,3 +62,7 @@ class Follower:
     def is_caught_up(self, leader_end: int, now: float, lag_s: float) -> bool:
         """Whether it holds everything, or did so no longer ago than that."""
         return self.end_offset == leader_end or now - self.caught_up_at <= lag_s
+
+    def behind_s(self, leader_end: int, now: float) -> float:
+        """For how long it has not been caught up, as far as it has been seen."""
+        return 0.0 if self.end_offset >= leader_end else now - max(self.caught_up_at, self.known_at)

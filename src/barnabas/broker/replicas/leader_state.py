@@ -18,7 +18,7 @@ from barnabas.broker.replicas.partition_changes import Member, Outcome, Partitio
 from barnabas.log.reading import ENDLESS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from barnabas.broker.replicas.leader_context import LeaderContext
     from barnabas.broker.replicas.roles import Leading
@@ -39,6 +39,15 @@ class Place(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.topic}-{self.partition}"
+
+
+class FollowerLag(NamedTuple):
+    """How far a follower is behind its leader."""
+
+    node_id: int
+    records: int
+    seconds: float  # since it had them all
+    is_in_sync: bool
 
 
 class LeaderState:
@@ -83,18 +92,18 @@ class LeaderState:
             self._uncommitted.append((own_end, uncommitted_bytes))
         now = context.now()
         for each in role.followers:
-            self.followers[each] = Follower(each, now if each in role.isr else NEVER)
+            self.followers[each] = Follower(each, now if each in role.isr else NEVER, now)
 
     def take_role(self, role: Leading, log_end: int) -> None:
         """Go on with what later metadata says, in the same leader epoch or in a later one."""
         before, self.role = self.role, role
         for each in set(self.followers) - set(role.followers):
             del self.followers[each]
+        now = self._context.now()
         for each in role.followers:
             if each not in self.followers:
-                self.followers[each] = Follower(each, NEVER)
+                self.followers[each] = Follower(each, NEVER, now)
         if role.leader_epoch != before.leader_epoch:
-            now = self._context.now()
             for follower in self.followers.values():
                 follower.begin_epoch(log_end, now, is_in_sync=follower.node_id in role.isr)
         if (role.leader_epoch, role.partition_epoch) != (before.leader_epoch, before.partition_epoch):
@@ -173,6 +182,16 @@ class LeaderState:
             if broker is not None and not broker.fenced and each.start_offset < lowest:
                 lowest = each.start_offset
         return lowest
+
+    def lags(self, log: PartitionLog) -> Iterator[FollowerLag]:
+        """How far the followers are behind. One in sync that has not fetched yet has what is committed."""
+        leader_end, now = log.end_offset, self._context.now()
+        for each in self.followers.values():
+            is_in_sync = each.node_id in self.role.isr
+            held = max(each.end_offset, log.high_watermark if is_in_sync else log.start_offset)
+            records = max(0, leader_end - held)
+            seconds = each.behind_s(leader_end, now) if records else 0.0
+            yield FollowerLag(each.node_id, records, seconds, is_in_sync)
 
     # ---- fetches of followers
 

@@ -33,7 +33,9 @@ from barnabas.metadata.parts import TopicImage
 from barnabas.records.batch import NO_LEADER_EPOCH
 
 if TYPE_CHECKING:
-    from barnabas.broker.replicas.leader_state import LeaderState
+    from collections.abc import Iterable
+
+    from barnabas.broker.replicas.leader_state import FollowerLag, LeaderState
 
 
 class UnknownLeaderEpoch(BarnabasError):
@@ -305,6 +307,10 @@ class Replica:
             if self.log.high_watermark < self.log.end_offset:
                 self._apply_rules()
             self.check_deletions()
+
+    def follower_lags(self) -> Iterable[FollowerLag]:
+        """How far the followers are behind; nothing where there are none, or another node leads."""
+        return () if self._leader is None else self._leader.lags(self.log)
 
     @property
     def is_committed_by_enough(self) -> bool:

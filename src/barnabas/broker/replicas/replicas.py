@@ -30,7 +30,7 @@ from barnabas.broker.replicas.roles import (
     role_of,
 )
 from barnabas.broker.settings.current_settings import TopicSettings
-from barnabas.broker.traffic import TopicTraffic
+from barnabas.broker.traffic import ReplicationTraffic, TopicTraffic
 from barnabas.core.clock import Clock
 from barnabas.core.errors import BarnabasError, InconsistentTopicId, StorageError, wire_error
 from barnabas.log.partition import PartitionLog
@@ -94,6 +94,7 @@ class Replicas:
         self._removals: dict[asyncio.Task[None], None] = {}
         self.traffic: dict[bytes, TopicTraffic] = {}  # by topic id
         self.past_traffic = TopicTraffic()  # of topics that are gone
+        self.replication = ReplicationTraffic()
         # who else wants to hear of topics that are gone, and of others whose leaders or directories changed
         self.on_removed: list[Callable[[TopicImage], None]] = []
         self.on_changed: list[Callable[[TopicImage], None]] = []
