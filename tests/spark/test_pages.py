@@ -14,7 +14,7 @@ from tests.support.spark_pages import CONSOLE, DOCS, PAGES, rewritten
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(1200)]
 
 
 @pytest.mark.parametrize("page", PAGES)
