@@ -122,6 +122,42 @@ def test_a_partition_without_others_has_no_isr_to_change() -> None:
     on_a_site(work)
 
 
+def test_what_followers_held_before_another_node_led_does_not_count() -> None:
+    """One delta has two changes of leaders. Meanwhile B, which held everything, was cut to what A has: as the
+    leader is told later, B and A would seem to hold what only A has fetched anew."""
+
+    async def work(site: Site, made: TopicImage, replica: Replica) -> None:
+        await site.append(replica, 5)
+        wait = replica.committed(5)
+        fetch(site, replica, A, 3)
+        fetch(site, replica, B, 5)
+        assert replica.log.high_watermark == 3
+        led_by = [PartitionChangeRecord(partition_id=0, topic_id=made.id, leader=each) for each in (A, NODE)]
+        site.commit(*led_by)
+        assert replica.leader_epoch == 2
+        fetch(site, replica, A, 5)
+        assert replica.log.high_watermark == 3
+        fetch(site, replica, B, 3)
+        assert not wait.done()
+        fetch(site, replica, B, 5)
+        assert wait.done()  # the leader's own log has not changed: what waited there is committed in the end
+
+    led(work)
+
+
+def test_what_followers_hold_counts_in_the_next_epoch_of_the_same_leader() -> None:
+    async def work(site: Site, made: TopicImage, replica: Replica) -> None:
+        await site.append(replica, 5)
+        fetch(site, replica, A, 3)
+        fetch(site, replica, B, 5)
+        change(site, made, leader=NODE)
+        assert replica.leader_epoch == 1
+        fetch(site, replica, A, 5)
+        assert replica.log.high_watermark == 5
+
+    led(work)
+
+
 # ---- expanding ------------------------------------------------------------------------------------------
 
 

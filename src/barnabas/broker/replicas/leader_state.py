@@ -82,7 +82,6 @@ class LeaderState:
         self._moved = moved
         self.role = role
         self.own_end = own_end  # what this node holds, synced where flush.messages asks for it
-        self.followers: dict[int, Follower] = {}
         self.change: PartitionChange | None = None  # pending
         self._asked_at = self._may_ask_at = NEVER
         self._in_sync: tuple[int, ...] = role.isr  # the maximal ISR
@@ -90,20 +89,27 @@ class LeaderState:
         self._uncommitted: deque[tuple[int, int]] = deque()
         if uncommitted_bytes:
             self._uncommitted.append((own_end, uncommitted_bytes))
-        now = context.now()
-        for each in role.followers:
-            self.followers[each] = Follower(each, now if each in role.isr else NEVER, now)
+        self._begin_followers(context.now())
+
+    def _begin_followers(self, now: float) -> None:
+        """Know nothing of the followers but who is in sync; these have the whole lag time to fetch."""
+        isr, others = self.role.isr, self.role.followers
+        self.followers = {each: Follower(each, now if each in isr else NEVER, now) for each in others}
 
     def take_role(self, role: Leading, log_end: int) -> None:
         """Go on with what later metadata says, in the same leader epoch or in a later one."""
         before, self.role = self.role, role
+        now = self._context.now()
+        if role.leader_epoch > before.leader_epoch + 1:
+            # Every change of leaders is an epoch: another node may have led meanwhile, and followers may have
+            # been cut to what that one had. What they have told before does not count any more.
+            self._begin_followers(now)
         for each in set(self.followers) - set(role.followers):
             del self.followers[each]
-        now = self._context.now()
         for each in role.followers:
             if each not in self.followers:
                 self.followers[each] = Follower(each, NEVER, now)
-        if role.leader_epoch != before.leader_epoch:
+        if role.leader_epoch == before.leader_epoch + 1:
             for follower in self.followers.values():
                 follower.begin_epoch(log_end, now, is_in_sync=follower.node_id in role.isr)
         if (role.leader_epoch, role.partition_epoch) != (before.leader_epoch, before.partition_epoch):
