@@ -14,13 +14,14 @@ from barnabas.broker.handlers import delete_records as delete_records_handler
 from barnabas.broker.handlers import fetch, list_offsets, offset_for_leader_epoch, produce
 from barnabas.broker.replicas import replicas as replicas_module
 from barnabas.broker.replicas.fetch_sessions import Want
-from barnabas.broker.replicas.followers import UNKNOWN_OFFSET
+from barnabas.broker.replicas.followers import DEBUGGER, UNKNOWN_OFFSET
 from barnabas.broker.replicas.purgatory import LongPoll
 from barnabas.broker.replicas.replica import NotEnoughReplicas, Replica, UnknownLeaderEpoch
 from barnabas.broker.replicas.roles import Following, Leading, NotLeaderOrFollower
 from barnabas.core.clock import SystemClock
 from barnabas.core.errors import BarnabasError, FencedLeaderEpoch, OffsetOutOfRange, StorageError
 from barnabas.core.memory_disk import MemoryDisk
+from barnabas.log import following
 from barnabas.log.config import LogConfig
 from barnabas.log.partition import PartitionLog
 from barnabas.log.reading import EARLIEST, LATEST, MAX_TIMESTAMP
@@ -433,6 +434,31 @@ def test_no_end_is_told_that_may_be_older_than_what_consumers_know() -> None:
         assert await listed(site, replica_id=OTHER) == (0, 3)
         replica.follower_fetched(OTHER, 3)
         assert await listed(site) == (0, 3)
+
+    on_a_site(work, NODE, OTHER)
+
+
+def test_a_tool_sees_the_whole_log_of_a_replica_that_follows() -> None:
+    """kafka-replica-verification fetches from every replica; who lags by how much is seen so, too."""
+
+    async def work(site: Site) -> None:
+        made = create(site, first=OTHER)
+        refused = NotLeaderOrFollower.wire.code
+        assert (await fetched(site, made, 0, node=DEBUGGER)).error_code == 0  # opened, if need be
+        replica = await opened(site, made)
+        await following.append(replica.log, memoryview(batch(3)), 0)
+        found = await fetched(site, made, 0, node=DEBUGGER, epoch=0)
+        assert (found.error_code, found.high_watermark, bool(found.records)) == (0, 0, True)
+        assert await listed(site, replica_id=DEBUGGER) == (0, 3)
+        assert await listed(site, EARLIEST, replica_id=DEBUGGER) == (0, 0)
+        assert await listed(site, replica_id=DEBUGGER, epoch=7) == (UnknownLeaderEpoch.wire.code, -1)
+        for node in (-1, NODE):
+            assert (await fetched(site, made, 0, node=node)).error_code == refused
+            assert await listed(site, replica_id=node) == (refused, -1)
+        change(site, made, leader=NODE)
+        assert await listed(site, replica_id=DEBUGGER) == (0, 3)
+        change(site, made, replicas=[OTHER], isr=[OTHER], leader=OTHER)
+        assert await listed(site, replica_id=DEBUGGER) == (refused, -1)
 
     on_a_site(work, NODE, OTHER)
 

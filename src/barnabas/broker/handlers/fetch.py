@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.broker.cluster.leader_hints import point_to_leaders
 from barnabas.broker.connections.requests import PARTITIONS_A_TURN, RequestContext
+from barnabas.broker.replicas.followers import DEBUGGER
 from barnabas.broker.replicas.purgatory import LongPoll
 from barnabas.broker.replicas.replicas import UnknownTopicId
 from barnabas.broker.replicas.roles import NotLeaderOrFollower
@@ -46,7 +47,6 @@ if TYPE_CHECKING:
     from barnabas.metadata.parts import TopicImage
 
 _TOPIC_IDS_FROM = 13
-_DEBUGGER = -2  # a tool that may see what is not committed
 
 
 class _Terms(NamedTuple):
@@ -55,7 +55,7 @@ class _Terms(NamedTuple):
     by_id: bool
     bound: Bound
     max_bytes: int
-    follower_id: int  # negative where a client asks
+    follower_id: int  # negative where a client asks, DEBUGGER where a tool does
     broker_epoch: int  # of the follower; -1 where it does not say
     known_epoch: int  # of its broker in the metadata; -1 where it is not there, or fenced
 
@@ -103,7 +103,7 @@ def _terms(request: FetchRequest, context: RequestContext, services: Services) -
     bound = Bound.LAST_STABLE if request.isolation_level == 1 else Bound.HIGH_WATERMARK
     return _Terms(
         context.api_version >= _TOPIC_IDS_FROM,
-        Bound.LOG_END if replica_id >= 0 or replica_id == _DEBUGGER else bound,
+        Bound.LOG_END if replica_id >= 0 or replica_id == DEBUGGER else bound,
         min(request.max_bytes, services.fetch_max_bytes),
         replica_id,
         -1 if state is None else state.replica_epoch,
@@ -188,7 +188,9 @@ async def _read_partitions(wants: list[Want], terms: _Terms, services: Services,
             replica = services.replicas.opened(topic, ask.partition)
             if replica is None:
                 known_epoch = max(ask.current_leader_epoch, NO_LEADER_EPOCH)
-                replica = await services.replicas.leader(topic, ask.partition, known_epoch)
+                of = services.replicas
+                find = of.any_role if terms.follower_id == DEBUGGER else of.leader
+                replica = await find(topic, ask.partition, known_epoch)
             replica.traffic.fetches += is_first
             _check(replica, ask, terms)
             diverging = None if ask.last_fetched_epoch < 0 else _divergence(replica, ask)

@@ -7,7 +7,8 @@ told from 4 on.
 
 A consumer is shown nothing beyond what it could fetch: the high watermark, or the last stable offset where
 it reads only what is committed (isolation level, from 2 on). A search by time that ends beyond that has
-found nothing yet. Replicas and tools (replica id -2) see up to the end of the log.
+found nothing yet. Replicas and tools (replica id -2) see up to the end of the log; tools also that of a replica
+that follows.
 
 A leader that has just been elected may know of an older high watermark than the leader before it has told
 consumers. Until it reaches the start of its epoch they are not told of an end that would seem to go back, but
@@ -19,6 +20,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from barnabas.broker.replicas.followers import DEBUGGER
 from barnabas.core.errors import BarnabasError, wire_error
 from barnabas.log.partition import Bound
 from barnabas.log.reading import (
@@ -43,9 +45,14 @@ from barnabas.protocol.schema import NO_UUID
 from barnabas.records.batch import NO_TIMESTAMP
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
     from barnabas.broker.connections.requests import RequestContext
     from barnabas.broker.replicas.replica import Replica
     from barnabas.broker.services import Services
+    from barnabas.metadata.parts import TopicImage
+
+    _Find = Callable[[TopicImage, int, int], Awaitable[Replica]]
 
 _FIRST_VERSIONS = {
     LATEST: 1,
@@ -74,7 +81,8 @@ class OffsetNotAvailable(BarnabasError):
 async def handle(
     request: ListOffsetsRequest, context: RequestContext, services: Services
 ) -> ListOffsetsResponse:
-    bound = _bound(request)
+    bound, replicas = _bound(request), services.replicas
+    find = replicas.any_role if request.replica_id == DEBUGGER else replicas.leader
     times = Counter((topic.name, ask.partition_index) for topic in request.topics for ask in topic.partitions)
     topics = []
     for topic in request.topics:
@@ -82,7 +90,7 @@ async def handle(
         for ask in topic.partitions:
             count = times.pop((topic.name, ask.partition_index), 0)
             if count == 1:
-                answers.append(await _answer(topic.name, ask, bound, context.api_version, services))
+                answers.append(await _answer(topic.name, ask, find, bound, context.api_version, services))
             elif count:  # asked for more than once: refused, once
                 answers.append(_failed(ask.partition_index, _INVALID_REQUEST))
         topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=answers))
@@ -96,13 +104,13 @@ def _bound(request: ListOffsetsRequest) -> Bound:
 
 
 async def _answer(
-    name: str, ask: ListOffsetsPartition, bound: Bound, version: int, services: Services
+    name: str, ask: ListOffsetsPartition, find: _Find, bound: Bound, version: int, services: Services
 ) -> ListOffsetsPartitionResponse:
     if ask.timestamp < 0 and version < _FIRST_VERSIONS.get(ask.timestamp, version + 1):
         return _failed(ask.partition_index, _UNSUPPORTED_VERSION)
     try:
         topic = services.replicas.topic(name, NO_UUID, by_id=False)
-        replica = await services.replicas.leader(topic, ask.partition_index, ask.current_leader_epoch)
+        replica = await find(topic, ask.partition_index, ask.current_leader_epoch)
         replica.check_epoch(ask.current_leader_epoch)
         found = await _find(replica, ask.timestamp, bound)
     except OffsetNotAvailable as error:

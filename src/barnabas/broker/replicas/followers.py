@@ -13,6 +13,7 @@ from math import inf
 UNKNOWN_OFFSET = -1
 UNKNOWN_EPOCH = -1
 NEVER = -inf
+DEBUGGER = -2  # the replica id of tools that look at single replicas, to the end of their logs
 
 
 class Follower:

@@ -140,6 +140,18 @@ class Replicas:
         replica = self._leading.get((topic.id, partition))
         return replica if replica is not None else await self._open_leading(topic, partition, known_epoch)
 
+    async def any_role(
+        self, topic: TopicImage, partition: int, known_epoch: int = NO_LEADER_EPOCH
+    ) -> Replica:
+        """The replica of this node, whether it leads or follows: for tools that look at single replicas."""
+        image = self._usable(topic, partition)
+        if self._node_id not in image.replicas:
+            raise self._not_led(topic, partition, image)
+        require_epoch(topic.name, partition, known_epoch, image.leader_epoch)
+        key = (topic.id, partition)
+        replica = self._leading.get(key) or self._following.get(key)
+        return replica if replica is not None else await self._open_replica(topic, partition)
+
     async def _open_leading(self, topic: TopicImage, partition: int, known_epoch: int) -> Replica:
         self._require_led(topic, partition, known_epoch)
         replica = await self._open_replica(topic, partition)
