@@ -18,6 +18,9 @@ def test_the_cluster_is_described_to_machines(anywhere: Commands) -> None:
     (broker,) = cluster["brokers"]
     assert (broker["id"], broker["host"], broker["port"], broker["rack"]) == (1, host, int(port), None)
     assert (broker["fenced"], broker["answers"]) == (False, True)
+    assert broker["leaders"] == broker["replicas"] == cluster["partitions"]["total"] >= 2
+    assert broker["bytes"] >= 0
+    assert cluster["partitions"]["under_replicated"] == cluster["partitions"]["offline"] == 0
     assert len(cluster["cluster_id"]) == 22
     assert cluster["quorum"]["leader_id"] == 1
     assert [voter["id"] for voter in cluster["quorum"]["voters"]] == [1]
@@ -37,11 +40,12 @@ def test_the_cluster_is_described_to_people(anywhere: Commands) -> None:
     text = anywhere.ok("cluster", "describe").decode()
     assert text.startswith("cluster ")
     rows = [line.split() for line in text.splitlines()]
-    assert ["BROKER", "ADDRESS", "RACK", "PARTITIONS", "STATE"] in rows
+    assert ["BROKER", "ADDRESS", "RACK", "LEADERS", "REPLICAS", "SIZE", "STATE"] in rows
     assert any(row[:2] == ["1", anywhere.bootstrap] for row in rows)
     assert any(row[:2] == ["1", "leader"] for row in rows)
     assert any(row[:3] == ["metadata.version", "30", "(4.3-IV0)"] for row in rows)
     assert "not told" not in text
+    assert " 0 without a leader, 0 under min ISR" in text
 
 
 def test_the_rest_is_described_where_no_controller_answers(

@@ -189,6 +189,24 @@ def test_records_are_deleted_and_offsets_found(bootstrap: str) -> None:
     administer(bootstrap, work)
 
 
+def test_single_replicas_tell_where_they_end(bootstrap: str) -> None:
+    async def work(admin: Admin, clients: Clients) -> None:
+        topic = "admin-replicas"
+        (made,) = await make(admin, NewTopic(topic, 2, 1))
+        async with clients.producer() as producer:
+            for number in range(3):
+                await (await producer.send(topic, b"x", partition=0, timestamp_ms=5000 + number))
+        first, second, none = (TopicPartition(topic, number) for number in (0, 1, 7))
+        ends = await admin.replica_ends(1, [first, second, none])
+        assert (ends[first], ends[second]) == (3, 0)
+        assert isinstance(ends[none], BrokerError)
+        assert await admin.timestamp_at(1, first, made.topic_id, 1) == 5001
+        assert await admin.timestamp_at(1, first, made.topic_id, 3) is None
+        assert await admin.timestamp_at(1, first, made.topic_id, 99) is None
+
+    administer(bootstrap, work)
+
+
 def test_producers_are_described(bootstrap: str) -> None:
     async def work(admin: Admin, clients: Clients) -> None:
         topic = "admin-producers"
@@ -239,6 +257,16 @@ def test_settings_of_topics_are_changed(bootstrap: str) -> None:
             with pytest.raises(BrokerError) as caught:
                 await admin.alter_configs(ResourceType.TOPIC, topic, [wrong])
             assert name_of(caught) == "INVALID_CONFIG"
+
+    administer(bootstrap, work)
+
+
+def test_one_setting_of_many_topics(bootstrap: str) -> None:
+    async def work(admin: Admin, _: Clients) -> None:
+        await make(admin, NewTopic("admin-one", 1, 1), NewTopic("admin-two", 1, 1, {"retention.ms": "5000"}))
+        found = await admin.describe_topic_setting(["admin-one", "admin-two", "admin-none"], "retention.ms")
+        assert found == {"admin-one": "604800000", "admin-two": "5000"}
+        assert await admin.describe_topic_setting([], "retention.ms") == {}
 
     administer(bootstrap, work)
 

@@ -7,8 +7,8 @@ told from 4 on.
 
 A consumer is shown nothing beyond what it could fetch: the high watermark, or the last stable offset where
 it reads only what is committed (isolation level, from 2 on). A search by time that ends beyond that has
-found nothing yet. Replicas and tools (replica id -2) see up to the end of the log; tools also that of a replica
-that follows.
+found nothing yet. Replicas and tools (replica id -2) see up to the end of the log; tools also that of a
+replica that follows.
 
 A leader that has just been elected may know of an older high watermark than the leader before it has told
 consumers. Until it reaches the start of its epoch they are not told of an end that would seem to go back, but

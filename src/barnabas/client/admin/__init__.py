@@ -38,6 +38,7 @@ from barnabas.client.admin.log_dirs import LogDirDescription, LogDirs, ReplicaIn
 from barnabas.client.admin.quorum import Quorum, QuorumDescription, QuorumReplica
 from barnabas.client.admin.quotas import CLIENT_ID, IP, USER, Match, QuotaEntity, Quotas
 from barnabas.client.admin.records import TO_THE_END, ActiveProducer
+from barnabas.client.admin.replica_ends import ReplicaEnds
 from barnabas.client.admin.replicas import ElectionType, Reassignment, Replicas
 from barnabas.client.admin.topics import (
     DEFAULT,
@@ -60,7 +61,17 @@ from barnabas.core.settings.definition import Kind as ConfigType
 
 
 class Admin(
-    Topics, Configs, ClusterAdmin, Quorum, LogDirs, Replicas, Quotas, Groups, GroupOffsets, Transactions
+    Topics,
+    Configs,
+    ClusterAdmin,
+    Quorum,
+    LogDirs,
+    Replicas,
+    ReplicaEnds,
+    Quotas,
+    Groups,
+    GroupOffsets,
+    Transactions,
 ):
     """To be used by the tasks of one event loop."""
 

@@ -127,6 +127,27 @@ class Configs(Engine):
         check(result.error_code, f"cannot describe {_called(resource, name)}", result.error_message)
         return {entry.name: _entry(entry) for entry in result.configs}
 
+    async def describe_topic_setting(self, names: Iterable[str], key: str) -> dict[str, str | None]:
+        """The value of one setting of many topics; those that are gone, or may not be seen, are left out."""
+        wanted = [
+            DescribeConfigsResource(
+                resource_type=ResourceType.TOPIC, resource_name=name, configuration_keys=[key]
+            )
+            for name in names
+        ]
+        if not wanted:
+            return {}
+        response = await self._ask(
+            DescribeConfigsRequest(resources=wanted), DescribeConfigsResponse, is_safe=True
+        )
+        return {
+            result.resource_name: config.value
+            for result in response.results
+            if not result.error_code
+            for config in result.configs
+            if config.name == key
+        }
+
     async def alter_configs(
         self,
         resource: ResourceType,
