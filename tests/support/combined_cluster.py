@@ -172,6 +172,10 @@ class CombinedCluster:
         """What a node has written, in all its lives."""
         return self._root / f"{node_id}.log"
 
+    def is_running(self, node_id: int) -> bool:
+        """Whether a node was started, and not stopped or killed since."""
+        return node_id in self._processes
+
     def kill(self, node_id: int) -> float:
         """kill -9; the time of it."""
         process = self._processes.pop(node_id)
