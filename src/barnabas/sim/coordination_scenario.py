@@ -10,9 +10,12 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from barnabas.core.random import SeededRandom
+from barnabas.metadata.names import CONSUMER_OFFSETS, TRANSACTION_STATE
 from barnabas.sim.chance import between, happens, log_between, pick
 
 FOREVER = str((1 << 63) - 1)
+# the coordinators' topics, and how the settings of each begin
+INTERNAL = {CONSUMER_OFFSETS: "offsets.topic", TRANSACTION_STATE: "transaction.state.log"}
 
 
 class GroupPlan(NamedTuple):

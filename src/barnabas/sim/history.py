@@ -15,6 +15,7 @@ from hashlib import blake2b
 from typing import NamedTuple, TypeVar
 
 from barnabas.sim.cluster.events import ClusterEvent, ClusterNodeEvent
+from barnabas.sim.coordination.events import CoordinationNodeEvent
 from barnabas.sim.group_events import GroupEvent
 from barnabas.sim.replication.events import ReplicationEvent, ReplicationNodeEvent
 from barnabas.sim.transaction_events import TransactionEvent
@@ -335,9 +336,10 @@ Event = (
     | TransactionEvent
     | ClusterEvent
     | ReplicationEvent
+    | CoordinationNodeEvent
 )
 
-NodeEvent = Crash | Started | Fault | ClusterNodeEvent | ReplicationNodeEvent
+NodeEvent = Crash | Started | Fault | ClusterNodeEvent | ReplicationNodeEvent | CoordinationNodeEvent
 
 E = TypeVar("E")
 

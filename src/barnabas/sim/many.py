@@ -17,12 +17,12 @@ from multiprocessing import get_context
 from typing import NamedTuple
 
 from barnabas.sim.quorum.world import simulate_quorum
-from barnabas.sim.scenario import CLUSTER, KINDS, REPLICATION
+from barnabas.sim.scenario import CLUSTER, KINDS, REPLICATED, REPLICATION
 from barnabas.sim.world import simulate
 
 # of its own: raft cores without brokers; no seed is of this kind unless it is asked for
 QUORUM = "quorum"
-ALL_KINDS = (*KINDS, CLUSTER, REPLICATION, QUORUM)
+ALL_KINDS = (*KINDS, CLUSTER, REPLICATION, *REPLICATED, QUORUM)
 # a worker is handed the next seed before it has ended the last one, so that it never waits
 QUEUED_A_WORKER = 2
 

@@ -38,6 +38,8 @@ LOG, GROUPS, TRANSACTIONS = KINDS = ("log", "groups", "transactions")
 CLUSTER = "cluster"
 # Several nodes with replicated partitions (sim/replication).
 REPLICATION = "replication"
+# The same with groups and transactions, whose coordinators move (sim/coordination).
+REPLICATED_GROUPS, REPLICATED_TRANSACTIONS = REPLICATED = ("replicated-groups", "replicated-transactions")
 SHORTER = 0.6  # what groups and transactions take of the time that logs need
 
 # The kinds of faults, and the mean time between two of them in seconds: the shortest and the longest drawn.
@@ -169,7 +171,7 @@ def _coordinated(scenario: Scenario, kind: str, seconds: float | None) -> Scenar
     random = stream(scenario.seed, kind)
     is_synced = any(fault.startswith("power-loss") for fault in scenario.faults)
     topic = TopicPlan("input", 1 + random.below(4), plain_configs(random, is_synced))
-    producer = _producer(random, "producer-0", topic, log_between(random, 1, 6))
+    producer = draw_producer(random, "producer-0", topic, log_between(random, 1, 6))
     draw = draw_groups(random, topic.name) if kind == GROUPS else None
     return scenario._replace(
         seconds=scenario.seconds if seconds is not None else scenario.seconds * SHORTER,
@@ -271,12 +273,12 @@ def draw_producers(random: SeededRandom, topics: tuple[TopicPlan, ...]) -> tuple
     total_per_second = log_between(random, 3, 16)
     count = max(len(topics), 2 + random.below(3))
     return tuple(
-        _producer(random, f"producer-{number}", topics[number % len(topics)], total_per_second / count)
+        draw_producer(random, f"producer-{number}", topics[number % len(topics)], total_per_second / count)
         for number in range(count)
     )
 
 
-def _producer(random: SeededRandom, name: str, topic: TopicPlan, per_second: float) -> ProducerPlan:
+def draw_producer(random: SeededRandom, name: str, topic: TopicPlan, per_second: float) -> ProducerPlan:
     is_idempotent = happens(random, 0.8)
     return ProducerPlan(
         name,

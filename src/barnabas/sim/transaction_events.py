@@ -18,6 +18,8 @@ class OutputMade(NamedTuple):
     at: float
     topic: str
     partitions: int
+    replicas: int = 1
+    min_in_sync: int = 1
 
 
 class LifeBegan(NamedTuple):

@@ -33,7 +33,7 @@ from barnabas.sim.nemesis import Nemesis
 from barnabas.sim.network import SimNetwork
 from barnabas.sim.process import Process, current_process, own_task, owner_of, process_of, where
 from barnabas.sim.replication.reached import reached
-from barnabas.sim.scenario import CLUSTER, REPLICATION, MachinePlan, Scenario, draw_scenario
+from barnabas.sim.scenario import CLUSTER, REPLICATED, REPLICATION, MachinePlan, Scenario, draw_scenario
 from barnabas.sim.trace import Trace
 from barnabas.sim.transaction_events import OutputRead, TxnWritten
 from barnabas.sim.workload import run_workload
@@ -257,6 +257,10 @@ def simulate(
         from barnabas.sim.replication.simulate import simulate_replication
 
         return simulate_replication(seed, seconds=seconds, on_line=on_line)
+    if kind in REPLICATED:
+        from barnabas.sim.coordination.simulate import simulate_coordination
+
+        return simulate_coordination(seed, kind, seconds=seconds, on_line=on_line)
     scenario = draw_scenario(seed, seconds, kind)
     return simulate_scenario(scenario, workload or run_workload, check or check_all, on_line=on_line)
 

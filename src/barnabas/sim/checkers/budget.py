@@ -18,13 +18,16 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from barnabas.metadata.names import INTERNAL_TOPICS
 from barnabas.sim.history import Crash, History, Started, TopicFacts, TopicMade
 from barnabas.sim.replication.events import PartitionGone, PartitionSeen
+from barnabas.sim.transaction_events import OutputMade
 
 Place = tuple[str, int]  # topic, partition
 
 FOREVER = float("inf")
 POWER = "power"
+COORDINATORS = TopicFacts(is_compacted=True, replicas=3, min_in_sync=2)
 
 
 class Doubt(NamedTuple):
@@ -176,12 +179,23 @@ def _is_unclean(before: PartitionSeen, after: PartitionSeen) -> bool:
     return is_elected and after.is_recovering
 
 
+def facts_of(history: History) -> dict[str, TopicFacts]:
+    """What is promised of each topic, by its settings; those of coordinators are replicated as a cluster of
+    several nodes has them."""
+    facts = dict.fromkeys(INTERNAL_TOPICS, COORDINATORS)
+    facts |= {event.topic: event.facts for event in history.of(TopicMade)}
+    return facts | {
+        event.topic: TopicFacts(replicas=event.replicas, min_in_sync=event.min_in_sync)
+        for event in history.of(OutputMade)
+    }
+
+
 def doubts_of(history: History) -> dict[Place, Doubts] | None:
     """The doubts about each partition that was seen; None where nothing is replicated."""
     events = history.events
     if not any(isinstance(event, PartitionSeen) for event in events):
         return None
-    budget = Budget({event.topic: event.facts for event in events if isinstance(event, TopicMade)})
+    budget = Budget(facts_of(history))
     for event in events:
         budget.take(event)
     return budget.doubts()

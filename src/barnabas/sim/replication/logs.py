@@ -25,7 +25,7 @@ from barnabas.records.reader import read_batch, read_batches
 from barnabas.sim.replication.events import BatchKept
 
 Place = tuple[str, int]  # topic, partition
-INTERNAL = "__"  # topics of which nobody has replicas
+INTERNAL = "__"  # names of internal topics begin so
 
 
 class DiskLog(NamedTuple):
@@ -151,10 +151,14 @@ class _Directory:
 
 
 class DiskLogs:
-    """All logs on a disk; `compacted` names the topics whose records are told."""
+    """All logs on a disk, but for topics whose names begin with one of `hidden`; `compacted` names the topics
+    whose records are told."""
 
-    def __init__(self, disk: MemoryDisk, compacted: Container[str]) -> None:
+    def __init__(
+        self, disk: MemoryDisk, compacted: Container[str], hidden: tuple[str, ...] = (INTERNAL,)
+    ) -> None:
         self._disk = disk
+        self._hidden = hidden
         self._compacted = compacted
         self._directories: dict[DirectoryNode, _Directory] = {}
 
@@ -163,7 +167,7 @@ class DiskLogs:
         directories: dict[DirectoryNode, _Directory] = {}
         for name, node in self._disk.entries("").items():
             place = parse_partition_directory(name) if isinstance(node, DirectoryNode) else None
-            if place is None or place.kind is not DirectoryKind.LIVE or place.topic.startswith(INTERNAL):
+            if place is None or place.kind is not DirectoryKind.LIVE or place.topic.startswith(self._hidden):
                 continue
             assert isinstance(node, DirectoryNode)
             directory = directories[node] = self._directories.get(node) or _Directory()

@@ -9,13 +9,14 @@ power would be beyond it.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 from barnabas.core.random import SeededRandom
 from barnabas.sim.chance import between, happens, log_between, pick
 from barnabas.sim.checkers.budget import Budget
 from barnabas.sim.cluster.nemesis import ClusterNemesis, both
-from barnabas.sim.history import History
+from barnabas.sim.history import History, TopicFacts
 from barnabas.sim.machine import Kind, Machine
 from barnabas.sim.nemesis import Strike
 from barnabas.sim.network import SimNetwork
@@ -25,16 +26,23 @@ from barnabas.sim.scenario import Scenario
 CUT_OFF_S = (1.0, 20.0)
 BEHIND_S = (1.0, 20.0)
 APART_S = 0.3  # between the crashes of several replicas
+NO_FURTHER: Mapping[str, TopicFacts] = MappingProxyType({})
 
 
 class ReplicationNemesis(ClusterNemesis):
-    """Does what the scenario has drawn to the machines of a cluster."""
+    """Does what the scenario has drawn to the machines of a cluster. `further`: the settings of topics that
+    the scenario does not list."""
 
     def __init__(
-        self, scenario: Scenario, machines: Sequence[Machine], network: SimNetwork, history: History
+        self,
+        scenario: Scenario,
+        machines: Sequence[Machine],
+        network: SimNetwork,
+        history: History,
+        further: Mapping[str, TopicFacts] = NO_FURTHER,
     ) -> None:
         super().__init__(scenario, machines, network, history)
-        self._budget = Budget({topic.name: topic.facts for topic in scenario.topics})
+        self._budget = Budget({topic.name: topic.facts for topic in scenario.topics} | dict(further))
         self._partitions: dict[tuple[str, int], PartitionSeen] = {}
         self._known = 0  # how many events of the history are
 
@@ -65,22 +73,25 @@ class ReplicationNemesis(ClusterNemesis):
                 self._partitions.pop((event.topic_id, event.partition), None)
         self._known = len(events)
 
-    def _partition_of(self, random: SeededRandom) -> PartitionSeen | None:
-        """Some partition with several replicas and a leader."""
+    def partitions(self) -> list[PartitionSeen]:
+        """Those with several replicas and a leader."""
         self._look()
-        found = [each for each in self._partitions.values() if each.leader >= 0 and len(each.replicas) > 1]
+        return [each for each in self._partitions.values() if each.leader >= 0 and len(each.replicas) > 1]
+
+    def _partition_of(self, random: SeededRandom) -> PartitionSeen | None:
+        found = self.partitions()
         return pick(random, found) if found else None
 
-    def _machine(self, node: int) -> Machine:
+    def machine_of(self, node: int) -> Machine:
         return next(each for each in self.machines if each.node == node)
 
     async def _replica_crash(self, random: SeededRandom, machine: Machine) -> None:
         """Mostly of a leader."""
         partition = self._partition_of(random)
         if partition is not None:
-            machine = self._machine(partition.leader)
+            machine = self.machine_of(partition.leader)
             if happens(random, 0.3):
-                machine = self._machine(pick(random, partition.replicas))
+                machine = self.machine_of(pick(random, partition.replicas))
         self.crash_now(random, machine, "replica-crash")
 
     async def _replicas_crash(self, random: SeededRandom, machine: Machine) -> None:
@@ -94,7 +105,7 @@ class ReplicationNemesis(ClusterNemesis):
         if happens(random, 0.5):
             nodes.reverse()
         for node in nodes:
-            self.crash_now(random, self._machine(node), "replicas-crash")
+            self.crash_now(random, self.machine_of(node), "replicas-crash")
             await asyncio.sleep(between(random, 0.0, APART_S))
 
     async def _replica_cut_off(self, random: SeededRandom, machine: Machine) -> None:
@@ -104,8 +115,8 @@ class ReplicationNemesis(ClusterNemesis):
         if partition is None:
             return
         node = partition.leader if happens(random, 0.5) else pick(random, partition.replicas)
-        one = self._machine(node)
-        others = [self._machine(each).host for each in partition.replicas if each != node]
+        one = self.machine_of(node)
+        others = [self.machine_of(each).host for each in partition.replicas if each != node]
         self.note(one, "replica-cut-off", f"from {', '.join(others)} for {seconds:.3f} s")
         await self.hold(both([one.host], others), seconds)
 
@@ -115,7 +126,7 @@ class ReplicationNemesis(ClusterNemesis):
         if partition is None:
             return
         followers = [each for each in partition.isr if each != partition.leader] or [partition.leader]
-        one = self._machine(pick(random, followers))
+        one = self.machine_of(pick(random, followers))
         self.note(one, "replica-slow", f"for {seconds:.3f} s")
         one.drive.slow = 0.5
         await asyncio.sleep(seconds)

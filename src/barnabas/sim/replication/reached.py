@@ -10,12 +10,15 @@ from __future__ import annotations
 
 from collections import Counter
 
+from barnabas.metadata.names import CONSUMER_OFFSETS, INTERNAL_TOPICS, TRANSACTION_STATE
+from barnabas.sim.coordination.events import CoordinatorMoved
 from barnabas.sim.history import Crash, Event, History, Started, TopicMade
 from barnabas.sim.replication.checkers.replay import Key
 from barnabas.sim.replication.events import PartitionSeen, ReplicaGone, ReplicaSeen
 
 DIVERGENT = "divergent truncations"
 FULL_FETCH = "full re-fetches"
+COORDINATED = {CONSUMER_OFFSETS: "groups", TRANSACTION_STATE: "transactions"}
 
 
 def reached(history: History) -> Counter[str]:
@@ -35,10 +38,12 @@ class _Counting:
         self._lost_power_at: dict[int, float] = {}
         self._dark: set[int] = set()
         self._ends: dict[Key, int] = {}  # high watermarks
-        self._compacted: set[str] = set()
+        self._compacted: set[str] = set(INTERNAL_TOPICS)
 
     def take(self, event: Event) -> None:
-        if isinstance(event, PartitionSeen):
+        if isinstance(event, CoordinatorMoved):
+            self._coordinator(event)
+        elif isinstance(event, PartitionSeen):
             self._partition(event)
         elif isinstance(event, ReplicaSeen):
             self._log(event)
@@ -52,6 +57,12 @@ class _Counting:
             self.found["unclean restarts"] += 1
         elif isinstance(event, TopicMade) and event.facts.is_compacted:
             self._compacted.add(event.topic)
+
+    def _coordinator(self, event: CoordinatorMoved) -> None:
+        what = COORDINATED[event.topic]
+        self.found[f"coordinators of {what} moved"] += 1
+        for state in dict.fromkeys(event.states):
+            self.found[f"moved with {what} in {state}"] += 1
 
     def _partition(self, event: PartitionSeen) -> None:
         key = (event.topic_id, event.partition)

@@ -38,7 +38,9 @@ Key = tuple[str, str, int]
 
 
 class ReplicationWatch(TwinWatch):
-    """Watches all nodes of a simulation."""
+    """Watches all nodes of a simulation; topics whose names begin with one of `hidden` are passed over."""
+
+    hidden: tuple[str, ...] = (INTERNAL,)
 
     def __init__(self, history: History, scenario: Scenario) -> None:
         self._history = history
@@ -76,7 +78,7 @@ class ReplicationWatch(TwinWatch):
                     self._history.add(gone)
         for topic_id, index in delta.changed_partitions:
             found = image.topic_by_id(topic_id)
-            if found is None or found.name.startswith(INTERNAL):
+            if found is None or found.name.startswith(self.hidden):
                 continue
             partition = found.partitions[index]
             before = self._partitions.get((topic_id, index))
@@ -94,7 +96,9 @@ class ReplicationWatch(TwinWatch):
         for machine in self._machines:
             logs = self._nodes.get(machine.node)
             if logs is None:
-                logs = self._nodes[machine.node] = _NodeLogs(self._history, machine, self._compacted)
+                logs = self._nodes[machine.node] = _NodeLogs(
+                    self._history, machine, self._compacted, self.hidden
+                )
             logs.look()
         if len(self._history) > before:
             self._history.add(Sampled(_now()))
@@ -131,10 +135,12 @@ class _Watched:
 class _NodeLogs:
     """The logs of one node, as they were noted last."""
 
-    def __init__(self, history: History, machine: Machine, compacted: set[str]) -> None:
+    def __init__(
+        self, history: History, machine: Machine, compacted: set[str], hidden: tuple[str, ...]
+    ) -> None:
         self._history = history
         self._machine = machine
-        self._disk = DiskLogs(machine.drive.files, compacted)
+        self._disk = DiskLogs(machine.drive.files, compacted, hidden)
         self._noted: dict[Key, tuple[ReplicaSeen, list[BatchKept]]] = {}
 
     def look(self) -> None:

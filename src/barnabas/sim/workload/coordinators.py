@@ -7,14 +7,14 @@ simulation.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from types import TracebackType
 from typing import TypeVar
 
 from barnabas.client.cluster import Cluster
 from barnabas.client.coordinator_finder import CoordinatorFinder, CoordinatorType
 from barnabas.client.errors import BrokerError, wire_error_of
-from barnabas.core.errors import BarnabasError
+from barnabas.core.errors import BarnabasError, wire_error
 from barnabas.protocol.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
@@ -22,7 +22,7 @@ from barnabas.protocol.messages.offset_fetch import (
     OffsetFetchResponse,
     OffsetFetchResponseGroup,
 )
-from barnabas.protocol.schema import EVERY_VERSION, Message
+from barnabas.protocol.schema import EVERY_VERSION, Message, Struct
 from barnabas.sim.group_events import CommittedSeen, Place
 from barnabas.sim.workload.client import CLIENT, Client
 
@@ -31,6 +31,8 @@ M = TypeVar("M", bound=Message)
 GROUP, TRANSACTION = CoordinatorType.GROUP, CoordinatorType.TRANSACTION
 BY_NAME = 9  # the last version of OffsetCommit and OffsetFetch that calls topics by their names
 UNSTABLE = "UNSTABLE_OFFSET_COMMIT"
+# after which a client looks for the coordinator anew
+MOVED = frozenset(wire_error(name).code for name in ("NOT_COORDINATOR", "COORDINATOR_NOT_AVAILABLE"))
 UNSTABLE_S, UNSTABLE_TRIES = 0.3, 60
 
 # The broker cannot tell now; it may later.
@@ -115,10 +117,13 @@ class Asking:
         """Ask the coordinator of a group or a transactional id."""
         try:
             connection = await self.cluster.connect(await self._find(kind, key))
-            return await connection.ask(request, response, at_most=at_most, timeout_s=timeout_s)
+            answer = await connection.ask(request, response, at_most=at_most, timeout_s=timeout_s)
         except BarnabasError:
             self._finder.forget(kind, [key])
             raise
+        if MOVED.intersection(_codes(answer)):
+            self._finder.forget(kind, [key])
+        return answer
 
     async def _find(self, kind: CoordinatorType, key: str) -> int:
         try:
@@ -153,6 +158,16 @@ class Asking:
                 break
             await client.clock.sleep(UNSTABLE_S)
         raise Refused(f"no offsets of {group}", error)
+
+
+def _codes(answer: Struct) -> Iterator[int]:
+    """All error codes of an answer."""
+    for name, value in vars(answer).items():
+        if name.endswith("error_code"):
+            yield value
+        for each in value if isinstance(value, list) else ():
+            if isinstance(each, Struct):
+                yield from _codes(each)
 
 
 def _by_topic(places: Iterable[Place]) -> dict[str, list[int]]:

@@ -13,8 +13,10 @@ from typing import Any
 from barnabas.client.admin import Admin, ElectionType
 from barnabas.client.errors import BrokerError
 from barnabas.core.errors import BarnabasError
+from barnabas.metadata.names import CONSUMER_OFFSETS, TRANSACTION_STATE
 from barnabas.sim.chance import happens, pick
 from barnabas.sim.cluster.events import DONE, OPEN
+from barnabas.sim.coordination_scenario import INTERNAL
 from barnabas.sim.replication.events import ElectionAsked, MoveAsked
 from barnabas.sim.scenario import Scenario, TopicPlan
 from barnabas.sim.workload.client import CLIENT, Client
@@ -36,11 +38,23 @@ async def run_mover(client: Client) -> None:
     scenario = client.world.scenario
     assert scenario.cluster is not None
     async with Admin(*client.seams, CLIENT) as admin:
-        mover = _Mover(client, admin, scenario.topics, scenario.cluster.brokers)
+        mover = _Mover(client, admin, moved_topics(scenario), scenario.cluster.brokers)
         while not client.stopping.is_set():
             await client.pause(PAUSE_S)
             if not client.world.faults_ended.is_set():
                 await mover.ask()
+
+
+def moved_topics(scenario: Scenario) -> tuple[TopicPlan, ...]:
+    """All topics with replicas; those of coordinators only where they have several."""
+    copies, least = scenario.topics, {"min.insync.replicas": "2"}
+    if not (scenario.coordination.groups or scenario.coordination.loops):
+        return copies
+    delete, compact = {"cleanup.policy": "delete"} | least, {"cleanup.policy": "compact"} | least
+    outputs = [TopicPlan(name, count, delete, 3) for name, count in scenario.coordination.outputs]
+    internal = [CONSUMER_OFFSETS] * 2 + [TRANSACTION_STATE] * 2 * bool(outputs)
+    counts = {name: int(scenario.broker[f"{INTERNAL[name]}.num.partitions"]) for name in INTERNAL}
+    return (*copies, *outputs, *(TopicPlan(name, counts[name], compact, 3) for name in internal))
 
 
 class _Mover:

@@ -47,12 +47,16 @@ async def make_outputs(client: Client, outputs: Sequence[tuple[str, int]]) -> No
         with suppress(TopicExists):
             await admin.create_topics([topic])
 
+    replicas, min_in_sync, configs = 1, 1, OUTPUT_CONFIGS
+    if client.world.scenario.replication is not None:
+        replicas, min_in_sync = 3, 2
+        configs = OUTPUT_CONFIGS | {"min.insync.replicas": str(min_in_sync)}
     async with Admin(*client.seams, CLIENT) as admin:
         for name, partitions in outputs:
-            making = partial(create, NewTopic(name, partitions, 1, OUTPUT_CONFIGS))
+            making = partial(create, NewTopic(name, partitions, replicas, configs))
             while not await client.go_on(f"making {name}", making):
                 pass
-            client.history.add(OutputMade(client.now, name, partitions))
+            client.history.add(OutputMade(client.now, name, partitions, replicas, min_in_sync))
 
 
 async def _make(client: Client, admin: Admin, topic: NewTopic, facts: TopicFacts) -> None:

@@ -60,6 +60,7 @@ RETRIED = (*TROUBLE, "CONCURRENT_TRANSACTIONS")
 TRIES, INIT_TRIES = 8, 60
 AGAIN_S = 0.2
 TOPIC_TIMEOUT_S = 4.0
+LEADER_MOVED = ("NOT_LEADER_OR_FOLLOWER", "UNKNOWN_TOPIC_OR_PARTITION")
 ADDED_BY_CLIENTS = 3  # the last version of AddPartitionsToTxn that is for them
 ADD_OFFSETS = 3
 
@@ -184,6 +185,8 @@ class TransactionalProducer:
         error = name_of(written.error_code, "Produce")
         if not error:
             client.history.add(TxnWritten(client.now, asked_at, txn, *place, written.base_offset, marks))
+        elif error in LEADER_MOVED:
+            cluster.refresh_soon()
         return error
 
     async def _add(self, place: Place) -> None:

@@ -11,8 +11,8 @@ from bisect import bisect_right
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from barnabas.sim.checkers.budget import Budget
-from barnabas.sim.history import Crash, Event, History, Started, TopicMade
+from barnabas.sim.checkers.budget import Budget, facts_of
+from barnabas.sim.history import Crash, Event, History, Started
 from barnabas.sim.replication.events import (
     BatchKept,
     PartitionGone,
@@ -135,7 +135,7 @@ class Replay:
     power and have not started since."""
 
     def __init__(self, history: History) -> None:
-        facts = {event.topic: event.facts for event in history.of(TopicMade)}
+        facts = facts_of(history)
         self._compacted = {topic for topic, each in facts.items() if each.is_compacted}
         self._history = history
         self._budget = Budget(facts)

@@ -1,0 +1,1 @@
+"""Groups and transactions on whole nodes with replicated partitions, whose coordinators move."""

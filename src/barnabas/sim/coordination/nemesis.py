@@ -1,0 +1,66 @@
+"""The faults of a simulation with coordinators that move: those of replicated partitions, and those that aim
+at the node that leads a partition of a coordinators' topic.
+
+A coordinator that is cut off from the other nodes is still reached by clients: it does not know that another
+one has taken over. What is beyond the budget of replication is never done (replication/nemesis.py).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+from barnabas.core.random import SeededRandom
+from barnabas.sim.chance import happens, log_between, pick
+from barnabas.sim.cluster.nemesis import both
+from barnabas.sim.coordination.plan import replicated_facts
+from barnabas.sim.coordination_scenario import INTERNAL
+from barnabas.sim.history import History
+from barnabas.sim.machine import Machine
+from barnabas.sim.nemesis import Strike
+from barnabas.sim.network import SimNetwork
+from barnabas.sim.replication.nemesis import ReplicationNemesis
+from barnabas.sim.scenario import Scenario
+
+CUT_OFF_S = (1.0, 15.0)
+PAUSE_S = (0.2, 15.0)
+WITH_CLIENTS = 0.3  # how often a coordinator is cut off from clients, too
+
+
+class CoordinationNemesis(ReplicationNemesis):
+    """Does what the scenario has drawn to the machines of a cluster."""
+
+    def __init__(
+        self, scenario: Scenario, machines: Sequence[Machine], network: SimNetwork, history: History
+    ) -> None:
+        super().__init__(scenario, machines, network, history, replicated_facts(scenario))
+
+    def kinds(self) -> dict[str, Strike]:
+        return super().kinds() | {
+            "coordinator-crash": self._coordinator_crash,
+            "coordinator-cut-off": self._coordinator_cut_off,
+            "coordinator-pause": self._coordinator_pause,
+        }
+
+    def _coordinator(self, random: SeededRandom) -> Machine | None:
+        """The node that leads some partition of a coordinators' topic."""
+        leaders = [each.leader for each in self.partitions() if each.topic in INTERNAL]
+        return self.machine_of(pick(random, leaders)) if leaders else None
+
+    async def _coordinator_crash(self, random: SeededRandom, machine: Machine) -> None:
+        self.crash_now(random, self._coordinator(random) or machine, "coordinator-crash")
+
+    async def _coordinator_cut_off(self, random: SeededRandom, machine: Machine) -> None:
+        one, seconds = self._coordinator(random) or machine, log_between(random, *CUT_OFF_S)
+        others = [each.host for each in self.machines if each is not one]
+        if happens(random, WITH_CLIENTS):
+            others = list(dict.fromkeys([*others, *self.network.peers_of(one.host)]))
+        self.note(one, "coordinator-cut-off", f"from {', '.join(others)} for {seconds:.3f} s")
+        await self.hold(both([one.host], others), seconds)
+
+    async def _coordinator_pause(self, random: SeededRandom, machine: Machine) -> None:
+        one, seconds = self._coordinator(random) or machine, log_between(random, *PAUSE_S)
+        self.note(one, "coordinator-pause", f"for {seconds:.3f} s")
+        one.pause()
+        await asyncio.sleep(seconds)
+        one.resume()
