@@ -2,7 +2,8 @@
 
 `member` is a client's process, `member_id` what the coordinator calls it. A member *has* an assignment from
 `Assigned` on until it says otherwise: `Joining` (it gives up what it has and asks for the next generation) or
-`GivenUp` (it was told that it is no member any more, or leaves). `lasts_s` is how long it may believe in an
+`GivenUp` (it was told that it is no member any more, or leaves). `node`, of an answer, is the
+node that gave it. `lasts_s` is how long it may believe in an
 assignment after the last request that was answered well: the shorter of its session and rebalance timeouts.
 """
 
@@ -28,6 +29,7 @@ class Joined(NamedTuple):
     member_id: str
     generation: int
     leader: str
+    node: int = 1
 
 
 class Assigned(NamedTuple):
@@ -42,6 +44,7 @@ class Assigned(NamedTuple):
     generation: int
     places: tuple[Place, ...]
     lasts_s: float
+    node: int = 1
 
 
 class Affirmed(NamedTuple):
@@ -53,6 +56,7 @@ class Affirmed(NamedTuple):
     member: str
     member_id: str
     generation: int
+    node: int = 1
 
 
 class GivenUp(NamedTuple):
@@ -83,6 +87,7 @@ class CommitDone(NamedTuple):
 
     at: float
     mark: str
+    node: int = 1
 
 
 class CommitRefused(NamedTuple):
@@ -103,6 +108,7 @@ class CommittedSeen(NamedTuple):
     offset: int
     mark: str
     is_stable: bool
+    node: int = 1
 
 
 class GroupWanted(NamedTuple):

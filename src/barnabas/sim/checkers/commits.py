@@ -9,6 +9,9 @@ if it was acknowledged before the other was sent; in between, nobody can tell th
 - Within a transaction: a commit shows only once EndTxn(commit) was sent, and never where the transaction was
   aborted. Whoever requires stable offsets, and asks after its commit was acknowledged, reads it.
 
+A coordinator that was deposed and does not know it may tell what was committed before, and nothing else
+(coordinators.py): the second and the third do not bind it.
+
 A transaction's offsets take their place when its marker is written, which is after EndTxn was sent and
 before anybody who requires stable offsets is answered.
 """
@@ -17,6 +20,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from barnabas.sim.checkers.coordinators import GroupCoordinators
 from barnabas.sim.checkers.outcomes import Outcomes
 from barnabas.sim.checkers.violation import Violation
 from barnabas.sim.group_events import CommitDone, CommitRefused, CommitSent, CommittedSeen
@@ -40,7 +44,7 @@ class _Commit(NamedTuple):
 
 
 def check(history: History) -> list[Violation]:
-    outcomes = Outcomes(history)
+    outcomes, coordinators = Outcomes(history), GroupCoordinators(history)
     commits, refused = _commits(history, outcomes)
     violations: list[Violation] = []
     seen_by_key: dict[_Key, list[CommittedSeen]] = {}
@@ -48,11 +52,14 @@ def check(history: History) -> list[Violation]:
         seen_by_key.setdefault((seen.group, seen.topic, seen.partition), []).append(seen)
     for key, sightings in seen_by_key.items():
         mine = {mark: each for mark, each in commits.items() if _key(each.sent) == key}
+        certain = [seen for seen in sightings if not _is_of_deposed(seen, coordinators)]
         for seen in sightings:
-            wrong = _wrong(seen, mine, refused, outcomes) or _stale(seen, mine)
+            wrong = _wrong(seen, mine, refused, outcomes)
+            if seen in certain:
+                wrong = wrong or _stale(seen, mine)
             if wrong is not None:
                 violations.append(_violation(seen, wrong))
-        violations += _returning(sightings)
+        violations += _returning(certain)
     return violations
 
 
@@ -103,6 +110,10 @@ def _stale(seen: CommittedSeen, mine: dict[str, _Commit]) -> str | None:
             when = f"acknowledged at {other.until:.3f} s"
             return f"although {other.sent.mark!r}, offset {other.sent.offset}, was {when}"
     return None
+
+
+def _is_of_deposed(seen: CommittedSeen, coordinators: GroupCoordinators) -> bool:
+    return coordinators.may_be_deposed(seen.group, seen.node, seen.asked_at, seen.at)
 
 
 def _returning(sightings: list[CommittedSeen]) -> list[Violation]:

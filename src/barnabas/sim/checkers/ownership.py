@@ -11,14 +11,20 @@ of either.
 - Within one generation, every member is always given the same, and nobody what another was given.
 - Once a member of a later generation has its assignment, no heartbeat and no commit of an earlier one is
   answered well. A generation that was only joined may be undone before it is synced, by a crash or because
-  it cannot be written: it counts only while the broker that answered lives, and before the disk has had its
-  first fault. The answer to a request from before a crash can be one of the dead process that arrives late.
+  it cannot be written: it counts only for the node that answered, while its process lives and goes on
+  coordinating the group with a minimum of replicas in sync, and before its disk has had its first fault. The
+  answer to a request from before a crash can be one of the dead process that arrives late.
+
+A coordinator that was deposed and does not know it gives out, and renews, nothing (coordinators.py); commits
+of earlier generations it must not acknowledge either.
 """
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
+from barnabas.metadata.names import CONSUMER_OFFSETS
+from barnabas.sim.checkers.coordinators import GroupCoordinators
 from barnabas.sim.checkers.violation import Violation
 from barnabas.sim.group_events import (
     Affirmed,
@@ -31,9 +37,11 @@ from barnabas.sim.group_events import (
     Place,
 )
 from barnabas.sim.history import ClientKilled, Crash, Fault, History, Started
+from barnabas.sim.replication.events import PartitionSeen
 
 NAME = "ownership"
 DISK_FAULTS = ("disk-full", "disk-error")
+MIN_IN_SYNC = 2  # of __consumer_offsets, where it is replicated
 
 
 class _Span(NamedTuple):
@@ -78,7 +86,10 @@ def _spans(history: History) -> list[_Span]:
     """When who owns what, as it may believe."""
     spans: list[_Span] = []
     owning: dict[tuple[str, str], tuple[Assigned, list[_Span]]] = {}
-    takers = _Takers(history)
+    takers, coordinators = _Takers(history), GroupCoordinators(history)
+
+    def counts(event: Assigned | Affirmed) -> bool:
+        return not coordinators.may_be_deposed(event.group, event.node, event.asked_at, event.at)
 
     def close(key: tuple[str, str], at: float) -> None:
         assigned, mine = owning.pop(key)
@@ -88,10 +99,11 @@ def _spans(history: History) -> list[_Span]:
     for event in history.events:
         if isinstance(event, Assigned):
             until = event.asked_at + event.lasts_s
-            owning[event.group, event.member] = event, [_Span(event.at, until, event)]
+            spans_of = [_Span(event.at, until, event)] if counts(event) else []
+            owning[event.group, event.member] = event, spans_of
         elif isinstance(event, Affirmed):
             held = owning.get((event.group, event.member))
-            if held is not None and held[0].generation == event.generation:
+            if held is not None and held[0].generation == event.generation and counts(event):
                 held[1].append(_Span(event.at, event.asked_at + held[0].lasts_s, held[0]))
         elif isinstance(event, Joining | GivenUp):
             if (event.group, event.member) in owning:
@@ -160,35 +172,78 @@ def _one_assignment(history: History) -> list[Violation]:
 # ---- one generation after another ------------------------------------------------------------------------
 
 
+class _Node:
+    """What is known of one node's process: which generations it has let members join."""
+
+    def __init__(self) -> None:
+        self.joined: dict[str, tuple[int, float]] = {}
+        self.crashed_at: float | None = None  # since the last start
+        self.alone_since = 0.0  # an earlier process cannot have answered requests sent from then on
+        self.has_disk_fault = False
+
+    def started(self, at: float) -> None:
+        self.joined.clear()
+        self.alone_since = at if self.crashed_at is None else self.crashed_at
+        self.crashed_at = None
+
+
 class _Latest:
     """The latest generation of each group that is known to have been there, from then on."""
 
-    def __init__(self) -> None:
+    def __init__(self, coordinators: GroupCoordinators) -> None:
+        self._coordinators = coordinators
         self._synced: dict[str, tuple[int, float]] = {}
-        self._joined: dict[str, tuple[int, float]] = {}
-        self._is_in_doubt = False
-        self._crashed_at: float | None = None  # since the last start
-        self._alone_since = 0.0  # an earlier process cannot have answered requests sent from then on
+        self._nodes: dict[int, _Node] = {}
+        self._leads: dict[int, PartitionSeen] = {}  # by partition of __consumer_offsets
+        self._in_doubt: set[int] = set()  # partitions whose coordinator may be loaded anew, unseen
 
     def note(self, event: object) -> None:
         if isinstance(event, Assigned):
             _raise(self._synced, event.group, event.generation, event.at)
         elif isinstance(event, Joined):
-            if not self._is_in_doubt and event.asked_at >= self._alone_since:
-                _raise(self._joined, event.group, event.generation, event.at)
+            self._joined(event)
         elif isinstance(event, Crash):
-            self._crashed_at = event.at
+            self._node(event.node).crashed_at = event.at
         elif isinstance(event, Started):
-            self._joined.clear()
-            self._alone_since = event.at if self._crashed_at is None else self._crashed_at
-            self._crashed_at = None
+            self._node(event.node).started(event.at)
         elif isinstance(event, Fault) and event.kind.startswith(DISK_FAULTS):
-            self._joined.clear()
-            self._is_in_doubt = True
+            self._node(event.node).joined.clear()
+            self._node(event.node).has_disk_fault = True
+        elif isinstance(event, PartitionSeen) and event.topic == CONSUMER_OFFSETS:
+            self._led(event)
 
-    def before(self, group: str, asked_at: float, generation: int) -> tuple[int, float] | None:
+    def _node(self, node: int) -> _Node:
+        return self._nodes.setdefault(node, _Node())
+
+    def _joined(self, event: Joined) -> None:
+        node, coordinators = self._node(event.node), self._coordinators
+        is_certain = not (
+            node.has_disk_fault
+            or coordinators.partition_of(event.group) in self._in_doubt
+            or coordinators.may_be_deposed(event.group, event.node, event.asked_at, event.at)
+        )
+        if is_certain and event.asked_at >= node.alone_since:
+            _raise(node.joined, event.group, event.generation, event.at)
+
+    def _led(self, event: PartitionSeen) -> None:
+        """A coordinator that is elected anew, or could not write for want of replicas, is loaded anew at a
+        time that nobody sees."""
+        before = self._leads.get(event.partition)
+        self._leads[event.partition] = event
+        is_anew = before is not None and before.leader_epoch != event.leader_epoch
+        if before is None or before.leader != event.leader:
+            self._in_doubt.discard(event.partition)
+        elif is_anew:
+            self._in_doubt.add(event.partition)
+        if len(event.isr) < MIN_IN_SYNC:
+            self._in_doubt.add(event.partition)
+        if is_anew or event.partition in self._in_doubt:
+            for node in self._nodes.values():
+                node.joined.clear()
+
+    def before(self, group: str, asked_at: float, generation: int, node: int) -> tuple[int, float] | None:
         """A later one that was known before that."""
-        for known in (self._synced, self._joined):
+        for known in (self._synced, self._node(node).joined):
             latest = known.get(group)
             if latest is not None and latest[0] > generation and latest[1] <= asked_at:
                 return latest
@@ -202,19 +257,21 @@ def _raise(known: dict[str, tuple[int, float]], group: str, generation: int, at:
 
 def _one_generation(history: History) -> list[Violation]:
     violations = []
-    latest, sent = _Latest(), dict[str, CommitSent]()
+    coordinators, sent = GroupCoordinators(history), dict[str, CommitSent]()
+    latest = _Latest(coordinators)
     for event in history.events:
         latest.note(event)
         if isinstance(event, CommitSent):
             sent[event.mark] = event
         elif isinstance(event, Affirmed):
-            later = latest.before(event.group, event.asked_at, event.generation)
-            if later is not None:
+            later = latest.before(event.group, event.asked_at, event.generation, event.node)
+            is_of_deposed = coordinators.may_be_deposed(event.group, event.node, event.asked_at, event.at)
+            if later is not None and not is_of_deposed:
                 what = f"a heartbeat of {event.member_id} in generation {event.generation} of {event.group}"
                 violations.append(_too_late(event.at, what, event.asked_at, later))
         elif isinstance(event, CommitDone):
             commit = sent[event.mark]
-            later = latest.before(commit.group, commit.at, commit.generation)
+            later = latest.before(commit.group, commit.at, commit.generation, event.node)
             if commit.generation >= 0 and later is not None:
                 what = f"the commit {commit.mark!r} in generation {commit.generation} of {commit.group}"
                 violations.append(_too_late(event.at, what, commit.at, later))

@@ -39,12 +39,12 @@ def simulate_replication(
     )
 
 
-async def run_replication(world: SampledWorld) -> None:
-    """The workload of the kind "log", while the logs of all nodes are looked at."""
+async def run_replication(world: SampledWorld, last_s: float = LAST_S) -> None:
+    """The workload of the scenario, while the logs of all nodes are looked at, and some seconds longer."""
     sampling = asyncio.get_running_loop().create_task(_sample(world))
     try:
         await run_workload(world)
-        await asyncio.sleep(LAST_S)
+        await asyncio.sleep(last_s)
     finally:
         sampling.cancel()
         with suppress(asyncio.CancelledError):

@@ -89,12 +89,13 @@ def name_of(code: int, doing: str) -> str:
 
 
 class Asking:
-    """Whoever asks coordinators, as one client."""
+    """Whoever asks coordinators, as one client. `answered_by`: the node that gave the last answer."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
         self.cluster = Cluster(*client.seams, CLIENT)
         self._finder = CoordinatorFinder(self.cluster.ask)
+        self.answered_by = 0
 
     async def __aenter__(self) -> Asking:
         return self
@@ -116,13 +117,15 @@ class Asking:
     ) -> M:
         """Ask the coordinator of a group or a transactional id."""
         try:
-            connection = await self.cluster.connect(await self._find(kind, key))
+            node = await self._find(kind, key)
+            connection = await self.cluster.connect(node)
             answer = await connection.ask(request, response, at_most=at_most, timeout_s=timeout_s)
         except BarnabasError:
             self._finder.forget(kind, [key])
             raise
         if MOVED.intersection(_codes(answer)):
             self._finder.forget(kind, [key])
+        self.answered_by = node
         return answer
 
     async def _find(self, kind: CoordinatorType, key: str) -> int:
@@ -150,7 +153,15 @@ class Asking:
             if not error:
                 for place, (offset, mark) in found.items():
                     seen = CommittedSeen(
-                        client.now, asked_at, client.name, group, *place, offset, mark, is_stable
+                        client.now,
+                        asked_at,
+                        client.name,
+                        group,
+                        *place,
+                        offset,
+                        mark,
+                        is_stable,
+                        self.answered_by,
                     )
                     client.history.add(seen)
                 return found

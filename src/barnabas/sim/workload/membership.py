@@ -109,6 +109,7 @@ class Member:
                 answer.member_id,
                 answer.generation_id,
                 answer.leader,
+                self._asking.answered_by,
             )
         )
         return answer
@@ -147,6 +148,7 @@ class Member:
                 self.generation,
                 places,
                 self._lasts_s,
+                self._asking.answered_by,
             )
         )
         return places
@@ -171,7 +173,7 @@ class Member:
         self._check("Heartbeat", error)
         self._good_at = asked_at
         who = (plan.name, client.name, self.member_id, self.generation)
-        client.history.add(Affirmed(client.now, asked_at, *who))
+        client.history.add(Affirmed(client.now, asked_at, *who, self._asking.answered_by))
 
     def has_run_out(self) -> bool:
         """Whether it has not been told for so long that it is a member that it may be none."""
@@ -245,8 +247,8 @@ class Member:
         }
         for place, mark in marks.items():
             if (error := errors[place]) not in TROUBLE:  # after which nobody knows
-                told = CommitRefused(client.now, mark, error) if error else CommitDone(client.now, mark)
-                client.history.add(told)
+                done = CommitDone(client.now, mark, self._asking.answered_by)
+                client.history.add(CommitRefused(client.now, mark, error) if error else done)
         if generation == self.generation:
             self.told("OffsetCommit", next((error for error in errors.values() if error), ""))
 

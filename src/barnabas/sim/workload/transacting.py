@@ -236,7 +236,7 @@ class TransactionalProducer:
                     client.history.add(CommitRefused(client.now, mark, str(over)))
             raise
         for mark in marks.values():
-            client.history.add(CommitDone(client.now, mark))
+            client.history.add(CommitDone(client.now, mark, self._asking.answered_by))
 
     def _offsets_request(
         self,
