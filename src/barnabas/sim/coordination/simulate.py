@@ -12,7 +12,7 @@ from barnabas.sim.replication.checkers import check_replication
 from barnabas.sim.replication.simulate import run_replication
 from barnabas.sim.world import Outcome, simulate_scenario
 
-# until sessions, rebalances and transactions of the last clients are over, so that nothing is written any more
+# until sessions and transactions of the last clients are over, so that nothing is written any more
 LAST_S = 30.0
 
 

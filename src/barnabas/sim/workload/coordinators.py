@@ -152,17 +152,8 @@ class Asking:
             found, error = _found(group, answer.groups[0])
             if not error:
                 for place, (offset, mark) in found.items():
-                    seen = CommittedSeen(
-                        client.now,
-                        asked_at,
-                        client.name,
-                        group,
-                        *place,
-                        offset,
-                        mark,
-                        is_stable,
-                        self.answered_by,
-                    )
+                    who, node = (client.name, group), self.answered_by
+                    seen = CommittedSeen(client.now, asked_at, *who, *place, offset, mark, is_stable, node)
                     client.history.add(seen)
                 return found
             if error != UNSTABLE:
