@@ -63,11 +63,13 @@ class LoopPlan(NamedTuple):
 
 
 class CoordinationPlan(NamedTuple):
-    """`outputs`: topics that transactions write, by name, and how many partitions each has."""
+    """`outputs`: topics that transactions write, by name, and how many partitions each has. `lone`: groups
+    without members, whose offsets are committed all the time."""
 
     groups: tuple[GroupPlan, ...] = ()
     loops: tuple[LoopPlan, ...] = ()
     outputs: tuple[tuple[str, int], ...] = ()
+    lone: tuple[str, ...] = ()
 
 
 def coordination_broker(random: SeededRandom, is_synced: bool) -> dict[str, str]:

@@ -19,11 +19,14 @@ from barnabas.sim.history import History
 from barnabas.sim.machine import Machine
 from barnabas.sim.nemesis import Strike
 from barnabas.sim.network import SimNetwork
+from barnabas.sim.replication.events import PartitionSeen
 from barnabas.sim.replication.nemesis import ReplicationNemesis
 from barnabas.sim.scenario import Scenario
 
 CUT_OFF_S = (1.0, 15.0)
 PAUSE_S = (0.2, 15.0)
+BEHIND_S = (0.2, 3.0)
+LOOK_S, SUCCESSOR_LOOKS = 0.02, 600
 WITH_CLIENTS = 0.3  # how often a coordinator is cut off from clients, too
 
 
@@ -40,12 +43,17 @@ class CoordinationNemesis(ReplicationNemesis):
             "coordinator-crash": self._coordinator_crash,
             "coordinator-cut-off": self._coordinator_cut_off,
             "coordinator-pause": self._coordinator_pause,
+            "coordinator-handover": self._coordinator_handover,
         }
 
+    def _some_partition(self, random: SeededRandom) -> PartitionSeen | None:
+        """Some partition of a coordinators' topic."""
+        found = [each for each in self.partitions() if each.topic in INTERNAL]
+        return pick(random, found) if found else None
+
     def _coordinator(self, random: SeededRandom) -> Machine | None:
-        """The node that leads some partition of a coordinators' topic."""
-        leaders = [each.leader for each in self.partitions() if each.topic in INTERNAL]
-        return self.machine_of(pick(random, leaders)) if leaders else None
+        partition = self._some_partition(random)
+        return None if partition is None else self.machine_of(partition.leader)
 
     async def _coordinator_crash(self, random: SeededRandom, machine: Machine) -> None:
         self.crash_now(random, self._coordinator(random) or machine, "coordinator-crash")
@@ -64,3 +72,30 @@ class CoordinationNemesis(ReplicationNemesis):
         one.pause()
         await asyncio.sleep(seconds)
         one.resume()
+
+    async def _coordinator_handover(self, random: SeededRandom, machine: Machine) -> None:
+        """What a coordinator writes reaches only some of its followers; it dies, and its successor, which may
+        have more than is committed, is cut off from the other nodes."""
+        partition = self._some_partition(random)
+        if partition is None:
+            return
+        before, followers = self.machine_of(partition.leader), list(partition.replicas)
+        followers.remove(partition.leader)
+        behind = self.machine_of(pick(random, followers))
+        self.note(before, "coordinator-handover", f"{behind.host} falls behind")
+        await self.hold(both([before.host], [behind.host]), log_between(random, *BEHIND_S))
+        self.crash_now(random, before, "coordinator-handover")
+        successor = await self._successor(partition)
+        if successor is not None:
+            others = [each.host for each in self.machines if each is not successor]
+            await self.hold(both([successor.host], others), log_between(random, *CUT_OFF_S))
+
+    async def _successor(self, partition: PartitionSeen) -> Machine | None:
+        """The next leader of a partition, if there is one soon."""
+        for _ in range(SUCCESSOR_LOOKS):
+            await asyncio.sleep(LOOK_S)
+            for each in self.partitions():
+                is_same = (each.topic, each.partition) == (partition.topic, partition.partition)
+                if is_same and each.leader != partition.leader:
+                    return self.machine_of(each.leader)
+        return None

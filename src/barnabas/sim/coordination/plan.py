@@ -31,6 +31,7 @@ FAULTS = REPLICATION_FAULTS | {
     "coordinator-crash": (4.0, 30.0),
     "coordinator-cut-off": (4.0, 30.0),
     "coordinator-pause": (6.0, 40.0),
+    "coordinator-handover": (10.0, 30.0),
 }
 
 
@@ -58,7 +59,8 @@ def draw_coordination(seed: int, kind: str, seconds: float | None = None) -> Sce
 
 def _coordination(random: SeededRandom, kind: str, topic: TopicPlan) -> CoordinationPlan:
     if kind == REPLICATED_GROUPS:
-        return draw_groups(random, topic.name)
+        lone = tuple(f"lone-{number}" for number in range(1 + random.below(3)))
+        return draw_groups(random, topic.name)._replace(lone=lone)
     return draw_loops(random, topic.name, topic.partitions)
 
 

@@ -10,6 +10,7 @@ from barnabas.sim.coordination_scenario import GroupPlan
 from barnabas.sim.group_events import GroupWanted, Place
 from barnabas.sim.scenario import Scenario
 from barnabas.sim.workload.client import Client
+from barnabas.sim.workload.committing import run_committer
 from barnabas.sim.workload.grouped import run_commit_watcher, run_member, run_vanisher
 from barnabas.sim.workload.looping import run_leaver, run_loop
 from barnabas.sim.workload.watching import (
@@ -41,9 +42,10 @@ def working_roles(scenario: Scenario) -> dict[str, Work]:
     for group in plan.groups:
         roles |= _members(group, places, is_last=False)
     roles |= _loops(scenario, is_last=False)
-    groups = list(
-        dict.fromkeys([each.name for each in plan.groups] + [loop.group.name for loop in plan.loops])
-    )
+    for lone in plan.lone:
+        roles[f"committer-{lone}"] = partial(run_committer, group=lone, places=places)
+    named = [each.name for each in plan.groups] + [loop.group.name for loop in plan.loops]
+    groups = list(dict.fromkeys([*named, *plan.lone]))
     if groups:
         roles["commit-watcher"] = partial(run_commit_watcher, groups=groups, places=places)
     outputs = output_places(scenario)
