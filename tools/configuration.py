@@ -48,7 +48,7 @@ class Here(NamedTuple):
 _COPIES = "brokers do not replicate partitions yet"
 _MEBIBYTE = "it is always 1 MiB"
 _CONSUMER = "groups of the consumer protocol are not served yet"
-_LOADED = "what is loaded is read in pieces of 64 KiB"
+_LOADED = "what is loaded is read in pieces of 16 KiB"
 _TIERED = "there is no tiered storage yet"
 _QUOTAS = "quotas are kept, and not enforced yet"
 
@@ -118,7 +118,7 @@ NOTES = {
             "transaction.state.log.replication.factor",
             "transaction.state.log.min.isr",
         ),
-        Here(State.HEEDED, "when the topic is made; unless it is set, 1, since brokers do not replicate yet"),
+        Here(State.HEEDED, "when the topic is made; unless it is set, at most the number of brokers"),
     ),
     "log.cleaner.threads": Here(State.WITHOUT_EFFECT, "one log is compacted at a time"),
     "remote.storage.enable": Here(State.REFUSED, f"refused unless `false`: {_TIERED}"),

@@ -18,7 +18,8 @@ from barnabas.broker.coordinators.coordinator import (
     Coordinator,
     partition_for,
 )
-from barnabas.broker.coordinators.host import CoordinatorNotAvailable, Host, NotCoordinator, Shard
+from barnabas.broker.coordinators.errors import CoordinatorNotAvailable, NotCoordinator
+from barnabas.broker.coordinators.host import Host, Shard
 from barnabas.broker.coordinators.journal import Journal, encode_write
 from barnabas.broker.coordinators.loading import load
 from barnabas.broker.replicas.replica import Replica
@@ -117,6 +118,7 @@ def coordinator(site: Site, stop: Callable[[BaseException], None]) -> Coordinato
         metadata=site.cluster.metadata,
         replicas=site.replicas,
         clock=SystemClock(),
+        commit_timeout=lambda: 5.0,
         send_markers=send,
         ensure_topic=ensure,
         stop=stop,
@@ -344,7 +346,7 @@ def test_shard_that_cannot_be_loaded_is_tried_again_without_being_asked(is_start
             host.resign(NotCoordinator("for a test"))
         site.disk.fail("read", errno.EIO, path_glob=f"{TOPIC}*.log", times=3)
         if is_start:
-            await tallies.load_all()
+            tallies.load_all()
         await turns()
         tries = 0
         while not tallies.loaded() and tries < 10:
@@ -432,7 +434,8 @@ def test_a_shard_is_loaded_after_the_marker_that_was_being_written() -> None:
             host.resign(NotCoordinator("for a test"))
             loading = asyncio.ensure_future(tallies.host(partition))
             await turns()
-        await ending
+        with pytest.raises(NotCoordinator):  # it is sent again, which does no harm
+            await ending
         assert (await loading).shard.numbers == {"a": 5}
 
     coordinated(work)
@@ -497,7 +500,9 @@ def test_records_that_cannot_be_end_the_node() -> None:
         host.resign(NotCoordinator("for a test"))
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(Tally, "replay", lambda self, record, producer: impossible(record, producer))
-            await tallies.load_all()
+            tallies.load_all()
+            with pytest.raises(InvariantViolation):
+                await tallies.host(host.replica.partition)
 
     coordinated(work, stops_for=InvariantViolation)
 
@@ -570,11 +575,11 @@ def test_what_takes_long_to_load_is_left_alone_for_a_while(monkeypatch: pytest.M
     loads = 0
     load = coordinator_module.load
 
-    async def slowly(replica: Replica, kinds: Kinds, shard: Shard) -> None:
+    async def slowly(replica: Replica, kinds: Kinds, shard: Shard, turn: asyncio.Lock) -> None:
         nonlocal loads
         loads += 1
         clock.advance(2 * SLOW_LOAD_SECONDS)
-        await load(replica, kinds, shard)
+        await load(replica, kinds, shard, turn)
 
     async def work(site: Site, tallies: Coordinator[Tally]) -> None:
         tallies._clock = clock
@@ -624,7 +629,7 @@ def test_a_shard_is_loaded_up_to_the_high_watermark_and_answers_when_all_is_comm
         replica = await leader_of_two(site, tallies)
         assert (replica.log.high_watermark, replica.log.end_offset) == (2, 3)
         shard = Tally()
-        loading = asyncio.ensure_future(load(replica, KINDS, shard))
+        loading = asyncio.ensure_future(load(replica, KINDS, shard, asyncio.Lock()))
         await until(lambda: replica.marks.commit_count)
         assert shard.numbers == {"a": 2}
         assert not loading.done()

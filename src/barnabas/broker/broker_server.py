@@ -212,7 +212,7 @@ class BrokerServer:
         self._run(self.membership.greet(quorum.led_epoch, quorum.led_after))
         self._run(self.connections.close_idle())
         self._upkeep.begin(self._static)
-        self._run(self.services.load_coordinators())
+        self.services.load_coordinators()
 
     def directory_failed(self, directory_id: UUID, error: StorageError) -> None:
         self._upkeep.failed(directory_id, error)

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from barnabas.controller.configs import ConfigRules
     from barnabas.coordination.effects import TopicPartition
     from barnabas.groups.shard import GroupShard
+    from barnabas.metadata.parts import TopicImage
     from barnabas.transactions.shard import TransactionShard
 
 
@@ -194,12 +195,23 @@ class Services(ControllerServices):
             self.transactions_in_use = coordinate_transactions(self)
         return self.transactions_in_use
 
-    async def load_coordinators(self) -> None:
-        """Take up what an earlier process left: members to be missed, transactions to be ended."""
-        if self.image.topic(TRANSACTION_STATE) is not None:
-            await self.transactions.load_all()
-        if self.image.topic(CONSUMER_OFFSETS) is not None:
-            await self.groups.load_all()
+    def load_coordinators(self) -> None:
+        """Load what this node coordinates, in the background: members to be missed, transactions to be ended.
+        From now on partitions are loaded when this node becomes their leader."""
+        for topic in (TRANSACTION_STATE, CONSUMER_OFFSETS):
+            if self.image.topic(topic) is not None:
+                self._coordinator_of(topic).load_all()
+        self.replicas.on_changed.append(self._coordinate)
+
+    def _coordinate(self, topic: TopicImage) -> None:
+        """A partition of a coordinator's topic may be led here now; a coordinator that is there knows."""
+        if topic.name == TRANSACTION_STATE and self.transactions_in_use is None:
+            self.transactions.load_all()
+        elif topic.name == CONSUMER_OFFSETS and self.groups_in_use is None:
+            self.groups.load_all()
+
+    def _coordinator_of(self, topic: str) -> Coordinator[GroupShard] | Coordinator[TransactionShard]:
+        return self.transactions if topic == TRANSACTION_STATE else self.groups
 
     async def close_coordinators(self) -> None:
         """Answer all requests that wait for a group or a transaction: it is not coordinated here any more."""

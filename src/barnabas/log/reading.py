@@ -10,7 +10,7 @@ middle of a look-up shows in the log's shape, and the look-up starts over.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
 from typing import NamedTuple, TypeVar
 
 from barnabas.core.disk import DiskFailed, FileRange
@@ -313,7 +313,7 @@ def end_offset_for_epoch(log: PartitionLog, epoch: int) -> tuple[int, int]:
 
 async def batches(
     log: PartitionLog, offset: int, end_offset: int, chunk_bytes: int = 1 << 20
-) -> AsyncIterator[tuple[bytes, int, BatchHeader]]:
+) -> AsyncGenerator[tuple[bytes, int, BatchHeader], None]:
     """The batches of the log from the one that holds `offset` on, each as bytes, position and header."""
     while offset < end_offset:
         fetched = await read(log, offset, chunk_bytes, Bound.LOG_END)

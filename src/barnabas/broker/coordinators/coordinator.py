@@ -1,11 +1,22 @@
 """Where a key is coordinated: the partitions of one internal topic that this node leads, each with its host.
 
-A key belongs to the partition `hash(key) % partitions`, and whoever leads that coordinates it. A partition is
-loaded when somebody first asks for one of its keys, or soon after the start where it holds anything, or soon
-after its host was lost: transactions have to be ended and members to be missed even if nobody asks. It is
-read only when its last host writes nothing any more, and only after everything in its log is committed: a
-write that failed may be in the log all the same, and a shard that told of it could not take it back. Whoever
-comes while it is loaded waits a little, and is then told to try again.
+A key belongs to the partition `hash(key) % partitions`, and the leader of that partition coordinates it. The
+hosts follow the published image:
+
+    leadership lost      the host is lost, requests that wait in it get NOT_COORDINATOR
+    leadership gained    the partition is loaded at once, before any request comes: sessions and transactions
+                         time out even if no client asks for them
+    another epoch        both: the state of an earlier epoch is not used in a later one
+    a write failed       the host is lost, the partition is loaded anew a little later
+
+Loads take turns, so that many of them do not stall the loop. A load is given up when its leader epoch is
+over, and a partition that cannot be read is tried again. It is read only when its last host writes nothing
+any more, and counts as loaded only when everything in its log is committed: the records of an earlier leader
+may still be truncated, and a write that failed may be in the log all the same. Requests that come meanwhile
+wait a little, and get COORDINATOR_LOAD_IN_PROGRESS then.
+
+The only replica of a partition, where there are no others, is opened when it is needed: at the start if it
+has files, else with the first request.
 """
 
 from __future__ import annotations
@@ -16,13 +27,12 @@ from collections.abc import Awaitable, Callable, Coroutine
 from functools import lru_cache, partial
 from typing import Any, Generic
 
-from barnabas.broker.coordinators.host import (
-    Command,
+from barnabas.broker.coordinators.errors import (
+    CoordinatorLoadInProgress,
     CoordinatorNotAvailable,
-    Host,
     NotCoordinator,
-    S,
 )
+from barnabas.broker.coordinators.host import Command, Host, S
 from barnabas.broker.coordinators.loading import load
 from barnabas.broker.replicas.replica import Replica
 from barnabas.broker.replicas.replicas import Replicas
@@ -30,8 +40,8 @@ from barnabas.broker.replicas.roles import NotLeaderOrFollower
 from barnabas.coordination.effects import Effects, Markers, Now
 from barnabas.coordination.records import Kinds
 from barnabas.core.clock import Clock
-from barnabas.core.errors import BarnabasError, InvariantViolation, StorageError, wire_error
-from barnabas.metadata.parts import TopicImage
+from barnabas.core.errors import BarnabasError, InvariantViolation, StorageError
+from barnabas.metadata.parts import PartitionImage, TopicImage
 from barnabas.metadata.publisher import MetadataPublisher
 
 logger = logging.getLogger("barnabas.coordinators")
@@ -39,16 +49,11 @@ logger = logging.getLogger("barnabas.coordinators")
 _NOBODY = -1
 WAIT_SECONDS = 0.5  # for a partition that is being loaded
 RELOAD_SECONDS = 1.0  # after a write or a load failed: the next may fail as well
+OVERTAKEN_SECONDS = 0.01  # after a load was given up because its leader epoch was over
 # A partition that takes a while to load is left alone for some times as long before it is loaded again: on a
 # full disk every write fails.
 SLOW_LOAD_SECONDS = 0.05
 RESTS_FOR_LOADS = 4
-
-
-class CoordinatorLoadInProgress(BarnabasError):
-    """The partition is being read; it is worth another try."""
-
-    wire = wire_error("COORDINATOR_LOAD_IN_PROGRESS")
 
 
 @lru_cache(maxsize=10_000)
@@ -75,6 +80,7 @@ class Coordinator(Generic[S]):
         replicas: Replicas,
         clock: Clock,
         codec: int = 0,
+        commit_timeout: Callable[[], float],
         send_markers: Callable[[Host[S], Markers], None],
         ensure_topic: Callable[[], Awaitable[None]],
         stop: Callable[[BaseException], None],
@@ -86,6 +92,7 @@ class Coordinator(Generic[S]):
         self._replicas = replicas
         self._clock = clock
         self._codec = codec
+        self._commit_timeout = commit_timeout
         self._send_markers = send_markers
         self._ensure_topic = ensure_topic
         self._stop = stop
@@ -94,7 +101,9 @@ class Coordinator(Generic[S]):
         self._loads: dict[int, asyncio.Task[Host[S]]] = {}
         self._load_seconds: dict[int, float] = {}
         self._rests_until: dict[int, float] = {}
-        self._reloading: set[int] = set()
+        self._load_turn = asyncio.Lock()
+        # those that are to be loaded without being asked for: the epoch, and the task that sees to it
+        self._wanted: dict[int, tuple[int, asyncio.Task[None]]] = {}
         self._tasks: dict[asyncio.Task[None], None] = {}
         self._is_closed = False
         replicas.on_removed.append(self._topic_removed)
@@ -115,9 +124,12 @@ class Coordinator(Generic[S]):
             raise NotCoordinator(f"{self.topic} does not exist yet")
         return partition_for(key, len(topic.partitions))
 
-    async def ask(self, key: str, command: Command[S], *, only_records: bool = False) -> Any:
+    async def ask(
+        self, key: str, command: Command[S], *, only_records: bool = False, writes: bool = True
+    ) -> Any:
         """The answer to a command about a key, once what it says is committed; see `Host.ask`."""
-        return await (await self.host(self.partition_of(key))).ask(command, only_records=only_records)
+        host = await self.host(self.partition_of(key))
+        return await host.ask(command, only_records=only_records, writes=writes)
 
     async def host(self, partition: int) -> Host[S]:
         """The host of a partition; what keeps this node from coordinating it is raised."""
@@ -147,7 +159,7 @@ class Coordinator(Generic[S]):
     async def hosts(self) -> list[Host[S]]:
         """The hosts of all partitions that hold anything and are led here."""
         found = []
-        for partition in self._with_contents():
+        for partition in self._used():
             try:
                 found.append(await self.host(partition))
             except NotCoordinator:
@@ -176,13 +188,14 @@ class Coordinator(Generic[S]):
             shard,
             self._clock,
             codec=self._codec,
+            commit_timeout=self._commit_timeout,
             send_markers=self._send_markers,
             on_lost=self._lost,
             stop=self._stop,
         )
         began = self._clock.monotonic()
         try:
-            await load(replica, self._kinds, shard)
+            await load(replica, self._kinds, shard, self._load_turn)
         except NotLeaderOrFollower as error:
             raise NotCoordinator(str(error)) from error
         except BarnabasError as error:
@@ -221,47 +234,75 @@ class Coordinator(Generic[S]):
             del self._hosts[partition]
         if host.is_writing:
             self._ending[partition] = host
+        image = self._led(partition)
+        if image is not None and image.leader_epoch != host.epoch:
+            self._take_up(partition)
+            return
         load_seconds, rest_seconds = self._load_seconds.get(partition, 0.0), 0.0
         if isinstance(host.lost, CoordinatorNotAvailable) and load_seconds > SLOW_LOAD_SECONDS:
             rest_seconds = RESTS_FOR_LOADS * load_seconds
             self._rests_until[partition] = self._clock.monotonic() + rest_seconds
-        self._load_later(partition, max(RELOAD_SECONDS, rest_seconds))
+        self._take_up(partition, max(RELOAD_SECONDS, rest_seconds))
 
-    def _load_later(self, partition: int, wait_seconds: float) -> None:
-        if not self._is_closed and partition not in self._reloading:
-            self._reloading.add(partition)
-            self._begin(self._load_anew(partition, wait_seconds))
+    # ---- partitions that are to be loaded without being asked for
 
-    async def _load_anew(self, partition: int, wait_seconds: float) -> None:
-        try:
-            await self._clock.sleep(wait_seconds)
-            while not await self._take_up(partition):
-                await self._clock.sleep(RELOAD_SECONDS)
-        finally:
-            self._reloading.discard(partition)
+    def load_all(self) -> None:
+        """Load all partitions that are led here and may hold anything."""
+        for partition in self._used():
+            self._take_up(partition)
 
-    def _with_contents(self) -> list[int]:
+    def _used(self) -> list[int]:
+        """The partitions that are led here, without those of one replica that have never been used."""
         topic = self._metadata.image.topic(self.topic)
-        return [] if topic is None else self._replicas.with_files(topic)
+        if topic is None:
+            return []
+        with_files = set(self._replicas.with_files(topic))
+        return [
+            number
+            for number, image in enumerate(topic.partitions)
+            if self._replicas.is_led(image) and (len(image.replicas) > 1 or number in with_files)
+        ]
 
-    async def load_all(self) -> None:
-        """Load all partitions that hold anything; one that cannot be loaded is tried again and again."""
-        for partition in self._with_contents():
-            if not await self._take_up(partition):
-                self._load_later(partition, RELOAD_SECONDS)
+    def _take_up(self, partition: int, wait_seconds: float = 0.0) -> None:
+        """Load a partition in the leader epoch in which it is now, at once or after a while."""
+        image = self._led(partition)
+        if image is None or self._is_closed:
+            return
+        epoch, task = self._wanted.get(partition, (-1, None))
+        if epoch == image.leader_epoch:
+            return
+        if task is not None:
+            task.cancel()
+        task = self._begin(self._load_at_last(partition, wait_seconds))
+        self._wanted[partition] = image.leader_epoch, task
+        task.add_done_callback(partial(self._taken_up, partition))
 
-    async def _take_up(self, partition: int) -> bool:
-        """Load a partition, if it is to be loaded here; False if its log cannot be read or synced now."""
-        while partition not in self._hosts and not self._is_closed:
+    def _taken_up(self, partition: int, task: asyncio.Task[None]) -> None:
+        if self._wanted.get(partition, (-1, None))[1] is task:
+            del self._wanted[partition]
+
+    def _led(self, partition: int) -> PartitionImage | None:
+        """A partition that this node leads, by the image as it is now."""
+        topic = self._metadata.image.topic(self.topic)
+        image = None if topic is None else topic.partition(partition)
+        return image if image is not None and self._replicas.is_led(image) else None
+
+    async def _load_at_last(self, partition: int, wait_seconds: float) -> None:
+        """Load a partition; one that cannot be read or synced now is tried again for as long as it is led."""
+        await self._clock.sleep(wait_seconds)
+        while not self._is_closed and self._led(partition) is not None:
             try:
                 await self.host(partition)
             except CoordinatorLoadInProgress:
                 continue
             except CoordinatorNotAvailable:
-                return False
-            except (NotCoordinator, InvariantViolation):
-                break  # see `_load_ended`
-        return True
+                await self._clock.sleep(RELOAD_SECONDS)
+            except NotCoordinator:
+                await self._clock.sleep(OVERTAKEN_SECONDS)
+            except InvariantViolation:
+                return  # see `_load_ended`
+            else:
+                return
 
     # ---- what becomes of topics
 
@@ -271,18 +312,26 @@ class Coordinator(Generic[S]):
                 host.resign(NotCoordinator(f"{self.topic} was deleted"))
 
     def _topic_changed(self, topic: TopicImage) -> None:
-        if topic.name == self.topic:
-            self.loaded()  # those that are led by others now, or in another epoch, resign
+        if topic.name != self.topic:
+            return
+        for partition, image in enumerate(topic.partitions):
+            host = self._hosts.get(partition)
+            if host is not None and self._is_current(host):  # it resigns if it is not
+                continue
+            is_used = len(image.replicas) > 1 or self._replicas.opened(topic, partition) is not None
+            if is_used and self._replicas.is_led(image):
+                self._take_up(partition)
 
     def tell_all(self, event: Callable[[S, Now], Effects]) -> None:
         """Have every shard know of something."""
         for host in self.loaded():
             self._begin(host.tell(event))
 
-    def _begin(self, work: Coroutine[Any, Any, None]) -> None:
+    def _begin(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.get_running_loop().create_task(work)
         self._tasks[task] = None
         task.add_done_callback(self._tasks.pop)
+        return task
 
     async def close(self) -> None:
         """Whoever waits is told that this node coordinates nothing any more; what is being written ends."""

@@ -11,7 +11,11 @@ import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from barnabas.broker.coordinators.host import CoordinatorNotAvailable, NotCoordinator
+from barnabas.broker.coordinators.errors import (
+    CoordinatorLoadInProgress,
+    CoordinatorNotAvailable,
+    NotCoordinator,
+)
 from barnabas.broker.replicas.replicas import UnknownTopicOrPartition
 from barnabas.broker.replicas.roles import NotLeaderOrFollower
 from barnabas.coordination.effects import Producer, TopicPartition
@@ -84,8 +88,6 @@ async def _write(replica: Replica, ends: Sequence[End], services: Services) -> B
 
 
 async def _write_offsets(partition: int, end: End, services: Services) -> BarnabasError | None:
-    from barnabas.broker.coordinators.coordinator import CoordinatorLoadInProgress
-
     try:
         host = await services.groups.host(partition)
         await host.write_marker(

@@ -33,6 +33,7 @@ def coordinate_groups(services: Services) -> Coordinator[GroupShard]:
         replicas=services.replicas,
         clock=services.clock,
         codec=services.settings.integer("offsets.topic.compression.codec"),
+        commit_timeout=lambda: services.settings.integer("offsets.commit.timeout.ms") / 1000,
         send_markers=_no_markers,
         ensure_topic=partial(ensure_topic, CONSUMER_OFFSETS, services),
         stop=services.stop,

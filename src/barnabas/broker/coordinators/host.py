@@ -2,12 +2,19 @@
 
 Commands are decided one after another, and the records of each are replayed at once, so that the next one
 finds them. They are written together: all that come while the loop turns, or while an append is under way,
-share the next append. Nobody is answered before what he was told is committed, and answers leave in the order
-of the commands. If an append fails the state is ahead of its log: the host is lost, whoever waits is told so,
-and the next who asks has the shard loaded anew.
+share the next append. An answer leaves when everything that it may tell of is committed (`commits`), and
+answers leave in the order of the commands. If an append fails the state is ahead of its log: the host is
+lost, waiting requests get an error, and the shard is loaded anew.
 
-A marker that ends a transaction in this very partition (offsets committed in it) has the host for itself: its
-place among the records decides what it ends.
+A host serves one leader epoch. When another begins, or the leadership ends, the host is lost: what it has
+appended may be truncated by another leader, so nothing of it is acknowledged, even if this node leads again
+and the high watermark passes the same offsets (KAFKA-20634).
+
+While the partition has fewer in-sync replicas than min.insync.replicas nothing can be written: commands that
+write are refused before they change anything, and timers wait.
+
+A marker that ends a transaction in this very partition (offsets committed in it) is appended between the
+records of two commands, and replayed there: its place among the records decides what it ends.
 """
 
 from __future__ import annotations
@@ -17,8 +24,11 @@ import logging
 from collections.abc import Callable
 from typing import Any, Generic, Protocol, TypeVar
 
+from barnabas.broker.coordinators.commits import CommitWaits
+from barnabas.broker.coordinators.errors import CoordinatorNotAvailable, NotCoordinator
 from barnabas.broker.coordinators.journal import Journal, encode_write
-from barnabas.broker.replicas.replica import Replica
+from barnabas.broker.replicas.replica import NotEnoughReplicas, Replica
+from barnabas.broker.replicas.roles import Leading, NotLeaderOrFollower
 from barnabas.coordination.effects import NOTHING, Effects, Markers, Now, Producer, Reply
 from barnabas.coordination.records import KeyedRecord
 from barnabas.core.clock import Clock
@@ -27,22 +37,11 @@ from barnabas.core.errors import (
     InvariantViolation,
     RecordListTooLarge,
     StorageError,
-    wire_error,
 )
 
 logger = logging.getLogger("barnabas.coordinators")
 
-
-class CoordinatorNotAvailable(BarnabasError):
-    """Nobody coordinates this at the moment; it is worth another try."""
-
-    wire = wire_error("COORDINATOR_NOT_AVAILABLE")
-
-
-class NotCoordinator(BarnabasError):
-    """Another node coordinates this, or nobody any more."""
-
-    wire = wire_error("NOT_COORDINATOR")
+UNDER_MIN_SECONDS = 0.5  # between two looks whether the ISR is large enough again
 
 
 class Shard(Protocol):
@@ -64,7 +63,8 @@ Command = Callable[[S, Now, Reply], Effects]
 
 
 class Host(Generic[S]):
-    """One shard. `send_markers` gets what a command wants written elsewhere, `on_lost` hears the end."""
+    """One shard in one leader epoch. `send_markers` gets what a command wants written elsewhere, `on_lost` is
+    called at the end. `commit_timeout` gives the seconds that an answer may wait for its commit."""
 
     def __init__(
         self,
@@ -73,6 +73,7 @@ class Host(Generic[S]):
         clock: Clock,
         *,
         codec: int,
+        commit_timeout: Callable[[], float],
         send_markers: Callable[[Host[S], Markers], None],
         on_lost: Callable[[Host[S]], None],
         stop: Callable[[BaseException], None],
@@ -89,6 +90,9 @@ class Host(Generic[S]):
         self._has_records = False
         self._outcomes: list[Effects] = []
         self._waiting: dict[asyncio.Future[Any], None] = {}
+        self._commits = CommitWaits(
+            replica, clock, commit_timeout, deliver=self._deliver, fail=self._commit_failed
+        )
         self._writer: asyncio.Task[None] | None = None
         self._gate: asyncio.Future[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -103,25 +107,28 @@ class Host(Generic[S]):
 
     # ---- commands
 
-    async def ask(self, command: Command[S], *, only_records: bool = False) -> Any:
+    async def ask(self, command: Command[S], *, only_records: bool = False, writes: bool = True) -> Any:
         """The answer to a command, once what it says is committed.
 
         `only_records` tells that all that the command changes is in its records: where these cannot be
         written, as they are too many for one batch, nothing has happened. Otherwise the shard is in doubt.
+        A command that never `writes` is served when the ISR is too small for writes, too.
         """
         while self._gate is not None:
             await asyncio.shield(self._gate)
         if self.lost is not None:
             raise self.lost
+        if writes and not only_records:
+            self._require_enough()
         reply: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._waiting[reply] = None
         try:
             effects = command(self.shard, self._now(), reply)
             try:
                 self._carry_out(effects)
-            except RecordListTooLarge as error:
+            except (RecordListTooLarge, CoordinatorNotAvailable) as error:
                 if not only_records:
-                    del self._waiting[reply]  # who asked hears it from here
+                    del self._waiting[reply]  # it gets the error from here
                     logger.error("%s is loaded anew: %s", self.name, error)
                     self._lose(error)
                 raise
@@ -142,8 +149,11 @@ class Host(Generic[S]):
 
     async def tell(self, event: Callable[[S, Now], Effects]) -> None:
         """Have the shard know of something to which nobody waits for an answer."""
-        while self._gate is not None:
-            await asyncio.shield(self._gate)
+        while self.lost is None and (self._gate is not None or self._is_under_min):
+            if self._gate is not None:
+                await asyncio.shield(self._gate)
+            else:
+                await self._clock.sleep(UNDER_MIN_SECONDS)
         if self.lost is None:
             self._let_happen(event)
 
@@ -169,7 +179,7 @@ class Host(Generic[S]):
             if effects.writes:
                 self._write_down(effects)
             if self._writer is None and not self._has_records:
-                self._deliver(effects)
+                self._pass_on(effects)
             else:
                 self._outcomes.append(effects)
                 if self._writer is None:
@@ -177,7 +187,24 @@ class Host(Generic[S]):
                     self._writer.add_done_callback(self._written)
         self._arm()
 
+    def _pass_on(self, effects: Effects) -> None:
+        """Effects of which all records are in the log."""
+        if self._commits:
+            self._commits.add_behind(effects)
+        else:
+            self._deliver(effects)
+
+    @property
+    def _is_under_min(self) -> bool:
+        role = self.replica.role
+        return isinstance(role, Leading) and role.is_under_min
+
+    def _require_enough(self) -> None:
+        if self._is_under_min:
+            raise CoordinatorNotAvailable(f"{self.name} has fewer in-sync replicas than min.insync.replicas")
+
     def _write_down(self, effects: Effects) -> None:
+        self._require_enough()
         log = self.replica.log
         max_bytes = min(log.config.max_message_bytes, log.config.segment_bytes)
         encoded = [encode_write(write, max_bytes) for write in effects.writes]
@@ -198,15 +225,18 @@ class Host(Generic[S]):
                 outcomes, self._outcomes = self._outcomes, []
                 if self._has_records:
                     self._has_records = False
-                    await self._append(self._journal.take())
-                for effects in outcomes:
-                    self._deliver(effects)
+                    await self._append(self._journal.take(), outcomes)
+                else:
+                    for effects in outcomes:
+                        self._pass_on(effects)
         except InvariantViolation as error:
             self._lose(error)
             self._stop(error)
         except BarnabasError as error:
             if self.lost is None:  # else another node leads the partition now, and the write was refused
-                logger.error("%s is loaded anew: a write failed: %s", self.name, error)
+                is_minor = isinstance(error, (NotEnoughReplicas, NotLeaderOrFollower))
+                level = logging.WARNING if is_minor else logging.ERROR
+                logger.log(level, "%s is loaded anew: a write failed: %s", self.name, error)
             self._lose(error)
         finally:
             self._writer = None
@@ -216,14 +246,19 @@ class Host(Generic[S]):
             self._lose(CoordinatorNotAvailable(f"{self.name} met an unexpected error: {error!r}"))
             self._stop(error)
 
-    async def _append(self, data: bytearray, transaction_version: int = 0) -> None:
-        replica = self.replica
-        appended = await replica.append_own(data, transaction_version=transaction_version)
-        if replica.log.high_watermark <= appended.last_offset:
-            await replica.committed(appended.last_offset + 1)
+    async def _append(self, data: bytearray, outcomes: list[Effects], transaction_version: int = 0) -> int:
+        """Append, and deliver the outcomes once all is committed; gives the offset that is next."""
+        appended = await self.replica.append_own(data, transaction_version=transaction_version)
+        end_offset = appended.last_offset + 1
+        if self.lost is None:
+            self._commits.add(outcomes, end_offset)
+        return end_offset
+
+    def _commit_failed(self, error: BarnabasError) -> None:
+        self._lose(error)
 
     def _deliver(self, effects: Effects) -> None:
-        # who decided is answered first, and the markers are written while the answer is on its way
+        # the answers go first: markers are written while they are on their way
         for reply, response in effects.replies:
             assert isinstance(reply, asyncio.Future)
             if not reply.done():
@@ -234,8 +269,9 @@ class Host(Generic[S]):
     async def write_marker(
         self, batch: bytearray, producer: Producer, *, is_commit: bool, transaction_version: int
     ) -> None:
-        """End a transaction in this partition. A marker that is refused changes nothing; after one that could
-        not be written the host is lost, as after any failed append: it may be in the log all the same."""
+        """End a transaction in this partition; returns when the marker is committed. A marker that is refused
+        changes nothing; after one that could not be written the host is lost, as after any failed append: it
+        may be in the log all the same."""
         while self._gate is not None:
             await asyncio.shield(self._gate)
         if self.lost is not None:
@@ -245,7 +281,9 @@ class Host(Generic[S]):
             await self.settled()
             if self.lost is not None:
                 raise self.lost
-            await self._append(batch, transaction_version)
+            end_offset = await self._append(batch, [NOTHING], transaction_version)
+            if self.lost is not None:
+                raise self.lost
             self.shard.replay_end(producer, is_commit)
         except asyncio.CancelledError:
             # it may be in the log, and the shard does not know
@@ -258,6 +296,10 @@ class Host(Generic[S]):
         finally:
             self._gate = None
             gate.set_result(None)
+        if self.replica.log.high_watermark < end_offset:
+            await self.replica.committed(end_offset)
+        if self.lost is not None:
+            raise self.lost
 
     # ---- time
 
@@ -279,6 +321,10 @@ class Host(Generic[S]):
             return
         if self._gate is not None:
             self._gate.add_done_callback(lambda _: self._on_time())
+            return
+        if self._is_under_min:  # nothing could be written: what is due is due later
+            self._timer_due = self._clock.monotonic() + UNDER_MIN_SECONDS
+            self._timer = asyncio.get_running_loop().call_later(UNDER_MIN_SECONDS, self._on_time)
             return
         self._let_happen(lambda shard, now: shard.tick(now))
 
@@ -313,12 +359,15 @@ class Host(Generic[S]):
             return
         if isinstance(error, (CoordinatorNotAvailable, NotCoordinator)):
             told: BarnabasError = error
+        elif isinstance(error, NotLeaderOrFollower):
+            told = NotCoordinator(str(error))
         else:
             told = CoordinatorNotAvailable(f"{self.name} could not be written: {error}")
         self.lost = told
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+        self._commits.clear()
         for reply in self._waiting:
             if not reply.done():
                 reply.set_exception(told)

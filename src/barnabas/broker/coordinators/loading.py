@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import aclosing
 
 from barnabas.broker.coordinators.host import Shard
 from barnabas.broker.replicas.replica import Replica
+from barnabas.broker.replicas.roles import Leading, NotLeaderOrFollower
 from barnabas.coordination.effects import Producer
 from barnabas.coordination.records import Kinds, NotDecoded, RecordReader
 from barnabas.log.partition import PartitionLog
@@ -14,23 +17,34 @@ from barnabas.records.control import parse_end_transaction
 from barnabas.records.reader import read_batch
 
 # what is decoded before others have their turn; a batch may hold more than a chunk has room for
-_CHUNK_BYTES = 64 * 1024
-_RECORDS_A_TURN = 1_000
+_CHUNK_BYTES = 16 * 1024
+_RECORDS_A_TURN = 200
 
 
-async def load(replica: Replica, kinds: Kinds, shard: Shard) -> None:
+async def load(replica: Replica, kinds: Kinds, shard: Shard, turn: asyncio.Lock) -> None:
     """Replay a partition; records of types that are not known here are left alone.
 
     Only committed records are replayed. What stands beyond the high watermark of a new leader is committed
-    when its followers have it: the shard is loaded when everything in the log is.
+    when its followers have it: the shard is loaded when everything in the log is. Where the ISR is too small
+    for that it is not loaded until it is large enough, or another node leads. When the leader epoch changes
+    the load is given up with NotLeaderOrFollower.
+
+    Partitions are replayed one after another (`turn`); none waits for the followers of another.
     """
-    reader, offset = RecordReader(kinds), replica.log.start_offset
+    reader, offset, epoch = RecordReader(kinds), replica.log.start_offset, replica.leader_epoch
+
+    async def pause() -> None:
+        await asyncio.sleep(0)
+        _require_epoch(replica, epoch)
+
     while True:
         await replica.count_written()
+        _require_epoch(replica, epoch)
         log = replica.log
         if offset < log.high_watermark:
             end_offset = log.high_watermark
-            await _replay(log, offset, end_offset, reader, shard)
+            async with turn:
+                await _replay(log, offset, end_offset, reader, shard, pause)
             offset = end_offset
         elif offset < log.end_offset:
             await replica.committed(log.end_offset)
@@ -38,24 +52,38 @@ async def load(replica: Replica, kinds: Kinds, shard: Shard) -> None:
             return
 
 
+def _require_epoch(replica: Replica, epoch: int) -> None:
+    role = replica.role
+    if not isinstance(role, Leading) or role.leader_epoch != epoch:
+        raise NotLeaderOrFollower(f"leader epoch {epoch} of {replica.name}-{replica.partition} is over")
+
+
 async def _replay(
-    log: PartitionLog, offset: int, end_offset: int, reader: RecordReader, shard: Shard
+    log: PartitionLog,
+    offset: int,
+    end_offset: int,
+    reader: RecordReader,
+    shard: Shard,
+    pause: Callable[[], Awaitable[None]],
 ) -> None:
     chunk_seen: bytes | None = None
-    async for chunk, position, header in batches(log, offset, end_offset, _CHUNK_BYTES):
-        if chunk is not chunk_seen:
-            chunk_seen = chunk
-            await asyncio.sleep(0)
-        producer = Producer(header.producer_id, header.producer_epoch) if header.is_transactional else None
-        if header.is_control:
-            marker = parse_end_transaction(chunk, position, header)
-            if marker is not None and producer is not None:
-                shard.replay_end(producer, marker.is_commit)
-            continue
-        for number, record in enumerate(read_batch(chunk, position, header), 1):
-            try:
-                shard.replay(reader.read(record.key, record.value), producer)
-            except NotDecoded:
+    async with aclosing(batches(log, offset, end_offset, _CHUNK_BYTES)) as found:
+        async for chunk, position, header in found:
+            if chunk is not chunk_seen:
+                chunk_seen = chunk
+                await pause()
+            producer = (
+                Producer(header.producer_id, header.producer_epoch) if header.is_transactional else None
+            )
+            if header.is_control:
+                marker = parse_end_transaction(chunk, position, header)
+                if marker is not None and producer is not None:
+                    shard.replay_end(producer, marker.is_commit)
                 continue
-            if number % _RECORDS_A_TURN == 0:
-                await asyncio.sleep(0)
+            for number, record in enumerate(read_batch(chunk, position, header), 1):
+                try:
+                    shard.replay(reader.read(record.key, record.value), producer)
+                except NotDecoded:
+                    continue
+                if number % _RECORDS_A_TURN == 0:
+                    await pause()

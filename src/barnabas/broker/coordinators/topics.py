@@ -1,7 +1,8 @@
-"""The coordinators' own topics, made when somebody first looks for a coordinator.
+"""The coordinators' own topics, made with the first request for a coordinator.
 
-Settings are those of Kafka, but for the number of replicas: brokers do not copy partitions from one another
-yet, so there is one, unless the broker's settings say how many.
+Settings are those of Kafka. Where the broker's settings do not name the number of replicas there are three,
+or as many as there are brokers: registered ones, even if one of them is down at the moment, since the topic
+outlives that. `barnabas cluster grow-internal` adds replicas when brokers have joined.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from barnabas.broker.cluster.forwarding import ON_THE_WAY_TIMEOUT_S
-from barnabas.broker.coordinators.host import CoordinatorNotAvailable
+from barnabas.broker.coordinators.errors import CoordinatorNotAvailable
 from barnabas.controller.decisions import NOT_COMMITTED
 from barnabas.core.errors import wire_error
 from barnabas.core.settings.broker_settings import BrokerSettings
@@ -35,7 +36,7 @@ _EXISTS = wire_error("TOPIC_ALREADY_EXISTS").code
 async def ensure_topic(name: str, services: Services) -> None:
     """Make the topic if it is not there; CoordinatorNotAvailable where that cannot be."""
     if services.image.topic(name) is None:
-        wanted = _wanted(name, services.settings)
+        wanted = _wanted(name, services.settings, len(services.image.brokers))
         request = CreateTopicsRequest(topics=[wanted], timeout_ms=_TIMEOUT_MS, validate_only=False)
         try:
             response = await services.controller.send(
@@ -52,9 +53,9 @@ async def ensure_topic(name: str, services: Services) -> None:
         raise CoordinatorNotAvailable(f"{name} cannot be made: {result.error_message}")
 
 
-def _wanted(name: str, settings: BrokerSettings) -> CreatableTopic:
+def _wanted(name: str, settings: BrokerSettings, brokers: int) -> CreatableTopic:
     prefix = _PREFIXES[name]
-    replicas = _at_most(settings, f"{prefix}.replication.factor", 1)
+    replicas = _at_most(settings, f"{prefix}.replication.factor", brokers)
     configs = {
         "cleanup.policy": "compact",
         "compression.type": "producer",

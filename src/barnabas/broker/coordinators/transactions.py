@@ -32,6 +32,8 @@ def coordinate_transactions(services: Services) -> Coordinator[TransactionShard]
         metadata=services.metadata,
         replicas=services.replicas,
         clock=services.clock,
+        # Kafka gives a write the transaction's own timeout: clients have given up by then
+        commit_timeout=lambda: services.settings.integer("request.timeout.ms") / 1000,
         send_markers=MarkerSender(services).send,
         ensure_topic=partial(ensure_topic, TRANSACTION_STATE, services),
         stop=services.stop,

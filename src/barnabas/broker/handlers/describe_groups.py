@@ -41,7 +41,7 @@ async def handle(
 async def _described(group_id: str, caller: Caller, services: Services) -> DescribedGroup:
     try:
         response: DescribeGroupsResponse = await services.groups.ask(
-            group_id, lambda shard, now, reply: describe(shard, group_id, caller, reply)
+            group_id, lambda shard, now, reply: describe(shard, group_id, caller, reply), writes=False
         )
     except BarnabasError as error:
         return DescribedGroup(

@@ -29,7 +29,9 @@ async def _describe(transactional_id: str, services: Services) -> TransactionSta
         return failed(transactional_id, "INVALID_REQUEST")
     try:
         state: TransactionState = await services.transactions.ask(
-            transactional_id, lambda shard, now, reply: shard.describe(transactional_id, reply)
+            transactional_id,
+            lambda shard, now, reply: shard.describe(transactional_id, reply),
+            writes=False,
         )
     except BarnabasError as error:
         return failed(transactional_id, error.wire.name)

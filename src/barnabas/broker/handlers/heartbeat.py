@@ -22,7 +22,9 @@ async def handle(request: HeartbeatRequest, context: RequestContext, services: S
     caller = caller_of(context)
     try:
         response: HeartbeatResponse = await services.groups.ask(
-            request.group_id, lambda shard, now, reply: shard.heartbeat(request, caller, now, reply)
+            request.group_id,
+            lambda shard, now, reply: shard.heartbeat(request, caller, now, reply),
+            writes=False,
         )
     except BarnabasError as error:
         return HeartbeatResponse(error_code=0 if error.wire is _LOADING else error.wire.code)

@@ -103,7 +103,9 @@ async def _found(
     group_id, wanted = asked.group_id, asked.topics
     if wanted is None:
         everything: OffsetFetchRequestGroup = await services.groups.ask(
-            group_id, lambda shard, now, reply: offset_commands.list_committed(shard, group_id, reply)
+            group_id,
+            lambda shard, now, reply: offset_commands.list_committed(shard, group_id, reply),
+            writes=False,
         )
         wanted = everything.topics or []
     topics: list[OffsetFetchResponseTopics] = []
@@ -112,7 +114,7 @@ async def _found(
             await asyncio.sleep(0)
         some = OffsetFetchRequestGroup(group_id=group_id, topics=[piece.topic for piece in pieces])
         answer: OffsetFetchResponse = await services.groups.ask(
-            group_id, partial(_fetch, some, require_stable)
+            group_id, partial(_fetch, some, require_stable), writes=False
         )
         for piece, found in zip(pieces, answer.groups[0].topics, strict=True):
             if piece.goes_on:

@@ -104,6 +104,10 @@ class Replicas:
     def __len__(self) -> int:
         return len(self._leading)
 
+    def is_led(self, image: PartitionImage) -> bool:
+        """Whether this node leads a partition."""
+        return image.leader == self._node_id
+
     def topic(self, name: str, topic_id: bytes, *, by_id: bool) -> TopicImage:
         """The topic that a request speaks of, by name or by id as its version has it."""
         image = self._metadata.image

@@ -1,0 +1,23 @@
+"""The errors of coordinators as such: they are elsewhere, not there yet, or cannot write at the moment."""
+
+from __future__ import annotations
+
+from barnabas.core.errors import BarnabasError, wire_error
+
+
+class CoordinatorNotAvailable(BarnabasError):
+    """The coordinator cannot serve this at the moment; it is worth another try."""
+
+    wire = wire_error("COORDINATOR_NOT_AVAILABLE")
+
+
+class CoordinatorLoadInProgress(BarnabasError):
+    """The partition is being read; it is worth another try."""
+
+    wire = wire_error("COORDINATOR_LOAD_IN_PROGRESS")
+
+
+class NotCoordinator(BarnabasError):
+    """Another node coordinates this, or no node any more."""
+
+    wire = wire_error("NOT_COORDINATOR")
