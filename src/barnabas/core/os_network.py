@@ -154,12 +154,18 @@ class SocketStream:
 
 
 class OsListener:
-    """A listening socket."""
+    """A listening socket; `stream` makes a stream of a connection that is accepted."""
 
-    def __init__(self, listening: socket.socket, on_connection: Callable[[Connection], None]) -> None:
+    def __init__(
+        self,
+        listening: socket.socket,
+        on_connection: Callable[[Connection], None],
+        stream: Callable[[socket.socket, Address], SocketStream] = SocketStream,
+    ) -> None:
         self.address = Address(*listening.getsockname()[:2])
         self._socket = listening
         self._on_connection = on_connection
+        self._stream = stream
         self._loop = asyncio.get_running_loop()
         self._pause: asyncio.TimerHandle | None = None
         self._watch()
@@ -184,7 +190,7 @@ class OsListener:
                     self._rest(error)
                 return
             try:
-                stream = SocketStream(accepted, Address(*address[:2]))
+                stream = self._stream(accepted, Address(*address[:2]))
             except OSError:  # it went away as it came
                 accepted.close()
                 continue
@@ -204,26 +210,44 @@ class OsListener:
 
 
 class OsNetwork:
-    """TCP. Names are resolved in a worker, addresses on the spot."""
+    """TCP. Names are resolved in a worker, addresses on the spot. `bound`, `accepted` and `dialled` are for
+    networks that do more with their sockets."""
 
     def __init__(self, workers: Workers) -> None:
         self._workers = workers
 
+    def bound(self, family: socket.AddressFamily, address: tuple[Any, ...]) -> socket.socket:
+        """A socket bound to that address, which does not listen yet."""
+        listening = socket.socket(family, socket.SOCK_STREAM)
+        try:
+            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listening.bind(address)
+        except OSError:
+            listening.close()
+            raise
+        return listening
+
+    def accepted(self, connected: socket.socket, peer: Address) -> SocketStream:
+        """The stream of a connection that another side has made."""
+        return SocketStream(connected, peer)
+
+    def dialled(self, connected: socket.socket, peer: Address) -> SocketStream:
+        """The stream of a connection that this side has made."""
+        return SocketStream(connected, peer)
+
     async def listen(self, host: str, port: int, on_connection: Callable[[Connection], None]) -> OsListener:
         try:
             family, address = (await self._resolve(host, port, socket.AI_PASSIVE))[0]
-            listening = socket.socket(family, socket.SOCK_STREAM)
+            listening = self.bound(family, address)
         except OSError as error:
             raise _cannot_listen(host, port, error) from error
         try:
-            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             listening.setblocking(False)
-            listening.bind(address)
             listening.listen(BACKLOG)
         except OSError as error:
             listening.close()
             raise _cannot_listen(host, port, error) from error
-        return OsListener(listening, on_connection)
+        return OsListener(listening, on_connection, self.accepted)
 
     async def connect(self, host: str, port: int) -> StreamConnection:
         loop = asyncio.get_running_loop()
@@ -242,7 +266,7 @@ class OsNetwork:
             try:
                 connecting.setblocking(False)
                 await loop.sock_connect(connecting, address)
-                return StreamConnection(SocketStream(connecting, Address(*address[:2])))
+                return StreamConnection(self.dialled(connecting, Address(*address[:2])))
             except OSError as error:
                 connecting.close()
                 reason = error

@@ -5,6 +5,7 @@
 
 `broker` is fresh for every test and keeps its data in memory; override `barnabas_settings` to set it up
 otherwise. `make_broker(directory=..., settings=...)` gives as many as a test wants, each stopped at its end.
+`cluster` and `make_cluster` are the same with three nodes each.
 """
 
 from __future__ import annotations
@@ -16,11 +17,12 @@ import pytest
 
 if TYPE_CHECKING:
     from barnabas.testing.broker import Broker
+    from barnabas.testing.cluster import Cluster
 
 
 @pytest.fixture
 def barnabas_settings() -> dict[str, str]:
-    """Settings of the `broker` fixture, by Kafka's names; override it where you need others."""
+    """Settings of `broker` and `cluster`, by Kafka's names; override it where you need others."""
     return {}
 
 
@@ -46,3 +48,26 @@ def make_broker() -> Iterator[Callable[..., Broker]]:
 def broker(make_broker: Callable[..., Broker], barnabas_settings: dict[str, str]) -> Broker:
     """A running broker, fresh for this test, its data in memory."""
     return make_broker(settings=barnabas_settings)
+
+
+@pytest.fixture
+def make_cluster() -> Iterator[Callable[..., Cluster]]:
+    """A function that starts a cluster; it takes what `barnabas.testing.Cluster` takes."""
+    from barnabas.testing.cluster import Cluster  # only where a test uses it
+
+    clusters: list[Cluster] = []
+
+    def make(*arguments: Any, **named: Any) -> Cluster:
+        cluster = Cluster(*arguments, **named)
+        clusters.append(cluster)
+        return cluster.start()
+
+    yield make
+    for cluster in reversed(clusters):
+        cluster.stop()
+
+
+@pytest.fixture
+def cluster(make_cluster: Callable[..., Cluster], barnabas_settings: dict[str, str]) -> Cluster:
+    """Three running nodes, fresh for this test, their data in memory."""
+    return make_cluster(settings=barnabas_settings)
