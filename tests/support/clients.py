@@ -99,11 +99,13 @@ def until(done: Callable[[], Any], what: str, deadline_s: float = DEADLINE_S) ->
     return result
 
 
-def create_topic(bootstrap: str, topic: str, partitions: int = 1, **configs: str) -> None:
+def create_topic(
+    bootstrap: str, topic: str, partitions: int = 1, *, replicas: int = 1, **configs: str
+) -> None:
     """Create a topic; its settings by Kafka's names, with _ for each dot."""
     admin = confluent_admin.AdminClient({"bootstrap.servers": bootstrap})
     config = {name.replace("_", "."): value for name, value in configs.items()}
-    new = confluent_admin.NewTopic(topic, partitions, 1, config=config)
+    new = confluent_admin.NewTopic(topic, partitions, replicas, config=config)
     admin.create_topics([new])[topic].result(DEADLINE_S)
 
 

@@ -3,7 +3,7 @@
 create HOST:PORT TOPIC TIMEOUT-MS       a topic of one partition
 produce HOST:PORT TOPIC VALUE ...       into partition 0, with idempotence: ok OFFSET ...
 consume HOST:PORT TOPIC GROUP COUNT     as a member of a group, which commits: ok VALUE ...
-write HOST:PORT TOPIC                   begin to write numbers from 0 on into partition 0
+write HOST:PORT TOPIC TIMEOUT-MS        begin to write numbers from 0 on into partition 0
 written                                 ok ACKNOWLEDGED, or the error of one that was not
 finish                                  stop writing, and wait for all of them: as `written`
 """

@@ -24,9 +24,11 @@ LOOK_S = 0.01  # how often a writer in another process is asked how far it is
 class Writer(ABC):
     """Writes numbers from 0 on in a thread, until told to stop; says how many are acknowledged."""
 
-    def __init__(self, bootstrap: str, topic: str) -> None:
+    def __init__(self, bootstrap: str, topic: str, request_timeout_ms: int = 30_000) -> None:
+        """`request_timeout_ms`: how long a broker may be silent before another one is asked."""
         self.bootstrap = bootstrap
         self.topic = topic
+        self.request_timeout_ms = request_timeout_ms
         self.acknowledged = 0
         self.failures: list[object] = []
         self.stopping = threading.Event()
@@ -75,6 +77,8 @@ class ConfluentWriter(Writer):
             "reconnect.backoff.ms": 5,
             "reconnect.backoff.max.ms": 50,
             "retry.backoff.ms": 5,
+            "socket.timeout.ms": self.request_timeout_ms,
+            "request.timeout.ms": self.request_timeout_ms,
             "error_cb": self._told,
         }
         producer = confluent_kafka.Producer(settings)
@@ -103,6 +107,7 @@ class KafkaPythonWriter(Writer):
             reconnect_backoff_ms=5,
             reconnect_backoff_max_ms=50,
             retry_backoff_ms=5,
+            request_timeout_ms=self.request_timeout_ms,
         )
         number, waiting = 0, list[Any]()
         while not self.stopping.is_set():
@@ -126,7 +131,10 @@ class AioKafkaWriter(Writer):
 
     async def _write(self) -> None:
         producer = aiokafka.AIOKafkaProducer(
-            bootstrap_servers=self.bootstrap, enable_idempotence=True, retry_backoff_ms=5
+            bootstrap_servers=self.bootstrap,
+            enable_idempotence=True,
+            retry_backoff_ms=5,
+            request_timeout_ms=self.request_timeout_ms,
         )
         number = 0
         async with producer:
@@ -142,7 +150,7 @@ class AioKafkaWriter(Writer):
 class JavaWriter(Writer):
     def write(self) -> None:
         with java_steps() as process:
-            process.do(f"write {self.bootstrap} {self.topic}")
+            process.do(f"write {self.bootstrap} {self.topic} {self.request_timeout_ms}")
             while not self.stopping.wait(LOOK_S):
                 (acknowledged,) = process.do("written")
                 self.acknowledged = int(acknowledged)
@@ -153,9 +161,10 @@ class JavaWriter(Writer):
 class Reader:
     """Reads all the time, in a thread."""
 
-    def __init__(self, bootstrap: str, topic: str) -> None:
+    def __init__(self, bootstrap: str, topic: str, request_timeout_ms: int = 60_000) -> None:
         self._bootstrap = bootstrap
         self._topic = topic
+        self._request_timeout_ms = request_timeout_ms
         self.values: list[int] = []
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
@@ -169,7 +178,11 @@ class Reader:
         self._thread.join(DEADLINE_S)
 
     def _run(self) -> None:
-        settings = {"reconnect.backoff.ms": 5, "reconnect.backoff.max.ms": 50}
+        settings = {
+            "reconnect.backoff.ms": 5,
+            "reconnect.backoff.max.ms": 50,
+            "socket.timeout.ms": self._request_timeout_ms,
+        }
         with confluent_consumer(self._bootstrap, **settings) as consumer:
             consumer.assign([confluent_kafka.TopicPartition(self._topic, 0, 0)])
             while not self._stopping.is_set():

@@ -320,7 +320,6 @@ class ClusterNode:
         self._loop.close()
         self._workers.close()
         self._loop = self._thread = self._network = self._workers = self._node = self._starting = None
-        self._held.hold()
 
     def close(self) -> None:
         """Let go of its ports, at the end of the cluster."""
@@ -328,8 +327,8 @@ class ClusterNode:
 
 
 async def _give_up() -> None:
-    """End what is still under way on the loop."""
-    left = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
-    for task in left:
-        task.cancel()
-    await asyncio.gather(*left, return_exceptions=True)
+    """End what is still under way on the loop, and what that begins."""
+    while left := [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]:
+        for task in left:
+            task.cancel()
+        await asyncio.gather(*left, return_exceptions=True)

@@ -19,6 +19,7 @@ from collections.abc import Callable
 from typing import Any
 
 from barnabas.core.connection import StreamConnection
+from barnabas.core.disk import FileRange
 from barnabas.core.network import Address, CannotConnect, Connection
 from barnabas.core.os_network import OsListener, OsNetwork, SocketStream
 from barnabas.core.workers import Workers
@@ -103,9 +104,13 @@ class NodeStream(SocketStream):
         return None if self._is_cut else super().try_readinto(buffer)
 
     def try_send(self, buffers: list[memoryview], *, more: bool) -> int:
+        if self._is_dead:  # what nobody will ever get needs not be waited for
+            return sum(map(len, buffers))
         return 0 if self._is_cut else super().try_send(buffers, more=more)
 
-    def try_send_file(self, part: Any) -> int | None:
+    def try_send_file(self, part: FileRange) -> int | None:
+        if self._is_dead:
+            return part.size
         return 0 if self._is_cut else super().try_send_file(part)
 
     async def readable(self) -> None:
@@ -176,7 +181,9 @@ class NodeNetwork(OsNetwork):
         self._is_dead = False
 
     def bound(self, family: socket.AddressFamily, address: tuple[Any, ...]) -> socket.socket:
-        return self._ports.take(address[1]) or super().bound(family, address)
+        if address[1] in self._ports.ports:
+            return self._ports.bound(address[1])
+        return super().bound(family, address)
 
     def accepted(self, connected: socket.socket, peer: Address) -> SocketStream:
         return NodeStream(connected, peer, self, CLIENTS)
@@ -217,43 +224,36 @@ class NodeNetwork(OsNetwork):
 
 
 class HeldPorts:
-    """The ports of a node through all its lives: bound by a socket of their own while nothing listens there,
-    so that no other process gets them, and refusing connections meanwhile."""
+    """The ports of a node through all its lives. A socket that never listens is bound to each, so that no
+    other process gets it between two lives; connections are refused then."""
 
     def __init__(self, host: str, count: int) -> None:
         self._host = host
-        self._held: dict[int, socket.socket] = {}
-        self.ports = [self._hold(0) for _ in range(count)]
-
-    def _hold(self, port: int) -> int:
-        family = socket.AF_INET6 if ":" in self._host else socket.AF_INET
-        holder = socket.socket(family, socket.SOCK_STREAM)
-        try:
-            holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            holder.bind((self._host, port))
-        except OSError:
-            holder.close()
-            raise
-        port = int(holder.getsockname()[1])
-        # what else binds with SO_REUSEADDR must not get it
-        holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 0)
-        self._held[port] = holder
-        return port
-
-    def take(self, port: int) -> socket.socket | None:
-        """The socket bound to that port, to listen with."""
-        holder = self._held.pop(port, None)
-        if holder is not None:
-            holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        return holder
+        self._holders: list[socket.socket] = []
+        self.ports = [0] * count
+        self.hold()
 
     def hold(self) -> None:
-        """Take back the ports of a node whose life is over."""
-        for port in self.ports:
-            if port not in self._held:
-                self._hold(port)
+        """Bind the ports; harmless when repeated."""
+        if not self._holders:
+            for port in self.ports:
+                self._holders.append(self.bound(port))
+            self.ports = [int(holder.getsockname()[1]) for holder in self._holders]
+
+    def bound(self, port: int) -> socket.socket:
+        """One more socket bound to a port."""
+        family = socket.AF_INET6 if ":" in self._host else socket.AF_INET
+        bound = socket.socket(family, socket.SOCK_STREAM)
+        try:
+            bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+            bound.bind((self._host, port))
+        except OSError:
+            bound.close()
+            raise
+        return bound
 
     def close(self) -> None:
-        for holder in self._held.values():
+        for holder in self._holders:
             holder.close()
-        self._held.clear()
+        self._holders.clear()

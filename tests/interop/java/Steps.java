@@ -26,6 +26,7 @@ import org.apache.kafka.common.serialization.StringSerializer;
 
 public class Steps {
     static final long DEADLINE_MS = 60_000;
+    static final String REQUEST_TIMEOUT_MS = "30000";
     static final int IN_FLIGHT = 100;
 
     static Writer writer;
@@ -38,8 +39,9 @@ public class Steps {
         return settings;
     }
 
-    static KafkaProducer<String, String> producer(String bootstrap) {
+    static KafkaProducer<String, String> producer(String bootstrap, String requestTimeoutMs) {
         Properties settings = settings(bootstrap);
+        settings.put("request.timeout.ms", requestTimeoutMs);
         settings.put("linger.ms", "1");
         settings.put("batch.size", "400");
         settings.put("retry.backoff.ms", "5");
@@ -58,7 +60,7 @@ public class Steps {
 
     static String produce(String bootstrap, String topic, List<String> values) throws Exception {
         List<String> offsets = new ArrayList<>();
-        try (KafkaProducer<String, String> producer = producer(bootstrap)) {
+        try (KafkaProducer<String, String> producer = producer(bootstrap, REQUEST_TIMEOUT_MS)) {
             List<Future<RecordMetadata>> sent = new ArrayList<>();
             for (String value : values) sent.add(producer.send(new ProducerRecord<>(topic, 0, null, value)));
             for (Future<RecordMetadata> each : sent) offsets.add(String.valueOf(each.get().offset()));
@@ -99,8 +101,8 @@ public class Steps {
         volatile int told;
         volatile Exception failure;
 
-        Writer(String bootstrap, String topic) {
-            producer = producer(bootstrap);
+        Writer(String bootstrap, String topic, String requestTimeoutMs) {
+            producer = producer(bootstrap, requestTimeoutMs);
             this.topic = topic;
             thread.setDaemon(true);
             thread.start();
@@ -145,7 +147,7 @@ public class Steps {
             case "produce" -> produce(words[1], words[2], Arrays.asList(words).subList(3, words.length));
             case "consume" -> consume(words[1], words[2], words[3], Integer.parseInt(words[4]));
             case "write" -> {
-                writer = new Writer(words[1], words[2]);
+                writer = new Writer(words[1], words[2], words[3]);
                 yield "";
             }
             case "written" -> writer.written();
