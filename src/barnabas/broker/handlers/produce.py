@@ -182,9 +182,13 @@ async def _append(
         verdict = verdicts.get((topic.name, index)) if verdicts else None
         if isinstance(verdict, BarnabasError):
             raise verdict
+        if services.replicas.refused:
+            services.replicas.refused.check(topic.id, index, batch)
         appended: Appended = await replica.append(batch, all_in_sync=acks == ALL, guard=verdict)
     except BarnabasError as error:
         services.replicas.traffic_of(topic).refused_produce(error, len(batch or b""))
+        if isinstance(batch, memoryview):
+            services.replicas.refused.add(topic.id, index, batch, error)
         return _failed(topic.name, index, error)
     response = PartitionProduceResponse(
         index=index,

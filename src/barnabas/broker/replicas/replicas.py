@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 from barnabas.broker.replicas.leader_context import LeaderContext
+from barnabas.broker.replicas.refused_batches import RefusedBatches
 from barnabas.broker.replicas.replica import Replica, require_epoch
 from barnabas.broker.replicas.roles import (
     Following,
@@ -95,6 +96,7 @@ class Replicas:
         self.traffic: dict[bytes, TopicTraffic] = {}  # by topic id
         self.past_traffic = TopicTraffic()  # of topics that are gone
         self.replication = ReplicationTraffic()
+        self.refused = RefusedBatches()
         # who else wants to hear of topics that are gone, and of others whose leaders or directories changed
         self.on_removed: list[Callable[[TopicImage], None]] = []
         self.on_changed: list[Callable[[TopicImage], None]] = []

@@ -1,0 +1,76 @@
+"""Batches of idempotent producers that were refused and come again, and what must not be taken before them.
+
+A producer has several batches in flight. Between two of them a broker may become the leader, or its ISR large
+enough: the first is refused, and the second would be the next that is taken. Where the producer is known that
+is OUT_OF_ORDER_SEQUENCE_NUMBER, as in Apache Kafka; librdkafka then raises its epoch for all partitions, and
+sends again under the new epoch what another partition may hold already: a duplicate. Where nothing is known
+of the producer, the second batch would even be appended, and the first never.
+
+So a batch that continues one that was refused here is refused with the same error, which clients retry, until
+the producer sends anything else: it has begun again with the first. Nothing is refused twice for one that
+never comes again.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from barnabas.broker.replicas.replica import NotEnoughReplicas
+from barnabas.broker.replicas.roles import NotLeaderOrFollower
+from barnabas.core.errors import BarnabasError
+from barnabas.records.batch import HEADER, BatchHeader, increment_sequence
+
+KEPT = 10_000  # the oldest is forgotten, and answered as Apache Kafka answers it
+
+_Key = tuple[bytes, int, int]  # topic id, partition, producer id
+_Refusal = NotLeaderOrFollower | NotEnoughReplicas
+
+
+class _Refused(NamedTuple):
+    epoch: int
+    next_sequence: int
+    error: _Refusal
+
+
+class RefusedBatches:
+    """Those of one node, by partition and producer. False while there are none."""
+
+    def __init__(self) -> None:
+        self._refused: dict[_Key, _Refused] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._refused)
+
+    def check(self, topic_id: bytes, partition: int, batch: memoryview) -> None:
+        """Refuse a batch that continues a refused one."""
+        header = _idempotent(batch)
+        if header is None:
+            return
+        refused = self._refused.pop((topic_id, partition, header.producer_id), None)
+        if refused is not None and (refused.epoch, refused.next_sequence) == (
+            header.producer_epoch,
+            header.base_sequence,
+        ):
+            raise type(refused.error)(f"an earlier batch of the producer was refused: {refused.error}")
+
+    def add(self, topic_id: bytes, partition: int, batch: memoryview, error: BarnabasError) -> None:
+        """Remember a batch that was refused, where the producer will send it again."""
+        if not isinstance(error, _Refusal):
+            return
+        header = _idempotent(batch)
+        if header is None:
+            return
+        after = increment_sequence(header.last_sequence, 1)
+        key = (topic_id, partition, header.producer_id)
+        self._refused.pop(key, None)
+        self._refused[key] = _Refused(header.producer_epoch, after, error)
+        if len(self._refused) > KEPT:
+            del self._refused[next(iter(self._refused))]
+
+
+def _idempotent(batch: memoryview) -> BatchHeader | None:
+    """The header of a batch with a producer and sequences."""
+    if len(batch) < HEADER.size:
+        return None
+    header = BatchHeader.parse(batch)
+    return header if header.producer_id >= 0 and header.base_sequence >= 0 else None
