@@ -27,7 +27,6 @@ from tests.support.replicated_topic import ReplicatedTopic
 # what a node is when it is hit
 ROLES = BROKER, CONTROLLER, BOTH = ("broker", "active controller", "both")
 KILL, PAUSE, ISOLATE, STOP = "kill", "pause", "isolate", "stop"
-LONGEST_S = 4.0  # of one of several faults
 PATIENCE_S = 3.0  # a paused or isolated node stays so, once it is replaced, while writers have not noticed
 
 
@@ -48,8 +47,11 @@ class Faults:
         topic: ReplicatedTopic,
         writers: Sequence[NumberedWriter],
         random: Random,
+        longest_s: float,
     ) -> None:
+        """`longest_s`: for how long one of several faults may last."""
         self.cluster, self.topic = cluster, topic
+        self._longest_s = longest_s
         self._writers = writers
         self._random = random
 
@@ -152,7 +154,7 @@ class Faults:
 
     def _dwell(self) -> None:
         """How long a fault lasts is a part of it: often too short for anybody to notice."""
-        time.sleep(self._random.choice((0.0, 0.3, LONGEST_S)) * self._random.random())
+        time.sleep(self._random.choice((0.0, 0.1, 1.0)) * self._random.random() * self._longest_s)
 
     def _settle(self) -> None:
         self._heal()

@@ -40,12 +40,14 @@ def parsed(partition: int, data: bytes) -> Sent:
 
 def faults(log: Sequence[Sent], answers: Mapping[str, Sequence[Answer]]) -> list[str]:
     """What is wrong with a partition, whose offsets begin at 0, after these acknowledgements, by writer."""
+    there = set(log)
     found = [
-        f"offset {each.offset} was acknowledged to {name} for record {each.number}, and holds "
-        f"{log[each.offset] if each.offset < len(log) else 'nothing'}"
+        f"{each.number} of {name} was acknowledged with offset {each.offset}, which holds "
+        f"{log[each.offset] if 0 <= each.offset < len(log) else 'nothing'}"
         for name, given in answers.items()
         for each in given
-        if each.offset >= len(log) or log[each.offset] != (name, each.number)
+        if (name, each.number) not in there
+        or (each.offset >= 0 and log[each.offset : each.offset + 1] != [(name, each.number)])
     ]
     last: dict[str, tuple[int, int]] = {}
     for offset, (name, number) in enumerate(log):

@@ -9,6 +9,8 @@ sent and answered by the system's monotonic clock:
     PARTITION NUMBER OFFSET SENT-NS ANSWERED-NS
     error PARTITION NUMBER what the client says
 
+librdkafka takes a batch as acknowledged, too, when a later one of the partition is: its offset is -1.
+
 A line of input (or its end) makes it stop sending, wait for all answers, say `end` and exit. The Java program
 of the same name (java/NumberedWriter.java) does the same with Kafka's own client.
 """
@@ -68,7 +70,8 @@ class NumberedWriter:
             if error is not None:
                 _say(f"error {partition} {number} {error}")
             else:
-                _say(f"{partition} {number} {message.offset()} {sent_ns} {time.monotonic_ns()}")
+                at = message.offset()
+                _say(f"{partition} {number} {-1 if at is None else at} {sent_ns} {time.monotonic_ns()}")
 
         sent: Any = value(self._name, partition, number)
         self._producer.produce(self._topic, sent, partition=partition, on_delivery=answered)
