@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from barnabas.sim.checkers.lookups import check
-from barnabas.sim.history import LARGEST_TIME, EpochLookedUp, TimeLookedUp
+from barnabas.sim.history import LARGEST_TIME, EpochLookedUp, TimeLookedUp, TopicFacts
+from barnabas.sim.replication.events import PartitionSeen
 from tests.sim.checkers.story import TOPIC, Story, only
 
 
@@ -88,3 +89,21 @@ def test_power_lost_in_between_excuses_only_what_was_not_known() -> None:
     looked_up = TimeLookedUp(6, 5, "o", TOPIC, 0, 50, -1, -1, 0)
     story = _story().power_lost(5.5).add(looked_up).final(9, {0: "a/0"})
     assert "offset 0" in only(story.judged(check)).what
+
+
+def _compacted(record: str, *, is_replicated: bool = True) -> list[str]:
+    """The first record of a time is told to be at offset 2, and `record` was read at offset 0 in the end. One
+    of its key was written later, at offset 2."""
+    story = Story(TopicFacts(replicas=3, min_in_sync=2, is_compacted=True))
+    if is_replicated:
+        seen = PartitionSeen(0, 1, 1, TOPIC, "id", 0, 1, 0, 1, (1, 2, 3), (1, 2, 3), (), (), (), (), False)
+        story.add(seen)
+    story.written(1, "a/0", 0, key=b"k").written(1, "b/0", 0, key=b"other").written(3, "a/1", 2, key=b"k")
+    story.add(TimeLookedUp(6, 5, "o", TOPIC, 0, 500, 2, 3000, 0, asked_of=0))
+    return [violation.what for violation in story.final(9, {0: record, 2: "a/1"}).judged(check)]
+
+
+def test_superseded_record_may_be_gone_from_the_leader_that_was_asked() -> None:
+    assert _compacted("a/0") == []
+    assert "told to be at offset 2, but offset 0" in _compacted("b/0")[0]
+    assert "told to be at offset 2, but offset 0" in _compacted("a/0", is_replicated=False)[0]

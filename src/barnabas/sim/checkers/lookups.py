@@ -16,6 +16,10 @@ that it knows nothing only of an epoch larger than all of its own.
 
 A leader that was replaced, and does not know it yet, has all that was committed in its epoch and before. So
 of a replicated partition only records up to the epoch of the leader who was asked count.
+
+Each replica compacts by itself: what the last read found on one leader, another may have compacted away. So a
+look-up by time may pass a record of a compacted, replicated topic that is superseded, or is a tombstone whose
+time is over.
 """
 
 from __future__ import annotations
@@ -25,7 +29,15 @@ from typing import NamedTuple
 
 from barnabas.sim.checkers.view import Place, View
 from barnabas.sim.checkers.violation import Violation
-from barnabas.sim.history import LARGEST_TIME, NO_OFFSET, EpochLookedUp, History, Kept, TimeLookedUp
+from barnabas.sim.history import (
+    LARGEST_TIME,
+    NO_OFFSET,
+    NO_PARTITION,
+    EpochLookedUp,
+    History,
+    Kept,
+    TimeLookedUp,
+)
 
 NAME = "lookups"
 UNKNOWN_EPOCH = -1
@@ -45,7 +57,7 @@ def check(history: History) -> list[Violation]:
             certain = by_place.get((event.topic, event.partition))
             if certain is not None and view.is_replicated:
                 certain = [each for each in certain if each.record.leader_epoch <= event.asked_of]
-            wrong = None if certain is None else _judge(event, certain)
+            wrong = None if certain is None else _judge(view, event, certain)
             if wrong is not None:
                 asked = (
                     f"{event.topic}-{event.partition}, asked by {event.observer} at {event.asked_at:.3f} s"
@@ -62,20 +74,41 @@ def _certain(view: View, place: Place) -> list[_Certain]:
     return [_Certain(known[record.offset], record) for record in final.records]
 
 
-def _judge(event: TimeLookedUp | EpochLookedUp, certain: list[_Certain]) -> str | None:
+def _judge(view: View, event: TimeLookedUp | EpochLookedUp, certain: list[_Certain]) -> str | None:
     if isinstance(event, TimeLookedUp):
         if event.timestamp_ms != LARGEST_TIME:
-            return _by_time(event, certain)
+            return _by_time(view, event, certain)
         if event.offset == NO_OFFSET:
             return None
         as_asked = event._replace(timestamp_ms=event.found_timestamp_ms)
-        return _largest(event, certain) or _by_time(as_asked, certain)
+        return _largest(view, event, certain) or _by_time(view, as_asked, certain)
     return _by_epoch(event, (record for since, record in certain if since <= event.asked_at))
 
 
-def _largest(event: TimeLookedUp, certain: list[_Certain]) -> str | None:
+def _may_be_compacted(view: View, event: TimeLookedUp, record: Kept) -> bool:
+    """Whether the leader that was asked may have compacted away what the last read found."""
+    topic, partition = event.topic, event.partition
+    if not (view.is_replicated and view.topics[topic].is_compacted):
+        return False
+    passed = view.sent[record.mark]
+    if passed.value is None and view.may_be_removed(passed, event.at):
+        return True
+    for sent in view.sent_by_key[topic, record.key]:
+        if sent.at > event.at or sent.partition not in (NO_PARTITION, partition):
+            continue
+        where, stands = view.stands_at.get(sent.mark, (partition, None))
+        if stands is None:  # it may have been written
+            if sent.mark != record.mark and not view.is_before(sent, passed):
+                return True
+        elif where == partition and stands > record.offset:
+            return True
+    return False
+
+
+def _largest(view: View, event: TimeLookedUp, certain: list[_Certain]) -> str | None:
     for since, record in certain:
-        if since <= event.asked_at and record.timestamp_ms > event.found_timestamp_ms:
+        is_larger = since <= event.asked_at and record.timestamp_ms > event.found_timestamp_ms
+        if is_larger and not _may_be_compacted(view, event, record):
             return (
                 f"the largest time is told to be {event.found_timestamp_ms}, at offset {event.offset}, but "
                 f"offset {record.offset} is of time {record.timestamp_ms} and known to be there since "
@@ -84,7 +117,7 @@ def _largest(event: TimeLookedUp, certain: list[_Certain]) -> str | None:
     return None
 
 
-def _by_time(event: TimeLookedUp, certain: list[_Certain]) -> str | None:
+def _by_time(view: View, event: TimeLookedUp, certain: list[_Certain]) -> str | None:
     asked = f"the first record of time {event.timestamp_ms} or later"
     is_found = event.offset != NO_OFFSET
     if is_found and event.found_timestamp_ms < event.timestamp_ms:
@@ -94,6 +127,8 @@ def _by_time(event: TimeLookedUp, certain: list[_Certain]) -> str | None:
             continue
         is_passed = not is_found or record.offset < event.offset
         if is_passed and record.timestamp_ms >= event.timestamp_ms:
+            if _may_be_compacted(view, event, record):
+                continue
             told = f"told to be at offset {event.offset}" if is_found else "told not to be there"
             return (
                 f"{asked} is {told}, but offset {record.offset} is of time {record.timestamp_ms} and known "

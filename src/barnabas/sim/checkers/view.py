@@ -6,7 +6,8 @@ some moment of its span (from asking to noticing), so two observations may contr
 loss lies within the stretch that both spans cover together.
 
 Which acknowledgements count. One that the leader alone has given (acks=1) says nothing of a partition with
-several replicas, and acks=0 nothing at all: such a record is known when somebody has read it.
+several replicas, as every partition has while it moves, and acks=0 nothing at all: such a record is known
+when somebody has read it.
 
 A topic that was ever asked to be deleted, or made twice, promises nothing but that what is read was sent; it
 is not in `topics`.
@@ -37,6 +38,7 @@ from barnabas.sim.history import (
     TopicFacts,
     TopicMade,
 )
+from barnabas.sim.replication.events import PartitionSeen
 
 Place = tuple[str, int]  # topic, partition
 CLOCK_FAULT = "clock-jump"
@@ -79,6 +81,7 @@ class View:
         self.starts: list[float] = []
         self.clock_jumps: list[float] = []
         self._unstable: set[str] = set()
+        self._copied: set[Place] = set()  # partitions that have had several replicas at some time
         self._doubts = doubts_of(history)
         self.is_replicated = self._doubts is not None
         self._sort()
@@ -121,12 +124,13 @@ class View:
             if event.topic in self.topics:
                 self._unstable.add(event.topic)
             self.topics[event.topic] = event.facts
+        elif isinstance(event, PartitionSeen) and len(event.replicas) > 1:
+            self._copied.add((event.topic, event.partition))
 
     def _is_promised(self, acked: Acked) -> bool:
         sent = self.sent.get(acked.mark)
         acks = ALL if sent is None else sent.acks
-        facts = self.topics.get(acked.topic)
-        return acks == ALL or (acks > 0 and (facts is None or facts.replicas == 1))
+        return acks == ALL or (acks > 0 and (acked.topic, acked.partition) not in self._copied)
 
     def doubts(self, place: Place) -> Doubts:
         """When what was written to a partition may have been lost."""

@@ -169,12 +169,12 @@ class _NodeLogs:
             high_watermark = replica.log.high_watermark
         noted = self._noted.get(key)
         last, batches = noted if noted is not None else (None, [])
-        same_until = log.end
+        same = log.end
         if log.batches is not batches:
-            same_until = _same_until(batches, log)
+            same = same_until(batches, log)
         if (
             last is not None
-            and same_until == log.end == last.disk_end
+            and same == log.end == last.disk_end
             and (
                 last.is_leader,
                 last.leader_epoch,
@@ -185,7 +185,7 @@ class _NodeLogs:
             == (is_leader, epoch, start, high_watermark, end)
         ):
             return
-        new = [each for each in log.batches if each.end_offset > same_until] if same_until < log.end else []
+        new = [each for each in log.batches if each.end_offset > same] if same < log.end else []
         seen = ReplicaSeen(
             _now(),
             self._machine.node,
@@ -196,14 +196,14 @@ class _NodeLogs:
             high_watermark,
             end,
             log.end,
-            same_until,
+            same,
             tuple(new),
         )
         self._noted[key] = seen, log.batches
         self._history.add(seen)
 
 
-def _same_until(old: list[BatchKept], log: DiskLog) -> int:
+def same_until(old: list[BatchKept], log: DiskLog) -> int:
     """Up to which offset a log has the batches that it had, but for those below its start."""
     skipped = 0
     while skipped < len(old) and old[skipped].end_offset <= log.start:
@@ -215,7 +215,10 @@ def _same_until(old: list[BatchKept], log: DiskLog) -> int:
         if was is not now and was != now:
             break
         count += 1
-    return new[count].base_offset if count < len(new) else log.end
+    # where the one that stands here now begins later, the one that stood here is gone as well
+    next_old = old[skipped + count].base_offset if skipped + count < len(old) else log.end
+    next_new = new[count].base_offset if count < len(new) else log.end
+    return min(next_old, next_new)
 
 
 def _seen(node: int, offset: int, topic: TopicImage, index: int, image: PartitionImage) -> PartitionSeen:
