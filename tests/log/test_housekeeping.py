@@ -18,6 +18,7 @@ from barnabas.log import housekeeping
 from barnabas.log.config import LogConfig
 from barnabas.log.directory import LogDirectory
 from barnabas.log.housekeeping import Intervals, keep_house
+from barnabas.log.partition import PartitionLog
 from tests.support.logs import START_MS, batch, open_directory
 
 EVERY = Intervals(flush_ms=1000, checkpoint_ms=5000, retention_ms=10_000)
@@ -225,3 +226,27 @@ def test_what_fails_while_it_is_carried_through_is_told_of_once(
     asyncio.run(scenario())
     gc.collect()
     assert [record.name for record in caplog.records] == ["barnabas.log"]
+
+
+def test_log_that_is_deleted_during_a_round_is_not_reported(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Seed 35 of the kind replication."""
+
+    async def test(disk: MemoryDisk, clock: ManualClock) -> None:
+        directory = await open_directory(disk, LogConfig(flush_ms=0), clock)
+        for partition in (0, 1):
+            await (await directory.partition("t", partition)).append_as_leader(batch(3), 0)
+        honest = PartitionLog.flush
+
+        async def flush(log: PartitionLog, up_to: int | None = None) -> None:
+            if log.path == "t-0":
+                await directory.delete_partition("t", 1)
+            await honest(log, up_to)
+
+        monkeypatch.setattr(PartitionLog, "flush", flush)
+        await housekeeping.flush_due(directory)
+        await directory.close()
+
+    run(test)
+    assert [record.message for record in caplog.records if record.levelname == "ERROR"] == []

@@ -123,6 +123,8 @@ async def flush_due(directory: LogDirectory) -> None:
             elif log in rolled and log.segments:  # there is none while a log starts over
                 await log.flush(log.active.base_offset)
         except StorageError as error:
+            if log.ended is not None:
+                continue  # it was closed or deleted meanwhile
             logger.error("cannot flush %s: %s", log.path, error)
             directory.in_trouble(error)
             if log in rolled and log.failure is None:

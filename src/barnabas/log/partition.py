@@ -677,7 +677,8 @@ class PartitionLog:
     async def retire(self, reason: StorageError) -> None:
         """Refuse everything from now on, for that reason, and let go of the files."""
         async with self.turn:
-            self.failure = reason  # no flush begins any more; the one under way still needs the files
+            # no flush begins any more; the one under way still needs the files
+            self.failure = self.ended = reason
             await self._flush.settled()
             self.abandon(reason)
 
