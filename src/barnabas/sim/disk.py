@@ -18,6 +18,7 @@ from barnabas.core.errors import BarnabasError
 from barnabas.core.faults import TornWrite
 from barnabas.core.memory_disk import MemoryDisk, MemoryFile
 from barnabas.core.random import SeededRandom
+from barnabas.log.names import LOG
 from barnabas.sim.chance import between, happens, log_between
 from barnabas.sim.clock import SimClock
 from barnabas.sim.trace import AddLine
@@ -48,6 +49,7 @@ class Drive:
         self._crash_in: int | None = None
         self._crash_where = "*"
         self._on_crash: Callable[[], None] | None = None
+        self.on_cut: Callable[[], None] | None = None  # called when a segment is about to be cut
 
     # Time
 
@@ -125,6 +127,8 @@ class Drive:
             self.trace(f"under way at the crash: {error}")
 
     def _before(self, operation: str, path: str) -> None:
+        if operation == "truncate" and self.on_cut is not None and path.endswith(LOG):
+            self.on_cut()
         is_write = operation in ("append", "write_at")
         if not is_write:
             self.trace(f"{operation} {path}")

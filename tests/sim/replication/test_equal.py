@@ -29,6 +29,11 @@ def test_a_replica_that_is_behind_or_truncated_and_fetched_again_is_equal() -> N
     assert story.log(3, 2, batches(1, 2), same_until=1, high_watermark=3).judged(Equal()) == []
 
 
+def test_high_watermark_beyond_the_end() -> None:
+    violation = only(Story().log(1, 1, batches(0, 1), high_watermark=3).judged(Equal()))
+    assert "t-0 on node 1 ends at 2, with the high watermark 3" in violation.what
+
+
 def test_what_was_taken_away_below_the_start() -> None:
     story = (
         Story()

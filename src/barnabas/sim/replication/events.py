@@ -31,6 +31,7 @@ class PartitionSeen(NamedTuple):
     adding: tuple[int, ...]
     removing: tuple[int, ...]
     is_recovering: bool
+    is_leader_active: bool = True  # its broker is registered, not fenced and not in controlled shutdown
 
     @property
     def is_whole(self) -> bool:
@@ -114,6 +115,21 @@ class MoveAsked(NamedTuple):
     error: str
 
 
+class DrillBegan(NamedTuple):
+    """Everything is well, has been read and judged; what comes now is the drill (drill.py)."""
+
+    at: float
+
+
+class DrillStruck(NamedTuple):
+    """A replica of the drill's topic is killed ("kill"), or told to stop ("stop")."""
+
+    at: float
+    what: str
+    struck: int  # the node
+    is_leader: bool
+
+
 class ElectionAsked(NamedTuple):
     """An admin has asked for the preferred leader, or for an unclean election. `error` as in Answered."""
 
@@ -125,4 +141,4 @@ class ElectionAsked(NamedTuple):
 
 
 ReplicationNodeEvent = PartitionSeen | PartitionGone | ReplicaSeen | ReplicaGone
-ReplicationEvent = ReplicationNodeEvent | Sampled | MoveAsked | ElectionAsked
+ReplicationEvent = ReplicationNodeEvent | Sampled | MoveAsked | ElectionAsked | DrillBegan | DrillStruck

@@ -1,18 +1,20 @@
-"""Runs a seed of the kind "replication"."""
+"""Runs a seed of the kind "replication": the workload of the kind "log" under faults, and then the drill."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Protocol
 
+from barnabas.sim.machine import Machine
 from barnabas.sim.replication.checkers import check_replication
+from barnabas.sim.replication.drill import run_drill
 from barnabas.sim.replication.nemesis import ReplicationNemesis
 from barnabas.sim.replication.plan import draw_replication
 from barnabas.sim.replication.watch import ReplicationWatch
 from barnabas.sim.workload import run_workload
-from barnabas.sim.workload.client import World
+from barnabas.sim.workload.client import Client, Seen, World
 from barnabas.sim.world import Outcome, simulate_scenario
 
 SAMPLE_S = 1.0
@@ -20,7 +22,10 @@ LAST_S = 5.0  # until all replicas know what is committed
 
 
 class SampledWorld(World, Protocol):
-    """What the workload is given: besides what all are given, the watch's eyes."""
+    """What the workload is given: besides what all are given, the watch's eyes, and the machines."""
+
+    @property
+    def machines(self) -> Sequence[Machine]: ...
 
     def sample(self) -> None: ...
 
@@ -31,7 +36,7 @@ def simulate_replication(
     scenario = draw_replication(seed, seconds)
     return simulate_scenario(
         scenario,
-        run_replication,
+        run_and_drill,
         check_replication,
         on_line=on_line,
         nemesis=ReplicationNemesis,
@@ -50,6 +55,15 @@ async def run_replication(world: SampledWorld, last_s: float = LAST_S) -> None:
         with suppress(asyncio.CancelledError):
             await sampling
     world.sample()
+
+
+async def run_and_drill(world: SampledWorld) -> None:
+    """The workload, and the drill."""
+    await run_replication(world)
+    process = world.process("driller")
+    client = Client(world, process, Seen(), asyncio.Event())
+    await process.spawn(run_drill(client, world.machines))
+    await process.kill()
 
 
 async def _sample(world: SampledWorld) -> None:

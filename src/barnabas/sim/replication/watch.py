@@ -1,8 +1,9 @@
 """What is seen of replicated partitions from outside, and becomes history.
 
 The metadata of a partition is noted when a node publishes it for the first time. The logs of all nodes are
-looked at now and then (`sample`), when a partition has another leader or other replicas in sync, and when a
-process has ended; what has changed since the last look is noted, and then that all were looked at.
+looked at now and then (`sample`), when a partition has another leader or other replicas in sync, when one of
+them is about to be cut, and when a process has ended; what has changed since the last look is noted, and then
+that all were looked at.
 """
 
 from __future__ import annotations
@@ -55,6 +56,8 @@ class ReplicationWatch(TwinWatch):
     def watch(self, machines: Sequence[Machine]) -> None:
         """Look at the logs of these from now on."""
         self._machines = [each for each in machines if each.node in self._brokers]
+        for machine in self._machines:
+            machine.drive.on_cut = self.sample
 
     def opened(self, machine: Machine, quorum: MetadataQuorum) -> None:
         super().opened(machine, quorum)
@@ -85,7 +88,7 @@ class ReplicationWatch(TwinWatch):
             if before == partition:
                 continue
             self._partitions[topic_id, index] = partition
-            self._history.add(_seen(machine.node, image.offset, found, index, partition))
+            self._history.add(_seen(machine.node, image, found, index, partition))
             has_changed |= before is None or before.isr != partition.isr or before.leader != partition.leader
         if has_changed:
             self.sample()
@@ -221,24 +224,28 @@ def same_until(old: list[BatchKept], log: DiskLog) -> int:
     return min(next_old, next_new)
 
 
-def _seen(node: int, offset: int, topic: TopicImage, index: int, image: PartitionImage) -> PartitionSeen:
+def _seen(
+    node: int, image: ClusterImage, topic: TopicImage, index: int, partition: PartitionImage
+) -> PartitionSeen:
+    broker = image.brokers.get(partition.leader)
     return PartitionSeen(
         _now(),
         node,
-        offset,
+        image.offset,
         topic.name,
         topic.id.hex(),
         index,
-        image.leader,
-        image.leader_epoch,
-        image.partition_epoch,
-        image.replicas,
-        image.isr,
-        image.elr,
-        image.last_known_elr,
-        image.adding_replicas,
-        image.removing_replicas,
-        image.leader_recovery_state == RECOVERING,
+        partition.leader,
+        partition.leader_epoch,
+        partition.partition_epoch,
+        partition.replicas,
+        partition.isr,
+        partition.elr,
+        partition.last_known_elr,
+        partition.adding_replicas,
+        partition.removing_replicas,
+        partition.leader_recovery_state == RECOVERING,
+        partition.leader < 0 or (broker is not None and broker.is_active),
     )
 
 

@@ -4,7 +4,8 @@ What stands below the high watermark of a replica, as its node has it, is commit
 the same there, or nothing yet, or nothing any more below its start; and neither has a hole. Of a compacted
 partition this is said of records, each replica being compacted by itself.
 
-In the end all replicas of a partition have the same end, and all of it is committed on each.
+No high watermark is beyond the end of its log. In the end all replicas of a partition have the same end, and
+all of it is committed on each.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from __future__ import annotations
 from barnabas.sim.checkers.violation import Violation
 from barnabas.sim.history import Event, Finished
 from barnabas.sim.replication.checkers.replay import Committed, Key, Log, Replay
+from barnabas.sim.replication.events import ReplicaSeen
 
 NAME = "equal"
 
@@ -29,6 +31,12 @@ class Equal:
                 f"{wrong.difference.offset}: {wrong.difference.what}"
             )
             self.violations.append(Violation(NAME, wrong.at, what))
+        if isinstance(event, ReplicaSeen) and event.high_watermark > event.end_offset:
+            what = (
+                f"{event.topic}-{event.partition} on node {event.node} ends at {event.end_offset}, with the "
+                f"high watermark {event.high_watermark}"
+            )
+            self.violations.append(Violation(NAME, event.at, what))
         self._is_finished |= isinstance(event, Finished)
 
     def end(self, replay: Replay) -> None:

@@ -1,6 +1,7 @@
 """One leader an epoch and partition, and epochs never go back.
 
-By the metadata, in the order of its offsets; by the nodes, which know whether they lead; and by what they
+Who is elected is active: its broker is neither fenced nor shutting down. By the metadata, in the order of its
+offsets; by the nodes, which know whether they lead; and by what they
 wrote: at one offset of one epoch there is one batch, wherever it stands, committed or not, and in a log
 epochs only go up.
 """
@@ -46,6 +47,9 @@ class Leadership:
             elif before.partition_epoch > event.partition_epoch:
                 epochs = f"{before.partition_epoch} to {event.partition_epoch}"
                 self._say(event.at, f"{replay.name(key)} goes back from partition epoch {epochs}")
+        is_elected = before is None or event.leader_epoch > before.leader_epoch
+        if is_elected and not event.is_leader_active:
+            self._say(event.at, f"{replay.name(key)}: node {event.leader} is elected, and is not active")
         self._seen[key] = event
         self._leads(replay, event.at, key, event.leader_epoch, event.leader)
 
