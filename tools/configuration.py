@@ -45,7 +45,7 @@ class Here(NamedTuple):
     words: str = ""
 
 
-_COPIES = "brokers do not replicate partitions yet"
+_THROTTLES = "replication is not throttled yet"
 _MEBIBYTE = "it is always 1 MiB"
 _CONSUMER = "groups of the consumer protocol are not served yet"
 _LOADED = "what is loaded is read in pieces of 16 KiB"
@@ -58,12 +58,16 @@ NOT_YET = (
     *(("group.streams.", "streams groups are not served yet"), ("group.consumer.", _CONSUMER)),
     *(("group.coordinator.rebalance.", _CONSUMER), ("offsets.load.", _LOADED)),
     ("group.coordinator.", "what comes while the loop turns is written together"),
-    *(("transaction.state.log.load.", _LOADED), ("offsets.commit.timeout.", _COPIES)),
+    ("transaction.state.log.load.", _LOADED),
     ("transaction.two.phase.", "two-phase commit is not served yet"),
     *(("remote.", _TIERED), ("log.local.", _TIERED), ("local.", _TIERED), ("follower.fetch.", _TIERED)),
     *(("quota.", _QUOTAS), ("controller.quota.", _QUOTAS), ("replication.quota.", _QUOTAS)),
-    *(("alter.log.dirs.", _QUOTAS), ("leader.replication.", _COPIES), ("follower.replication.", _COPIES)),
-    *(("replica.", _COPIES), ("auto.leader", _COPIES), ("leader.imbalance", _COPIES)),
+    *(
+        ("alter.log.dirs.", _QUOTAS),
+        ("leader.replication.", _THROTTLES),
+        ("follower.replication.", _THROTTLES),
+    ),
+    ("replica.high.watermark.", "high watermarks are written with the other checkpoints"),
     ("controller.quorum.append.", "records are written as soon as the disk is free"),
     *(("controller.quorum.fetch.", _MEBIBYTE), ("controlled.", "every clean stop does")),
     ("socket.connection.", "every try lasts as long as the first"),
@@ -79,6 +83,7 @@ NOT_YET = (
     *(("preallocate", "segments grow as they are written"), ("log.preallocate", "segments grow as needed")),
     *(
         ("socket.", "the system's buffers and backlog serve"),
+        ("replica.socket.receive.", "the system's buffers serve"),
         ("metadata.max.idle", "nobody waits for no-ops"),
     ),
 )
@@ -99,7 +104,7 @@ NOTES = {
         State.HEEDED, "into the metadata of a new cluster; as many as there are replicas suffice"
     ),
     "unclean.leader.election.enable": Here(
-        State.HEEDED, "brokers do not replicate yet, so there is no other replica"
+        State.HEEDED, "a change is heeded within `unclean.leader.election.interval.ms`"
     ),
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": Here(State.HEEDED),
     "transaction.remove.expired.transaction.cleanup.interval.ms": Here(State.HEEDED),

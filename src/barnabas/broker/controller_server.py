@@ -1,8 +1,8 @@
 """The controller of a node: the listeners at which it answers, and what it does while it is active.
 
 It answers as soon as the metadata is read from the disk, before there is a leader: other voters have to reach
-it, and so has the broker of the same process. While it is the active controller it watches the brokers, once
-there are others than the one in its process.
+it, and so has the broker of the same process. While it is the active controller it watches the brokers and
+looks after the leaders of partitions, once there are others than the one in its process.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class ControllerServer:
         self.services = shared.local
         self._shared = shared
         self._run = run
-        self._watching: asyncio.Task[None] | None = None
+        self._watching: list[asyncio.Task[None]] = []
         self.connections = Connections(shared.local, CONTROLLER_ROUTER, limits_of(settings.broker))
         settings.subscribe(lambda altered: self.connections.limit(limits_of(altered)))
         shared.quorum.on_active = self._active
@@ -66,9 +66,9 @@ class ControllerServer:
         return not quorum.driver.is_sole_voter or any(each != own_id for each in registered)
 
     def _active(self, is_active: bool) -> None:
-        if self._watching is not None:
-            self._watching.cancel()
-            self._watching = None
+        for each in self._watching:
+            each.cancel()
+        self._watching = []
         if is_active:
             self._watch(self._shared.quorum.metadata.image)
 
@@ -77,6 +77,7 @@ class ControllerServer:
             self._watch(image)
 
     def _watch(self, image: ClusterImage) -> None:
-        """Watch the brokers, where there is one that is not in this process."""
-        if self._watching is None and any(each != self.services.node_id for each in image.brokers):
-            self._watching = self._run(self._shared.watch().run())
+        """Watch the brokers and leaders, where there is a broker that is not in this process."""
+        if not self._watching and any(each != self.services.node_id for each in image.brokers):
+            shared = self._shared
+            self._watching = [self._run(shared.watch().run()), self._run(shared.leader_upkeep().run())]

@@ -37,6 +37,7 @@ from barnabas.raft.voters import Endpoint, VoterInfo, VoterSet
 
 if TYPE_CHECKING:
     from barnabas.broker.cluster.broker_watch import BrokerWatch
+    from barnabas.broker.cluster.leader_upkeep import LeaderUpkeep
     from barnabas.broker.cluster.remote_controller import RemoteController
 
 logger = logging.getLogger("barnabas.node")
@@ -167,6 +168,20 @@ class SharedServer:
                 election_defaults=self.settings.election_defaults,
             )
         return self._watch
+
+    def leader_upkeep(self) -> LeaderUpkeep:
+        """What looks after leaders while this node is the active controller."""
+        from barnabas.broker.cluster.leader_upkeep import LeaderUpkeep
+
+        settings = self.settings.broker
+        is_on = settings.boolean("auto.leader.rebalance.enable")
+        return LeaderUpkeep(
+            self.quorum.controller,
+            self._clock,
+            preferred_s=settings.integer("leader.imbalance.check.interval.seconds") if is_on else None,
+            leaderless_s=settings.integer("unclean.leader.election.interval.ms") / 1000,
+            election_defaults=self.watch().election_defaults,
+        )
 
     @property
     def watch_in_use(self) -> BrokerWatch | None:

@@ -121,6 +121,18 @@ def without_leader(
     )
 
 
+def for_leaderless(image: ClusterImage, defaults: ElectionDefaults) -> Iterator[PartitionChangeRecord]:
+    """The changes of all partitions that nobody leads, as the brokers and settings are now."""
+    return _changes(
+        image,
+        image.partitions_led(NO_LEADER),
+        lambda p: True,
+        lambda p: p.isr,
+        partial(_is_active, image),
+        defaults,
+    )
+
+
 def elect(
     image: ClusterImage, topic: TopicImage, index: int, defaults: ElectionDefaults, *, is_unclean: bool
 ) -> PartitionChangeRecord | None:

@@ -76,7 +76,7 @@ class BrokerWatch:
         self._node_id = node_id
         self._former_leader = former_leader
         self._by_socket = by_socket
-        self._election_defaults = election_defaults
+        self._election_settings = election_defaults
         self._tasks: asyncio.TaskGroup | None = None
         # being dialled; True where there is a reason to do so again
         self._suspected: dict[BrokerLife, bool] = {}
@@ -124,7 +124,9 @@ class BrokerWatch:
         return found.again_s
 
     async def _fence_silent(self, broker: BrokerLife) -> None:
-        fenced = await self._active.submit(lambda image: fence_silent(image, broker, self._defaults(image)))
+        fenced = await self._active.submit(
+            lambda image: fence_silent(image, broker, self.election_defaults(image))
+        )
         if fenced is not None:
             self.fenced_by_session += 1
             logger.warning(
@@ -133,12 +135,13 @@ class BrokerWatch:
 
     async def _wait_no_longer(self, hint: Hint) -> None:
         broker = hint.broker
-        await self._active.submit(lambda image: wait_no_longer(image, broker, self._defaults(image)))
+        await self._active.submit(lambda image: wait_no_longer(image, broker, self.election_defaults(image)))
         self._contacts.waited_for(hint)
 
-    def _defaults(self, image: ClusterImage) -> ElectionDefaults:
+    def election_defaults(self, image: ClusterImage) -> ElectionDefaults:
+        """What holds for elections now, with the brokers that are waited for."""
         waiting_for = self._contacts.waiting_for(image, self._clock.monotonic())
-        return self._election_defaults()._replace(waiting_for=waiting_for)
+        return self._election_settings()._replace(waiting_for=waiting_for)
 
     # --- deaths
 
@@ -210,7 +213,7 @@ class BrokerWatch:
 
         def decide(image: ClusterImage) -> Decision[BrokerImage | None]:
             dead, contact = self._still_dead(), contacts.last(broker)
-            decision = fence_dead(image, contacts, broker, dead, now, self._defaults(image))
+            decision = fence_dead(image, contacts, broker, dead, now, self.election_defaults(image))
             if decision.response is not None and contact is not None:
                 contacts.found_dead(broker, contact.at + self.session_s)
             return decision
