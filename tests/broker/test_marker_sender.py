@@ -17,7 +17,10 @@ def test_nothing_is_left_behind_by_markers_that_were_never_begun() -> None:
 
     async def send_and_end() -> None:
         host = cast(Any, SimpleNamespace(epoch=0, lost=None))
-        services = cast(Any, SimpleNamespace(node_id=1, peers=SimpleNamespace(leader_of=lambda place: 1)))
+        peers = SimpleNamespace(known_leader_of=lambda place: 1)
+        image = SimpleNamespace(topic=lambda name: SimpleNamespace(partition=lambda number: number))
+        replicas = SimpleNamespace(on_changed=[], on_removed=[])
+        services = cast(Any, SimpleNamespace(node_id=1, peers=peers, image=image, replicas=replicas))
         MarkerSender(services).send(host, Markers("id", Producer(1, 1), True, 2, places))
         begun = asyncio.all_tasks() - {asyncio.current_task()}
         assert len(begun) == len(places)

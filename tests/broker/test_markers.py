@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from barnabas.broker.coordinators.ends import End, write_ends
+from barnabas.broker.coordinators.ends import End
 from barnabas.broker.handlers import fetch
 from barnabas.coordination.effects import Producer, TopicPartition
 from barnabas.protocol.messages.delete_records import (
@@ -250,8 +250,9 @@ def test_markers_of_several_producers_share_an_append(broker: Broker) -> None:
 
             with pytest.MonkeyPatch.context() as patch:
                 patch.setattr(type(replica), "append_own", counted)
-                failures = await write_ends(place, given, services)
-            return [name_of(0 if one is None else one.wire.code) for one in failures], appends
+                failures = await services.marker_writes.write({place: given})
+            found = [failures[place, one] for one in given]
+            return [name_of(0 if one is None else one.wire.code) for one in found], appends
 
         # one that is late does not keep the others out
         late = ends[1]._replace(producer=Producer(several[1].producer_id, several[1].epoch))
@@ -393,6 +394,6 @@ def test_a_mistake_on_the_way_of_markers_ends_the_node(
         create_topic(client, "t", 1)
         one = Transactor(client, "x")
         assert one.produce("t", b"a") == "NONE"
-        monkeypatch.setattr("barnabas.broker.handlers.write_txn_markers.write_ends", mistaken)
+        monkeypatch.setattr("barnabas.broker.coordinators.ends._write_all", mistaken)
         assert one.end(commit=True) == "NONE"
         assert isinstance(broker.run(broker.node.failed()), KeyError)

@@ -27,10 +27,10 @@ from barnabas.metadata.publisher import MetadataPublisher
 if TYPE_CHECKING:
     from barnabas.broker.cluster.peers import Peers
     from barnabas.broker.coordinators.coordinator import Coordinator
+    from barnabas.broker.coordinators.ends import MarkerWrites
     from barnabas.broker.directories.moves import Moves
     from barnabas.broker.metrics.requests import RequestTraffic
     from barnabas.controller.configs import ConfigRules
-    from barnabas.coordination.effects import TopicPartition
     from barnabas.groups.shard import GroupShard
     from barnabas.metadata.parts import TopicImage
     from barnabas.transactions.shard import TransactionShard
@@ -112,6 +112,7 @@ class Services(ControllerServices):
 
     __slots__ = (
         "_inter_broker_listener",
+        "_marker_writes",
         "_network",
         "_peers",
         "fetch_max_bytes",
@@ -122,7 +123,6 @@ class Services(ControllerServices):
         "sessions",
         "storage",
         "transactions_in_use",
-        "unmarked",
     )
 
     def __init__(
@@ -159,7 +159,7 @@ class Services(ControllerServices):
         self.moves: Moves | None = None  # where there are several directories
         self.groups_in_use: Coordinator[GroupShard] | None = None
         self.transactions_in_use: Coordinator[TransactionShard] | None = None
-        self.unmarked: dict[TopicPartition, None] = {}  # could not take a marker, and the log says why
+        self._marker_writes: MarkerWrites | None = None
 
     @property
     def peers(self) -> Peers:
@@ -170,8 +170,19 @@ class Services(ControllerServices):
             self._peers = Peers(self, self._network, self._inter_broker_listener)
         return self._peers
 
+    @property
+    def marker_writes(self) -> MarkerWrites:
+        """What writes the ends of transactions into partitions of this node."""
+        if self._marker_writes is None:
+            from barnabas.broker.coordinators.ends import MarkerWrites
+
+            self._marker_writes = MarkerWrites(self)
+        return self._marker_writes
+
     def close_peers(self) -> None:
-        """Send no more requests to other brokers."""
+        """Send no more requests to other brokers, and wait for none with markers."""
+        if self._marker_writes is not None:
+            self._marker_writes.close()
         if self._peers is not None:
             self._peers.close()
 

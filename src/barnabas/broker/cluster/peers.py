@@ -1,14 +1,19 @@
 """Requests from this broker to the brokers of the cluster, this one included.
 
 A request to this broker goes to its own handler: the same messages in the newest version, without encoding
-them. Any other broker is sent the request at its inter-broker listener, where the metadata has it, over one
-connection that is kept. After a failure the next attempt to connect waits, longer each time in a row.
+them. Any other broker is sent the request at its inter-broker listener, where the metadata has it, over a
+connection that is kept. Brokers answer the requests of one connection in order, so what may take long has a
+connection of its own (`way`). After a failure the next attempt to connect waits, longer each time in a row.
+
+A request to the leader of a partition (`send_to_leader`) is given up when the metadata names another leader:
+a broker that hangs would not answer before the request times out.
 
 `PeerNotReachable` leaves open whether the other broker has carried out the request.
 """
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, TypeVar
 
 from barnabas import __version__
@@ -22,6 +27,7 @@ from barnabas.protocol.schema import Message
 if TYPE_CHECKING:
     from barnabas.broker.services import Services
     from barnabas.coordination.effects import TopicPartition
+    from barnabas.metadata.parts import TopicImage
     from barnabas.transport.connection import BrokerConnection
     from barnabas.transport.link import Link
 
@@ -45,22 +51,55 @@ class Peers:
         self._listener = listener
         self._client_id = f"broker-{services.node_id}"
         self._own: dict[type[Message], tuple[Handle, RequestContext]] = {}
-        self._links: dict[int, tuple[Address, Link]] = {}
+        self._links: dict[tuple[int, int], tuple[Address, Link]] = {}  # by broker and way
+        self._moved: dict[asyncio.Future[None], tuple[TopicPartition, int]] = {}
         self._is_closed = False
+        services.replicas.on_changed.append(self._topic_changed)
 
     def leader_of(self, place: TopicPartition) -> int:
         """The broker that leads a partition; this one where there is no leader: its handler says why not."""
-        services = self._services
-        topic = services.image.topic(place.topic)
-        partition = None if topic is None else topic.partition(place.partition)
-        return services.node_id if partition is None or partition.leader < 0 else partition.leader
+        leader = self.known_leader_of(place)
+        return self._services.node_id if leader is None else leader
 
-    async def send(self, node_id: int, request: Message, response: type[M], *, needs: int = 0) -> M:
+    def known_leader_of(self, place: TopicPartition) -> int | None:
+        """The broker that leads a partition; None where there is no leader."""
+        topic = self._services.image.topic(place.topic)
+        partition = None if topic is None else topic.partition(place.partition)
+        return None if partition is None or partition.leader < 0 else partition.leader
+
+    async def send_to_leader(
+        self, place: TopicPartition, request: Message, response: type[M], *, needs: int = 0
+    ) -> M:
+        """The response of the broker that leads a partition, while it does."""
+        node_id = self.leader_of(place)
+        if node_id == self._services.node_id:
+            return await self._hand_over(request, response)
+        loop = asyncio.get_running_loop()
+        asked = loop.create_task(self.send(node_id, request, response, needs=needs))
+        moved: asyncio.Future[None] = loop.create_future()
+        self._moved[moved] = place, node_id
+        try:
+            await asyncio.wait((asked, moved), return_when=asyncio.FIRST_COMPLETED)
+            if not asked.done():
+                raise PeerNotReachable(f"broker {node_id} does not lead {place.topic}-{place.partition} now")
+            return asked.result()
+        finally:
+            del self._moved[moved]
+            asked.cancel()
+
+    def _topic_changed(self, topic: TopicImage) -> None:
+        for moved, (place, node_id) in self._moved.items():
+            if place.topic == topic.name and self.known_leader_of(place) != node_id and not moved.done():
+                moved.set_result(None)
+
+    async def send(
+        self, node_id: int, request: Message, response: type[M], *, needs: int = 0, way: int = 0
+    ) -> M:
         """The response of that broker; `needs` is the oldest version of the request that can be used."""
         if node_id == self._services.node_id:
             return await self._hand_over(request, response)
         try:
-            connection = await self._link(node_id).wait()
+            connection = await self._link(node_id, way).wait()
             if connection.versions.choose(type(request)) < needs:
                 name = type(request).__name__.removesuffix("Request")
                 raise NotSpoken(f"broker {node_id} is too old: it has no version {needs} of {name}")
@@ -102,12 +141,12 @@ class Peers:
             raise PeerNotReachable(f"broker {node_id} has no listener {self._listener} in the metadata")
         return endpoint
 
-    def _link(self, node_id: int) -> Link:
+    def _link(self, node_id: int, way: int) -> Link:
         if self._is_closed:
             raise ConnectionLost("this node is stopping")
         endpoint = self._endpoint(node_id)
         address = Address(endpoint.host, endpoint.port)
-        known = self._links.get(node_id)
+        known = self._links.get((node_id, way))
         if known is not None:
             if known[0] == address:
                 return known[1]
@@ -117,7 +156,7 @@ class Peers:
 
         backoff = Backoff(RECONNECT_MS, RECONNECT_MAX_MS, self._services.random)
         link = Link(address, self._services.clock, backoff, self._open, lambda is_lost: None)
-        self._links[node_id] = address, link
+        self._links[node_id, way] = address, link
         return link
 
     async def _open(self, address: Address) -> BrokerConnection:

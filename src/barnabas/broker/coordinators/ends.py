@@ -1,14 +1,19 @@
-"""Writing the ends of transactions into a partition that this node leads.
+"""Writes the markers that end transactions into partitions that this node leads.
 
 A marker is a batch of its own. Those of several producers that come at once share one append; if it is
 refused, each is tried alone, so that none suffers for another. In the partitions of the group coordinator a
-marker goes through the host, whose shard must hear of it: offsets become visible, or are forgotten.
+marker goes through the host, whose shard must know of it: offsets become visible, or are forgotten.
+
+A marker is answered when it is committed. Partitions do not wait for one another, and one whose followers are
+late is answered REQUEST_TIMED_OUT after `WAIT_SECONDS`: the sender tries it again, while the markers of other
+partitions go on. The next request for the same marker waits for the one that is in the log already.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.broker.coordinators.errors import (
@@ -19,7 +24,8 @@ from barnabas.broker.coordinators.errors import (
 from barnabas.broker.replicas.replicas import UnknownTopicOrPartition
 from barnabas.broker.replicas.roles import NotLeaderOrFollower
 from barnabas.coordination.effects import Producer, TopicPartition
-from barnabas.core.errors import BarnabasError, StorageError
+from barnabas.core.eager import begin
+from barnabas.core.errors import BarnabasError, StorageError, wire_error
 from barnabas.metadata.names import CONSUMER_OFFSETS
 from barnabas.records.control import ControlType, build_end_transaction
 
@@ -28,6 +34,15 @@ if TYPE_CHECKING:
     from barnabas.broker.services import Services
 
 logger = logging.getLogger("barnabas.transactions")
+
+WAIT_SECONDS = 0.5
+PARTITIONS_A_TURN = 200  # without a break
+
+
+class MarkerNotCommitted(BarnabasError):
+    """A marker is in the log, and not yet on enough replicas."""
+
+    wire = wire_error("REQUEST_TIMED_OUT")
 
 
 class End(NamedTuple):
@@ -39,21 +54,81 @@ class End(NamedTuple):
     transaction_version: int
 
 
-async def write_ends(
-    place: TopicPartition, ends: Sequence[End], services: Services
-) -> list[BarnabasError | None]:
-    """Write markers of different producers; the error of each, None where it is committed.
+class _Write:
+    """Markers that are being written into one partition; the error of each, None where it is committed."""
 
-    The sender gets only the code of an error: the log of this node has the reason, once.
-    """
-    failures = await _write_all(place, ends, services)
-    reason = next((one for one in failures if isinstance(one, StorageError)), None)
-    if reason is None:
-        services.unmarked.pop(place, None)
-    elif place not in services.unmarked:  # every try fails like the first, and a full disk holds the log
-        services.unmarked[place] = None
-        logger.warning("%s-%d takes no markers: %s", *place, reason)
-    return failures
+    __slots__ = ("failures", "task")
+
+    def __init__(self) -> None:
+        self.failures: dict[End, BarnabasError | None] = {}
+        self.task: asyncio.Task[None] | None = None  # None where nothing had to be waited for
+
+
+class MarkerWrites:
+    """The markers that are written into partitions of this node."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        self._under_way: dict[tuple[TopicPartition, End], _Write] = {}
+        self._unmarked: dict[TopicPartition, None] = {}  # could not take a marker, and the log says why
+
+    async def write(
+        self, wanted: Mapping[TopicPartition, Sequence[End]]
+    ) -> dict[tuple[TopicPartition, End], BarnabasError | None]:
+        """Write markers; the error of each, None where it is committed."""
+        writes: dict[tuple[TopicPartition, End], _Write] = {}
+        for number, (place, ends) in enumerate(wanted.items(), 1):
+            for some in _at_once(place, ends):
+                writes.update(self._begin(place, some))
+            if number % PARTITIONS_A_TURN == 0:
+                await asyncio.sleep(0)
+        tasks = {one.task for one in writes.values() if one.task is not None}
+        if tasks:
+            await asyncio.wait(tasks, timeout=WAIT_SECONDS)
+        late = MarkerNotCommitted("the followers do not have the marker yet")
+        return {key: one.failures.get(key[1], late) for key, one in writes.items()}
+
+    def _begin(self, place: TopicPartition, ends: Sequence[End]) -> dict[tuple[TopicPartition, End], _Write]:
+        known = {(place, end): self._under_way[place, end] for end in ends if (place, end) in self._under_way}
+        ends = [end for end in ends if (place, end) not in known]
+        if not ends:
+            return known
+        write = _Write()
+        keys = [(place, end) for end in ends]
+        write.task = begin(self._write(place, ends, write))
+        if write.task is not None:
+            self._under_way.update(dict.fromkeys(keys, write))
+            write.task.add_done_callback(lambda task: self._ended(keys, task))
+        return known | dict.fromkeys(keys, write)
+
+    def _ended(self, keys: list[tuple[TopicPartition, End]], task: asyncio.Task[None]) -> None:
+        for key in keys:
+            del self._under_way[key]
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._services.stop(error)
+
+    async def _write(self, place: TopicPartition, ends: Sequence[End], write: _Write) -> None:
+        failures = await _write_all(place, ends, self._services)
+        write.failures.update(zip(ends, failures, strict=True))
+        reason = next((one for one in failures if isinstance(one, StorageError)), None)
+        if reason is None:
+            self._unmarked.pop(place, None)
+        elif place not in self._unmarked:  # every try fails like the first, and a full disk holds the log
+            self._unmarked[place] = None
+            logger.warning("%s-%d takes no markers: %s", *place, reason)
+
+    def close(self) -> None:
+        """Wait for no followers any more."""
+        for one in list(self._under_way.values()):
+            assert one.task is not None
+            one.task.cancel()
+
+
+def _at_once(place: TopicPartition, ends: Sequence[End]) -> list[Sequence[End]]:
+    """Groups that may share an append: ends of different producers, and not among a group's commits."""
+    if place.topic != CONSUMER_OFFSETS and len({end.producer.id for end in ends}) == len(ends):
+        return [ends]
+    return [[end] for end in ends]
 
 
 async def _write_all(
@@ -63,7 +138,8 @@ async def _write_all(
     if topic is None or topic.partition(place.partition) is None:
         return [UnknownTopicOrPartition(f"there is no {place.topic}-{place.partition}")] * len(ends)
     if place.topic == CONSUMER_OFFSETS:
-        return [await _write_offsets(place.partition, end, services) for end in ends]
+        (end,) = ends
+        return [await _write_offsets(place.partition, end, services)]
     try:
         replica = await services.replicas.leader(topic, place.partition)
     except BarnabasError as error:

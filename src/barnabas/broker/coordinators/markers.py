@@ -1,27 +1,36 @@
 """Sends the markers of decided transactions, and tells the coordinator when every partition has its marker.
 
-Markers go to the brokers that lead the partitions, this one included, in WriteTxnMarkers requests: one at a
-time to each broker. Transactions that are decided meanwhile wait for the next request, which gives each
-partition all its markers with one append. Markers for `__consumer_offsets` get a request of their own, since
-the group coordinator may still be loading.
+Markers go to the brokers that lead the partitions, this one included, in WriteTxnMarkers requests. Each
+broker has lanes of its own, and none waits for another:
+
+    PLAIN       most partitions
+    OFFSETS     __consumer_offsets: the group coordinator may still be loading
+    TROUBLED    partitions that could not be written the last time
+
+A lane has one request under way. Transactions that are decided meanwhile wait for the next one, which gives
+each partition all its markers with one append. Where a request takes longer than `PATIENCE_SECONDS`, up to
+`MAX_REQUESTS` go side by side. A partition is in one request at a time.
 
 A partition that cannot be written now is tried again later, with the leader that it has then, for as long as
-it takes: readers of committed records wait there. A deleted partition needs no marker. Where a partition has
-seen a later epoch of the producer or of the coordinator, another coordinator has taken over: the other
+it takes: readers of committed records wait there. When the metadata names another leader the markers go there
+at once, even if the old leader has not answered yet. A deleted partition needs no marker. Where a partition
+has seen a later epoch of the producer or of the coordinator, another coordinator has taken over: the other
 partitions get their markers, but the transaction is not completed here. A host that is lost sends nothing
-more; the host that loads its shard finds the transaction decided, and sends all markers again.
+more; the host that loads its shard finds the transaction decided, and sends all markers again. A partition
+that gets a marker twice is none the worse for it.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
-from functools import partial
-from typing import TYPE_CHECKING
+from collections.abc import Coroutine
+from enum import IntEnum
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from barnabas.broker.coordinators.host import Host
 from barnabas.coordination.effects import Markers, TopicPartition
+from barnabas.core.eager import begin
 from barnabas.core.errors import WIRE_ERRORS, BarnabasError, wire_error
 from barnabas.metadata.names import CONSUMER_OFFSETS
 from barnabas.protocol.messages.write_txn_markers import (
@@ -33,11 +42,14 @@ from barnabas.protocol.messages.write_txn_markers import (
 
 if TYPE_CHECKING:
     from barnabas.broker.services import Services
+    from barnabas.metadata.parts import TopicImage
     from barnabas.transactions.shard import TransactionShard
 
 logger = logging.getLogger("barnabas.transactions")
 
 RETRY_SECONDS = 0.1
+PATIENCE_SECONDS = 0.05
+MAX_REQUESTS = 3  # of a lane, side by side
 
 _UNKNOWN_PARTITION = wire_error("UNKNOWN_TOPIC_OR_PARTITION").code
 _NO_ANSWER = wire_error("NETWORK_EXCEPTION").code
@@ -65,7 +77,27 @@ class _Ending:
         return self.host.lost is not None
 
 
-_Queue = dict[TopicPartition, list[_Ending]]
+class _Kind(IntEnum):
+    PLAIN = 0
+    OFFSETS = 1
+    TROUBLED = 2
+
+
+class _Lane(NamedTuple):
+    """A way to a broker."""
+
+    node_id: int
+    kind: _Kind
+
+
+class _Request:
+    """A request under way, and the partitions for which its answer counts."""
+
+    __slots__ = ("node_id", "places")
+
+    def __init__(self, node_id: int) -> None:
+        self.node_id = node_id
+        self.places: dict[TopicPartition, list[_Ending]] = {}
 
 
 class MarkerSender:
@@ -73,118 +105,194 @@ class MarkerSender:
 
     def __init__(self, services: Services) -> None:
         self._services = services
-        self._queues: dict[int, _Queue] = {}  # by the broker that leads the partitions
-        self._complete: list[_Ending] = []
-        self._workers: dict[int, asyncio.Task[None]] = {}
-        self._aside: dict[asyncio.Task[None], None] = {}
+        # the markers of a partition are either not sent yet or in one request, each of them
+        self._waiting: dict[TopicPartition, list[_Ending]] = {}
+        self._sent: dict[TopicPartition, _Request] = {}
+        self._queues: dict[_Lane, dict[TopicPartition, None]] = {}
+        self._workers: dict[_Lane, set[int]] = {}  # numbers of the requests that are under way
+        self._helpers: dict[_Lane, asyncio.TimerHandle] = {}
+        self._tasks: dict[asyncio.Task[None], None] = {}
+        self._retries: dict[TopicPartition, asyncio.TimerHandle] = {}
         self._troubled: dict[TopicPartition, None] = {}  # partitions that could not be written
+        services.replicas.on_changed.append(self._topic_changed)
+        services.replicas.on_removed.append(self._topic_changed)
 
     def send(self, host: Host[TransactionShard], markers: Markers) -> None:
         """Have a transaction ended in all its partitions."""
         ending = _Ending(host, markers)
-        for partition in markers.partitions:
-            self._enqueue(partition, [ending])
+        for place in markers.partitions:
+            self._waiting.setdefault(place, []).append(ending)
+            self._schedule(place)
         if not markers.partitions:
-            self._complete.append(ending)
-            self._begin(self._services.node_id)
+            self._complete(ending)
 
-    def _enqueue(self, partition: TopicPartition, endings: list[_Ending]) -> None:
-        leader = self._services.peers.leader_of(partition)
-        if partition.topic == CONSUMER_OFFSETS:
-            task = asyncio.get_running_loop().create_task(
-                self._guarded(partial(self._write, leader, {partition: endings}))
-            )
-            self._aside[task] = None
-            task.add_done_callback(self._aside.pop)
-        else:
-            self._queues.setdefault(leader, {}).setdefault(partition, []).extend(endings)
-            self._begin(leader)
+    # ---- which request
 
-    def _begin(self, node_id: int) -> None:
-        if node_id not in self._workers:
-            work = self._guarded(partial(self._work, node_id))
-            self._workers[node_id] = asyncio.get_running_loop().create_task(work)
-
-    async def _guarded(self, work: Callable[[], Awaitable[None]]) -> None:
-        try:
-            await work()
-        except Exception as error:  # noqa: BLE001 - a marker that is not sent holds readers back for good
-            self._services.stop(error)
-
-    async def _work(self, node_id: int) -> None:
-        try:
-            while node_id in self._queues or self._complete:
-                await self._write(node_id, self._queues.pop(node_id, {}))
-                complete, self._complete = self._complete, []
-                for ending in complete:
-                    await self._tell(ending)
-        finally:
-            del self._workers[node_id]
-
-    async def _write(self, node_id: int, queue: _Queue) -> None:
-        wanted = {place: [one for one in endings if not one.is_over] for place, endings in queue.items()}
-        wanted = {place: endings for place, endings in wanted.items() if endings}
-        if not wanted:
+    def _schedule(self, place: TopicPartition) -> None:
+        """Have the markers of a partition sent to its leader, if there is one."""
+        if place in self._sent:
+            return  # what comes after that is sent when it is answered
+        if (retry := self._retries.pop(place, None)) is not None:
+            retry.cancel()
+        if self._is_gone(place):
+            for ending in self._waiting.pop(place, ()):
+                self._written(ending, place)
             return
+        leader = self._services.peers.known_leader_of(place)
+        if leader is None:
+            self._retry(place)
+            return
+        lane = _Lane(leader, self._kind_of(place))
+        self._queues.setdefault(lane, {})[place] = None
+        workers = self._workers.setdefault(lane, set())
+        if not workers:
+            self._begin(lane, 0)
+        elif len(workers) < MAX_REQUESTS and lane not in self._helpers:
+            later = asyncio.get_running_loop().call_later(PATIENCE_SECONDS, self._help, lane)
+            self._helpers[lane] = later
+
+    def _kind_of(self, place: TopicPartition) -> _Kind:
+        if place in self._troubled:
+            return _Kind.TROUBLED
+        return _Kind.OFFSETS if place.topic == CONSUMER_OFFSETS else _Kind.PLAIN
+
+    def _begin(self, lane: _Lane, number: int) -> None:
+        self._workers[lane].add(number)
+        self._run(self._work(lane, number))
+
+    def _help(self, lane: _Lane) -> None:
+        """A request takes long, and others wait for it: they go in another one."""
+        del self._helpers[lane]
+        workers = self._workers[lane]
+        if lane in self._queues and len(workers) < MAX_REQUESTS:
+            self._begin(lane, next(each for each in range(MAX_REQUESTS) if each not in workers))
+
+    def _run(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks[task] = None
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        del self._tasks[task]
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._services.stop(error)  # a marker that is not sent holds readers back for good
+
+    async def _work(self, lane: _Lane, number: int) -> None:
+        try:
+            while (queue := self._queues.pop(lane, None)) is not None:
+                request = self._take(lane, queue)
+                if request.places:
+                    await self._send(request, lane.kind * MAX_REQUESTS + number)
+        finally:
+            self._workers[lane].discard(number)
+
+    def _take(self, lane: _Lane, queue: dict[TopicPartition, None]) -> _Request:
+        """The request for these partitions, but for those that have another leader by now."""
+        request = _Request(lane.node_id)
+        for place in queue:
+            if place in self._sent:
+                continue
+            if self._services.peers.known_leader_of(place) != lane.node_id:
+                self._schedule(place)
+                continue
+            endings = [one for one in self._waiting.pop(place, ()) if not one.is_over]
+            if endings:
+                request.places[place] = endings
+                self._sent[place] = request
+            else:
+                self._troubled.pop(place, None)
+        return request
+
+    # ---- and its answer
+
+    async def _send(self, request: _Request, way: int) -> None:
         codes: _Codes = {}
         told: str | None = None  # why there is no answer
         try:
-            response = await self._services.peers.send(node_id, _request(wanted), WriteTxnMarkersResponse)
+            response = await self._services.peers.send(
+                request.node_id, _message(request.places), WriteTxnMarkersResponse, way=way
+            )
             codes = _codes(response)
         except BarnabasError as error:
             told = str(error)
-        for partition, endings in wanted.items():
-            self._settle(partition, endings, codes, told)
+        for place, endings in request.places.items():  # without those that have another leader since
+            del self._sent[place]
+            self._settle(place, endings, codes, told)
 
-    def _settle(
-        self, partition: TopicPartition, endings: list[_Ending], codes: _Codes, told: str | None
-    ) -> None:
+    def _settle(self, place: TopicPartition, endings: list[_Ending], codes: _Codes, told: str | None) -> None:
         """Complete, drop or retry the endings of a partition, by the answer of its leader."""
         late: list[_Ending] = []
         for ending in endings:
-            code = codes.get((ending.markers.producer.id, *partition), _NO_ANSWER)
-            if code == 0 or (code == _UNKNOWN_PARTITION and self._is_gone(partition)):
-                self._written(ending, partition)
+            code = codes.get((ending.markers.producer.id, *place), _NO_ANSWER)
+            if code == 0 or (code == _UNKNOWN_PARTITION and self._is_gone(place)):
+                self._written(ending, place)
             elif code in _TAKEN_OVER:
                 name, refusal = ending.markers.transactional_id, WIRE_ERRORS[code].name
-                logger.warning("%s is not ended in %s-%d: %s", name, *partition, refusal)
+                logger.warning("%s is not ended in %s-%d: %s", name, *place, refusal)
             else:
                 late.append(ending)
                 reason = told or (WIRE_ERRORS[code].name if code in WIRE_ERRORS else f"error {code}")
         if not late:
-            self._troubled.pop(partition, None)
+            self._troubled.pop(place, None)
+            if place in self._waiting:
+                self._schedule(place)
             return
-        if partition not in self._troubled:  # every try fails like the first, and a full disk holds the log
-            self._troubled[partition] = None
-            logger.warning("%s-%d gets its markers later: %s", *partition, reason)
-        asyncio.get_running_loop().call_later(RETRY_SECONDS, self._again, partition, late)
+        if place not in self._troubled:  # every try fails like the first, and a full disk holds the log
+            self._troubled[place] = None
+            logger.warning("%s-%d gets its markers later: %s", *place, reason)
+        self._waiting[place] = late + self._waiting.get(place, [])
+        self._retry(place)
 
-    def _written(self, ending: _Ending, partition: TopicPartition) -> None:
-        ending.left.pop(partition, None)
+    def _written(self, ending: _Ending, place: TopicPartition) -> None:
+        ending.left.pop(place, None)
         if not ending.left:
-            self._complete.append(ending)
-            self._begin(self._services.node_id)
+            self._complete(ending)
 
-    def _is_gone(self, partition: TopicPartition) -> bool:
-        topic = self._services.image.topic(partition.topic)
-        return topic is None or topic.partition(partition.partition) is None
-
-    def _again(self, partition: TopicPartition, endings: list[_Ending]) -> None:
-        endings = [one for one in endings if not one.is_over]
-        if endings:
-            self._enqueue(partition, endings)
-        else:
-            self._troubled.pop(partition, None)
-
-    async def _tell(self, ending: _Ending) -> None:
+    def _complete(self, ending: _Ending) -> None:
         if not ending.is_over:
-            await ending.host.tell(lambda shard, now: shard.markers_written(ending.markers, now))
+            task = begin(ending.host.tell(lambda shard, now: shard.markers_written(ending.markers, now)))
+            if task is not None:
+                self._tasks[task] = None
+                task.add_done_callback(self._ended)
+
+    # ---- retries and leaders
+
+    def _is_gone(self, place: TopicPartition) -> bool:
+        """Whether a partition was deleted: it existed for the coordinator that added it, and the image of a
+        later coordinator is no older than that."""
+        topic = self._services.image.topic(place.topic)
+        return topic is None or topic.partition(place.partition) is None
+
+    def _retry(self, place: TopicPartition) -> None:
+        if place not in self._retries:
+            later = asyncio.get_running_loop().call_later(RETRY_SECONDS, self._again, place)
+            self._retries[place] = later
+
+    def _again(self, place: TopicPartition) -> None:
+        del self._retries[place]
+        endings = [one for one in self._waiting.pop(place, ()) if not one.is_over]
+        if endings:
+            self._waiting[place] = endings
+            self._schedule(place)
+        else:
+            self._troubled.pop(place, None)
+
+    def _topic_changed(self, topic: TopicImage) -> None:
+        """Partitions may have other leaders: their markers go there without waiting for the old ones."""
+        if not self._sent and not self._waiting:
+            return
+        for place, request in list(self._sent.items()):
+            if place.topic == topic.name and self._services.peers.known_leader_of(place) != request.node_id:
+                del self._sent[place]
+                self._waiting[place] = request.places.pop(place) + self._waiting.get(place, [])
+        for place in [one for one in self._waiting if one.topic == topic.name]:
+            self._schedule(place)
 
 
-def _request(queue: _Queue) -> WriteTxnMarkersRequest:
+def _message(places: dict[TopicPartition, list[_Ending]]) -> WriteTxnMarkersRequest:
     """The markers of each transaction for these partitions; a producer has at most one decided."""
     by_ending: dict[_Ending, dict[str, list[int]]] = {}
-    for place, endings in queue.items():
+    for place, endings in places.items():
         for ending in endings:
             by_ending.setdefault(ending, {}).setdefault(place.topic, []).append(place.partition)
     return WriteTxnMarkersRequest(

@@ -29,6 +29,9 @@ _WORTH_ANOTHER_TRY = {
         "COORDINATOR_LOAD_IN_PROGRESS",
         "COORDINATOR_NOT_AVAILABLE",
         "NOT_COORDINATOR",
+        # the coordinator's metadata lacks one of the partitions, which exist for their leader
+        "UNKNOWN_TOPIC_OR_PARTITION",
+        "OPERATION_NOT_ATTEMPTED",
     )
 }
 _CONCURRENT = wire_error("CONCURRENT_TRANSACTIONS")

@@ -167,7 +167,7 @@ async def _ask(
         topics=[AddPartitionsToTxnTopic(name=name, partitions=some) for name, some in topics.items()],
     )
     try:
-        response = await services.peers.send(
+        response = await services.peers.send_to_leader(
             _coordinator_of(transactional_id, services),
             AddPartitionsToTxnRequest(transactions=[asked]),
             AddPartitionsToTxnResponse,
@@ -187,13 +187,12 @@ async def _ask(
     }
 
 
-def _coordinator_of(transactional_id: str, services: Services) -> int:
-    """The broker that coordinates a transactional id; this one, which refuses, where there is none."""
+def _coordinator_of(transactional_id: str, services: Services) -> TopicPartition:
+    """The partition whose leader coordinates a transactional id. Where there is no leader this broker is
+    asked, and refuses."""
     topic = services.image.topic(TRANSACTION_STATE)
-    if topic is None:
-        return services.node_id
-    partition = partition_for(transactional_id, len(topic.partitions))
-    return services.peers.leader_of(TopicPartition(TRANSACTION_STATE, partition))
+    partition = 0 if topic is None else partition_for(transactional_id, len(topic.partitions))
+    return TopicPartition(TRANSACTION_STATE, partition)
 
 
 def _refusal(code: int, operation: Operation) -> Unverified:

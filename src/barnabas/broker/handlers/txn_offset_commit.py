@@ -37,6 +37,11 @@ _NOT_AVAILABLE = wire_error("COORDINATOR_NOT_AVAILABLE")
 _INVALID_GROUP = wire_error("INVALID_GROUP_ID")
 _UNKNOWN = wire_error("UNKNOWN_TOPIC_OR_PARTITION")
 _TOO_LARGE = wire_error("INVALID_COMMIT_OFFSET_SIZE")
+# errors of the coordinator of the transaction, or of the way to it, as clients can handle them
+_TOLD = {
+    wire_error("NETWORK_EXCEPTION"): _LOADING,
+    wire_error("UNKNOWN_TOPIC_OR_PARTITION"): _NOT_AVAILABLE,
+}
 
 
 async def handle(
@@ -78,7 +83,7 @@ async def _answers(
     except RecordListTooLarge:
         error = _TOO_LARGE
     except BarnabasError as failure:
-        error = failure.wire
+        error = _TOLD.get(failure.wire, failure.wire)
         if error is _LOADING and context.api_version < _FIRST_WITH_LOADING:
             error = _NOT_AVAILABLE  # producers of that time fail for good on the other
     else:

@@ -8,11 +8,9 @@ epoch.
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING
 
-from barnabas.broker.connections.requests import PARTITIONS_A_TURN
-from barnabas.broker.coordinators.ends import End, write_ends
+from barnabas.broker.coordinators.ends import End
 from barnabas.coordination.effects import Producer, TopicPartition
 from barnabas.core.errors import wire_error
 from barnabas.protocol.messages.write_txn_markers import (
@@ -37,13 +35,9 @@ async def handle(
     request: WriteTxnMarkersRequest, context: RequestContext, services: Services
 ) -> WriteTxnMarkersResponse:
     results: _Results = {}
-    places = _by_partition(request, results)
-    for number, (place, ends) in enumerate(places.items(), 1):
-        for some in _at_once(ends):
-            for end, failure in zip(some, await write_ends(place, some, services), strict=True):
-                results[end.producer.id][place] = 0 if failure is None else failure.wire.code
-        if number % PARTITIONS_A_TURN == 0:
-            await asyncio.sleep(0)
+    failures = await services.marker_writes.write(_by_partition(request, results))
+    for (place, end), failure in failures.items():
+        results[end.producer.id][place] = 0 if failure is None else failure.wire.code
     return WriteTxnMarkersResponse(
         markers=[
             WritableTxnMarkerResult(producer_id=producer_id, topics=_topics(errors))
@@ -71,13 +65,6 @@ def _by_partition(request: WriteTxnMarkersRequest, results: _Results) -> dict[To
                 if not is_of_nobody:
                     places.setdefault(place, []).append(end)
     return places
-
-
-def _at_once(ends: list[End]) -> list[list[End]]:
-    """Groups that may share an append: ends of different producers."""
-    if len({end.producer.id for end in ends}) == len(ends):
-        return [ends]
-    return [[end] for end in ends]
 
 
 def _topics(errors: dict[TopicPartition, int]) -> list[WritableTxnMarkerTopicResult]:
