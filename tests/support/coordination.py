@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from barnabas.broker.connections.requests import ANONYMOUS, BROKER_ROUTER, RequestContext
 from barnabas.broker.coordinators.coordinator import Coordinator, partition_for
@@ -57,8 +57,15 @@ from barnabas.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitResponse,
 )
 from barnabas.protocol.schema import NO_UUID, Message
+from barnabas.records.builder import build_batch
+from barnabas.records.control import parse_end_transaction
+from barnabas.records.reader import read_batch, read_batches
+from barnabas.records.record import Record
+from barnabas.sim.clock import START_MS
+from barnabas.transactions.states import NAMES
 from tests.support.clusters import VirtualCluster
-from tests.support.raw_transactions import transactional_batch
+from tests.support.logs import read_bytes
+from tests.support.replication import create_topic, log_of
 
 M = TypeVar("M", bound=Message)
 
@@ -102,10 +109,16 @@ class Coordination:
     def __init__(self, cluster: VirtualCluster) -> None:
         self.cluster = cluster
 
-    async def begin(self) -> None:
-        """Make both topics, and wait until all nodes know them, and all replicas are in sync."""
+    async def begin(self, replicas: Sequence[int] = ()) -> None:
+        """Make both topics, and wait until all nodes know them, and all replicas are in sync. Where replicas
+        are named the topics have one partition there, which the first of them leads."""
         for name in (CONSUMER_OFFSETS, TRANSACTION_STATE):
-            await ensure_topic(name, self.any_node().services)
+            if replicas:
+                await create_topic(
+                    self.cluster, name, [replicas], cleanup_policy="compact", min_insync_replicas="2"
+                )
+            else:
+                await ensure_topic(name, self.any_node().services)
             await self.cluster.until(lambda name=name: self._is_whole(name), f"{name} is whole")  # type: ignore[misc]
 
     def _is_whole(self, name: str) -> bool:
@@ -196,6 +209,25 @@ class Coordination:
         node = self.leader_of(topic, partition)
         return None if node is None else await ask(node, request, response, version)
 
+    # ---- transactions
+
+    def state_of(self, transactional_id: str) -> str:
+        """The state of a transaction, as its coordinator knows it; empty while no node does."""
+        partition = self.place_of(TRANSACTION_STATE, transactional_id)
+        node = self.leader_of(TRANSACTION_STATE, partition)
+        coordinator = None if node is None else node.services.transactions_in_use
+        for host in [] if coordinator is None else coordinator.loaded():
+            if host.replica.partition == partition and transactional_id in host.shard.transactions:
+                return NAMES[host.shard.transactions[transactional_id].state]
+        return ""
+
+    async def until_state(self, transactional_id: str, *states: str) -> None:
+        await self.cluster.until(
+            lambda: self.state_of(transactional_id) in states,
+            f"{transactional_id} is {' or '.join(states)}",
+            seconds=120,
+        )
+
     # ---- groups
 
     async def commit(self, group: str, offset: int, topic: str = "in") -> str:
@@ -246,6 +278,17 @@ async def fetch_committed(node: Node, group: str, topic: str = "in", stable: boo
     return name_of(found.error_code), found.committed_offset
 
 
+def transactional_batch(values: Sequence[bytes], producer_id: int, epoch: int, sequence: int) -> bytearray:
+    now_ms = START_MS + int(asyncio.get_running_loop().time() * 1000)
+    return build_batch(
+        [Record(at, now_ms, None, value) for at, value in enumerate(values)],
+        producer_id=producer_id,
+        producer_epoch=epoch,
+        base_sequence=sequence,
+        transactional=True,
+    )
+
+
 class Producer:
     """A transactional producer in a cluster in virtual time, by hand; it retries what clients retry."""
 
@@ -280,7 +323,7 @@ class Producer:
         sequence = self._sequences.get((topic, partition), 0)
 
         async def attempt() -> tuple[str, None]:
-            data = transactional_batch(list(values), self.id, self.epoch, sequence)
+            data = transactional_batch(values, self.id, self.epoch, sequence)
             request = ProduceRequest(
                 transactional_id=self.name,
                 acks=-1,
@@ -348,6 +391,37 @@ class Producer:
             self.id, self.epoch = answer.producer_id, answer.producer_epoch
             self._sequences.clear()
         return str(error)
+
+
+class Decided(NamedTuple):
+    """What transactions have left in a partition."""
+
+    committed: list[bytes]
+    aborted: list[bytes]
+    pending: list[bytes]
+    markers: int
+
+
+async def decided(node: Node, topic: str, partition: int = 0) -> Decided:
+    """The values in the log of a node, by what became of their transactions."""
+    log = log_of(node, topic, partition)
+    committed: list[bytes] = []
+    aborted: list[bytes] = []
+    pending: dict[int, list[bytes]] = {}
+    markers, offset = 0, log.start_offset
+    while data := await read_bytes(log, offset):
+        for header, position in read_batches(data):
+            offset = header.next_offset
+            if header.is_control:
+                marker = parse_end_transaction(data, position, header)
+                assert marker is not None
+                markers += 1
+                ended = pending.pop(header.producer_id, [])
+                (committed if marker.is_commit else aborted).extend(ended)
+                continue
+            values = [bytes(record.value or b"") for record in read_batch(data, position, header)]
+            pending.setdefault(header.producer_id, []).extend(values)
+    return Decided(committed, aborted, [one for some in pending.values() for one in some], markers)
 
 
 def coordinator_at(node: Node, topic: str) -> Coordinator[Any] | None:
