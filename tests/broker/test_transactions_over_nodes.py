@@ -239,6 +239,9 @@ def test_markers_go_to_the_new_leader_before_the_old_one_answers() -> None:
         await create_topic(cluster, "both", [[4, 5]])
         one = Producer(at, "x")
         assert await one.init() == "NONE"
+        assert await one.produce("both", [b"before"]) == "NONE"
+        assert await one.end() == "NONE"  # from now on there is a connection to node 4
+        await at.until_state("x", "CompleteCommit")
         assert await one.produce("both", [b"a"]) == "NONE"
         cut_off(cluster, 4)
         assert await one.end() == "NONE"
@@ -247,11 +250,11 @@ def test_markers_go_to_the_new_leader_before_the_old_one_answers() -> None:
         # node 4 is fenced after its session; a request to it times out after thirty seconds
         assert asyncio.get_running_loop().time() - began < 15
         assert at.leader_id("both") == 5
-        assert (await decided(cluster.nodes[5], "both")).committed == [b"a"]
+        assert (await decided(cluster.nodes[5], "both")).committed == [b"before", b"a"]
         cluster.network.heal()
         await cluster.until(lambda: set(at.image_of("both").isr) == {4, 5}, "node 4 is back")
         found = await decided(cluster.nodes[4], "both")
-        assert (found.committed, found.pending) == ([b"a"], [])
+        assert (found.committed, found.pending) == ([b"before", b"a"], [])
 
     run_cluster(scenario, cluster_of_five())
 
@@ -287,8 +290,9 @@ def test_batch_is_verified_with_a_coordinator_that_moves_meanwhile() -> None:
 
     async def scenario(cluster: VirtualCluster) -> None:
         at = await begun(cluster)
-        one = Producer(at, "x")
-        assert await one.init() == "NONE"
+        one = await opened(at, "x", b"before", partitions=(0,))
+        assert await one.end() == "NONE"
+        await at.until_state("x", "CompleteCommit")
         cut_off(cluster, 1)
         began = asyncio.get_running_loop().time()
         assert await one.produce("out", [b"a"]) == "NONE"
@@ -296,6 +300,6 @@ def test_batch_is_verified_with_a_coordinator_that_moves_meanwhile() -> None:
         assert at.leader_id(TRANSACTION_STATE) in (2, 3)
         assert await one.end() == "NONE"
         await at.until_state("x", "CompleteCommit")
-        assert (await decided(cluster.nodes[4], "out")).committed == [b"a"]
+        assert (await decided(cluster.nodes[4], "out")).committed == [b"before", b"a"]
 
     run_cluster(scenario, cluster_of_five())
