@@ -14,6 +14,7 @@ import pytest
 
 from barnabas.cli.clusters.health import Health, counts_of
 from barnabas.cli.clusters.lag import ReplicaLag, lags_of
+from barnabas.cli.clusters.watch import changes
 from barnabas.client.admin import Admin, PartitionDescription, Reassignment
 from barnabas.client.errors import BrokerError, BrokerNotReachable
 from barnabas.client.metadata import TopicPartition
@@ -144,3 +145,32 @@ def test_moves_are_left_out_where_no_controller_answers(
     monkeypatch.setattr(Admin, "list_reassignments", wait_for_ever)
     monkeypatch.setattr("barnabas.cli.clusters.partitions.CONTROLLER_S", 0.01)
     assert json.loads(anywhere.ok("cluster", "partitions", "--json"))["reassigning"] is None
+
+
+def change_texts(old: Health, new: Health) -> list[str]:
+    return [each.text for each in changes({old.at: old}, {new.at: new})]
+
+
+def test_changes_of_partitions_are_told() -> None:
+    whole, move = health([1, 2, 3]), Reassignment([3, 1, 2], [3], [1])
+    assert change_texts(whole, whole) == []
+    assert change_texts(whole, health([3, 2, 1])) == []  # another order
+    assert change_texts(whole, health([1, 3])) == ["t-0 ISR shrunk 1,2,3 -> 1,3"]
+    assert change_texts(health([1]), whole) == ["t-0 ISR expanded 1 -> 1,2,3"]
+    assert change_texts(health([1, 2]), health([2, 3], leader=2)) == [
+        "t-0 leader 1 -> 2",
+        "t-0 ISR replaced 1,2 -> 2,3",
+    ]
+    assert change_texts(health([1]), health([], leader=-1)) == [
+        "t-0 leader 1 -> none",
+        "t-0 ISR shrunk 1 -> -",
+    ]
+    assert change_texts(whole, health([1, 2, 3], move=move)) == ["t-0 moves to 3,2"]
+    assert change_texts(health([1, 2, 3], move=move), whole) == ["t-0 moves no more"]
+    assert list(changes({}, {whole.at: whole})) == []
+
+
+def test_a_cluster_is_watched_until_its_time_is_over(anywhere: Commands) -> None:
+    text = anywhere.ok("cluster", "watch", "no-such-*", "--every", 0.01, "--for", 0.05).decode()
+    assert text.startswith("ISRs: 0 shrinks, 0 expands; leaders: 0 changes in ")
+    assert anywhere.ok("cluster", "watch", "--every", 0.01, "--for", 0.05, "--json") == b""

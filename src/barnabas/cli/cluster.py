@@ -13,6 +13,8 @@ from collections.abc import Iterable, Sequence
 
 from barnabas.cli.clusters.documents import LogDirsByBroker, Seen, document
 from barnabas.cli.clusters.partitions import EXAMPLES, add_partitions, partitions_of, show_partitions, told
+from barnabas.cli.clusters.watch import EXAMPLES as WATCH_EXAMPLES
+from barnabas.cli.clusters.watch import add_watch, watch
 from barnabas.cli.connecting import Session, connected
 from barnabas.cli.options import Actions, command_parser
 from barnabas.cli.output import bytes_text, counted
@@ -37,7 +39,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    examples = "".join(text.strip().splitlines()[0] + "\n" for text in (_DESCRIBE, EXAMPLES))
+    examples = "".join(text.strip().splitlines()[0] + "\n" for text in (_DESCRIBE, EXAMPLES, WATCH_EXAMPLES))
     parser = command_parser("barnabas cluster", "The cluster as a whole.", examples)
     actions = Actions(parser)
     describe = actions.add(
@@ -45,6 +47,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     describe.add_argument("--apis", action="store_true", help="what a broker speaks, instead")
     add_partitions(actions, connected(show_partitions))
+    add_watch(actions, connected(watch))
     return parser
 
 

@@ -32,6 +32,11 @@ class Output:
         sys.stdout.write(json.dumps(value, ensure_ascii=False) + "\n")
         sys.stdout.flush()
 
+    def line(self, text: str) -> None:
+        """A line of a stream for people, seen at once."""
+        sys.stdout.write(text + "\n")
+        sys.stdout.flush()
+
     def say(self, text: str = "") -> None:
         """A line for people."""
         sys.stdout.write(text + "\n")
