@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from barnabas.broker.replicas.follower_session import FetchLimits, FollowerSession
 from barnabas.core.errors import wire_error
 from barnabas.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse
@@ -69,15 +71,24 @@ def test_a_session_that_apache_kafka_has_ended_begins_anew() -> None:
     assert told(ask(session)) == (0, 0, [0], [])
 
 
-def test_a_lost_session_begins_anew_with_everything() -> None:
+@pytest.mark.parametrize(
+    ("error", "named"),
+    [
+        ("FETCH_SESSION_ID_NOT_FOUND", 0),
+        ("INVALID_FETCH_SESSION_EPOCH", SESSION),  # it is there, and the next request ends it
+        ("FETCH_SESSION_TOPIC_ID_ERROR", SESSION),
+        ("UNKNOWN_SERVER_ERROR", SESSION),
+    ],
+)
+def test_a_lost_session_begins_anew_with_everything(error: str, named: int) -> None:
     session = FollowerSession(FetchLimits())
     for each in (0, 1):
         session.ask_for(followed(each))
     ask(session)
     assert answer(session)
     ask(session)
-    assert not answer(session, session_id=0, error="FETCH_SESSION_ID_NOT_FOUND")
-    assert told(ask(session)) == (0, 0, [0, 1], [])
+    assert not answer(session, session_id=0, error=error)
+    assert told(ask(session)) == (named, 0, [0, 1], [])
 
 
 def test_without_a_session_everything_is_named_every_time() -> None:

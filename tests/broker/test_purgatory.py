@@ -99,6 +99,44 @@ def test_waits_that_were_given_up_do_not_gather(monkeypatch: pytest.MonkeyPatch)
     asyncio.run(run())
 
 
+def test_thousands_of_producers_wait_and_only_those_that_are_due_are_touched() -> None:
+    async def run() -> None:
+        place, count = Marks(), 20_000
+        offsets = [(number * 7919) % count + 1 for number in range(count)]
+        waits = {offset: place.committed(offset) for offset in offsets}
+        for mark in range(0, count + 1, 500):
+            before = place.commit_count
+            place.moved(mark, 1)
+            assert before - place.commit_count == (500 if mark else 0)
+        assert all(wait.done() and wait.exception() is None for wait in waits.values())
+        left = [place.committed(count + 1) for _ in range(count)]
+        place.end(GONE)
+        assert all(wait.exception() is GONE for wait in left)
+        assert place.commit_count == 0
+
+    asyncio.run(run())
+
+
+def test_thousands_of_readers_are_woken_once_and_forgotten() -> None:
+    async def run() -> None:
+        place, count = Marks(), 5000
+        polls = [LongPoll(10 if number % 2 else 1 << 30) for number in range(count)]
+        for poll in polls:
+            poll.watch(place)
+        waiting = [asyncio.ensure_future(poll.wait(600)) for poll in polls]
+        await asyncio.sleep(0)
+        for _ in range(10):
+            place.moved(1, 1)
+        await asyncio.wait(waiting[1::2])
+        assert len(place.polls) == count // 2  # those that want more go on waiting
+        assert not any(task.done() for task in waiting[::2])
+        place.end(GONE)
+        assert all(await asyncio.gather(*waiting))
+        assert not place.polls
+
+    asyncio.run(run())
+
+
 # ---- readers --------------------------------------------------------------------------------------------
 
 
