@@ -58,7 +58,7 @@ def test_a_producer_that_is_gone_leaves_no_wait_behind() -> None:
     async def run() -> list[bool]:
         place = Marks()
         waits = [(place.committed(offset), PartitionProduceResponse()) for offset in (1, 2)]
-        task = asyncio.ensure_future(produce._wait_for(waits, 60_000))
+        task = asyncio.ensure_future(produce.Committing(waits, 60_000, ProduceResponse).wait())
         await asyncio.sleep(0)  # it has begun to wait
         task.cancel()
         await asyncio.wait((task,))

@@ -49,7 +49,7 @@ from barnabas.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
 )
-from barnabas.protocol.messages.produce import PartitionProduceData
+from barnabas.protocol.messages.produce import PartitionProduceData, ProduceResponse
 from tests.broker.test_replicas import NODE, OTHER, Site, on_a_site, until
 from tests.controller.clusters import Cluster, topic
 from tests.support.logs import batch, open_directory
@@ -173,13 +173,13 @@ def test_acks_all_waits_for_the_isr_and_acks_1_does_not() -> None:
         assert not future.done()
         replica = await site.replicas.leader(made, 0)
         replica.follower_fetched(OTHER, 2)
-        await produce._wait_for(waits, 60_000)
+        await produce.Committing(waits, 60_000, ProduceResponse).wait()
         assert (response.error_code, response.base_offset) == (0, 1)
 
         waits.clear()
         data = PartitionProduceData(index=0, records=memoryview(batch(1)))
         response = await produce._append(made, data, produce.ALL, True, services, waits, {})
-        await produce._wait_for(waits, 0)
+        await produce.Committing(waits, 0, ProduceResponse).wait()
         assert response.error_code == produce.RequestTimedOut.wire.code
 
     on_a_site(work, NODE, OTHER)

@@ -8,6 +8,7 @@ from contextlib import suppress
 from typing import Any, TypeVar
 
 from barnabas.broker.connections.connections import Connections, Session
+from barnabas.broker.connections.later import LaterAnswer
 from barnabas.broker.connections.requests import answer
 from barnabas.broker.handlers import fetch
 from barnabas.broker.quorum.controller import ActiveController
@@ -191,6 +192,9 @@ def responses_out_of_order(patch: Patch) -> None:
             response = await answer(
                 frame, connections._router, session.listener, connection.peer.host, connections._services
             )
+            if isinstance(response, LaterAnswer):
+                await response.response.wait()
+                response = response.parts()
             if response is not None:
                 await connection.write(response)
                 connection.flush()

@@ -6,20 +6,34 @@ read from either. What a connection holds is therefore bounded: one scratch buff
 or one large one, and the responses that one of them produced. One whose requests never run out gives way to
 the others after TURN_BYTES of them: most are answered without ever waiting for anything.
 
+Produce requests whose records are in the log, and only have to be replicated, do not hold up further ones of
+that kind: up to MAX_WAITING of them wait at a time, and their responses are sent in the same order. So one
+fetch of a follower takes the records of several. Requests of any other kind wait until they are answered.
+
 Whatever is wrong with what a client sends ends its connection with one line in the log, and nothing else.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
+from collections import deque
 from typing import TYPE_CHECKING, NamedTuple
 
+from barnabas.broker.connections.later import LaterAnswer
 from barnabas.broker.connections.pace import UNLIMITED, Pace
-from barnabas.broker.connections.requests import ClientConnection, NotServed, RequestRouter, answer
+from barnabas.broker.connections.requests import (
+    ClientConnection,
+    NotServed,
+    RequestRouter,
+    answer,
+    is_pipelined,
+)
 from barnabas.broker.traffic import ListenerTraffic
+from barnabas.core.eager import begin
 from barnabas.core.errors import BarnabasError, InvariantViolation
-from barnabas.core.network import Address, Connection, ConnectionLost
+from barnabas.core.network import WRITE_LIMIT_BYTES, Address, Connection, ConnectionLost, Part
 from barnabas.core.settings.broker_settings import BrokerSettings
 from barnabas.core.settings.relations import connections_per_ip
 from barnabas.protocol.frames import SCRATCH_BYTES, BadFrame, FrameReader
@@ -32,6 +46,7 @@ logger = logging.getLogger("barnabas.connections")
 
 TURN_BYTES = 1024 * 1024
 REQUEST_BYTES = 16 * 1024  # what a request costs beside its bytes, in bytes
+MAX_WAITING = 32  # responses of one connection that are not complete yet
 
 
 class Limits(NamedTuple):
@@ -62,17 +77,70 @@ def limits_of(settings: BrokerSettings) -> Limits:
 class Session(ClientConnection):
     """One connection, as long as it lasts."""
 
-    __slots__ = ("connection", "is_busy", "is_let_go", "last_active", "listener", "task", "unsent_bytes")
+    __slots__ = (
+        "_answered",
+        "connection",
+        "is_answering",
+        "is_let_go",
+        "last_active",
+        "listener",
+        "task",
+        "unsent_bytes",
+        "waiting",
+    )
 
     def __init__(self, connection: Connection, listener: str, now: float) -> None:
         super().__init__()
         self.connection = connection
         self.listener = listener
-        self.is_busy = False  # with an answer, rather than waiting for the client
+        self.is_answering = False  # rather than waiting for the client
+        self.waiting: deque[LaterAnswer | list[Part]] = deque()  # what is sent when those before it are
+        self._answered: asyncio.Future[None] | None = None
         self.is_let_go = False  # it was idle for too long; what it was doing may take a while to end
         self.last_active = now
         self.unsent_bytes = 0  # when it was last looked at
         self.task: asyncio.Task[None] | None = None
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a request of this client is not answered yet."""
+        return self.is_answering or bool(self.waiting)
+
+    def send_complete(self) -> None:
+        """Send the responses that are complete, up to the first one that is not."""
+        waiting = self.waiting
+        while waiting:
+            first = waiting[0]
+            if isinstance(first, LaterAnswer):
+                if not first.response.is_done:
+                    return
+                parts = first.parts()
+            else:
+                parts = first
+            waiting.popleft()
+            if parts is not None:
+                begin(_send(self.connection, parts))
+        if self._answered is not None and not self._answered.done():
+            self._answered.set_result(None)
+
+    async def answered(self) -> None:
+        """Return when no response waits any more, and the client has taken most of them."""
+        while self.waiting:
+            self._answered = asyncio.get_running_loop().create_future()
+            await self._answered
+        await self.connection.write(())
+
+    def give_up_waiting(self) -> None:
+        """Nobody is left to hear what becomes of the requests."""
+        for each in self.waiting:
+            if isinstance(each, LaterAnswer):
+                each.response.give_up()
+        self.waiting.clear()
+
+
+async def _send(connection: Connection, parts: list[Part]) -> None:
+    with contextlib.suppress(ConnectionLost):  # its reader finds out by itself
+        await connection.write(parts)
 
 
 class MemoryBudget:
@@ -184,7 +252,7 @@ class Connections:
             session.has_closed()  # no more requests will come, whatever is still to be sent
             if not self._is_closing:
                 # as long as it does not take its last answers it counts, and may be idle for too long
-                session.is_busy = False
+                session.is_answering = False
                 connection.close()
                 await connection.wait_closed()
         finally:
@@ -222,29 +290,62 @@ class Connections:
                 if count == 0:
                     if not reader.is_between_frames:
                         logger.info("%s left in the middle of a request", connection.peer)
+                    await session.answered()
                     return
-                session.is_busy = True
+                session.is_answering = True
                 turn_bytes -= count
                 for frame in reader.received(count):
                     if room is not None:
                         await room.take(len(frame))
+                    if not self._may_begin(session, frame):
+                        await session.answered()
                     response = await answer(frame, router, listener, host, services, session)
+                    if isinstance(response, LaterAnswer) or (session.waiting and response is not None):
+                        self._wait(session, response)
+                        if room is not None:
+                            await session.answered()
+                    elif response is not None:
+                        await connection.write(response)
                     if room is not None:
                         room.give_back()
-                    if response is not None:
-                        await connection.write(response)
                     if self._is_closing:
+                        await session.answered()
                         return
                     turn_bytes -= REQUEST_BYTES
                     if turn_bytes <= 0:
                         turn_bytes = TURN_BYTES
                         await asyncio.sleep(0)
                 connection.flush()
-                session.is_busy = False
+                session.is_answering = False
                 session.last_active = clock.monotonic()
         finally:
+            session.give_up_waiting()
             if room is not None:
                 room.give_back()
+
+    def _may_begin(self, session: Session, frame: memoryview) -> bool:
+        """Whether a request may be begun although others of its client are not answered, or not taken."""
+        waiting = session.waiting
+        if session.connection.unsent_bytes > WRITE_LIMIT_BYTES:
+            return False
+        return not waiting or (len(waiting) < MAX_WAITING and is_pipelined(frame, self._router))
+
+    def _wait(self, session: Session, response: LaterAnswer | list[Part]) -> None:
+        """Send a response when it is complete, and those before it are sent."""
+        session.waiting.append(response)
+        if isinstance(response, LaterAnswer):
+            response.response.when_done(lambda: self._is_complete(session))
+
+    def _is_complete(self, session: Session) -> None:
+        try:
+            session.send_complete()
+        except Exception as error:
+            logger.error("a connection was closed by an unexpected error", exc_info=error)
+            session.connection.abort()
+        if not session.waiting:
+            session.last_active = self._clock.monotonic()
+            if self._is_closing and not session.is_answering and session.task is not None:
+                session.task.cancel()
 
     def _forget(self, session: Session) -> None:
         if session in self._sessions:

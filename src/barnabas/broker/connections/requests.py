@@ -9,10 +9,13 @@ fails unexpectedly end the connection: the stream has lost its meaning, and clie
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Awaitable, Callable
+from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from barnabas.broker.connections.later import LaterAnswer, LaterResponse
 from barnabas.broker.handlers import SERVED, SERVED_BY_CONTROLLER, Served
 from barnabas.core.errors import BarnabasError, wire_error
 from barnabas.core.network import Part
@@ -34,6 +37,7 @@ if TYPE_CHECKING:
 # Most appends and reads wait for nothing: a request about more partitions gives way to others in between.
 PARTITIONS_A_TURN = 200
 FETCH = 1  # the API that consumers and followers share
+_KEY = struct.Struct(">h")
 
 ANONYMOUS = "User:ANONYMOUS"  # there is no authentication yet, between brokers neither
 
@@ -83,6 +87,7 @@ class RequestContext(NamedTuple):
 
 
 Handle = Callable[[Any, RequestContext, Any], Awaitable[Message | None]]
+Begin = Callable[[Any, RequestContext, Any], Awaitable[Message | LaterResponse | None]]
 
 
 class NotServed(BarnabasError):
@@ -94,7 +99,7 @@ class NotServed(BarnabasError):
 class _Route(NamedTuple):
     """What is needed to answer one API at one version."""
 
-    handle: Handle
+    handle: Begin
     decode: Decoder
     encode: Encoder
     is_flexible: bool
@@ -119,7 +124,7 @@ class RequestRouter:
                 f"{served.name} is served from version {served.first} to {served.last}, not {version}"
             )
         route = self.routes[header.api_key, version] = _Route(
-            self.handler_of(request),
+            self._module_of(request).begin if served.is_pipelined else self.handler_of(request),
             decoder(request, version),
             encoder(_class_of(served, "Response"), version),
             version >= request.__flexible__,
@@ -128,10 +133,12 @@ class RequestRouter:
 
     def handler_of(self, request: type[Message]) -> Handle:
         """The handler of an API, imported when it is first asked for."""
-        served = self.served[request.__key__]
-        module = served.handler or served.module
-        handle: Handle = import_module(f"barnabas.broker.handlers.{module}").handle
+        handle: Handle = self._module_of(request).handle
         return handle
+
+    def _module_of(self, request: type[Message]) -> Any:
+        served = self.served[request.__key__]
+        return import_module(f"barnabas.broker.handlers.{served.handler or served.module}")
 
     def newest_version(self, request: type[Message]) -> int:
         """The newest version of an API that is served."""
@@ -140,6 +147,14 @@ class RequestRouter:
 
 BROKER_ROUTER = RequestRouter(SERVED)
 CONTROLLER_ROUTER = RequestRouter(SERVED_BY_CONTROLLER)
+
+
+def is_pipelined(frame: memoryview, router: RequestRouter) -> bool:
+    """Whether a request may be begun while earlier ones of its kind wait to be complete."""
+    if len(frame) < _KEY.size:
+        return False
+    served = router.served.get(_KEY.unpack_from(frame)[0])
+    return served is not None and served.is_pipelined
 
 
 def _class_of(served: Served, side: str) -> type[Message]:
@@ -155,8 +170,9 @@ async def answer(
     host: str,
     services: ControllerServices,
     connection: ClientConnection | None = None,
-) -> list[Part] | None:
-    """The response to a request, as parts to be written; None where there is none."""
+) -> list[Part] | LaterAnswer | None:
+    """The response to a request, as parts to be written; None where there is none. A LaterAnswer gives them
+    once the response is complete."""
     traffic = services.traffic
     began = 0.0 if traffic is None else services.clock.monotonic()
     header = read_request_header(frame)
@@ -173,6 +189,23 @@ async def answer(
     request = decode_with(route.decode, frame, body, exact=False)
     context = RequestContext(ANONYMOUS, listener, router, host, header.client_id, version, False, connection)
     response = await route.handle(request, context, services)
+    if isinstance(response, LaterResponse):
+        return LaterAnswer(response, partial(_answered, header, route, router, services, began))
+    encoded = _answered(header, route, router, services, began, response)
+    if traffic is not None and key == FETCH:
+        traffic.fetched(version, request, services.clock.monotonic() - began)
+    return encoded
+
+
+def _answered(
+    header: RequestHeader,
+    route: _Route,
+    router: RequestRouter,
+    services: ControllerServices,
+    began: float,
+    response: Message | None,
+) -> list[Part] | None:
+    key, version, traffic = header.api_key, header.api_version, services.traffic
     encoded = None
     if response is not None:
         begun = begin_response(key, header.correlation_id, flexible=route.is_flexible)
@@ -180,8 +213,6 @@ async def answer(
     if traffic is not None:
         seconds = services.clock.monotonic() - began
         traffic.answered(router.served[key].name, version, response, seconds)
-        if key == FETCH:
-            traffic.fetched(version, request, seconds)
     return encoded
 
 

@@ -12,17 +12,19 @@ from typing import NamedTuple
 
 class Served(NamedTuple):
     """An API: the name and module of its messages, and the versions that are advertised; `handler` is the
-    module that handles it, where that has another name."""
+    module that handles it, where that has another name. One that is pipelined has a `begin`, which gives a
+    LaterResponse where the request has had its effects, and only its response has to wait."""
 
     name: str
     module: str
     first: int
     last: int
     handler: str = ""
+    is_pipelined: bool = False
 
 
 SERVED: dict[int, Served] = {
-    0: Served("Produce", "produce", 0, 13),
+    0: Served("Produce", "produce", 0, 13, is_pipelined=True),
     1: Served("Fetch", "fetch", 4, 18),
     2: Served("ListOffsets", "list_offsets", 1, 11),
     3: Served("Metadata", "metadata", 0, 13),

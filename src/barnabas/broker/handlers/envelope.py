@@ -29,7 +29,7 @@ from barnabas.protocol.schema import Message
 from barnabas.protocol.wire import Beside, MalformedMessage
 
 if TYPE_CHECKING:
-    from barnabas.broker.connections.requests import Handle, RequestContext
+    from barnabas.broker.connections.requests import Begin, RequestContext
     from barnabas.broker.services import ControllerServices
 
 logger = logging.getLogger("barnabas.controller")
@@ -50,7 +50,7 @@ class _NotRead(BarnabasError):
 class _Forwarded(NamedTuple):
     """A client's request out of an Envelope, and how it is answered."""
 
-    handle: Handle
+    handle: Begin
     request: Message
     context: RequestContext
     header: RequestHeader
@@ -74,7 +74,7 @@ async def handle(
     except Exception as error:  # other requests share the connection, and it would be sent again
         logger.error("a forwarded request failed unexpectedly", exc_info=error)
         return _failed(wire_error("UNKNOWN_SERVER_ERROR"))
-    assert response is not None
+    assert isinstance(response, Message)  # nothing that is forwarded is pipelined
     if traffic is not None:
         name = context.router.served[header.api_key].name
         traffic.answered(name, header.api_version, response, services.clock.monotonic() - began)

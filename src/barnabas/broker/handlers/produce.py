@@ -2,7 +2,8 @@
 
 Versions before 3 carried formats that no longer exist. Topics go by id from 13 on. With acks=0 there is no
 response; what goes wrong then ends the connection, the only way in which such a client can learn of it.
-Partitions are appended one after another, then all are waited for together (acks=all).
+Partitions are appended one after another, then all are waited for together (acks=all). The client's next
+produce request is begun meanwhile, as soon as this one has been appended.
 
 What begins a transaction in a partition is verified with its coordinator first; from 12 on that adds the
 partition to the transaction.
@@ -12,9 +13,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from barnabas.broker.cluster.leader_hints import point_to_leaders
+from barnabas.broker.connections.later import LaterResponse
 from barnabas.broker.connections.requests import PARTITIONS_A_TURN, RequestContext
 from barnabas.core.errors import (
     BarnabasError,
@@ -73,9 +76,67 @@ class RequestTimedOut(BarnabasError):
 _Wait = tuple[asyncio.Future[None], PartitionProduceResponse]
 
 
+class Committing(LaterResponse):
+    """A response that waits until the in-sync replicas have what was appended, or for so long; then `finish`
+    gives it."""
+
+    __slots__ = ("_finish", "_left", "_timeout_ms", "_timer", "_waits")
+
+    def __init__(self, waits: list[_Wait], timeout_ms: int, finish: Callable[[], ProduceResponse]) -> None:
+        super().__init__()
+        self._waits = waits
+        self._finish = finish
+        self._left = len(waits)
+        self._timeout_ms = timeout_ms
+        loop = asyncio.get_running_loop()
+        self._timer = loop.call_later(max(0, timeout_ms) / 1000, self._end)
+        for future, _ in waits:
+            future.add_done_callback(self._one_less)
+
+    def _one_less(self, _: asyncio.Future[None]) -> None:
+        self._left -= 1
+        if not self._left and not self.is_done:
+            self._end()
+
+    def _end(self) -> None:
+        self._timer.cancel()
+        for future, response in self._waits:
+            failure: BarnabasError | None = None
+            if not future.done():
+                future.cancel()
+                failure = RequestTimedOut(f"not every in-sync replica followed within {self._timeout_ms} ms")
+            elif isinstance(error := future.exception(), BarnabasError):
+                failure = error
+            if failure is not None:
+                response.error_code = failure.wire.code
+                response.error_message = str(failure)
+                response.base_offset = -1
+        self._is_complete()
+
+    def finish(self) -> ProduceResponse:
+        return self._finish()
+
+    def give_up(self) -> None:
+        self.is_done = True
+        self._timer.cancel()
+        for future, _ in self._waits:
+            future.cancel()
+
+
 async def handle(
     request: ProduceRequest, context: RequestContext, services: Services
 ) -> ProduceResponse | None:
+    begun = await begin(request, context, services)
+    if isinstance(begun, Committing):
+        await begun.wait()
+        return begun.finish()
+    return begun
+
+
+async def begin(
+    request: ProduceRequest, context: RequestContext, services: Services
+) -> ProduceResponse | Committing | None:
+    """Append everything; the response is complete at once where there is nothing to wait for."""
     waits: list[_Wait] = []
     by_id = context.api_version >= _TOPIC_IDS_FROM
     response = ProduceResponse(responses=[], throttle_time_ms=0)
@@ -96,10 +157,14 @@ async def handle(
             )
         )
     if waits:
-        await _wait_for(waits, request.timeout_ms)
+        return Committing(waits, request.timeout_ms, lambda: _finished(response, context, services))
     if request.acks == 0:
         _fail_silently(response)
         return None
+    return _finished(response, context, services)
+
+
+def _finished(response: ProduceResponse, context: RequestContext, services: Services) -> ProduceResponse:
     failed = (
         (topic.name, topic.topic_id, one.index, one)
         for topic in response.responses
@@ -236,27 +301,6 @@ def _rejected(error: BarnabasError, records: list[BatchIndexAndErrorMessage]) ->
         f"One or more records have been rejected due to {len(records)} record errors in total, "
         f"and only showing the first three errors at most: [{first}]"
     )
-
-
-async def _wait_for(waits: list[_Wait], timeout_ms: int) -> None:
-    """Give the in-sync replicas that long to follow."""
-    try:
-        await asyncio.wait([future for future, _ in waits], timeout=timeout_ms / 1000)
-    except asyncio.CancelledError:
-        for future, _ in waits:
-            future.cancel()  # nobody is left to hear what becomes of it
-        raise
-    for future, response in waits:
-        failure: BarnabasError | None = None
-        if not future.done():
-            future.cancel()
-            failure = RequestTimedOut(f"not every in-sync replica followed within {timeout_ms} ms")
-        elif isinstance(error := future.exception(), BarnabasError):
-            failure = error
-        if failure is not None:
-            response.error_code = failure.wire.code
-            response.error_message = str(failure)
-            response.base_offset = -1
 
 
 def _fail_silently(response: ProduceResponse) -> None:

@@ -1,0 +1,73 @@
+"""Responses that are complete later, although their requests have had all their effects.
+
+A handler's `begin` gives one in place of a response. The connection then serves the client's next requests of
+the same kind meanwhile, and sends the responses in the order of the requests.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from barnabas.core.network import Part
+    from barnabas.protocol.schema import Message
+
+
+class LaterResponse:
+    """A response that is not complete yet. Whoever does not want it any more gives it up."""
+
+    __slots__ = ("_call", "is_done")
+
+    def __init__(self) -> None:
+        self.is_done = False
+        self._call: Callable[[], None] | None = None
+
+    def when_done(self, call: Callable[[], None]) -> None:
+        """Call this, once, as soon as the response is complete; at once where it is."""
+        if self.is_done:
+            call()
+        else:
+            self._call = call
+
+    def finish(self) -> Message | None:
+        """The response, which is complete."""
+        raise NotImplementedError
+
+    def give_up(self) -> None:
+        """Wait for nothing any more: nobody wants the response."""
+        raise NotImplementedError
+
+    async def wait(self) -> None:
+        """Return when the response is complete; it is given up where the caller is cancelled."""
+        if not self.is_done:
+            done = asyncio.get_running_loop().create_future()
+            self.when_done(lambda: None if done.done() else done.set_result(None))
+            try:
+                await done
+            except asyncio.CancelledError:
+                self.give_up()
+                raise
+
+    def _is_complete(self) -> None:
+        self.is_done = True
+        call, self._call = self._call, None
+        if call is not None:
+            call()
+
+
+class LaterAnswer:
+    """What is to be sent for such a response: `encode` gives it when that is complete."""
+
+    __slots__ = ("_encode", "response")
+
+    def __init__(
+        self, response: LaterResponse, encode: Callable[[Message | None], list[Part] | None]
+    ) -> None:
+        self.response = response
+        self._encode = encode
+
+    def parts(self) -> list[Part] | None:
+        """The parts to be written; the response is complete."""
+        return self._encode(self.response.finish())
