@@ -13,7 +13,7 @@ import pytest
 from barnabas.broker.handlers import delete_records as delete_records_handler
 from barnabas.broker.handlers import fetch, list_offsets, offset_for_leader_epoch, produce
 from barnabas.broker.replicas import replicas as replicas_module
-from barnabas.broker.replicas.fetch_sessions import Want
+from barnabas.broker.replicas.fetch_sessions import FetchContext, Want
 from barnabas.broker.replicas.followers import DEBUGGER, UNKNOWN_OFFSET
 from barnabas.broker.replicas.purgatory import LongPoll
 from barnabas.broker.replicas.replica import NotEnoughReplicas, Replica, UnknownLeaderEpoch
@@ -242,7 +242,7 @@ async def fetched(
     )
     context: Any = SimpleNamespace(api_version=17)
     terms = fetch._terms(request, context, services)
-    found = await fetch._fetch(request, terms, [Want("", made.id, ask)], services)
+    found = await fetch._fetch(request, terms, FetchContext([Want("", made.id, ask)]), services)
     (result,) = found.results
     return result
 

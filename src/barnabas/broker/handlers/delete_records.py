@@ -91,6 +91,7 @@ async def _delete(
         if "delete" not in replica.log.config.cleanup_policy:
             raise CompactedOnly(f"{name} is compacted only: nothing is deleted from it")
         start_offset = await delete_records(replica.log, offset)
+        replica.started_later()
         result = _result(partition, replica.low_watermark, 0)
         up_to = start_offset if offset == _HIGH_WATERMARK else offset
         if result.low_watermark < up_to:

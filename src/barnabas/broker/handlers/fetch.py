@@ -39,7 +39,7 @@ from barnabas.protocol.messages.fetch import (
 from barnabas.records.batch import NO_LEADER_EPOCH
 
 if TYPE_CHECKING:
-    from barnabas.broker.replicas.fetch_sessions import Want
+    from barnabas.broker.replicas.fetch_sessions import FetchContext, Want
     from barnabas.broker.replicas.replica import Replica
     from barnabas.broker.replicas.replicas import Replicas
     from barnabas.broker.services import Services
@@ -65,7 +65,7 @@ class _Found(NamedTuple):
     answers), and whether it must not wait."""
 
     results: list[PartitionData]
-    replicas: list[Replica]  # of those that did not fail
+    replicas: list[Replica | None]  # None for those that failed, or part from their leader
     sent: list[tuple[TopicTraffic, int]]  # of those that have records, how many bytes
     readable_bytes: int
     is_final: bool
@@ -80,8 +80,11 @@ async def handle(request: FetchRequest, context: RequestContext, services: Servi
             services.traffic.failed("Fetch", context.api_version, [error.wire.code])
         return FetchResponse(throttle_time_ms=0, error_code=error.wire.code, session_id=0, responses=[])
     terms = _terms(request, context, services)
-    found = await _fetch(request, terms, session.wants, services)
+    if terms.follower_id >= 0:
+        session.asked(services.clock.monotonic(), (terms.broker_epoch, terms.known_epoch))
+    found = await _fetch(request, terms, session, services)
     response = session.respond(found.results)
+    session.answered(found.replicas)
     if terms.follower_id >= 0:
         services.replicas.replication.bytes_out += sum(size_bytes for _, size_bytes in found.sent)
     else:
@@ -116,13 +119,13 @@ def _known_epoch(node_id: int, services: Services) -> int:
     return -1 if broker is None or broker.fenced else broker.epoch
 
 
-async def _fetch(request: FetchRequest, terms: _Terms, wants: list[Want], services: Services) -> _Found:
+async def _fetch(request: FetchRequest, terms: _Terms, session: FetchContext, services: Services) -> _Found:
     """What is there, once that is enough, an error turned up, or the time is over."""
     clock, min_bytes = services.clock, min(request.min_bytes, terms.max_bytes)
-    left_seconds = request.max_wait_ms / 1000 if wants else 0
+    left_seconds = request.max_wait_ms / 1000 if session.asks_for_something else 0
     is_first = True
     while True:
-        found = await _read_partitions(wants, terms, services, is_first=is_first)
+        found = await _read_partitions(session.look(), terms, services, is_first=is_first)
         is_first = False
         if any(isinstance(one.records, FileRange) and one.records.file.is_gone for one in found.results):
             # Partitions are read one after another. Meanwhile a topic that was read first was deleted, or its
@@ -131,8 +134,11 @@ async def _fetch(request: FetchRequest, terms: _Terms, wants: list[Want], servic
         if found.readable_bytes >= min_bytes or left_seconds <= 0 or found.is_final:
             return found
         poll = _poll(found, min_bytes, terms.bound)
+        if session.has_more:
+            poll.look_again()
         began = clock.monotonic()
-        has_news = await poll.wait(left_seconds)
+        with session.waiting(poll):
+            has_news = await poll.wait(left_seconds)
         if not has_news and not found.readable_bytes:
             return found
         # Even without news it is read again: what was found before the wait may have been removed since.
@@ -147,13 +153,14 @@ def _poll(found: _Found, min_bytes: int, bound: Bound) -> LongPoll:
     more can become readable than comes. Elsewhere the end of a transaction may be enough.
     """
     poll = LongPoll(min_bytes - found.readable_bytes)
+    replicas = [each for each in found.replicas if each is not None]  # nobody waits after an error
     if found.ends is not None:
-        for replica, end_offset in zip(found.replicas, found.ends, strict=True):
+        for replica, end_offset in zip(replicas, found.ends, strict=True):
             poll.watch_end(replica.marks)
             if replica.log.end_offset > end_offset:
                 poll.look_again()
         return poll
-    for replica, result in zip(found.replicas, found.results, strict=True):
+    for replica, result in zip(replicas, found.results, strict=True):
         is_undecided = bound is Bound.LAST_STABLE and result.last_stable_offset < result.high_watermark
         if is_undecided:
             poll.watch_stable(replica.marks, result.last_stable_offset)
@@ -174,7 +181,7 @@ def _has_moved(replica: Replica, result: PartitionData, *, is_undecided: bool) -
 async def _read_partitions(wants: list[Want], terms: _Terms, services: Services, *, is_first: bool) -> _Found:
     """What all partitions have; `is_first` where the request looks for the first time."""
     results: list[PartitionData] = []
-    replicas: list[Replica] = []
+    replicas: list[Replica | None] = []
     sent: list[tuple[TopicTraffic, int]] = []
     ends: list[int] | None = [] if terms.bound is Bound.LOG_END else None
     left, found_bytes, readable_bytes, is_final = terms.max_bytes, 0, 0, False
@@ -203,10 +210,11 @@ async def _read_partitions(wants: list[Want], terms: _Terms, services: Services,
         except BarnabasError as error:
             is_final = True
             results.append(_failed(ask.partition, error))
+            replicas.append(None)
             if replica is not None:
                 replica.traffic.refused_fetch(error)
             continue
-        replicas.append(replica)
+        replicas.append(replica if diverging is None else None)
         results.append(data)
         if ends is not None:
             ends.append(replica.log.end_offset)

@@ -19,8 +19,10 @@ for two minutes, followers also any consumer's. Whoever finds no room is served 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import NamedTuple
+from contextlib import AbstractContextManager, nullcontext
+from typing import TYPE_CHECKING, NamedTuple
 
+from barnabas.broker.replicas.follower_reads import FollowerReads
 from barnabas.core.clock import Clock
 from barnabas.core.errors import BarnabasError, wire_error
 from barnabas.core.random import Random
@@ -33,6 +35,11 @@ from barnabas.protocol.messages.fetch import (
 )
 from barnabas.protocol.schema import Uuid
 from barnabas.protocol.wire import size_of
+
+if TYPE_CHECKING:
+    from barnabas.broker.replicas.follower_reads import Resting
+    from barnabas.broker.replicas.purgatory import LongPoll
+    from barnabas.broker.replicas.replica import Replica
 
 NO_SESSION = 0
 INITIAL_EPOCH = 0
@@ -89,6 +96,27 @@ class FetchContext:
     def __init__(self, wants: list[Want]) -> None:
         self.wants = wants
 
+    has_more = False  # whether more has to be read than at the last look
+
+    @property
+    def asks_for_something(self) -> bool:
+        """Whether there is anything to wait for."""
+        return bool(self.wants)
+
+    def asked(self, now: float, registration: object) -> None:
+        """A follower's request is taken up; `registration` is what is known of its broker."""
+
+    def answered(self, replicas: list[Replica | None]) -> None:
+        """The response was made of what these replicas have; None where that was an error."""
+
+    def waiting(self, poll: LongPoll) -> AbstractContextManager[None]:
+        """While the request waits."""
+        return nullcontext()
+
+    def look(self) -> list[Want]:
+        """What has to be read now; it becomes `wants`."""
+        return self.wants
+
     def respond(self, results: list[PartitionData], throttle_time_ms: int = 0) -> FetchResponse:
         """The answer, given what was found for each of `wants`."""
         return _response(NO_SESSION, zip(self.wants, results, strict=True), throttle_time_ms)
@@ -97,19 +125,22 @@ class FetchContext:
 class _FullContext(FetchContext):
     """Everything is asked for and answered; a session begins if there is room for it."""
 
-    __slots__ = ("_by_id", "_is_follower", "_sessions")
+    __slots__ = ("_by_id", "_follower_id", "_sessions")
 
-    def __init__(self, sessions: FetchSessions, wants: list[Want], *, by_id: bool, is_follower: bool) -> None:
+    def __init__(self, sessions: FetchSessions, wants: list[Want], *, by_id: bool, follower_id: int) -> None:
         self.wants = wants
         self._sessions = sessions
         self._by_id = by_id
-        self._is_follower = is_follower
+        self._follower_id = follower_id  # negative where a client asks
 
     def respond(self, results: list[PartitionData], throttle_time_ms: int = 0) -> FetchResponse:
         session_id = NO_SESSION
-        session = self._sessions.new(len(results), by_id=self._by_id, is_follower=self._is_follower)
+        is_follower = self._follower_id >= 0
+        session = self._sessions.new(len(results), by_id=self._by_id, is_follower=is_follower)
         if session is not None:
             session_id = session.id
+            if is_follower:
+                session.reads = FollowerReads(self._follower_id)
             for want, result in zip(self.wants, results, strict=True):
                 known = session.add(want)
                 known.has_news(result)
@@ -142,13 +173,51 @@ class _IncrementalContext(FetchContext):
         return _response(session.id, news, throttle_time_ms)
 
 
-class _Known:
+class _FollowerContext(_IncrementalContext):
+    """The same for a follower: only what it may not know everything of is read (`follower_reads`)."""
+
+    __slots__ = ("reads",)
+
+    def __init__(self, session: Session, reads: FollowerReads) -> None:
+        self._session = session
+        self._epoch = session.epoch
+        self.reads = reads
+        self._known = []
+        self.wants = []
+
+    @property
+    def asks_for_something(self) -> bool:
+        return True
+
+    @property
+    def has_more(self) -> bool:  # type: ignore[override]
+        return len(self.reads.due) > len(self._known)
+
+    def asked(self, now: float, registration: object) -> None:
+        self.reads.asked(now, registration, self._session.partitions.values())
+
+    def look(self) -> list[Want]:
+        self._known = list(self.reads.due)
+        self.wants = [known.want for known in self._known]
+        return self.wants
+
+    def waiting(self, poll: LongPoll) -> AbstractContextManager[None]:
+        return self.reads.waiting(poll)
+
+    def answered(self, replicas: list[Replica | None]) -> None:
+        if self._session.epoch == self._epoch:
+            for known, replica in zip(self._known, replicas, strict=True):
+                self.reads.told(known, replica)
+
+
+class Known:
     """A partition of a session: what is asked, and what the client was told of it last."""
 
-    __slots__ = ("high_watermark", "log_start_offset", "want")
+    __slots__ = ("high_watermark", "log_start_offset", "resting", "want")
 
     def __init__(self, want: Want) -> None:
         self.want = want
+        self.resting: Resting | None = None
         self.high_watermark = _NOT_TOLD
         self.log_start_offset = _NOT_TOLD
 
@@ -180,6 +249,7 @@ class Session:
         "is_follower",
         "last_used",
         "partitions",
+        "reads",
     )
 
     def __init__(self, session_id: int, now: float, *, by_id: bool, is_follower: bool) -> None:
@@ -188,25 +258,28 @@ class Session:
         self.is_follower = is_follower
         self.created = self.last_used = now
         self.epoch = next_epoch(INITIAL_EPOCH)
-        self.partitions: dict[_Key, _Known] = {}
+        self.partitions: dict[_Key, Known] = {}
         self._has_unknown_ids = False
+        self.reads: FollowerReads | None = None  # of a follower
 
     @property
     def worth(self) -> tuple[bool, int, int]:
         return self.is_follower, len(self.partitions), self.id
 
-    def add(self, want: Want) -> _Known:
+    def add(self, want: Want) -> Known:
         """Take a partition in, or what is asked of it now."""
         key = self._key(want.topic, want.topic_id, want.ask.partition)
         known = self.partitions.get(key)
         if known is None:
-            known = self.partitions[key] = _Known(want)
+            known = self.partitions[key] = Known(want)
         elif known.want.name_of_id:
             known.want = want._replace(name_of_id=known.want.name_of_id)
         else:
             known.want = want
         if self.by_id and not known.want.name_of_id:
             self._has_unknown_ids = True
+        if self.reads is not None:
+            self.reads.named(known)
         return known
 
     def update(self, request: FetchRequest, name_of: NameOf) -> None:
@@ -217,7 +290,9 @@ class Session:
             self.add(want)
         for gone in request.forgotten_topics_data:
             for partition in gone.partitions:
-                self.partitions.pop(self._key(gone.topic, gone.topic_id, partition), None)
+                known = self.partitions.pop(self._key(gone.topic, gone.topic_id, partition), None)
+                if known is not None and self.reads is not None:
+                    self.reads.forget(known)
 
     def _resolve(self, name_of: NameOf) -> None:
         """Look again for topics whose ids were not known when they were asked for."""
@@ -228,10 +303,12 @@ class Session:
                 if not known.want.name_of_id:
                     self._has_unknown_ids = True
 
-    def move_to_end(self, known: _Known) -> None:
+    def move_to_end(self, known: Known) -> None:
         want = known.want
         key = self._key(want.topic, want.topic_id, want.ask.partition)
         self.partitions[key] = self.partitions.pop(key)
+        if self.reads is not None:
+            self.reads.read_last(known)
 
     def _key(self, topic: str, topic_id: Uuid, partition: int) -> _Key:
         return (topic_id if self.by_id else topic), partition
@@ -265,7 +342,7 @@ class FetchSessions:
             wants = _wants(request, name_of if by_id else None)
             if epoch == FINAL_EPOCH:
                 return FetchContext(wants)
-            return _FullContext(self, wants, by_id=by_id, is_follower=_is_follower(request))
+            return _FullContext(self, wants, by_id=by_id, follower_id=_replica_id(request))
         session = self._find(request.session_id, epoch, by_id=by_id)
         session.update(request, name_of)
         session.epoch = next_epoch(epoch)
@@ -273,6 +350,8 @@ class FetchSessions:
             del self._sessions[session.id]
             return FetchContext(_wants(request, None))
         self._touch(session)
+        if session.reads is not None:
+            return _FollowerContext(session, session.reads)
         return _IncrementalContext(session)
 
     def new(self, size: int, *, by_id: bool, is_follower: bool) -> Session | None:
@@ -339,9 +418,9 @@ def _wants(request: FetchRequest, name_of: NameOf | None) -> list[Want]:
     return wants
 
 
-def _is_follower(request: FetchRequest) -> bool:
+def _replica_id(request: FetchRequest) -> int:
     state = request.replica_state
-    return (request.replica_id if state is None else state.replica_id) >= 0
+    return request.replica_id if state is None else state.replica_id
 
 
 def _has_records(result: PartitionData) -> bool:

@@ -214,6 +214,23 @@ class LeaderState:
             self._expand(follower, log)
         return has_moved
 
+    def is_settled(self, node_id: int, end_offset: int) -> bool:
+        """Whether a follower is in the ISR for good, and holds what is before `end_offset`."""
+        follower = self.followers.get(node_id)
+        return (
+            follower is not None
+            and follower.end_offset == end_offset
+            and node_id in self.role.isr
+            and self.change is None
+        )
+
+    def was_caught_up(self, node_id: int, at: float) -> None:
+        """A follower that held everything asked for more at that time."""
+        follower = self.followers.get(node_id)
+        if follower is not None:
+            follower.fetched_at = max(follower.fetched_at, at)
+            follower.caught_up_at = max(follower.caught_up_at, at)
+
     def _expand(self, follower: Follower, log: PartitionLog) -> None:
         context, role = self._context, self.role
         now = context.now()

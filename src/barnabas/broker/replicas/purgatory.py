@@ -13,8 +13,12 @@ from __future__ import annotations
 
 import asyncio
 from heapq import heapify, heappop, heappush
+from typing import TYPE_CHECKING
 
 from barnabas.core.errors import BarnabasError
+
+if TYPE_CHECKING:
+    from barnabas.broker.replicas.follower_reads import Resting
 
 PURGE_FROM = 1000  # waits, before those are looked for that were given up
 
@@ -121,7 +125,7 @@ class OffsetWaits:
 class Marks:
     """What can be waited for at one partition."""
 
-    __slots__ = ("commits", "deletions", "end_polls", "polls", "stable_polls")
+    __slots__ = ("commits", "deletions", "end_polls", "polls", "resting", "stable_polls")
 
     def __init__(self) -> None:
         self.polls: dict[LongPoll, None] = {}  # a set whose order does not depend on addresses
@@ -129,6 +133,7 @@ class Marks:
         self.stable_polls: dict[LongPoll, int] = {}  # and the last stable offset that each has seen
         self.commits = OffsetWaits()  # for the high watermark
         self.deletions: OffsetWaits | None = None  # for the low watermark
+        self.resting: dict[int, Resting] = {}  # by the id of the follower that knows everything
 
     @property
     def commit_count(self) -> int:
@@ -152,11 +157,21 @@ class Marks:
         if self.polls:
             for poll in list(self.polls):
                 poll.arrived(new_bytes)
+        if self.resting:
+            self.wake_resting()
 
     def end_moved(self, new_bytes: int) -> None:
         """So many bytes were appended."""
         for poll in list(self.end_polls):
             poll.arrived(new_bytes)
+        if self.resting:
+            self.wake_resting(new_bytes)
+
+    def wake_resting(self, new_bytes: int = 0) -> None:
+        """Followers do not know everything any more; so many bytes were appended."""
+        resting, self.resting = self.resting, {}
+        for node_id, one in resting.items():
+            one.wake(node_id, new_bytes)
 
     def stable_moved(self, last_stable_offset: int) -> None:
         """Everything before is decided now."""
@@ -165,6 +180,7 @@ class Marks:
                 poll.look_again()
 
     def wake_readers(self) -> None:
+        self.wake_resting()
         for poll in [*self.polls, *self.end_polls, *self.stable_polls]:
             poll.wake()
 

@@ -35,6 +35,7 @@ from barnabas.records.batch import NO_LEADER_EPOCH
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from barnabas.broker.replicas.fetch_sessions import Known
     from barnabas.broker.replicas.leader_state import FollowerLag, LeaderState
 
 
@@ -105,6 +106,7 @@ class Replica:
         if role == before:
             return
         require_legal(before, role, f"{self.name}-{self.partition}")
+        self.marks.wake_resting()
         self.role = role
         if isinstance(before, Leading) and not isinstance(role, Leading):
             self.marks.end(self.refusal())
@@ -250,6 +252,10 @@ class Replica:
             raise self.refusal()
         return self.marks.deleted(offset)
 
+    def started_later(self) -> None:
+        """Records were deleted from the log: followers have to be told."""
+        self.marks.wake_resting()
+
     def check_deletions(self) -> None:
         """A replica starts later now, or is not alive any more."""
         deletions = self.marks.deletions
@@ -293,6 +299,23 @@ class Replica:
         if self.marks.deletions:
             self.check_deletions()
 
+    def has_told_all(self, node_id: int, known: Known) -> bool:
+        """Whether a follower has everything that is here, as what it asked for and was told shows."""
+        leader, log, ask = self._leader, self.log, known.want.ask
+        return (
+            leader is not None
+            and ask.fetch_offset == log.end_offset
+            and known.high_watermark == log.high_watermark
+            and known.log_start_offset == log.start_offset
+            and ask.current_leader_epoch == self.leader_epoch
+            and leader.is_settled(node_id, ask.fetch_offset)
+        )
+
+    def follower_was_caught_up(self, node_id: int, at: float) -> None:
+        """A follower that has everything that is here asked for more at that time."""
+        if self._leader is not None:
+            self._leader.was_caught_up(node_id, at)
+
     def check_lag(self) -> None:
         """Have followers leave the ISR that lag behind for too long, and no longer be waited for."""
         leader = self._leader
@@ -325,8 +348,9 @@ class Replica:
 
     def _held(self, offset: int, new_bytes: int) -> None:
         """This node, the leader, holds what is before `offset`; so many bytes of it are new."""
-        if self.marks.end_polls:
-            self.marks.end_moved(new_bytes)
+        marks = self.marks
+        if marks.end_polls or marks.resting:
+            marks.end_moved(new_bytes)
         leader = self._leader
         if leader is None:
             self._committed(offset, new_bytes)
