@@ -44,6 +44,7 @@ class CoordinationNemesis(ReplicationNemesis):
             "coordinator-cut-off": self._coordinator_cut_off,
             "coordinator-pause": self._coordinator_pause,
             "coordinator-handover": self._coordinator_handover,
+            "coordinator-lags": self._coordinator_lags,
         }
 
     def _some_partition(self, random: SeededRandom) -> PartitionSeen | None:
@@ -73,17 +74,27 @@ class CoordinationNemesis(ReplicationNemesis):
         await asyncio.sleep(seconds)
         one.resume()
 
+    async def _coordinator_lags(self, random: SeededRandom, machine: Machine) -> None:
+        """A follower falls behind a coordinator: what is written meanwhile is not committed."""
+        partition = self._some_partition(random)
+        if partition is not None:
+            await self._fall_behind(random, partition, "coordinator-lags")
+
+    async def _fall_behind(self, random: SeededRandom, partition: PartitionSeen, kind: str) -> None:
+        leader = self.machine_of(partition.leader)
+        behind = self.machine_of(pick(random, [each for each in partition.replicas if each != leader.node]))
+        seconds = log_between(random, *BEHIND_S)
+        self.note(leader, kind, f"{behind.host} falls behind for {seconds:.3f} s")
+        await self.hold(both([leader.host], [behind.host]), seconds)
+
     async def _coordinator_handover(self, random: SeededRandom, machine: Machine) -> None:
         """What a coordinator writes reaches only some of its followers; it dies, and its successor, which may
         have more than is committed, is cut off from the other nodes."""
         partition = self._some_partition(random)
         if partition is None:
             return
-        before, followers = self.machine_of(partition.leader), list(partition.replicas)
-        followers.remove(partition.leader)
-        behind = self.machine_of(pick(random, followers))
-        self.note(before, "coordinator-handover", f"{behind.host} falls behind")
-        await self.hold(both([before.host], [behind.host]), log_between(random, *BEHIND_S))
+        before = self.machine_of(partition.leader)
+        await self._fall_behind(random, partition, "coordinator-handover")
         self.crash_now(random, before, "coordinator-handover")
         successor = await self._successor(partition)
         if successor is not None:

@@ -32,6 +32,7 @@ FAULTS = REPLICATION_FAULTS | {
     "coordinator-cut-off": (4.0, 30.0),
     "coordinator-pause": (6.0, 40.0),
     "coordinator-handover": (10.0, 30.0),
+    "coordinator-lags": (2.0, 10.0),
 }
 
 

@@ -71,6 +71,8 @@ class _Mover:
         topic = pick(random, self._topics)
         place = (topic.name, random.below(topic.partitions))
         kinds = [partial(self._move, topic)] * 3 + [self._give_up] + [self._elect_preferred] * 2
+        if topic.name in INTERNAL:
+            kinds += [partial(self._hand_over, topic)] * 3
         if topic.facts.is_unclean:
             kinds.append(self._elect_uncleanly)
         await pick(random, kinds)(place)
@@ -93,6 +95,11 @@ class _Mover:
     async def _elect_preferred(self, place: tuple[str, int]) -> None:
         error = await self._answer(self._admin.elect_leaders(ElectionType.PREFERRED, [place]))
         self._client.history.add(ElectionAsked(self._client.now, *place, False, error))
+
+    async def _hand_over(self, topic: TopicPlan, place: tuple[str, int]) -> None:
+        """Another order of replicas, and so another leader, at once."""
+        await self._move(topic, place)
+        await self._elect_preferred(place)
 
     async def _elect_uncleanly(self, place: tuple[str, int]) -> None:
         error = await self._answer(self._admin.elect_leaders(ElectionType.UNCLEAN, [place]))
