@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Sequence
 
 from barnabas.core.random import SeededRandom
-from barnabas.sim.chance import happens, log_between, pick
+from barnabas.sim.chance import between, happens, log_between, pick
 from barnabas.sim.cluster.nemesis import both
 from barnabas.sim.coordination.plan import replicated_facts
 from barnabas.sim.coordination_scenario import INTERNAL
@@ -26,6 +26,8 @@ from barnabas.sim.scenario import Scenario
 CUT_OFF_S = (1.0, 15.0)
 PAUSE_S = (0.2, 15.0)
 BEHIND_S = (0.2, 3.0)
+PREFERRED = 0.6
+SUCCESSOR_S = (6.0, 16.0)  # mostly longer than the session of a broker
 LOOK_S, SUCCESSOR_LOOKS = 0.02, 600
 WITH_CLIENTS = 0.3  # how often a coordinator is cut off from clients, too
 
@@ -82,7 +84,10 @@ class CoordinationNemesis(ReplicationNemesis):
 
     async def _fall_behind(self, random: SeededRandom, partition: PartitionSeen, kind: str) -> None:
         leader = self.machine_of(partition.leader)
-        behind = self.machine_of(pick(random, [each for each in partition.replicas if each != leader.node]))
+        followers = [each for each in partition.replicas if each != leader.node]
+        # mostly the one that is elected next where the preferred leader is asked for
+        node = followers[0] if happens(random, PREFERRED) else pick(random, followers)
+        behind = self.machine_of(node)
         seconds = log_between(random, *BEHIND_S)
         self.note(leader, kind, f"{behind.host} falls behind for {seconds:.3f} s")
         await self.hold(both([leader.host], [behind.host]), seconds)
@@ -99,7 +104,7 @@ class CoordinationNemesis(ReplicationNemesis):
         successor = await self._successor(partition)
         if successor is not None:
             others = [each.host for each in self.machines if each is not successor]
-            await self.hold(both([successor.host], others), log_between(random, *CUT_OFF_S))
+            await self.hold(both([successor.host], others), between(random, *SUCCESSOR_S))
 
     async def _successor(self, partition: PartitionSeen) -> Machine | None:
         """The next leader of a partition, if there is one soon."""
