@@ -38,7 +38,9 @@ class CoordinationNemesis(ReplicationNemesis):
     def __init__(
         self, scenario: Scenario, machines: Sequence[Machine], network: SimNetwork, history: History
     ) -> None:
-        super().__init__(scenario, machines, network, history, replicated_facts(scenario))
+        facts = replicated_facts(scenario)
+        super().__init__(scenario, machines, network, history, facts)
+        self._written = facts.keys()
 
     def kinds(self) -> dict[str, Strike]:
         return super().kinds() | {
@@ -50,13 +52,13 @@ class CoordinationNemesis(ReplicationNemesis):
         }
 
     def _some_partition(self, random: SeededRandom) -> PartitionSeen | None:
-        """Some partition of a coordinators' topic."""
-        found = [each for each in self.partitions() if each.topic in INTERNAL]
+        """Some partition that coordinators write: one of their own, or one that gets markers."""
+        found = [each for each in self.partitions() if each.topic in self._written]
         return pick(random, found) if found else None
 
     def _coordinator(self, random: SeededRandom) -> Machine | None:
-        partition = self._some_partition(random)
-        return None if partition is None else self.machine_of(partition.leader)
+        leaders = [each.leader for each in self.partitions() if each.topic in INTERNAL]
+        return self.machine_of(pick(random, leaders)) if leaders else None
 
     async def _coordinator_crash(self, random: SeededRandom, machine: Machine) -> None:
         self.crash_now(random, self._coordinator(random) or machine, "coordinator-crash")

@@ -18,10 +18,11 @@ from barnabas.sim.chance import happens, pick
 from barnabas.sim.cluster.events import DONE, OPEN
 from barnabas.sim.coordination_scenario import INTERNAL
 from barnabas.sim.replication.events import ElectionAsked, MoveAsked
-from barnabas.sim.scenario import Scenario, TopicPlan
+from barnabas.sim.scenario import REPLICATED, Scenario, TopicPlan
 from barnabas.sim.workload.client import CLIENT, Client
 
 PAUSE_S = 2.5
+HASTY_PAUSE_S = 1.2  # where coordinators are to move
 OTHER_NUMBER = 0.15  # how often a move changes the replication factor
 LEFT_OPEN = ("NOT_CONTROLLER", "REQUEST_TIMED_OUT", "KAFKA_STORAGE_ERROR")
 
@@ -40,7 +41,7 @@ async def run_mover(client: Client) -> None:
     async with Admin(*client.seams, CLIENT) as admin:
         mover = _Mover(client, admin, moved_topics(scenario), scenario.cluster.brokers)
         while not client.stopping.is_set():
-            await client.pause(PAUSE_S)
+            await client.pause(PAUSE_S if scenario.kind not in REPLICATED else HASTY_PAUSE_S)
             if not client.world.faults_ended.is_set():
                 await mover.ask()
 
@@ -71,7 +72,7 @@ class _Mover:
         topic = pick(random, self._topics)
         place = (topic.name, random.below(topic.partitions))
         kinds = [partial(self._move, topic)] * 3 + [self._give_up] + [self._elect_preferred] * 2
-        if topic.name in INTERNAL:
+        if self._client.world.scenario.kind in REPLICATED:
             kinds += [partial(self._hand_over, topic)] * 3
         if topic.facts.is_unclean:
             kinds.append(self._elect_uncleanly)
