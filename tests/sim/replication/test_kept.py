@@ -34,6 +34,16 @@ def test_a_leader_that_was_replaced_and_does_not_know_it() -> None:
     assert story.judged(Kept()) == []
 
 
+def test_a_replaced_leader_may_lack_earlier_records_that_were_committed_after_it() -> None:
+    """What the leader of epoch 1 has beyond its high watermark, that of epoch 2 has not, and that of epoch 3
+    commits."""
+    story = written().log(2, 3, batches(0, 1), epoch=2, high_watermark=2, is_leader=True).sampled(2)
+    story.log(3, 1, same_until=3, epoch=3, high_watermark=3, is_leader=True).sampled(3)
+    assert story.judged(Kept()) == []
+    story.log(4, 3, same_until=2, epoch=4, high_watermark=2, is_leader=True).sampled(4)
+    assert "ends at 2, and 3 was committed" in only(story.judged(Kept())).what
+
+
 def test_a_leader_that_loses_it_later() -> None:
     story = written().log(2, 1, same_until=1, high_watermark=1, is_leader=True).sampled(2)
     assert "ends at 1, and 2 was committed" in only(story.judged(Kept())).what

@@ -70,15 +70,17 @@ class Committed:
         self._batches: dict[int, BatchKept] = {}
         self._bases: list[int] = []
         self._records: dict[int, int] = {}
-        self._ends: list[tuple[int, int]] = []  # epochs, and where what is committed of them or before ends
+        # leader epochs, and where what was committed in them, or before, ends; records may be of earlier ones
+        self._ends: list[tuple[int, int]] = []
 
     def end_of(self, epoch: int) -> int:
         """Where what was committed in this epoch, or before, ends."""
         index = bisect_right(self._ends, epoch, key=lambda each: each[0])
         return self._ends[index - 1][1] if index else 0
 
-    def learn(self, batch: BatchKept, end: int) -> Difference | None:
-        """A batch of some replica that is committed up to `end`; or what another replica has there."""
+    def learn(self, batch: BatchKept, end: int, leader_epoch: int) -> Difference | None:
+        """A batch of some replica that is committed up to `end` in that leader epoch, or before; or what
+        another replica has there."""
         if (wrong := self._compare(batch, end)) is not None:
             return wrong
         if self._is_compacted:
@@ -87,7 +89,7 @@ class Committed:
             self._batches[batch.base_offset] = batch
             self._bases.append(batch.base_offset)
         if batch.end_offset <= end:
-            self._reached(batch.epoch, batch.end_offset)
+            self._reached(max(batch.epoch, leader_epoch), batch.end_offset)
         return None
 
     def compare(self, log: Log, start: int, end: int) -> Difference | None:
@@ -115,9 +117,9 @@ class Committed:
     def _reached(self, epoch: int, end: int) -> None:
         self.end = max(self.end, end)
         ends = self._ends
-        if ends and ends[-1][0] == epoch:
-            ends[-1] = (epoch, max(ends[-1][1], end))
-        elif not ends or ends[-1][0] < epoch:
+        if ends and ends[-1][0] >= epoch:
+            ends[-1] = (ends[-1][0], max(ends[-1][1], end))
+        else:
             ends.append((epoch, end))
 
 
@@ -195,7 +197,8 @@ class Replay:
         if not event.is_open or key in self._doubtful:
             return
         for batch in log.between(self._learnt.of(key, event.node, committed), event.high_watermark):
-            if (difference := committed.learn(batch, event.high_watermark)) is not None:
+            difference = committed.learn(batch, event.high_watermark, event.leader_epoch)
+            if difference is not None:
                 self.wrong = Wrong(event.at, key, event.node, difference)
                 return
         self._learnt.reached(key, event.node, committed, event.high_watermark)
