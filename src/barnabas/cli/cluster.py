@@ -1,4 +1,5 @@
-"""`barnabas cluster`: brokers, partitions, the quorum of controllers, features, log directories, APIs.
+"""`barnabas cluster`: brokers, partitions, the quorum of controllers, features, log directories, APIs; and
+replicas for internal topics.
 
 Not every Kafka tells everything: what a cluster does not tell (no API for it, or no permission) is left out,
 and said to be. A broker that does not answer is said not to, and so are controllers: that may be why somebody
@@ -12,6 +13,7 @@ import asyncio
 from collections.abc import Iterable, Sequence
 
 from barnabas.cli.clusters.documents import LogDirsByBroker, Seen, document
+from barnabas.cli.clusters.grow_internal import GROW_EXAMPLES, add_grow_internal, grow_internal
 from barnabas.cli.clusters.partitions import EXAMPLES, add_partitions, partitions_of, show_partitions, told
 from barnabas.cli.clusters.watch import EXAMPLES as WATCH_EXAMPLES
 from barnabas.cli.clusters.watch import add_watch, watch
@@ -39,7 +41,8 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    examples = "".join(text.strip().splitlines()[0] + "\n" for text in (_DESCRIBE, EXAMPLES, WATCH_EXAMPLES))
+    texts = (_DESCRIBE, EXAMPLES, WATCH_EXAMPLES, GROW_EXAMPLES)
+    examples = "".join(text.strip().splitlines()[0] + "\n" for text in texts)
     parser = command_parser("barnabas cluster", "The cluster as a whole.", examples)
     actions = Actions(parser)
     describe = actions.add(
@@ -48,6 +51,7 @@ def _parser() -> argparse.ArgumentParser:
     describe.add_argument("--apis", action="store_true", help="what a broker speaks, instead")
     add_partitions(actions, connected(show_partitions))
     add_watch(actions, connected(watch))
+    add_grow_internal(actions, connected(grow_internal))
     return parser
 
 
