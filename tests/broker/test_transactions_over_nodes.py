@@ -303,3 +303,32 @@ def test_batch_is_verified_with_a_coordinator_that_moves_meanwhile() -> None:
         assert (await decided(cluster.nodes[4], "out")).committed == [b"before", b"a"]
 
     run_cluster(scenario, cluster_of_five())
+
+
+def test_coordinator_that_waits_for_followers_holds_up_no_other_verification() -> None:
+    """Two partitions of __transaction_state, of which one has a follower that hangs; node 4 asks for both."""
+
+    async def scenario(cluster: VirtualCluster) -> None:
+        await cluster.start()
+        await create_topic(cluster, "out", [[4]])
+        await create_topic(cluster, TRANSACTION_STATE, [[1, 2], [1, 3]], min_insync_replicas="2")
+        at = Coordination(cluster)
+        names = {at.place_of(TRANSACTION_STATE, name): name for name in ("a", "b", "c", "d")}
+        stuck, free = Producer(at, names[0]), Producer(at, names[1])
+        for one in (stuck, free):
+            assert await one.init() == "NONE"
+            assert await one.produce("out", [b"before"]) == "NONE"
+            assert await one.end() == "NONE"
+            await at.until_state(one.name, "CompleteCommit")
+        fetchers = cluster.nodes[2].broker.fetchers
+        assert fetchers is not None
+        await fetchers.close()
+        waiting = asyncio.ensure_future(stuck.produce("out", [b"a"]))
+        await asyncio.sleep(0.5)
+        began = asyncio.get_running_loop().time()
+        assert await free.produce("out", [b"b"]) == "NONE"
+        assert asyncio.get_running_loop().time() - began < 1
+        assert not waiting.done()
+        waiting.cancel()
+
+    run_cluster(scenario, cluster_of_five())

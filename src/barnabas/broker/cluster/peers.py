@@ -3,7 +3,8 @@
 A request to this broker goes to its own handler: the same messages in the newest version, without encoding
 them. Any other broker is sent the request at its inter-broker listener, where the metadata has it, over a
 connection that is kept. Brokers answer the requests of one connection in order, so what may take long has a
-connection of its own (`way`). After a failure the next attempt to connect waits, longer each time in a row.
+connection of its own (`way`), and questions to coordinators are divided over a few. After a failure the next
+attempt to connect waits, longer each time in a row.
 
 A request to the leader of a partition (`send_to_leader`) is given up when the metadata names another leader:
 a broker that hangs would not answer before the request times out.
@@ -14,6 +15,7 @@ a broker that hangs would not answer before the request times out.
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from typing import TYPE_CHECKING, TypeVar
 
 from barnabas import __version__
@@ -34,6 +36,8 @@ if TYPE_CHECKING:
 M = TypeVar("M", bound=Message)
 
 RECONNECT_MS, RECONNECT_MAX_MS = 50, 1_000
+# the ways of requests to leaders: a partition that waits for its followers does not hold up the others
+LEADER_WAYS = range(-4, 0)
 
 
 class PeerNotReachable(BarnabasError):
@@ -53,6 +57,7 @@ class Peers:
         self._own: dict[type[Message], tuple[Handle, RequestContext]] = {}
         self._links: dict[tuple[int, int], tuple[Address, Link]] = {}  # by broker and way
         self._moved: dict[asyncio.Future[None], tuple[TopicPartition, int]] = {}
+        self._under_way: Counter[tuple[int, int]] = Counter()  # requests to leaders, by broker and way
         self._is_closed = False
         services.replicas.on_changed.append(self._topic_changed)
 
@@ -75,9 +80,11 @@ class Peers:
         if node_id == self._services.node_id:
             return await self._hand_over(request, response)
         loop = asyncio.get_running_loop()
-        asked = loop.create_task(self.send(node_id, request, response, needs=needs))
+        way = min(LEADER_WAYS, key=lambda each: (self._under_way[node_id, each], each))
+        asked = loop.create_task(self.send(node_id, request, response, needs=needs, way=way))
         moved: asyncio.Future[None] = loop.create_future()
         self._moved[moved] = place, node_id
+        self._under_way[node_id, way] += 1
         try:
             await asyncio.wait((asked, moved), return_when=asyncio.FIRST_COMPLETED)
             if not asked.done():
@@ -85,6 +92,7 @@ class Peers:
             return asked.result()
         finally:
             del self._moved[moved]
+            self._under_way[node_id, way] -= 1
             asked.cancel()
 
     def _topic_changed(self, topic: TopicImage) -> None:

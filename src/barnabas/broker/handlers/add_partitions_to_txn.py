@@ -7,6 +7,7 @@ not exist, none is added, and the others say so: OPERATION_NOT_ATTEMPTED.
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
 from barnabas.core.errors import BarnabasError
@@ -32,7 +33,9 @@ async def handle(
 ) -> AddPartitionsToTxnResponse:
     if context.api_version >= FIRST_OF_BROKERS:
         asked = {one.transactional_id: one for one in request.transactions}
-        results = [await _add(one, context, services) for one in asked.values()]
+        # each waits for the followers of its own partition, or until that is loaded
+        added = [_add(one, context, services) for one in asked.values()]
+        results = [await added[0]] if len(added) == 1 else await asyncio.gather(*added)
         return AddPartitionsToTxnResponse(throttle_time_ms=0, error_code=0, results_by_transaction=results)
     one = AddPartitionsToTxnTransaction(
         transactional_id=request.v3_and_below_transactional_id,
