@@ -36,11 +36,11 @@ class Clients:
     def admin(self) -> Admin:
         return Admin(*self._seams, self.bootstrap)
 
-    async def topic(self, name: str, partitions: int = 1, **configs: str) -> str:
+    async def topic(self, name: str, partitions: int = 1, *, replicas: int = 1, **configs: str) -> str:
         """Create a topic; underscores in the names of settings stand for dots."""
         async with self.admin() as admin:
             dotted = {key.replace("_", "."): value for key, value in configs.items()}
-            await admin.create_topics([NewTopic(name, partitions, 1, dotted)])
+            await admin.create_topics([NewTopic(name, partitions, replicas, dotted)])
         return name
 
     async def read(

@@ -39,6 +39,7 @@ class Wanted(NamedTuple):
     session_ms: int
     heartbeat_ms: int
     poll_ms: int  # how long it may go without a poll
+    request_ms: int = 40_000  # how long a broker may be silent before another one is asked
 
 
 class Taken(dict[Place, int]):
@@ -170,6 +171,7 @@ class ConfluentMember(Member):
             "auto.offset.reset": "earliest",
             "fetch.wait.max.ms": 50,
             "reconnect.backoff.max.ms": 200,
+            "socket.timeout.ms": wanted.request_ms,
             "log_level": 0,
         }
         if wanted.instance:
@@ -354,6 +356,7 @@ class AioKafkaMember(Member):
             enable_auto_commit=False,
             auto_offset_reset="earliest",
             fetch_max_wait_ms=50,
+            request_timeout_ms=wanted.request_ms,
         )
         self.consumer.subscribe(wanted.topics, listener=self._listener())
         await self.consumer.start()

@@ -7,12 +7,13 @@ afterwards. A node that is paused or cut off answers nothing, so clients have a 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pytest
 
 from barnabas.testing import Cluster
 from tests.support.clients import CLIENTS, create_topic, until
+from tests.support.group_members import SETTINGS, Groups, Hosts
 from tests.support.writers import (
     PATIENCE_S,
     AioKafkaWriter,
@@ -77,3 +78,41 @@ def test_producers_and_consumers_follow_the_leader(kind: type[Writer], cluster: 
     assert [int(one.value or b"") for one in found] == list(range(count))
     assert reader.values == list(range(count))
     assert CLIENTS[0].offsets(cluster.bootstrap, topic).end == count
+
+
+@pytest.fixture(scope="module")
+def hosts() -> Iterator[Hosts]:
+    """Processes in which members of groups live."""
+    hosts = Hosts()
+    yield hosts
+    hosts.end()
+
+
+@pytest.fixture
+def group_cluster(make_cluster: Callable[..., Cluster]) -> Cluster:
+    """One in which all groups have one coordinator."""
+    return make_cluster(settings={**SETTINGS, "offsets.topic.num.partitions": "1"})
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_groups_follow_their_coordinator(hosts: Hosts, group_cluster: Cluster, fault: str) -> None:
+    cluster = group_cluster
+    strike, recover = FAULTS[fault]
+    clients = {"confluent": ["cooperative-sticky"], "aiokafka": ["roundrobin"]}
+    if fault in ("kill", "stop"):  # kafka-python waits for one that is silent as long as for a whole rebalance
+        clients["kafka-python"] = ["sticky"]
+    with Groups(hosts, cluster.bootstrap, fault, clients, replicas=3) as all_:
+        for client, group in zip(clients, all_.groups, strict=True):
+            group.join(client, request_ms=REQUEST_TIMEOUT_MS)
+            group.join(client, request_ms=REQUEST_TIMEOUT_MS)
+        all_.settle()
+        cluster.wait_until_in_sync()
+        coordinator = cluster.coordinator_of("any")
+        strike(cluster, coordinator)
+        assert cluster.coordinator_of("any") != coordinator
+        for client, group in zip(clients, all_.groups, strict=True):
+            group.join(client, request_ms=REQUEST_TIMEOUT_MS)
+        all_.settle()
+        recover(cluster, coordinator)
+        cluster.wait_until_in_sync()
+        all_.finish(once=False)

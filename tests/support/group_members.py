@@ -214,8 +214,9 @@ class Group:
         instance: str | None = None,
         session_ms: int = SESSION_MS,
         poll_ms: int = POLL_INTERVAL_MS,
+        **more: object,
     ) -> Member:
-        """A new member; `settle` waits until it has its part."""
+        """A new member; `settle` waits until it has its part. `more` is what only some clients understand."""
         member = Member(f"{client}#{next(_names)}", host or self.hosts.shared(client))
         member.host.listen_to(member.name, self.history)
         self.members.append(member)
@@ -230,6 +231,7 @@ class Group:
             session_ms=session_ms,
             heartbeat_ms=HEARTBEAT_MS,
             poll_ms=poll_ms,
+            **more,
         )
         return member
 
@@ -326,6 +328,7 @@ class Feeder:
                 "enable.idempotence": True,
                 "linger.ms": 1,
                 "message.timeout.ms": 300_000,
+                "socket.timeout.ms": 5_000,
                 "reconnect.backoff.max.ms": 200,
                 "log_level": 0,
             }
@@ -360,14 +363,19 @@ class Groups:
     """Groups that go through the same steps side by side, each with a topic of its own that is written to."""
 
     def __init__(
-        self, hosts: Hosts, bootstrap: str, prefix: str, assignors: Mapping[str, Sequence[str]]
+        self,
+        hosts: Hosts,
+        bootstrap: str,
+        prefix: str,
+        assignors: Mapping[str, Sequence[str]],
+        replicas: int = 1,
     ) -> None:
-        """`assignors`: those of each group, by its name."""
+        """`assignors`: those of each group, by its name; `replicas` of its topic."""
         self.groups: list[Group] = []
         self._feeders: list[Feeder] = []
         for name, chosen in assignors.items():
             topic = f"{prefix}.{name}.{next(_names)}"
-            create_topic(bootstrap, topic, PARTITIONS)
+            create_topic(bootstrap, topic, PARTITIONS, replicas=replicas)
             self._feeders.append(
                 Feeder(bootstrap, [Partition(topic, number) for number in range(PARTITIONS)])
             )

@@ -1,0 +1,112 @@
+"""The node that the client uses is killed, paused or cut off, and the client goes on with another one.
+
+Nothing of it is an error that a user would see; what was acknowledged is there once and in order.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from barnabas.client.cluster import ClientConfig
+from barnabas.client.consumer import ConsumerConfig, Reset
+from barnabas.client.producer import Producer, ProducerConfig
+from barnabas.testing import Cluster
+from tests.client.real import Clients, real
+
+BETWEEN = 100  # records acknowledged from one fault to the next
+PATIENCE_S = 60.0
+# one that is paused or cut off answers nothing, and is left after that
+QUICK = ClientConfig(request_timeout_ms=2_000, connect_timeout_ms=2_000)
+READER = ConsumerConfig(reset=Reset.EARLIEST, client=QUICK)
+COMMITTED = READER._replace(read_committed=True)
+
+Fault = tuple[Callable[[Cluster, int], None], Callable[[Cluster, int], None]]
+FAULTS: dict[str, Fault] = {
+    "kill": (Cluster.kill, Cluster.restart),
+    "pause": (Cluster.pause, Cluster.resume),
+    "isolate": (Cluster.isolate, Cluster.heal),
+    "stop": (Cluster.stop_node, Cluster.restart),
+}
+
+
+class Stream:
+    """Numbers from 0 on that are written to a topic, and read, all the time."""
+
+    def __init__(self, clients: Clients, topic: str) -> None:
+        self._clients = clients
+        self._topic = topic
+        self.acknowledged = 0
+        self.values: list[int] = []
+        self._is_ending = False
+        self._tasks = [asyncio.create_task(self._write()), asyncio.create_task(self._read())]
+
+    async def _write(self) -> None:
+        config = ProducerConfig(client=QUICK)
+        async with self._clients.producer(config) as producer:
+            number = 0
+            while not self._is_ending:
+                sent = [await self._send(producer, number + each) for each in range(10)]
+                await asyncio.gather(*sent)
+                number += len(sent)
+                self.acknowledged = number
+
+    async def _send(self, producer: Producer, number: int) -> asyncio.Future[Any]:
+        return await producer.send(self._topic, str(number).encode(), partition=0)
+
+    async def _read(self) -> None:
+        async with self._clients.consumer(READER) as consumer:
+            consumer.assign([(self._topic, 0)])
+            while not self._is_ending or len(self.values) < self.acknowledged:
+                self.values += [int(each.value or b"") for each in await consumer.poll(100)]
+
+    async def goes_on(self) -> None:
+        """Return when more has been acknowledged and read."""
+        wanted = self.acknowledged + BETWEEN
+        await self._until(lambda: self.acknowledged >= wanted and len(self.values) >= wanted)
+
+    async def end(self) -> int:
+        """How many were acknowledged."""
+        self._is_ending = True
+        await asyncio.wait_for(asyncio.gather(*self._tasks), PATIENCE_S)
+        return self.acknowledged
+
+    async def _until(self, is_true: Callable[[], bool]) -> None:
+        deadline = asyncio.get_running_loop().time() + PATIENCE_S
+        while not is_true():
+            for each in self._tasks:
+                if each.done():
+                    each.result()
+            assert asyncio.get_running_loop().time() < deadline, (self.acknowledged, len(self.values))
+            await asyncio.sleep(0.005)
+
+
+async def beside(call: Callable[..., Any], *arguments: Any) -> Any:
+    """Something of the cluster, which waits, while the clients go on."""
+    return await asyncio.to_thread(call, *arguments)
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_producer_and_consumer_follow_the_leader(cluster: Cluster, fault: str) -> None:
+    strike, recover = FAULTS[fault]
+
+    async def scenario(clients: Clients) -> None:
+        topic = await clients.topic("numbers", replicas=3)
+        stream = Stream(clients, topic)
+        for _ in range(2):
+            await stream.goes_on()
+            await beside(cluster.wait_until_in_sync)
+            leader = await beside(cluster.leader_of, topic)
+            await beside(strike, cluster, leader)
+            await stream.goes_on()
+            await beside(recover, cluster, leader)
+        await stream.goes_on()
+        count = await stream.end()
+        assert stream.values == list(range(count))
+        found = await clients.read(topic, count)
+        assert [int(each.value or b"") for each in found] == list(range(count))
+
+    real(cluster.bootstrap, scenario)
