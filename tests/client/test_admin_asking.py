@@ -9,8 +9,7 @@ import pytest
 
 from barnabas.client.admin import Admin, NewTopic, ResourceType
 from barnabas.client.cluster import ClientConfig
-from barnabas.client.errors import BrokerError, BrokerNotReachable, UnknownTopic
-from barnabas.core.network import ConnectionLost
+from barnabas.client.errors import BrokerError, BrokerNotReachable, TopicExists, UnknownTopic
 from barnabas.core.random import SeededRandom
 from barnabas.protocol.channel import NotSpoken
 from barnabas.protocol.messages.create_topics import (
@@ -26,6 +25,7 @@ from barnabas.sim.loop import LoopClock, run
 from tests.client.fake_broker import Drop, FakeBroker, FakeCluster
 
 NOT_CONTROLLER = 41
+ALREADY_EXISTS = 36
 
 
 def administer(
@@ -51,6 +51,17 @@ def asked(cluster: FakeCluster, name: str) -> list[int]:
     return [node for node, each, _, _ in cluster.log if each == f"{name}Request"]
 
 
+def refused(request: CreateTopicsRequest, error_code: int) -> CreateTopicsResponse:
+    result = CreatableTopicResult(
+        name=request.topics[0].name,
+        topic_id=bytes(16),
+        error_code=error_code,
+        error_message=None,
+        configs=None,
+    )
+    return CreateTopicsResponse(throttle_time_ms=0, topics=[result])
+
+
 def test_where_a_broker_is_not_the_controller_the_controller_is_asked() -> None:
     async def not_here(broker: FakeBroker, request: Any, version: int) -> Message | None:
         if isinstance(request, MetadataRequest):
@@ -58,14 +69,7 @@ def test_where_a_broker_is_not_the_controller_the_controller_is_asked() -> None:
             answer.controller_id = 2
             return answer  # type: ignore[no-any-return]
         if isinstance(request, CreateTopicsRequest) and broker.node_id != 2:
-            refused = CreatableTopicResult(
-                name=request.topics[0].name,
-                topic_id=bytes(16),
-                error_code=NOT_CONTROLLER,
-                error_message=None,
-                configs=None,
-            )
-            return CreateTopicsResponse(throttle_time_ms=0, topics=[refused])
+            return refused(request, NOT_CONTROLLER)
         return None
 
     async def work(cluster: FakeCluster, admin: Admin) -> None:
@@ -117,7 +121,7 @@ def test_a_partition_without_a_leader_is_said() -> None:
     administer(work)
 
 
-def test_what_only_looks_is_asked_again_and_what_changes_is_not() -> None:
+def test_lost_request_is_repeated_where_that_does_no_harm() -> None:
     async def work(cluster: FakeCluster, admin: Admin) -> None:
         drops: list[type[Message]] = [DescribeClusterRequest, CreateTopicsRequest]
 
@@ -127,13 +131,19 @@ def test_what_only_looks_is_asked_again_and_what_changes_is_not() -> None:
                 raise Drop(first=True)
             return None
 
-        cluster.rules.append(drop)
+        async def exists(broker: FakeBroker, request: Any, version: int) -> Message | None:
+            if isinstance(request, CreateTopicsRequest) and request.topics[0].name in cluster.topics:
+                return refused(request, ALREADY_EXISTS)
+            return None
+
+        cluster.rules += [drop, exists]
         assert len((await admin.describe_cluster()).brokers) == 2
         assert len(asked(cluster, "DescribeCluster")) == 2
-        with pytest.raises(ConnectionLost):
-            await admin.create_topics([NewTopic("orders", 1, 1)])
-        assert len(asked(cluster, "CreateTopics")) == 1
-        assert "orders" in cluster.topics
+        (created,) = await admin.create_topics([NewTopic("orders", 2, 1)])
+        assert len(asked(cluster, "CreateTopics")) == 2
+        assert (created.name, created.partitions) == ("orders", 2)
+        with pytest.raises(TopicExists):
+            await admin.create_topics([NewTopic("orders", 2, 1)])
 
     administer(work)
 

@@ -6,19 +6,31 @@ Nothing of it is an error that a user would see; what was acknowledged is there 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import itertools
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
 
+from barnabas.client.admin import (
+    Admin,
+    ConfigChange,
+    CoordinatorType,
+    ElectionType,
+    NewTopic,
+    ResourceType,
+)
 from barnabas.client.cluster import ClientConfig
 from barnabas.client.consumer import ConsumerConfig, Reset
+from barnabas.client.offsets import LATEST
 from barnabas.client.producer import Producer, ProducerConfig
+from barnabas.core.errors import BarnabasError
 from barnabas.testing import Cluster
 from tests.client.real import Clients, real
 
 BETWEEN = 100  # records acknowledged from one fault to the next
 PATIENCE_S = 60.0
+TOPIC, GROUP, PARTITIONS = "orders", "clerks", 6
 # one that is paused or cut off answers nothing, and is left after that
 QUICK = ClientConfig(request_timeout_ms=2_000, connect_timeout_ms=2_000)
 READER = ConsumerConfig(reset=Reset.EARLIEST, client=QUICK)
@@ -108,5 +120,85 @@ def test_producer_and_consumer_follow_the_leader(cluster: Cluster, fault: str) -
         assert stream.values == list(range(count))
         found = await clients.read(topic, count)
         assert [int(each.value or b"") for each in found] == list(range(count))
+
+    real(cluster.bootstrap, scenario)
+
+
+def admin_calls(admin: Admin) -> dict[str, Callable[[], Awaitable[Any]]]:
+    """Everything an admin does with leaders, coordinators, all brokers and the controller."""
+    numbers = itertools.count()
+
+    async def topics_come_and_go() -> None:
+        name = f"new-{next(numbers)}"
+        await admin.create_topics([NewTopic(name, 1, 3)])
+        await admin.create_partitions({name: 2})
+        await admin.delete_topics([name])
+
+    async def groups_come_and_go() -> None:
+        name = f"group-{next(numbers)}"
+        await admin.alter_group_offsets(name, {(TOPIC, 0): 0})
+        await admin.delete_groups([name])
+
+    retention = [ConfigChange("retention.ms", "1000000")]
+    return {
+        "cluster": admin.describe_cluster,
+        "topics": lambda: admin.describe_partitions([TOPIC]),
+        "offsets": lambda: admin.list_offsets({(TOPIC, each): LATEST for each in range(PARTITIONS)}),
+        "delete records": lambda: admin.delete_records({(TOPIC, 0): 0}),
+        "producers": lambda: admin.describe_producers([(TOPIC, each) for each in range(PARTITIONS)]),
+        "log directories": admin.describe_log_dirs,
+        "quorum": admin.describe_quorum,
+        "features": admin.describe_features,
+        "groups": admin.list_groups,
+        "group": lambda: admin.describe_groups([GROUP]),
+        "group's offsets": lambda: admin.list_group_offsets(GROUP),
+        "set offsets": lambda: admin.alter_group_offsets(GROUP, {(TOPIC, 0): 0}),
+        "groups come and go": groups_come_and_go,
+        "transactions": admin.list_transactions,
+        "fence": lambda: admin.fence_producers(["one", "two"]),
+        "coordinators": lambda: admin.find_coordinators(CoordinatorType.GROUP, map(str, range(10))),
+        "topics come and go": topics_come_and_go,
+        "change settings": lambda: admin.alter_configs(ResourceType.TOPIC, TOPIC, retention),
+        "settings": lambda: admin.describe_configs(ResourceType.TOPIC, TOPIC),
+        "reassignments": admin.list_reassignments,
+        "elections": lambda: admin.elect_leaders(ElectionType.PREFERRED),
+    }
+
+
+def test_admin_goes_on_when_any_node_is_killed(cluster: Cluster) -> None:
+    async def scenario(clients: Clients) -> None:
+        await clients.topic(TOPIC, PARTITIONS, replicas=3)
+        async with clients.admin() as admin:
+            calls = admin_calls(admin)
+            await admin.alter_group_offsets(GROUP, {(TOPIC, 0): 0})
+            done = dict.fromkeys(calls, 0)
+            is_ending = asyncio.Event()
+
+            async def again_and_again(name: str) -> None:
+                while not is_ending.is_set():
+                    try:
+                        await calls[name]()
+                    except BarnabasError as error:
+                        raise AssertionError(f"{name}: {error!r}") from error
+                    done[name] += 1
+
+            async def until_all_went_on(times: int) -> None:
+                wanted = {name: count + times for name, count in done.items()}
+                while any(done[name] < count for name, count in wanted.items()):
+                    for each in tasks:
+                        if each.done():
+                            each.result()
+                    await asyncio.sleep(0.005)
+
+            tasks = [asyncio.create_task(again_and_again(name)) for name in calls]
+            for find in (cluster.controller, lambda: cluster.coordinator_of(GROUP)):
+                await until_all_went_on(1)
+                await beside(cluster.wait_until_in_sync)
+                node = await beside(find)
+                await beside(cluster.kill, node)
+                await until_all_went_on(2)
+                await beside(cluster.restart, node)
+            is_ending.set()
+            await asyncio.gather(*tasks)
 
     real(cluster.bootstrap, scenario)

@@ -169,7 +169,7 @@ class Configs(Engine):
         response = await self._ask(
             request,
             IncrementalAlterConfigsResponse,
-            is_safe=validate_only,
+            is_safe=True,  # done twice it is the same
             node_id=_broker_of(resource, name),
         )
         for result in response.responses:

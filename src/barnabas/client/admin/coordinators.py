@@ -53,10 +53,9 @@ class Coordinators(Engine):
         kind: CoordinatorType,
         keys: Iterable[str],
         ask: Callable[[int, list[str]], Coroutine[Any, Any, Mapping[str, T | BrokerError]]],
-        *,
-        is_safe: bool = True,
     ) -> dict[str, T | BrokerError]:
-        """Ask the coordinator of each key, again where another is the coordinator by now."""
+        """Ask the coordinator of each key, again where another is the coordinator by now, or where one has
+        not answered: so only what may be asked twice is asked this way."""
         deadline = self._clock.monotonic() + self._timeout_ms / 1000
         wanted = still_open = list(dict.fromkeys(keys))
         settled: dict[str, T | BrokerError] = {}
@@ -68,7 +67,7 @@ class Coordinators(Engine):
                 rounds = [self._round(kind, node, of_node, ask) for node, of_node in by_node.items()]
                 for result in await asyncio.gather(*rounds, return_exceptions=True):
                     if isinstance(result, BaseException):
-                        if not _may_be_asked_again(result, is_safe=is_safe):
+                        if not isinstance(result, (BrokerNotReachable, ConnectionLost, TimedOut)):
                             raise result
                         failure = failure or result
                     else:
@@ -115,12 +114,6 @@ class Coordinators(Engine):
             else:
                 by_node.setdefault(found, []).append(key)
         return by_node
-
-
-def _may_be_asked_again(error: BaseException, *, is_safe: bool) -> bool:
-    if isinstance(error, (ConnectionLost, TimedOut)):  # it may have been done
-        return is_safe
-    return isinstance(error, BrokerNotReachable)
 
 
 def _is_open(answer: object) -> bool:

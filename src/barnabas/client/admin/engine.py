@@ -1,8 +1,10 @@
 """How an admin asks: any broker, a certain one, the controller, or the leaders of partitions.
 
-What only looks (`is_safe`) is asked again when a connection is lost on the way; what changes something is
-not, since it may have been done: that error is the caller's to judge. A broker that says that it is not the
-controller has done nothing, so then the controller is asked; only clusters with ZooKeeper ever say so.
+What only looks (`is_safe`) is asked again when a connection is lost on the way. So is a change where an error
+of the second attempt tells that the first one was done (`_change`); any other is not, since it may have been
+done: that error is the caller's to judge. Leaders and brokers are looked up anew for each attempt: one that
+has died is not in the next metadata. A broker that says that it is not the controller has done nothing, so
+then the controller is asked; only clusters with ZooKeeper ever say so.
 
 Of a request for many things, those that can be done are done; then the first error is raised, with the
 others in its `others`.
@@ -11,6 +13,7 @@ others in its `others`.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -25,11 +28,14 @@ from barnabas.client.errors import (
 )
 from barnabas.client.metadata import NO_NODE, TopicPartition
 from barnabas.core.clock import Clock
-from barnabas.core.network import Address, ConnectionLost, Network
+from barnabas.core.errors import BarnabasError
+from barnabas.core.network import Address, CannotConnect, ConnectionLost, Network
 from barnabas.core.random import Random
 from barnabas.protocol.channel import NotSpoken
 from barnabas.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from barnabas.protocol.schema import EVERY_VERSION, NO_UUID, Message
+
+logger = logging.getLogger("barnabas.client")
 
 M = TypeVar("M", bound=Message)
 T = TypeVar("T")
@@ -66,18 +72,37 @@ class Engine:
         node_id: int | None = None,
         at_most: int = EVERY_VERSION,
     ) -> M:
-        """Ask that broker, or any."""
+        """Ask that broker, or any, until it can be reached."""
         deadline = self._clock.monotonic() + self._timeout_ms / 1000
         failures = 0
         while True:
             try:
                 return await self.cluster.ask(request, response, node_id=node_id, at_most=at_most)
             except (BrokerNotReachable, ConnectionLost, TimedOut) as error:
-                was_sent = not isinstance(error, BrokerNotReachable)
+                was_sent = not isinstance(error, (BrokerNotReachable, CannotConnect))
                 if (was_sent and not is_safe) or self._clock.monotonic() >= deadline:
                     raise
                 failures += 1
                 await self._clock.sleep(self.cluster.backoff.seconds(failures))
+
+    async def _change(
+        self, request: Message, response: type[M], errors: Callable[[M], Iterable[int]], *, done: str = ""
+    ) -> tuple[M, str]:
+        """The answer to a change that may be asked for again, and the name of the error (`done`) that is none
+        in it: where it was asked for more than once, that error says that it was done before."""
+        deadline = self._clock.monotonic() + self._timeout_ms / 1000
+        failures = 0
+        while True:
+            try:
+                answer = await self._ask_controller(request, response, errors, is_safe=False)
+            except (ConnectionLost, TimedOut) as error:
+                if isinstance(error, BrokerNotReachable) or self._clock.monotonic() >= deadline:
+                    raise
+                failures += 1
+                logger.info("%s is asked for again: %s", type(request).__name__, error)
+                await self._clock.sleep(self.cluster.backoff.seconds(failures))
+            else:
+                return answer, done if failures else ""
 
     async def _ask_controller(
         self, request: Message, response: type[M], errors: Callable[[M], Iterable[int]], *, is_safe: bool
@@ -100,29 +125,49 @@ class Engine:
             [int, list[TopicPartition]], Coroutine[Any, Any, Mapping[TopicPartition, T | BrokerError]]
         ],
     ) -> dict[TopicPartition, T]:
-        """Ask each partition's leader; where leaders have moved meanwhile, ask again."""
+        """Ask each partition's leader; where leaders have moved or died meanwhile, ask again. `ask` asks
+        once, and raises what is not to be asked again."""
         deadline = self._clock.monotonic() + self._timeout_ms / 1000
-        wanted = still_open = list(dict.fromkeys(partitions))
+        wanted = list(dict.fromkeys(partitions))
         found: dict[TopicPartition, T] = {}
         attempts = 0
         while True:
-            by_leader = await self._by_leader(still_open)
-            answers = await asyncio.gather(*(ask(node, asked) for node, asked in by_leader.items()))
+            missing = [each for each in wanted if each not in found]
             failures: dict[TopicPartition, BrokerError] = {}
-            for answer in answers:
-                for partition, result in answer.items():
-                    if isinstance(result, BrokerError):
-                        failures[partition] = result
-                    else:
-                        found[partition] = result
-            still_open = [each for each in still_open if each in failures]
-            if not still_open:
+            unreached: BarnabasError | None = None
+            try:
+                by_leader = await self._by_leader(missing)
+            except BrokerNotReachable as error:
+                by_leader, unreached = {}, error
+            rounds = [ask(node, asked) for node, asked in by_leader.items()]
+            for answer in await asyncio.gather(*rounds, return_exceptions=True):
+                if isinstance(answer, (BrokerNotReachable, CannotConnect)):
+                    unreached = answer
+                elif isinstance(answer, BaseException):
+                    raise answer
+                else:
+                    failures.update({at: one for at, one in answer.items() if isinstance(one, BrokerError)})
+                    found.update({at: one for at, one in answer.items() if not isinstance(one, BrokerError)})
+            if all(each in found for each in wanted):
                 return {each: found[each] for each in wanted}
             may_help = all(failure.error.retriable for failure in failures.values())
             if not may_help or self._clock.monotonic() >= deadline:
-                raise_first([failures[each] for each in still_open])
+                raise_first([failures[each] for each in missing if each in failures])
+                raise unreached or TimedOut(f"no answer about {', '.join(map(str, missing))}")
             attempts += 1
             await self._clock.sleep(self.cluster.backoff.seconds(attempts))
+
+    async def _ask_leader(
+        self, node_id: int, request: Message, response: type[M], *, is_safe: bool = True
+    ) -> M:
+        """Ask a leader once. BrokerNotReachable where another one may be asked: nothing was done, or it does
+        no harm to do it again."""
+        try:
+            return await self.cluster.ask(request, response, node_id=node_id)
+        except (ConnectionLost, TimedOut) as error:
+            if is_safe:
+                raise BrokerNotReachable(f"broker {node_id} does not answer: {error}") from error
+            raise
 
     async def _by_leader(self, partitions: Sequence[TopicPartition]) -> dict[int, list[TopicPartition]]:
         topics = await self._metadata(dict.fromkeys(partition.topic for partition in partitions))
@@ -151,15 +196,16 @@ class Engine:
         *,
         from_version: int = 0,
     ) -> dict[int, M]:
-        """Ask every broker, again while one says that trying again helps; what older versions of the request
-        would leave out without a word is a NotSpoken."""
+        """Ask every broker, again while one says that trying again helps, and all of them again where one has
+        gone: what it had may be with another by now. What older versions of the request would leave out
+        without a word is a NotSpoken."""
+        deadline = self._clock.monotonic() + self._timeout_ms / 1000
 
         async def ask(node_id: int) -> M:
-            deadline = self._clock.monotonic() + self._timeout_ms / 1000
             attempts = 0
             while True:
                 await self._check_version(node_id, type(request), from_version)
-                answer = await self._ask(request, response, is_safe=True, node_id=node_id)
+                answer = await self._ask_leader(node_id, request, response)
                 failure = error(answer)
                 if failure is None:
                     return answer
@@ -168,8 +214,24 @@ class Engine:
                 attempts += 1
                 await self._clock.sleep(self.cluster.backoff.seconds(attempts))
 
-        nodes = await self._all_brokers()
-        return dict(zip(nodes, await asyncio.gather(*map(ask, nodes)), strict=True))
+        return await self._of_all_brokers(ask, deadline)
+
+    async def _of_all_brokers(
+        self, ask: Callable[[int], Coroutine[Any, Any, T]], deadline: float
+    ) -> dict[int, T]:
+        """What each broker says; all are asked again where one cannot be reached."""
+        attempts = 0
+        while True:
+            nodes = await self._all_brokers()
+            answers = await asyncio.gather(*map(ask, nodes), return_exceptions=True)
+            failures = [each for each in answers if isinstance(each, BaseException)]
+            if not failures:
+                return dict(zip(nodes, answers, strict=True))  # type: ignore[arg-type]
+            lasting = [each for each in failures if not isinstance(each, (BrokerNotReachable, CannotConnect))]
+            if lasting or self._clock.monotonic() >= deadline:
+                raise (lasting or failures)[0]
+            attempts += 1
+            await self._clock.sleep(self.cluster.backoff.seconds(attempts))
 
     async def _check_version(self, node_id: int, request: type[Message], first: int) -> None:
         """NotSpoken where the broker's newest version of a request is older than that."""
@@ -195,9 +257,11 @@ class Engine:
         return await self._ask(request, MetadataResponse, is_safe=True)
 
 
-def error_of(error_code: int, what: str, said: str | None = None) -> BrokerError | None:
-    """The exception for a code; None for 0."""
-    return broker_error(wire_error_of(error_code), what, said) if error_code else None
+def error_of(error_code: int, what: str, said: str | None = None, done: str = "") -> BrokerError | None:
+    """The exception for a code; None for 0, and for the error of that name (see `_change`)."""
+    if not error_code or wire_error_of(error_code).name == done:
+        return None
+    return broker_error(wire_error_of(error_code), what, said)
 
 
 def check(error_code: int, what: str, said: str | None = None) -> None:

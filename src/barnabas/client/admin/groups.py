@@ -5,7 +5,8 @@ Offsets may be set only where a group has no members: as long as it has, they al
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import NamedTuple
 
 from barnabas.client.admin.coordinators import Coordinators, answers_of
@@ -18,8 +19,9 @@ from barnabas.client.consumer_protocol import (
     partitions_of,
 )
 from barnabas.client.coordinator_finder import CoordinatorType
-from barnabas.client.errors import BrokerError
+from barnabas.client.errors import BrokerError, TimedOut
 from barnabas.client.metadata import TopicPartition
+from barnabas.core.network import CannotConnect, ConnectionLost
 from barnabas.protocol.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
 from barnabas.protocol.messages.describe_groups import (
     DescribedGroup,
@@ -112,16 +114,23 @@ class Groups(Coordinators):
 
     async def delete_groups(self, group_ids: Iterable[str]) -> None:
         """Delete groups that have no members, with all that they committed."""
+        unanswered = _Unanswered()
 
         async def ask(node_id: int, asked: list[str]) -> dict[str, bool | BrokerError]:
             request = DeleteGroupsRequest(groups_names=asked)
-            response = await self.cluster.ask(request, DeleteGroupsResponse, node_id=node_id)
+            with unanswered.noted(asked):
+                response = await self.cluster.ask(request, DeleteGroupsResponse, node_id=node_id)
             return {
-                each.group_id: error_of(each.error_code, f"cannot delete group {each.group_id!r}") or True
+                each.group_id: error_of(
+                    each.error_code,
+                    f"cannot delete group {each.group_id!r}",
+                    done="GROUP_ID_NOT_FOUND" if each.group_id in unanswered else "",
+                )
+                or True
                 for each in response.results
             }
 
-        answers_of(await self._ask_coordinators(CoordinatorType.GROUP, group_ids, ask, is_safe=False))
+        answers_of(await self._ask_coordinators(CoordinatorType.GROUP, group_ids, ask))
 
     async def remove_group_members(
         self,
@@ -137,21 +146,38 @@ class Groups(Coordinators):
             MemberIdentity(member_id="", group_instance_id=each, reason=reason) for each in instance_ids
         ]
 
+        unanswered = _Unanswered()
+
         async def ask(node_id: int, _: list[str]) -> Mapping[str, LeaveGroupResponse | BrokerError]:
             await self._check_version(node_id, LeaveGroupRequest, _MEMBERS_FROM)
             request = LeaveGroupRequest(group_id=group_id, members=members)
-            response = await self.cluster.ask(request, LeaveGroupResponse, node_id=node_id)
+            with unanswered.noted([group_id]):
+                response = await self.cluster.ask(request, LeaveGroupResponse, node_id=node_id)
             what = f"cannot remove members of group {group_id!r}"
             return {group_id: error_of(response.error_code, what) or response}
 
-        answers = await self._ask_coordinators(CoordinatorType.GROUP, [group_id], ask, is_safe=False)
+        answers = await self._ask_coordinators(CoordinatorType.GROUP, [group_id], ask)
         raise_first(
             error_of(
                 each.error_code,
                 f"cannot remove {each.group_instance_id or each.member_id!r} of group {group_id!r}",
+                done="UNKNOWN_MEMBER_ID" if group_id in unanswered else "",
             )
             for each in answers_of(answers)[group_id].members
         )
+
+
+class _Unanswered(set[str]):
+    """Groups of which a change was asked that was not answered, and may have been done."""
+
+    @contextmanager
+    def noted(self, groups: Iterable[str]) -> Iterator[None]:
+        try:
+            yield
+        except (ConnectionLost, TimedOut) as error:
+            if not isinstance(error, CannotConnect):
+                self.update(groups)
+            raise
 
 
 def _group(answer: DescribedGroup, node_id: int) -> GroupDescription:

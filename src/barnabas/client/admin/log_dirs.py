@@ -43,7 +43,6 @@ class LogDirs(Engine):
         self, brokers: Iterable[int] | None = None, topics: Iterable[str] | None = None
     ) -> dict[int, dict[str, LogDirDescription]]:
         """The log directories of these brokers (all), by path, with the logs of these topics (all)."""
-        nodes = await self._all_brokers() if brokers is None else list(brokers)
         wanted = None
         if topics is not None:
             described = await self._metadata(topics)
@@ -54,13 +53,17 @@ class LogDirs(Engine):
                 for topic in described.topics
             ]
         request = DescribeLogDirsRequest(topics=wanted)
+        if brokers is None:
+            deadline = self._clock.monotonic() + self._timeout_ms / 1000
+            return await self._of_all_brokers(lambda node: self._log_dirs_of(node, request), deadline)
+        nodes = list(brokers)
         answers = await asyncio.gather(*(self._log_dirs_of(node, request) for node in nodes))
         return dict(zip(nodes, answers, strict=True))
 
     async def _log_dirs_of(
         self, node_id: int, request: DescribeLogDirsRequest
     ) -> dict[str, LogDirDescription]:
-        response = await self._ask(request, DescribeLogDirsResponse, is_safe=True, node_id=node_id)
+        response = await self._ask_leader(node_id, request, DescribeLogDirsResponse)
         check(response.error_code, f"cannot describe the log directories of broker {node_id}")
         return {result.log_dir: _described(result) for result in response.results}
 

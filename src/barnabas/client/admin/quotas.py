@@ -84,11 +84,10 @@ class Quotas(Engine):
             ],
             validate_only=validate_only,
         )
-        response = await self._ask_controller(
+        response, _ = await self._change(
             request,
             altering.AlterClientQuotasResponse,
             lambda answer: [entry.error_code for entry in answer.entries],
-            is_safe=validate_only,
         )
         raise_first(
             error_of(entry.error_code, "cannot alter quotas", entry.error_message)

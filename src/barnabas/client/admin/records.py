@@ -67,7 +67,7 @@ class Records(Engine):
             request = DeleteRecordsRequest(topics=list(topics.values()), timeout_ms=self._timeout_ms)
             # to delete again what is deleted does nothing; but an end may have moved on meanwhile
             is_safe = all(wanted[each] != TO_THE_END for each in partitions)
-            response = await self._ask(request, DeleteRecordsResponse, is_safe=is_safe, node_id=node_id)
+            response = await self._ask_leader(node_id, request, DeleteRecordsResponse, is_safe=is_safe)
             return {
                 (at := TopicPartition(answer.name, each.partition_index)): error_of(
                     each.error_code, f"cannot delete records of {at}"
@@ -92,7 +92,7 @@ class Records(Engine):
                 topic = topics.setdefault(each.topic, TopicRequest(name=each.topic, partition_indexes=[]))
                 topic.partition_indexes.append(each.partition)
             request = DescribeProducersRequest(topics=list(topics.values()))
-            response = await self._ask(request, DescribeProducersResponse, is_safe=True, node_id=node_id)
+            response = await self._ask_leader(node_id, request, DescribeProducersResponse)
             return {
                 (at := TopicPartition(answer.name, each.partition_index)): error_of(
                     each.error_code, f"cannot describe the producers of {at}", each.error_message

@@ -69,13 +69,13 @@ class Replicas(Engine):
             connection = await self.cluster.any_connection()
             if connection.versions.choose(ElectLeadersRequest) < 1:
                 raise NotSpoken("the broker is too old for unclean elections (ElectLeaders 1)")
-        response = await self._ask_controller(
-            request, ElectLeadersResponse, lambda answer: [answer.error_code], is_safe=False
+        response, done = await self._change(
+            request, ElectLeadersResponse, lambda answer: [answer.error_code], done="ELECTION_NOT_NEEDED"
         )
         check(response.error_code, "cannot elect leaders")
         return {
             (at := TopicPartition(topic.topic, each.partition_id)): error_of(
-                each.error_code, f"no new leader of {at}", each.error_message
+                each.error_code, f"no new leader of {at}", each.error_message, done
             )
             for topic in response.replica_election_results
             for each in topic.partition_result
@@ -119,13 +119,19 @@ class Replicas(Engine):
         request = AlterPartitionReassignmentsRequest(
             timeout_ms=self._timeout_ms, topics=list(topics.values())
         )
-        response = await self._ask_controller(
-            request, AlterPartitionReassignmentsResponse, lambda answer: [answer.error_code], is_safe=False
+        response, done = await self._change(
+            request,
+            AlterPartitionReassignmentsResponse,
+            lambda answer: [answer.error_code],
+            done="NO_REASSIGNMENT_IN_PROGRESS",
         )
         check(response.error_code, "cannot reassign partitions", response.error_message)
         raise_first(
             error_of(
-                each.error_code, f"cannot reassign {topic.name}-{each.partition_index}", each.error_message
+                each.error_code,
+                f"cannot reassign {topic.name}-{each.partition_index}",
+                each.error_message,
+                done,
             )
             for topic in response.responses
             for each in topic.partitions

@@ -100,20 +100,28 @@ class Topics(Engine):
             timeout_ms=self._timeout_ms,
             validate_only=validate_only,
         )
-        response = await self._ask_controller(
+        response, done = await self._change(
             request,
             CreateTopicsResponse,
             lambda answer: [topic.error_code for topic in answer.topics],
-            is_safe=validate_only,
+            done="" if validate_only else "TOPIC_ALREADY_EXISTS",
         )
         raise_first(
-            error_of(topic.error_code, f"cannot create {topic.name!r}", topic.error_message)
+            error_of(topic.error_code, f"cannot create {topic.name!r}", topic.error_message, done)
             for topic in response.topics
         )
         return [
             CreatedTopic(topic.name, topic.topic_id, topic.num_partitions, topic.replication_factor)
+            if not topic.error_code
+            else await self._created_before(topic.name)
             for topic in response.topics
         ]
+
+    async def _created_before(self, name: str) -> CreatedTopic:
+        """A topic that an attempt has made which was not answered."""
+        (found,) = (await self.describe_topics([name])).values()
+        replicas = len(found.partitions[0].replicas) if found.partitions else DEFAULT
+        return CreatedTopic(name, found.topic_id, len(found.partitions), replicas)
 
     async def delete_topics(self, names: Iterable[str] = (), *, topic_ids: Iterable[bytes] = ()) -> None:
         """Delete topics by their names, or by their ids (UnknownTopic ...)."""
@@ -121,15 +129,18 @@ class Topics(Engine):
         topics = [DeleteTopicState(name=name, topic_id=NO_UUID) for name in wanted]
         topics += [DeleteTopicState(name=None, topic_id=topic_id) for topic_id in topic_ids]
         request = DeleteTopicsRequest(topics=topics, topic_names=wanted, timeout_ms=self._timeout_ms)
-        response = await self._ask_controller(
+        response, done = await self._change(
             request,
             DeleteTopicsResponse,
             lambda answer: [topic.error_code for topic in answer.responses],
-            is_safe=False,
+            done="UNKNOWN_TOPIC_ID" if topic_ids else "UNKNOWN_TOPIC_OR_PARTITION",
         )
         raise_first(
             error_of(
-                topic.error_code, f"cannot delete {_called(topic.name, topic.topic_id)}", topic.error_message
+                topic.error_code,
+                f"cannot delete {_called(topic.name, topic.topic_id)}",
+                topic.error_message,
+                done,
             )
             for topic in response.responses
         )
@@ -197,14 +208,14 @@ class Topics(Engine):
             timeout_ms=self._timeout_ms,
             validate_only=validate_only,
         )
-        response = await self._ask_controller(
+        response, done = await self._change(
             request,
             CreatePartitionsResponse,
             lambda answer: [topic.error_code for topic in answer.results],
-            is_safe=validate_only,
+            done="" if validate_only else "INVALID_PARTITIONS",  # it has so many already
         )
         raise_first(
-            error_of(topic.error_code, f"cannot add partitions to {topic.name!r}", topic.error_message)
+            error_of(topic.error_code, f"cannot add partitions to {topic.name!r}", topic.error_message, done)
             for topic in response.results
         )
 

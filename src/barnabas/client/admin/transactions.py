@@ -188,7 +188,7 @@ class Transactions(Coordinators, Records):
 
         async def ask(node_id: int, _: list[TopicPartition]) -> dict[TopicPartition, bool | BrokerError]:
             request = WriteTxnMarkersRequest(markers=[marker])
-            response = await self._ask(request, WriteTxnMarkersResponse, is_safe=True, node_id=node_id)
+            response = await self._ask_leader(node_id, request, WriteTxnMarkersResponse)
             return {
                 TopicPartition(topic.name, each.partition_index): error_of(
                     each.error_code, f"cannot abort the transaction of producer {producer_id} in {at}"
@@ -255,9 +255,7 @@ class Transactions(Coordinators, Records):
                 ) or FencedProducer(response.producer_id, response.producer_epoch)
             return answers
 
-        return answers_of(
-            await self._ask_coordinators(CoordinatorType.TRANSACTION, transactional_ids, ask, is_safe=False)
-        )
+        return answers_of(await self._ask_coordinators(CoordinatorType.TRANSACTION, transactional_ids, ask))
 
 
 def _fate(known: TransactionDescription, prepared: PreparedTransaction) -> str:
