@@ -54,7 +54,8 @@ class Stream:
         self.acknowledged = 0
         self.values: list[int] = []
         self._is_ending = False
-        self._tasks = [asyncio.create_task(self._write()), asyncio.create_task(self._read())]
+        self._writing = asyncio.create_task(self._write())
+        self._tasks = [self._writing, asyncio.create_task(self._read())]
 
     async def _write(self) -> None:
         config = ProducerConfig(client=QUICK)
@@ -72,7 +73,7 @@ class Stream:
     async def _read(self) -> None:
         async with self._clients.consumer(READER) as consumer:
             consumer.assign([(self._topic, 0)])
-            while not self._is_ending or len(self.values) < self.acknowledged:
+            while not self._writing.done() or len(self.values) < self.acknowledged:
                 self.values += [int(each.value or b"") for each in await consumer.poll(100)]
 
     async def goes_on(self) -> None:
