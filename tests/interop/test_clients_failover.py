@@ -99,7 +99,7 @@ def test_groups_follow_their_coordinator(hosts: Hosts, group_cluster: Cluster, f
     cluster = group_cluster
     strike, recover = FAULTS[fault]
     clients = {"confluent": ["cooperative-sticky"], "aiokafka": ["roundrobin"]}
-    if fault in ("kill", "stop"):  # kafka-python waits for one that is silent as long as for a whole rebalance
+    if fault in ("kill", "stop"):  # kafka-python waits long for one that is silent
         clients["kafka-python"] = ["sticky"]
     with Groups(hosts, cluster.bootstrap, fault, clients, replicas=3) as all_:
         for client, group in zip(clients, all_.groups, strict=True):
