@@ -247,16 +247,20 @@ def test_nothing_is_fetched_before_the_node_knows_its_own_registration(
     run(scenario)
 
 
+async def delete_topic(cluster: VirtualCluster) -> None:
+    topics = [DeleteTopicState(name="t", topic_id=NO_UUID)]
+    request = DeleteTopicsRequest(topics=topics, topic_names=[], timeout_ms=30_000)
+    deleted = await cluster.nodes[1].services.controller.send(request, DeleteTopicsResponse)
+    assert deleted.responses[0].error_code == 0
+    await cluster.until(lambda: all(not knows(each, "t") for each in cluster.nodes.values()), "it is gone")
+
+
 def test_a_topic_that_was_made_anew_meanwhile_is_fetched_from_its_beginning() -> None:
     async def scenario(cluster: VirtualCluster) -> None:
         await begin(cluster)
         await cluster.kill(FOLLOWER)
-        topics = [DeleteTopicState(name="t", topic_id=NO_UUID)]
-        request = DeleteTopicsRequest(topics=topics, topic_names=[], timeout_ms=30_000)
-        deleted = await cluster.nodes[1].services.controller.send(request, DeleteTopicsResponse)
-        assert deleted.responses[0].error_code == 0
+        await delete_topic(cluster)
         there = {each: cluster.nodes[each] for each in (1, LEADER)}
-        await cluster.until(lambda: all(not knows(each, "t") for each in there.values()), "it is gone")
         await create_topic(cluster, "t", [[LEADER, FOLLOWER]], nodes=there)
         await write(cluster, 3)
         await cluster.start(FOLLOWER)
@@ -301,6 +305,25 @@ def test_the_replication_factor_grows_and_shrinks() -> None:
         await reassign(cluster, LEADER, FOLLOWER)  # from nothing again
         await write(cluster, 5)
         await until_equal(cluster)
+        await cluster.stop()
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("is_deleted", [True, False])
+def test_files_of_a_replica_that_went_meanwhile_are_set_aside(is_deleted: bool) -> None:
+    async def scenario(cluster: VirtualCluster) -> None:
+        await begin(cluster)
+        await cluster.kill(FOLLOWER)
+        if is_deleted:
+            await delete_topic(cluster)
+        else:
+            await reassign(cluster, LEADER, 1)
+            await write(cluster, 5)
+        await cluster.start(FOLLOWER)
+        names = [each for each in await cluster.disks[FOLLOWER].listdir("") if each.startswith("t-0")]
+        assert len(names) == 1
+        assert names[0].endswith("-stray")
         await cluster.stop()
 
     run(scenario)
