@@ -8,6 +8,7 @@ and a broker of Kafka joins and fetches a snapshot from that; at last the only c
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import datetime
 
 import pytest
 
@@ -105,6 +106,20 @@ def test_complaints_are_told_from_what_kafka_always_logs() -> None:
     uncaught = 'Exception in thread "main" java.lang.Error'
     log = "\n".join((uncaught, f"{told}WARN all is well (a.B)", expected, error, exception, expected))
     assert complaints(log) == [uncaught, error, exception]
+
+
+def test_lost_leaders_are_expected_while_they_are_away() -> None:
+    lost = (
+        "2026-01-01 10:00:0{},001 WARN [ReplicaFetcher replicaId=1, leaderId=2] Error in response for fetch "
+        "request (type=FetchRequest) (a.B)\n"
+        "java.io.IOException: Connection to 2 was disconnected before\n\tat a.b"
+    )
+    failed = lost.format(2).replace("2 was disconnected before", "127.0.0.1:9 (id: 2 rack: null) failed.")
+    absences = {2: [(datetime(2026, 1, 1, 10, 0, 1), datetime(2026, 1, 1, 10, 0, 2))]}
+    log = "\n".join([*map(lost.format, range(8)), failed])
+    assert complaints(log, absences) == [lost.format(second) for second in (0, 5, 6, 7)]
+    assert len(complaints(log)) == 9
+    assert complaints(lost.format(0).replace("to 2", "to 3"), absences) != []
 
 
 def test_changes_under_every_leader_are_told_by_every_broker(story: Story) -> None:

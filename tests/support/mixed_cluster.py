@@ -58,22 +58,23 @@ SMALL = {
 
 
 class MixedCluster:
-    """Controllers by id and kind, and brokers that are added to them. `static`: the voters stand in the
-    settings (kraft.version 0), not in the log. `newcomers` are controllers that may be added later: a node of
+    """Controllers by id and kind, and brokers that are added to them. Without `tools`, Barnabas formats the
+    directories of both kinds, which saves a JVM. `static`: the voters stand in the settings (kraft.version
+    0), not in the log. `newcomers` are controllers that may be added later: a node of
     Apache Kafka that looks for the leader asks those in its settings, and no others."""
 
     def __init__(
         self,
         home: Path,
         controllers: Mapping[int, str],
-        tools: KafkaTools,
+        tools: KafkaTools | None,
         *,
         static: bool = False,
         settings: Mapping[str, str] | None = None,
         newcomers: Sequence[int] = (),
     ) -> None:
         self.home = home
-        self.tools = tools
+        self._tools = tools
         self.cluster_id = uuid_to_text(random_id(SystemRandom()))
         self.nodes: dict[int, MixedNode] = {}
         self._static = static
@@ -129,10 +130,10 @@ class MixedCluster:
         return node
 
     def format(self, node: MixedNode, *how: str) -> None:
-        """Format its directory by the tool of its kind."""
+        """Format its directory, by the tool of its kind where there are tools."""
         arguments = ["--cluster-id", self.cluster_id, "--config", str(node.properties), *how]
-        if node.kind == KAFKA:
-            done = self.tools.run("storage", "format", *arguments)
+        if node.kind == KAFKA and self._tools is not None:
+            done = self._tools.run("storage", "format", *arguments)
             status, said = done.status, done.out + done.err
         else:
             command = [sys.executable, "-m", "barnabas", "format", *arguments]
@@ -140,6 +141,12 @@ class MixedCluster:
             status, said = ran.returncode, ran.stdout + ran.stderr
         if status != 0:
             raise ClusterFailed(f"{node} cannot be formatted: {said}")
+
+    @property
+    def tools(self) -> KafkaTools:
+        if self._tools is None:
+            raise ClusterFailed("this cluster has no tools of Apache Kafka")
+        return self._tools
 
     @property
     def controllers(self) -> list[MixedNode]:
@@ -246,9 +253,13 @@ class MixedCluster:
 
     def complaints(self) -> list[str]:
         """What nodes of Apache Kafka have logged that is not as it should be."""
+        absences = {
+            each.node_id: [(absence.begin, absence.end) for absence in each.absences]
+            for each in self.nodes.values()
+        }
         return [
             f"{node}: {each[:2000]}"
             for node in self.nodes.values()
             if node.kind == KAFKA
-            for each in kafka_log.complaints(node.log())
+            for each in kafka_log.complaints(node.log(), absences)
         ]

@@ -6,10 +6,13 @@ It has a home of its own: `server.properties`, `data`, and `node.log` with what 
 from __future__ import annotations
 
 import signal
+import socket
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import TypeVar
 
@@ -38,6 +41,14 @@ def wait_for(what: str, found: Callable[[], T | None], diagnosis: Callable[[], s
     return result
 
 
+@dataclass
+class Absence:
+    """From when to when nobody could reach a node, because it was stopped or killed."""
+
+    begin: datetime
+    end: datetime = datetime.max
+
+
 class MixedNode:
     """One process, controller or broker; startable again after its end."""
 
@@ -53,6 +64,8 @@ class MixedNode:
         self.directory_id = random_id(SystemRandom())
         self.log_file = home / "node.log"
         self.properties = home / "server.properties"
+        self.is_paused = False
+        self.absences: list[Absence] = []
         self._process: subprocess.Popen[bytes] | None = None
         self._settings = dict(settings)
         home.mkdir(parents=True)
@@ -96,10 +109,21 @@ class MixedNode:
         with self.log_file.open("ab") as log:
             self._process = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
 
+    def start_again(self) -> None:
+        """Start, and wait until it accepts connections; so its absence has an end."""
+        self.start()
+        wait_for(f"{self} listens", self._listens, self.last_words)
+        self.absences[-1].end = datetime.now()
+
+    def _listens(self) -> bool:
+        with socket.socket() as client:
+            return client.connect_ex(("127.0.0.1", self.port)) == 0
+
     def stop(self) -> None:
         """A clean stop; harmless where it does not run."""
         if self._process is None:
             return
+        self.absences.append(Absence(datetime.now()))
         self._process.send_signal(signal.SIGTERM)
         try:
             self._process.wait(DEADLINE_S)
@@ -111,9 +135,25 @@ class MixedNode:
     def kill(self) -> None:
         """kill -9; harmless where it does not run."""
         if self._process is not None:
+            self.absences.append(Absence(datetime.now()))
             self._process.kill()
             self._process.wait()
             self._process = None
+            self.is_paused = False
+
+    def pause(self) -> None:
+        """SIGSTOP: it does nothing, and its connections stay."""
+        self._signal(signal.SIGSTOP)
+        self.is_paused = True
+
+    def resume(self) -> None:
+        self._signal(signal.SIGCONT)
+        self.is_paused = False
+
+    def _signal(self, number: signal.Signals) -> None:
+        if self._process is None:
+            raise ClusterFailed(f"{self} does not run")
+        self._process.send_signal(number)
 
     def log(self) -> str:
         """All that it has written."""
