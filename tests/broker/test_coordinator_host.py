@@ -672,3 +672,94 @@ def test_a_load_ends_with_the_leadership() -> None:
             await asked
 
     coordinated(work, brokers=(1, 2))
+
+
+def lead_again(site: Site, replica: Replica) -> None:
+    """The same leader in a later epoch."""
+    site.commit(PartitionChangeRecord(partition_id=replica.partition, topic_id=replica.topic_id, leader=1))
+
+
+def test_a_load_that_is_overtaken_by_a_later_epoch_gives_way_to_another() -> None:
+    async def work(site: Site, tallies: Coordinator[Tally]) -> None:
+        replica = await leader_of_two(site, tallies)
+        epoch = replica.leader_epoch
+        asked = asyncio.ensure_future(tallies.host(replica.partition))
+        await until(lambda: replica.marks.commit_count)
+        lead_again(site, replica)
+        assert replica.leader_epoch == epoch + 1
+        replica.follower_fetched(2, 3)  # both loads could go on: the first finds that its epoch is over
+        with pytest.raises(NotCoordinator):
+            await asked
+        await until(tallies.loaded)
+        (host,) = tallies.loaded()
+        assert (host.epoch, host.shard.numbers) == (epoch + 1, {"a": 3})
+
+    coordinated(work, brokers=(1, 2))
+
+
+def test_a_partition_that_waits_for_its_followers_does_not_hold_up_the_loads_of_others() -> None:
+    async def work(site: Site, tallies: Coordinator[Tally]) -> None:
+        await tallies.ask("b", add("b", 1))
+        (await tallies.host(tallies.partition_of("b"))).resign(NotCoordinator("for a test"))
+        replica = await leader_of_two(site, tallies)
+        assert replica.partition != tallies.partition_of("b")
+        waiting = asyncio.ensure_future(tallies.host(replica.partition))
+        await until(lambda: replica.marks.commit_count)
+        assert (await tallies.ask("b", add("b", 1))).group == "2"
+        assert not waiting.done()
+        replica.follower_fetched(2, 3)
+        await waiting
+
+    coordinated(work, brokers=(1, 2))
+
+
+@pytest.mark.parametrize("between", [(2,), ()])
+def test_a_commit_is_answered_only_in_the_epoch_in_which_it_was_decided(between: tuple[int, ...]) -> None:
+    """KAFKA-20634: the high watermark passes its offset while this node follows, or leads once more."""
+
+    async def work(site: Site, tallies: Coordinator[Tally]) -> None:
+        replica = await leader_of_two(site, tallies)
+        replica.follower_fetched(2, 3)
+        host = await tallies.host(replica.partition)
+        asked = asyncio.ensure_future(host.ask(add("a", 1)))
+        await until(lambda: replica.log.end_offset == 4)
+        for leader in (*between, 1):
+            site.commit(
+                PartitionChangeRecord(
+                    partition_id=replica.partition, topic_id=replica.topic_id, leader=leader
+                )
+            )
+            if leader == 2:
+                replica.log.advance_high_watermark(4)
+        replica.follower_fetched(2, 4)
+        assert replica.log.high_watermark == 4
+        with pytest.raises(NotCoordinator):
+            await asked
+        assert host.lost is not None
+        assert (await tallies.host(replica.partition)).shard.numbers == {"a": 4}
+
+    coordinated(work, brokers=(1, 2))
+
+
+def read(shard: Tally, now: Now, reply: Reply) -> Effects:
+    return Effects(replies=[(reply, said(shard.numbers["a"]))])
+
+
+def test_a_commit_that_takes_too_long_is_answered_and_counts_when_it_is_committed() -> None:
+    async def work(site: Site, tallies: Coordinator[Tally]) -> None:
+        replica = await leader_of_two(site, tallies)
+        replica.follower_fetched(2, 3)
+        host = await tallies.host(replica.partition)
+        host._commits._timeout_seconds = lambda: 0.05
+        with pytest.raises(CoordinatorNotAvailable):
+            await host.ask(add("a", 1))
+        with pytest.raises(CoordinatorNotAvailable):  # it would tell of what is not committed
+            await host.ask(read)
+        assert host.lost is None
+        replica.follower_fetched(2, 4)
+        answer = await host.ask(
+            lambda shard, now, reply: Effects(replies=[(reply, said(shard.numbers["a"]))])
+        )
+        assert answer.group == "4"
+
+    coordinated(work, brokers=(1, 2))

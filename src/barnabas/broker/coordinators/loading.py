@@ -18,7 +18,7 @@ from barnabas.records.reader import read_batch
 
 # what is decoded before others have their turn; a batch may hold more than a chunk has room for
 _CHUNK_BYTES = 16 * 1024
-_RECORDS_A_TURN = 200
+_RECORDS_A_TURN = 50
 
 
 async def load(replica: Replica, kinds: Kinds, shard: Shard, turn: asyncio.Lock) -> None:
