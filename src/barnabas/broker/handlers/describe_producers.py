@@ -1,4 +1,7 @@
-"""DescribeProducers: the producers that a partition remembers, as its leader knows them."""
+"""DescribeProducers: the producers that a partition remembers, as the replica of this node knows them.
+
+Clients ask the leader unless they name a broker: every replica answers.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +52,9 @@ async def _describe(name: str, index: int, services: Services) -> PartitionRespo
 
 async def _known(topic: TopicImage, index: int, services: Services) -> PartitionResponse:
     try:
-        replica = await services.replicas.leader(topic, index)
+        replica = services.replicas.followed(topic, index)
+        if replica is None:
+            replica = await services.replicas.leader(topic, index)
     except BarnabasError as error:
         return _failed(index, error.wire, None)
     producers = [
