@@ -161,6 +161,20 @@ def test_the_settings_for_kafka_name_where_the_node_reaches_itself() -> None:
     assert (settings["log.dirs"], settings["node.id"]) == ("/data", "4")
 
 
+@pytest.mark.parametrize(
+    ("brokers", "replicas", "in_sync"), [(1, "1", "1"), (2, "2", "2"), (3, None, None), (None, None, None)]
+)
+def test_the_settings_for_kafka_name_no_more_replicas_than_brokers(
+    brokers: int | None, replicas: str | None, in_sync: str | None
+) -> None:
+    settings = server_properties(
+        {"log.dirs": "/data"}, node_id=1, listeners=BROKER, controllers=CONTROLLER, brokers=brokers
+    )
+    assert settings.get("offsets.topic.replication.factor") == replicas
+    assert settings.get("transaction.state.log.replication.factor") == replicas
+    assert settings.get("transaction.state.log.min.isr") == in_sync
+
+
 @pytest.mark.parametrize("seed", [None, *range(8)])
 def test_a_crash_at_any_operation_leaves_a_directory_that_is_formatted_or_new(seed: int | None) -> None:
     """Of the process, or of the power."""

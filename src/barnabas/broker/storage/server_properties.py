@@ -1,4 +1,8 @@
-"""The `server.properties` that is written beside new data: with it Apache Kafka runs on the directories."""
+"""The `server.properties` that is written beside new data: with it Apache Kafka runs on the directories.
+
+Kafka refuses to make an internal topic with more replicas than there are brokers, so a cluster of one or two
+names fewer than the default of three.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +14,7 @@ from barnabas.core.settings.listeners import Listener, Listeners
 VOTERS, BOOTSTRAP_SERVERS = "controller.quorum.voters", "controller.quorum.bootstrap.servers"
 _BOTH = ("broker", "controller")
 _CONTROLLER = {"CONTROLLER": "PLAINTEXT"}
+_REPLICAS, _IN_SYNC = 3, 2  # of internal topics, by default
 
 
 def server_properties(
@@ -21,8 +26,10 @@ def server_properties(
     roles: Sequence[str] = _BOTH,
     quorum: Mapping[str, str] | None = None,
     protocols: Mapping[str, str] = _CONTROLLER,
+    brokers: int | None = 1,
 ) -> dict[str, str]:
     """The settings of a node with these listeners; `places` are those that say where its directories are.
+    `brokers` is how many there will be, None where that is not known.
 
     `quorum` says where the controllers are, which are this node alone unless it is given; `protocols` are
     those of the controllers' listeners, for a node that has none.
@@ -38,11 +45,20 @@ def server_properties(
         "controller.listener.names": ",".join(names),
         "listener.security.protocol.map": ",".join(f"{name}:{each}" for name, each in protocols.items()),
         **places,
-        "offsets.topic.replication.factor": "1",
-        "transaction.state.log.replication.factor": "1",
-        "transaction.state.log.min.isr": "1",
-        "share.coordinator.state.topic.replication.factor": "1",
-        "share.coordinator.state.topic.min.isr": "1",
+        **_internal_topics(brokers),
+    }
+
+
+def _internal_topics(brokers: int | None) -> dict[str, str]:
+    if brokers is None or brokers >= _REPLICAS:
+        return {}  # Kafka's defaults
+    replicas, in_sync = str(brokers), str(min(brokers, _IN_SYNC))
+    return {
+        "offsets.topic.replication.factor": replicas,
+        "transaction.state.log.replication.factor": replicas,
+        "transaction.state.log.min.isr": in_sync,
+        "share.coordinator.state.topic.replication.factor": replicas,
+        "share.coordinator.state.topic.min.isr": in_sync,
     }
 
 
@@ -54,6 +70,8 @@ def properties_of(
     advertised = "advertised.listeners"
     if settings.is_set(advertised):
         places = {advertised: settings.text(advertised) or "", **places}
+    servers = max((text.count(",") + 1 for text in told.values() if text), default=1)
+    is_alone = servers == 1 and set(settings.roles) == set(_BOTH)
     return server_properties(
         places,
         node_id=settings.node_id,
@@ -62,6 +80,7 @@ def properties_of(
         roles=settings.roles,
         quorum={name: text for name, text in told.items() if text},
         protocols={name.upper(): "PLAINTEXT" for name in settings.strings("controller.listener.names")},
+        brokers=1 if is_alone else None,
     )
 
 

@@ -129,4 +129,5 @@ def _properties(plan: ClusterPlan, node: NodePlan, places: Mapping[str, str]) ->
         controllers=controllers,
         roles=node.roles,
         quorum={BOOTSTRAP_SERVERS: servers},
+        brokers=len(plan.nodes),
     )
