@@ -6,8 +6,9 @@ elected, or loses its lead, answers NotControllerException until the first recor
 and logs each as an unexpected error; one without a leader gives its registration up after some seconds
 and tries again; one that is stopped before it has a leader stumbles over its own shutdown; one that is given
 a replica of a partition that is there already misses it first; one whose topic is deleted may still be about
-to write the partition's leader epochs. Nodes of Apache Kafka with nothing else
-beside them log the same (`mixed_quorum_run --control`, `mixed_replication_run --control`).
+to write the partition's leader epochs; a group coordinator may lose its partition while it writes to it; and
+a controller on a busy machine finds its own events slow. Nodes of Apache Kafka with nothing else beside them
+log the same (`mixed_quorum_run --control`, `mixed_replication_run --control`).
 
 A broker that follows another one logs an IOException whenever that one ends, or cannot be reached: this is
 expected while the other one is known to be away, and at no other time.
@@ -26,6 +27,8 @@ _EXPECTED = re.compile(
     r"|RegistrationResponseHandler: channel manager timed out before sending the request"
     r"|Attempted to remove publisher \w+, which is not installed"
     r"|leader-epoch-checkpoint.*NoSuchFileException.*writeIfDirExists"
+    r"|\[GroupCoordinator id=\d+\] (Writing records to|Execution of) .*NotLeaderOrFollowerException"
+    r"|Exceptionally slow controller event|controller event queue overloaded"
     r"|Expected partition \S+ with topic id \S+ to exist, but it was missing. Creating",
     re.DOTALL,
 )
