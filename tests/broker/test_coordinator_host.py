@@ -358,6 +358,31 @@ def test_shard_that_cannot_be_loaded_is_tried_again_without_being_asked(is_start
     coordinated(work)
 
 
+def test_shard_that_is_lost_as_soon_as_it_is_loaded_is_tried_again() -> None:
+    async def work(site: Site, tallies: Coordinator[Tally]) -> None:
+        clock = tallies._clock = ManualClock()
+        await tallies.ask("a", add("a", 1))
+        (await tallies.host(tallies.partition_of("a"))).resign(NotCoordinator("for a test"))
+        loads = 0
+
+        def loaded(self: Tally, now: Now) -> Effects:
+            nonlocal loads
+            loads += 1
+            if loads == 1:
+                raise StorageError("for a test")
+            return NOTHING
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(Tally, "loaded", loaded)
+            for _ in range(4):
+                clock.advance(RELOAD_SECONDS)
+                await turns()
+        assert loads == 2
+        assert [host.shard.numbers for host in tallies.loaded()] == [{"a": 1}]
+
+    coordinated(work)
+
+
 def test_a_state_that_cannot_be_ends_the_node() -> None:
     async def work(site: Site, tallies: Coordinator[Tally]) -> None:
         def impossible(shard: Tally, now: Now, reply: Reply) -> Effects:
@@ -575,11 +600,11 @@ def test_what_takes_long_to_load_is_left_alone_for_a_while(monkeypatch: pytest.M
     loads = 0
     load = coordinator_module.load
 
-    async def slowly(replica: Replica, kinds: Kinds, shard: Shard, turn: asyncio.Lock) -> None:
+    async def slowly(replica: Replica, kinds: Kinds, shard: Shard, turn: asyncio.Lock) -> float:
         nonlocal loads
         loads += 1
         clock.advance(2 * SLOW_LOAD_SECONDS)
-        await load(replica, kinds, shard, turn)
+        return await load(replica, kinds, shard, turn)
 
     async def work(site: Site, tallies: Coordinator[Tally]) -> None:
         tallies._clock = clock

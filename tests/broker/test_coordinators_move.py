@@ -48,6 +48,24 @@ def test_partition_is_loaded_by_its_new_leader_before_any_request(topic: str) ->
     run_cluster(scenario, VirtualCluster(settings=SETTINGS))
 
 
+def test_partition_whose_replica_is_removed_is_let_go() -> None:
+    async def scenario(cluster: VirtualCluster) -> None:
+        await cluster.start()
+        await create_topic(cluster, "in", [[1, 2, 3]])
+        at = Coordination(cluster)
+        await at.begin([1, 2, 3])
+        assert await at.commit("g", 1) == "NONE"
+        node = cluster.nodes[1]
+        await at.reassign(CONSUMER_OFFSETS, [2, 3, 4])
+        await cluster.until(lambda: at.leader_id(CONSUMER_OFFSETS) == 2, "node 2 leads")
+        assert loaded_at(node, CONSUMER_OFFSETS) == []
+        assert await at.commit_once("g", 2, node=node) == "NOT_COORDINATOR"
+        assert await at.committed("g") == 1
+        assert await at.commit("g", 3) == "NONE"
+
+    run_cluster(scenario, VirtualCluster(4, 3, settings=SETTINGS))
+
+
 def test_commits_are_known_wherever_the_coordinator_moves() -> None:
     async def scenario(cluster: VirtualCluster) -> None:
         at = await begun(cluster)

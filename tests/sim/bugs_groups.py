@@ -37,8 +37,8 @@ class Forgetful:
 def forget_at_load(patch: Patch, *keys: type) -> None:
     """Loads leave out records with such keys."""
 
-    async def forget(replica: Any, kinds: Any, shard: Any, turn: Any) -> None:
-        await load(replica, kinds, Forgetful(shard, *keys), turn)  # type: ignore[arg-type]
+    async def forget(replica: Any, kinds: Any, shard: Any, turn: Any) -> float:
+        return await load(replica, kinds, Forgetful(shard, *keys), turn)  # type: ignore[arg-type]
 
     patch(coordinator, "load", forget)
 

@@ -162,14 +162,7 @@ class Coordination:
         """Have a replica lead: it becomes the preferred one, and is elected."""
         now = self.image_of(topic, partition)
         order = [to, *(each for each in now.replicas if each != to)]
-        node = self.any_node()
-        moving = ReassignablePartition(partition_index=partition, replicas=order)
-        await node.services.controller.send(
-            AlterPartitionReassignmentsRequest(
-                timeout_ms=30_000, topics=[ReassignableTopic(name=topic, partitions=[moving])]
-            ),
-            AlterPartitionReassignmentsResponse,
-        )
+        await self.reassign(topic, order, partition)
         chosen = [TopicPartitions(topic=topic, partitions=[partition])]
 
         def is_eligible() -> bool:
@@ -182,6 +175,16 @@ class Coordination:
             ElectLeadersResponse,
         )
         await self.cluster.until(lambda: self.leader_id(topic, partition) == to, f"node {to} leads {topic}")
+
+    async def reassign(self, topic: str, replicas: Sequence[int], partition: int = 0) -> None:
+        """Have these nodes have the replicas, in this order; returns when that is under way."""
+        moving = ReassignablePartition(partition_index=partition, replicas=list(replicas))
+        await self.any_node().services.controller.send(
+            AlterPartitionReassignmentsRequest(
+                timeout_ms=30_000, topics=[ReassignableTopic(name=topic, partitions=[moving])]
+            ),
+            AlterPartitionReassignmentsResponse,
+        )
 
     async def set_config(self, topic: str, name: str, value: str) -> None:
         """Alter a setting of a topic."""

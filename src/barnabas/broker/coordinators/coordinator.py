@@ -195,14 +195,14 @@ class Coordinator(Generic[S]):
         )
         began = self._clock.monotonic()
         try:
-            await load(replica, self._kinds, shard, self._load_turn)
+            waited_seconds = await load(replica, self._kinds, shard, self._load_turn)
         except NotLeaderOrFollower as error:
             raise NotCoordinator(str(error)) from error
         except BarnabasError as error:
             raise CoordinatorNotAvailable(f"{host.name} cannot be loaded: {error}") from error
         if self._is_closed or not self._is_current(host):
             raise NotCoordinator(f"{host.name} changed hands while it was loaded")
-        self._load_seconds[partition] = self._clock.monotonic() - began
+        self._load_seconds[partition] = self._clock.monotonic() - began - waited_seconds
         logger.debug("%s loaded in %.3f s", host.name, self._load_seconds[partition])
         self._hosts[partition] = host
         host.begin()
@@ -275,11 +275,6 @@ class Coordinator(Generic[S]):
             task.cancel()
         task = self._begin(self._load_at_last(partition, wait_seconds))
         self._wanted[partition] = image.leader_epoch, task
-        task.add_done_callback(partial(self._taken_up, partition))
-
-    def _taken_up(self, partition: int, task: asyncio.Task[None]) -> None:
-        if self._wanted.get(partition, (-1, None))[1] is task:
-            del self._wanted[partition]
 
     def _led(self, partition: int) -> PartitionImage | None:
         """A partition that this node leads, by the image as it is now."""
@@ -289,20 +284,33 @@ class Coordinator(Generic[S]):
 
     async def _load_at_last(self, partition: int, wait_seconds: float) -> None:
         """Load a partition; one that cannot be read or synced now is tried again for as long as it is led."""
-        await self._clock.sleep(wait_seconds)
-        while not self._is_closed and self._led(partition) is not None:
-            try:
-                await self.host(partition)
-            except CoordinatorLoadInProgress:
-                continue
-            except CoordinatorNotAvailable:
-                await self._clock.sleep(RELOAD_SECONDS)
-            except NotCoordinator:
-                await self._clock.sleep(OVERTAKEN_SECONDS)
-            except InvariantViolation:
-                return  # see `_load_ended`
-            else:
-                return
+        try:
+            await self._clock.sleep(wait_seconds)
+            while not await self._is_settled(partition):
+                pass
+        finally:
+            if self._wanted.get(partition, (-1, None))[1] is asyncio.current_task():
+                del self._wanted[partition]
+
+    async def _is_settled(self, partition: int) -> bool:
+        """Try once to load a partition; whether there is nothing left to do."""
+        if self._is_closed or self._led(partition) is None:
+            return True
+        try:
+            await self.host(partition)
+        except CoordinatorLoadInProgress:
+            return False
+        except CoordinatorNotAvailable:
+            await self._clock.sleep(RELOAD_SECONDS)
+            return False
+        except NotCoordinator:
+            await self._clock.sleep(OVERTAKEN_SECONDS)
+            return False
+        except InvariantViolation:
+            return True  # see `_load_ended`
+        if partition not in self._hosts:  # it was lost as soon as it was there
+            await self._clock.sleep(RELOAD_SECONDS)
+        return partition in self._hosts
 
     # ---- what becomes of topics
 

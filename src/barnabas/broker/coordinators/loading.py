@@ -21,8 +21,9 @@ _CHUNK_BYTES = 16 * 1024
 _RECORDS_A_TURN = 50
 
 
-async def load(replica: Replica, kinds: Kinds, shard: Shard, turn: asyncio.Lock) -> None:
-    """Replay a partition; records of types that are not known here are left alone.
+async def load(replica: Replica, kinds: Kinds, shard: Shard, turn: asyncio.Lock) -> float:
+    """Replay a partition; records of types that are not known here are left alone. Gives the seconds that it
+    waited, for followers and for its turn.
 
     Only committed records are replayed. What stands beyond the high watermark of a new leader is committed
     when its followers have it: the shard is loaded when everything in the log is. Where the ISR is too small
@@ -32,6 +33,7 @@ async def load(replica: Replica, kinds: Kinds, shard: Shard, turn: asyncio.Lock)
     Partitions are replayed one after another (`turn`); none waits for the followers of another.
     """
     reader, offset, epoch = RecordReader(kinds), replica.log.start_offset, replica.leader_epoch
+    waited_seconds = 0.0
 
     async def pause() -> None:
         await asyncio.sleep(0)
@@ -43,13 +45,17 @@ async def load(replica: Replica, kinds: Kinds, shard: Shard, turn: asyncio.Lock)
         log = replica.log
         if offset < log.high_watermark:
             end_offset = log.high_watermark
+            began = log.home.clock.monotonic()
             async with turn:
+                waited_seconds += log.home.clock.monotonic() - began
                 await _replay(log, offset, end_offset, reader, shard, pause)
             offset = end_offset
         elif offset < log.end_offset:
+            began = log.home.clock.monotonic()
             await replica.committed(log.end_offset)
+            waited_seconds += log.home.clock.monotonic() - began
         else:
-            return
+            return waited_seconds
 
 
 def _require_epoch(replica: Replica, epoch: int) -> None:
