@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
-from barnabas.core.errors import TransactionCoordinatorFenced
+from barnabas.broker.coordinators import verification
+from barnabas.coordination.effects import Producer as ProducerAndEpoch
+from barnabas.coordination.effects import TopicPartition
+from barnabas.core.errors import BarnabasError, TransactionCoordinatorFenced
 from barnabas.metadata.names import CONSUMER_OFFSETS, TRANSACTION_STATE
 from barnabas.records.control import ControlType, build_end_transaction
 from tests.support.clusters import VirtualCluster, host_of, run_cluster
@@ -330,5 +335,41 @@ def test_coordinator_that_waits_for_followers_holds_up_no_other_verification() -
         assert asyncio.get_running_loop().time() - began < 1
         assert not waiting.done()
         waiting.cancel()
+
+    run_cluster(scenario, cluster_of_five())
+
+
+def test_marker_that_is_written_during_verification_costs_the_client_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It takes the guard away; the coordinator is asked again, and the first batch is written."""
+    asked = 0
+    ask = verification._ask
+
+    async def ask_and_mark(
+        places: Sequence[TopicPartition], name: str, producer: ProducerAndEpoch, *more: Any
+    ) -> dict[TopicPartition, BarnabasError]:
+        nonlocal asked
+        asked += 1
+        refused = await ask(places, name, producer, *more)
+        if asked == 2:
+            services = more[-1]
+            for place in places:
+                topic = services.image.topic(place.topic)
+                replica = await services.replicas.leader(topic, place.partition)
+                replica.log.producers._guards.pop(producer.id)  # as the replay of a marker does
+        return refused
+
+    async def scenario(cluster: VirtualCluster) -> None:
+        at = await begun(cluster)
+        monkeypatch.setattr(verification, "_ask", ask_and_mark)
+        one = await opened(at, "x", b"before", partitions=(0,))
+        assert await one.end() == "NONE"
+        await at.until_state("x", "CompleteCommit")
+        assert await one.produce("out", [b"a"]) == "NONE"
+        assert asked == 3
+        assert await one.end() == "NONE"
+        await at.until_state("x", "CompleteCommit")
+        assert (await decided(cluster.nodes[4], "out")).committed == [b"before", b"a"]
 
     run_cluster(scenario, cluster_of_five())

@@ -151,7 +151,11 @@ class ProducerStates:
         """A transaction begins only as its coordinator knows."""
         if self.has_ongoing_transaction(producer_id, epoch):
             return True
-        return guard is not None and (guard.is_trusted or self._guards.get(producer_id) is guard)
+        return guard is not None and (guard.is_trusted or self.is_guarded(producer_id, guard))
+
+    def is_guarded(self, producer_id: int, guard: Guard) -> bool:
+        """Whether no transaction of the producer was begun or ended here since the guard was given."""
+        return self._guards.get(producer_id) is guard
 
     def _check_sequence(self, producer: Producer | None, header: BatchHeader) -> None:
         guard = self._guards.get(header.producer_id) if self._guards else None

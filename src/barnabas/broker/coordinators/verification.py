@@ -92,7 +92,9 @@ async def verify(
     """For each claim: the guard to append with (None where the transaction is open there), or the error.
 
     While the producer's last transaction is being ended, a request that adds partitions waits a little: the
-    client would send it again just as early, and a produce request is expensive to send again.
+    client would send it again just as early, and a produce request is expensive to send again. The marker of
+    that transaction may also be written while the coordinator is asked, which takes the guard away: then the
+    coordinator is asked again, with a new one.
     """
     settings = services.settings
     adds = operation is Operation.ADD
@@ -132,6 +134,12 @@ async def _verify_once(
     if not asked:
         return verdicts
     refused = await _ask(asked, transactional_id, producer, operation, services)
+    if operation is Operation.ADD:
+        for claim, verdict in zip(claims, verdicts, strict=True):
+            producers = claim.replica.log.producers
+            if isinstance(verdict, Guard) and not producers.is_guarded(producer.id, verdict):
+                late = Unverified(_CONCURRENT, "the marker of the last transaction was written meanwhile")
+                refused.setdefault(claim.place, late)
     return [refused.get(claim.place, verdict) for claim, verdict in zip(claims, verdicts, strict=True)]
 
 
