@@ -32,6 +32,7 @@ from barnabas.broker.replicas.roles import Leading, NotLeaderOrFollower
 from barnabas.coordination.effects import NOTHING, Effects, Markers, Now, Producer, Reply
 from barnabas.coordination.records import KeyedRecord
 from barnabas.core.clock import Clock
+from barnabas.core.eager import begin
 from barnabas.core.errors import (
     BarnabasError,
     InvariantViolation,
@@ -93,7 +94,8 @@ class Host(Generic[S]):
         self._commits = CommitWaits(
             replica, clock, commit_timeout, deliver=self._deliver, fail=self._commit_failed
         )
-        self._writer: asyncio.Task[None] | None = None
+        self._is_due = False  # a write begins at the end of this turn of the loop
+        self._writer: asyncio.Task[None] | None = None  # a write that has to wait
         self._gate: asyncio.Future[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._timer_due = 0.0
@@ -178,14 +180,28 @@ class Host(Generic[S]):
         if effects is not NOTHING:
             if effects.writes:
                 self._write_down(effects)
-            if self._writer is None and not self._has_records:
+            if self._writer is None and not self._has_records and not self._is_due:
                 self._pass_on(effects)
             else:
                 self._outcomes.append(effects)
-                if self._writer is None:
-                    self._writer = asyncio.get_running_loop().create_task(self._write())
-                    self._writer.add_done_callback(self._written)
+                if self._writer is None and not self._is_due:
+                    self._is_due = True
+                    asyncio.get_running_loop().call_soon(self._write_soon)
         self._arm()
+
+    def _write_soon(self) -> None:
+        """Write what has come in this turn of the loop; it rarely has to wait for the disk."""
+        self._is_due = False
+        if self._writer is not None:
+            return  # it goes on until everything is written
+        try:
+            self._writer = begin(self._write())
+        except asyncio.CancelledError:
+            return  # as a task that is cancelled would end: the node ends, and nobody is told of anything
+        except Exception as error:  # noqa: BLE001 - there is nobody else who could hear of it
+            self._write_failed(error)
+        if self._writer is not None:
+            self._writer.add_done_callback(self._written)
 
     def _pass_on(self, effects: Effects) -> None:
         """Effects of which all records are in the log."""
@@ -243,8 +259,11 @@ class Host(Generic[S]):
 
     def _written(self, writer: asyncio.Task[None]) -> None:
         if not writer.cancelled() and (error := writer.exception()) is not None:
-            self._lose(CoordinatorNotAvailable(f"{self.name} met an unexpected error: {error!r}"))
-            self._stop(error)
+            self._write_failed(error)
+
+    def _write_failed(self, error: BaseException) -> None:
+        self._lose(CoordinatorNotAvailable(f"{self.name} met an unexpected error: {error!r}"))
+        self._stop(error)
 
     async def _append(self, data: bytearray, outcomes: list[Effects], transaction_version: int = 0) -> int:
         """Append, and deliver the outcomes once all is committed; gives the offset that is next."""
@@ -341,7 +360,7 @@ class Host(Generic[S]):
     @property
     def is_writing(self) -> bool:
         """Whether records or a marker are on their way to the log, even of a host that is lost."""
-        return self._writer is not None or self._gate is not None
+        return self._is_due or self._writer is not None or self._gate is not None
 
     async def ended(self) -> None:
         """Of a host that is lost: wait until nothing of it comes to the log any more."""
@@ -351,8 +370,11 @@ class Host(Generic[S]):
 
     async def settled(self) -> None:
         """Wait for what is being written."""
-        while self._writer is not None:
-            await asyncio.wait((self._writer,))
+        while self._is_due or self._writer is not None:
+            if self._writer is None:
+                await asyncio.sleep(0)
+            else:
+                await asyncio.wait((self._writer,))
 
     def _lose(self, error: BarnabasError | InvariantViolation) -> None:
         if self.lost is not None:
