@@ -40,6 +40,7 @@ SIDE_BY_SIDE = (
     "compaction",
     "groups",
     "transactions",
+    "coordinators",
     "spark",
 )
 MODULES = ALONE + SIDE_BY_SIDE

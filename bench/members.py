@@ -94,16 +94,21 @@ async def accepted(ask: Callable[[], Awaitable[int]]) -> None:
         await asyncio.sleep(RETRY_S)
 
 
-async def coordinated(bootstrap: str, group: str) -> None:
-    """Wait until the group has a coordinator."""
-    peer = await Peer.to(bootstrap)
+async def coordinated(bootstrap: str, group: str) -> str:
+    """Wait until the group has a coordinator; where that is."""
+    peer = await Peer.to(bootstrap.partition(",")[0])
+    address = ""
 
     async def ask() -> int:
+        nonlocal address
         request = FindCoordinatorRequest(key=group, key_type=0)
-        return (await peer.call(request, FIND, FindCoordinatorResponse)).error_code
+        answer = await peer.call(request, FIND, FindCoordinatorResponse)
+        address = f"{answer.host}:{answer.port}"
+        return answer.error_code
 
     await accepted(ask)
     peer.close()
+    return address
 
 
 # ---- offsets
@@ -137,11 +142,11 @@ async def commit(peer: Peer, request: OffsetCommitRequest) -> None:
 async def commits(bootstrap: str, topic: str, connections: int, count: int) -> None:
     """So many commits in all, one partition each, by groups of their own: one request a connection at a
     time."""
-    peers = [await Peer.to(bootstrap) for _ in range(connections)]
-    frames = []
-    for number, peer in enumerate(peers):
+    peers, frames = [], []
+    for number in range(connections):
         group = f"bench-{number}"
-        await coordinated(bootstrap, group)
+        peer = await Peer.to(await coordinated(bootstrap, group))
+        peers.append(peer)
         request = commit_of(group, topic, [0], number)
         await commit(peer, request)
         frames.append(framed(request, COMMIT))

@@ -2,7 +2,8 @@
 
 Throughput and what a gigabyte of values costs the three nodes together, by librdkafka (large batches) and by
 Kafka's own client (16 KiB); latency at rates that both sustain; how fast a follower without files gets them
-back, beside `cp`; what a thousand idle partitions cost. Both clusters run all the time and take turns.
+back, beside `cp`; what a thousand idle partitions cost; how long it takes until others lead when one of the
+nodes is killed, of three thousand partitions. Both clusters run all the time and take turns.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ from pathlib import Path
 from statistics import median, quantiles
 from types import MappingProxyType
 
+from barnabas.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from barnabas.protocol.schema import NO_UUID
 from bench.catching_up import catch_up
 from bench.clients import CLIENTS, Load, Outcome, workload_of_confluent
 from bench.options import Options
@@ -25,6 +28,7 @@ from bench.sidebyside import announce, in_turns, pair, warm_up
 from bench.systems import KAFKA_JVM, SWIFT_DELETION, Responder, Running
 from bench.topics import create_topic, create_topics, delete_topics
 from tests.support.combined_cluster import CombinedCluster
+from tests.support.raw_client import RawClient
 
 NEEDED_BYTES = 16 << 30
 REPLICAS = 3
@@ -39,6 +43,9 @@ STEADY = {"1,000 records/s of 100 B": (100, 1_000, 0), "10 MB/s of 1 KiB": (1024
 STEADY_S = 8.0
 IDLE_TOPICS, IDLE_PARTITIONS = 10, 100
 IDLE_S = 20.0
+FAIL_OVER_TOPICS, FAIL_OVER_PARTITIONS = 30, 100
+METADATA = 9
+FAIL_OVER_DEADLINE_S = 120.0
 SETTLE_S = 5.0
 
 Clusters = dict[str, CombinedCluster]
@@ -66,6 +73,7 @@ def run(options: Options) -> list[Pair]:
         pairs += latencies(running, options, root)
         pairs += catching_up(clusters, options, root)
         pairs += idle(clusters, options)
+        pairs += fail_over(clusters, options)
     return pairs
 
 
@@ -185,3 +193,37 @@ def idle(clusters: Clusters, options: Options) -> Iterator[Pair]:
     spent = {name: each.cpu_seconds() - before[name] for name, each in running.items()}
     seconds = time.monotonic() - began
     yield pair(cell, "% of a core", {name: [100 * each / seconds] for name, each in spent.items()})
+
+
+def fail_over(clusters: Clusters, options: Options) -> Iterator[Pair]:
+    """kill -9 of a node that is not the active controller, until a survivor names other leaders for all."""
+    topics, partitions = (1, 10) if options.small else (FAIL_OVER_TOPICS, FAIL_OVER_PARTITIONS)
+    cell = f"a node with {topics * partitions:,} partitions is killed: others lead"
+    if options.match not in cell:
+        return
+    times: dict[str, list[float]] = {}
+    for name, cluster in clusters.items():
+        announce(f"{name}: {cell}")
+        names = [f"led-{next(NUMBERS)}" for _ in range(topics)]
+        create_topics(_running({name: cluster})[name], dict.fromkeys(names, partitions), SETTINGS)
+        time.sleep(0.2 if options.small else SETTLE_S)
+        victim = next(each for each in cluster.voter_ids if each != cluster.leader())
+        survivor = next(each for each in cluster.voter_ids if each != victim)
+        with cluster.client(survivor) as client:
+            killed_at = cluster.kill(victim)
+            _wait_until_led_by_others(client, names, victim, killed_at + FAIL_OVER_DEADLINE_S)
+        times[name] = [(time.monotonic() - killed_at) * 1000]
+        cluster.spawn(victim)
+        cluster.wait_until_active(len(cluster.ids))
+    yield pair(cell, "ms", times)
+
+
+def _wait_until_led_by_others(client: RawClient, names: list[str], victim: int, deadline: float) -> None:
+    request = MetadataRequest(topics=[MetadataRequestTopic(topic_id=NO_UUID, name=each) for each in names])
+    while True:
+        answer = client.ask(request, METADATA, MetadataResponse)
+        if all(0 <= one.leader_id != victim for topic in answer.topics for one in topic.partitions):
+            return
+        if time.monotonic() > deadline:
+            raise AssertionError(f"partitions are still led by node {victim}, which is dead")
+        time.sleep(0.005)
