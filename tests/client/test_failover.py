@@ -203,3 +203,73 @@ def test_admin_goes_on_when_any_node_is_killed(cluster: Cluster) -> None:
             await asyncio.gather(*tasks)
 
     real(cluster.bootstrap, scenario)
+
+
+async def transact(clients: Clients, name: str, counts: dict[str, int], is_ending: asyncio.Event) -> None:
+    """One transaction after another: a record to each partition, and an offset; no error may come."""
+    async with clients.producer(ProducerConfig(transactional_id=name)) as producer:
+        await producer.init_transactions()
+        while not is_ending.is_set():
+            number = counts[name]
+            async with producer.transaction():
+                for partition in range(PARTITIONS):
+                    await producer.send(TOPIC, f"{name}:{number}".encode(), partition=partition)
+                await producer.send_offsets({("in", 0): number + 1}, f"group of {name}")
+            counts[name] += 1
+
+
+async def read_committed(clients: Clients, partition: int, count: int) -> list[bytes | None]:
+    """So many committed records of a partition, and whatever is there besides."""
+    async with clients.consumer(COMMITTED) as consumer:
+        consumer.assign([(TOPIC, partition)])
+        values: list[bytes | None] = []
+        deadline = asyncio.get_running_loop().time() + PATIENCE_S
+        while (some := await consumer.poll(100)) or len(values) < count:
+            values += [each.value for each in some]
+            assert asyncio.get_running_loop().time() < deadline, f"{len(values)} of {count} in {partition}"
+        return values
+
+
+def test_transactions_go_on_when_coordinators_and_leaders_are_killed(cluster: Cluster) -> None:
+    names = ["one", "two", "three"]
+    finders: list[Callable[[], int]] = [
+        lambda: cluster.transaction_coordinator_of(names[0]),
+        lambda: cluster.coordinator_of(f"group of {names[0]}"),
+        lambda: cluster.leader_of(TOPIC),
+    ]
+
+    async def scenario(clients: Clients) -> None:
+        await clients.topic(TOPIC, PARTITIONS, replicas=3)
+        await clients.topic("in", replicas=3)
+        counts = dict.fromkeys(names, 0)
+        is_ending = asyncio.Event()
+        tasks = [asyncio.create_task(transact(clients, name, counts, is_ending)) for name in names]
+
+        async def until_all_went_on() -> None:
+            wanted = {name: count + 2 for name, count in counts.items()}
+            while any(counts[name] < count for name, count in wanted.items()):
+                for each in tasks:
+                    if each.done():
+                        each.result()
+                await asyncio.sleep(0.005)
+
+        for find in finders:
+            await until_all_went_on()
+            await beside(cluster.wait_until_in_sync)
+            node = await beside(find)
+            await beside(cluster.kill, node)
+            await until_all_went_on()
+            await beside(cluster.restart, node)
+        is_ending.set()
+        await asyncio.gather(*tasks)
+
+        expected = sorted(f"{name}:{each}".encode() for name in names for each in range(counts[name]))
+        for partition in range(PARTITIONS):
+            found = await read_committed(clients, partition, len(expected))
+            assert sorted(each or b"" for each in found) == expected
+        async with clients.admin() as admin:
+            for name in names:
+                offsets = await admin.list_group_offsets(f"group of {name}")
+                assert [each.offset for each in offsets.values()] == [counts[name]]
+
+    real(cluster.bootstrap, scenario)
