@@ -136,6 +136,10 @@ class Cluster:
         """`host:port` of one node; it stays the same through all lives of the node."""
         return self._node(node).address
 
+    def is_running(self, node: int) -> bool:
+        """Whether a node runs: it was not killed or stopped, and is not paused."""
+        return self._node(node).is_running
+
     # --- start and stop
 
     def start(self) -> Cluster:
