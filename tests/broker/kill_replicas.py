@@ -19,6 +19,7 @@ are left out. A violation prints the seed, whose order of faults is the same in 
 from __future__ import annotations
 
 import argparse
+import shutil
 import signal
 import statistics
 import sys
@@ -51,6 +52,7 @@ from tests.support.replicated_topic import ReplicatedTopic
 TOPIC, PARTITIONS, NODES = "written", 6, 3
 CHECK_EVERY = 5  # rounds
 LONGEST_S = 4.0  # of one of several faults
+TICK_MS = 20  # between the records that a producer sends to a partition
 
 
 class Planned(NamedTuple):
@@ -107,20 +109,26 @@ class Run:
         seed: int,
         stack: ExitStack,
         *,
-        system: str,
         clients: Sequence[str],
         longest_s: float,
+        system: str = BARNABAS,
+        tick_ms: int = TICK_MS,
+        settings: Mapping[str, str] | None = None,
     ) -> None:
         self.is_judged = system == BARNABAS
         self.random = Random(seed)
         network = None
         if node_networks.missing() is None:
             network = stack.enter_context(Namespaces(range(1, NODES + 1)))
-        self.cluster = stack.enter_context(CombinedCluster(system, root, nodes=NODES, network=network))
+        self.cluster = stack.enter_context(
+            CombinedCluster(system, root, nodes=NODES, network=network, settings=settings)
+        )
         self.topic = ReplicatedTopic(self.cluster, TOPIC, PARTITIONS)
         self.topic.create(min_insync_replicas="2")
         self.writers = [
-            stack.enter_context(NumberedWriter(each, self.cluster.bootstrap, TOPIC, PARTITIONS, root))
+            stack.enter_context(
+                NumberedWriter(each, self.cluster.bootstrap, TOPIC, PARTITIONS, root, tick_ms)
+            )
             for each in clients
         ]
         self.reader = stack.enter_context(Reader(self.topic, self.writers))
@@ -246,8 +254,10 @@ def main() -> None:
     results = {}
     for system in systems:
         minutes = options.kafka_minutes if system == KAFKA and options.kafka_minutes else options.minutes
-        with tempfile.TemporaryDirectory() as root:
-            results[system] = run(Path(root), options.seed, minutes=minutes, system=system, told=True)
+        root = tempfile.mkdtemp(prefix=f"{system}-")
+        print(f"logs and data are in {root}, which is kept after a failure", flush=True)
+        results[system] = run(Path(root), options.seed, minutes=minutes, system=system, told=True)
+        shutil.rmtree(root)
     print(table(results))
 
 

@@ -80,7 +80,7 @@ class Faults:
         whole_at = self._heal()
         first = first or self._acknowledged(seen, awaited, began, DEADLINE_S)
         if first is None:
-            raise NotServing(f"a writer is not answered any more after a {kind} of node {victim}")
+            raise NotServing(f"after a {kind} of node {victim}: {self._unanswered(seen, awaited, began)}")
         return Measured((published_at - began) * 1000, first, (whole_at - ended) * 1000)
 
     def _cast(self, role: str) -> int:
@@ -126,6 +126,15 @@ class Faults:
                 time.sleep(SLOW_POLL_S)
             found[writer.name] = (last - began) * 1000
         return found
+
+    def _unanswered(self, seen: Sequence[int], partitions: Sequence[int], began: float) -> str:
+        """Which partitions do not acknowledge any more, by writer."""
+        told = []
+        for writer, before in zip(self._writers, seen, strict=True):
+            later = [each for each in writer.answers[before:] if each.sent_ns > began * 1e9]
+            missing = set(partitions) - {each.partition for each in later}
+            told.append(f"{writer.name} has no answer of partitions {sorted(missing)} {writer.errors[:3]}")
+        return "; ".join(told)
 
     def _heal(self) -> float:
         """Wait until everything is as before; when it was."""

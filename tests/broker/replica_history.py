@@ -31,7 +31,7 @@ UNKNOWN = ("unknown bytes", -1)
 def parsed(partition: int, data: bytes) -> Sent:
     """Which record it is; `UNKNOWN` where it is not what a writer sends."""
     try:
-        name, where, number, _ = data.split(b" ", 3)
+        name, where, number, _ = data.split(b"/", 3)
         sent = name.decode(), int(number)
     except ValueError:
         return UNKNOWN
@@ -66,7 +66,7 @@ class Reader:
 
     def __init__(self, topic: ReplicatedTopic, writers: Sequence[NumberedWriter]) -> None:
         self._topic, self._writers = topic, writers
-        self._logs: list[list[Sent]] = [[] for _ in range(topic.partitions)]
+        self.logs: list[list[Sent]] = [[] for _ in range(topic.partitions)]  # as far as they are read
         self._problems: list[str] = []
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
@@ -82,7 +82,7 @@ class Reader:
     def _run(self) -> None:
         consumer = self._consumer()
         while not self._stopping.is_set():
-            self._problems += read_some(consumer, self._logs, 0.1)
+            self._problems += read_some(consumer, self.logs, 0.1)
         consumer.close()
 
     def _consumer(self) -> Consumer:
@@ -101,7 +101,7 @@ class Reader:
 
     @property
     def records(self) -> int:
-        return sum(map(len, self._logs))
+        return sum(map(len, self.logs))
 
     def check(self) -> list[str]:
         """Wait until everything that is acknowledged now is read; what is wrong."""
@@ -111,12 +111,12 @@ class Reader:
             for of_partition in answers
         ]
         deadline = time.monotonic() + READ_DEADLINE_S
-        while any(len(log) <= offset for log, offset in zip(self._logs, wanted, strict=True)):
+        while any(len(log) <= offset for log, offset in zip(self.logs, wanted, strict=True)):
             if self._problems or time.monotonic() > deadline:
-                read = [len(each) for each in self._logs]
+                read = [len(each) for each in self.logs]
                 return [*self._problems, f"acknowledged up to offsets {wanted}, read up to {read}"]
             time.sleep(0.01)
-        return [*self._problems, *self._compare(answers, self._logs)]
+        return [*self._problems, *self._compare(answers, self.logs)]
 
     def _answers(self) -> list[dict[str, list[Answer]]]:
         """Of each partition the acknowledgements so far, by writer."""
@@ -140,7 +140,7 @@ class Reader:
     def check_at_end(self) -> list[str]:
         """When nobody writes any more and all replicas are in sync: everything is read anew, and the
         replicas' files are compared."""
-        again: list[list[Sent]] = [[] for _ in self._logs]
+        again: list[list[Sent]] = [[] for _ in self.logs]
         problems: list[str] = []
         consumer = self._consumer()
         ends = [
@@ -153,7 +153,7 @@ class Reader:
                 problems.append(f"to be read up to {ends}, read up to {[len(each) for each in again]}")
             problems += read_some(consumer, again, 0.1)
         consumer.close()
-        for number, (now, before) in enumerate(zip(again, self._logs, strict=True)):
+        for number, (now, before) in enumerate(zip(again, self.logs, strict=True)):
             if now[: len(before)] != before:
                 problems.append(f"partition {number} is not what was read of it before")
         return [*problems, *self._compare(self._answers(), again), *different_replicas(self._topic)]

@@ -1,8 +1,8 @@
 """A process that writes numbered records with librdkafka, acks=all and idempotent, and tells of the answers.
 
-    python -m tests.interop.numbered_writer HOST:PORT,... TOPIC NAME PARTITIONS
+    python -m tests.interop.numbered_writer HOST:PORT,... TOPIC NAME PARTITIONS TICK-MS
 
-Every `TICK_S` it sends one record to each partition, numbered from 0 on in each; its value is
+Every tick it sends one record to each partition, numbered from 0 on in each; its value is
 `value(NAME, partition, number)`. Of each record one line says what came of it, with the times at which it was
 sent and answered by the system's monotonic clock:
 
@@ -24,14 +24,13 @@ from typing import Any
 
 from confluent_kafka import KafkaError, Message, Producer
 
-TICK_S = 0.02
 IN_FLIGHT = 5000  # no more is sent until some is answered
 PATIENCE_S = 300.0  # longer than any fault
 
 
 def value(name: str, partition: int, number: int) -> bytes:
     """What the record of that number holds: it can be told from all others, and has a size of its own."""
-    return f"{name} {partition} {number} ".encode().ljust(20 + number * 37 % 500, b".")
+    return f"{name}/{partition}/{number}/".encode().ljust(20 + number * 37 % 500, b".")
 
 
 class NumberedWriter:
@@ -88,7 +87,7 @@ def _say(line: str) -> None:
     sys.stdout.write(line + "\n")
 
 
-def main(bootstrap: str, topic: str, name: str, partitions: str) -> None:
+def main(bootstrap: str, topic: str, name: str, partitions: str, tick_ms: str) -> None:
     stopping = threading.Event()
 
     def listen() -> None:
@@ -97,7 +96,7 @@ def main(bootstrap: str, topic: str, name: str, partitions: str) -> None:
 
     threading.Thread(target=listen, daemon=True).start()
     writer = NumberedWriter(bootstrap, topic, name, int(partitions))
-    while not stopping.wait(TICK_S):
+    while not stopping.wait(int(tick_ms) / 1000):
         writer.tick()
         sys.stdout.flush()
     writer.finish()

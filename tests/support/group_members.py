@@ -250,7 +250,7 @@ class Group:
         self.history.add(Event(time.monotonic_ns(), member.name, "replaced"))
         self.forget(member)
 
-    def settle(self, partitions: int) -> None:
+    def settle(self, partitions: int, deadline_s: float = DEADLINE_S) -> None:
         """Wait until each member has a part, all partitions are somebody's, and all are read from then on."""
         names = {member.name for member in self.members}
 
@@ -259,9 +259,13 @@ class Group:
             parts = [owned.get(name, set()) for name in names]
             return all(parts) and sum(map(len, parts)) == partitions and owned.keys() == names
 
-        self.wait(is_settled, f"settled group of {sorted(names)}")
+        self.wait(is_settled, f"settled group of {sorted(names)}", deadline_s)
         since_ns = time.monotonic_ns()
-        self.wait(lambda: len(self.history.read_since(since_ns)) == partitions, "reading of all partitions")
+        self.wait(
+            lambda: len(self.history.read_since(since_ns)) == partitions,
+            "reading of all partitions",
+            deadline_s,
+        )
 
     def parts(self) -> list[set[Partition]]:
         """What each of the members has."""
@@ -279,10 +283,10 @@ class Group:
                 f"leaving of {member.name}",
             )
 
-    def finish(self, produced: Mapping[Partition, int]) -> None:
+    def finish(self, produced: Mapping[Partition, int], deadline_s: float = DEADLINE_S) -> None:
         """Wait until everything is read and committed, and let all leave."""
-        self.wait(lambda: self._is_read(produced), "end of reading")
-        self.wait(lambda: self.history.committed() == produced, "commit of all that was read")
+        self.wait(lambda: self._is_read(produced), "end of reading", deadline_s)
+        self.wait(lambda: self.history.committed() == produced, "commit of all that was read", deadline_s)
         self.end()
 
     def _is_read(self, produced: Mapping[Partition, int]) -> bool:

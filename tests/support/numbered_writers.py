@@ -34,11 +34,14 @@ class Answer(NamedTuple):
 class NumberedWriter:
     """One process, which writes from the start of the `with` block until `finish`."""
 
-    def __init__(self, client: str, bootstrap: str, topic: str, partitions: int, folder: Path) -> None:
+    def __init__(
+        self, client: str, bootstrap: str, topic: str, partitions: int, folder: Path, tick_ms: int
+    ) -> None:
+        """`tick_ms`: between the records of each partition."""
         self.name = self.client = client
         self.answers: list[Answer] = []  # only grows, in the order in which they came
         self.errors: list[str] = []
-        self._arguments = [bootstrap, topic, self.name, str(partitions)]
+        self._arguments = [bootstrap, topic, self.name, str(partitions), str(tick_ms)]
         self._log = folder / f"writer-{client}.log"
         self._process: subprocess.Popen[str] | None = None
         self._listener = threading.Thread(target=self._listen, daemon=True)

@@ -21,11 +21,7 @@ from barnabas.protocol.messages.create_topics import (
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
-from barnabas.protocol.messages.elect_leaders import (
-    ElectLeadersRequest,
-    ElectLeadersResponse,
-    TopicPartitions,
-)
+from barnabas.protocol.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
 from barnabas.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from tests.support.combined_cluster import DEADLINE_S, SLOW_POLL_S, CombinedCluster, NotServing
 from tests.support.raw_client import RawClient
@@ -139,11 +135,8 @@ class ReplicatedTopic:
         self._until_taken(ask, {"NONE"})
 
     def _elect(self, client: RawClient) -> None:
-        request = ElectLeadersRequest(
-            election_type=0,
-            topic_partitions=[TopicPartitions(topic=self.name, partitions=list(range(self.partitions)))],
-            timeout_ms=TIMEOUT_MS,
-        )
+        # of all topics, so that coordinators move back, too
+        request = ElectLeadersRequest(election_type=0, topic_partitions=None, timeout_ms=TIMEOUT_MS)
 
         def ask() -> set[int]:
             answer = client.ask(request, 2, ElectLeadersResponse)

@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 	"sync"
 	"time"
 	_ "unsafe" // for the name of the clock
@@ -93,7 +94,7 @@ func join(how wanted) (*member, error) {
 		chosen = append(chosen, balancers[name])
 	}
 	options := []kgo.Opt{
-		kgo.SeedBrokers(how.Bootstrap),
+		kgo.SeedBrokers(strings.Split(how.Bootstrap, ",")...),
 		kgo.ClientID(how.Member),
 		kgo.ConsumerGroup(how.Group),
 		kgo.ConsumeTopics(how.Topics...),

@@ -37,7 +37,7 @@ func newTransactor(given []string) (*transactor, error) {
 		return nil, err
 	}
 	options := []kgo.Opt{
-		kgo.SeedBrokers(given[0]),
+		kgo.SeedBrokers(strings.Split(given[0], ",")...),
 		kgo.TransactionalID(given[1]),
 		kgo.TransactionTimeout(time.Duration(timeoutMs) * time.Millisecond),
 		kgo.RecordPartitioner(kgo.ManualPartitioner()),

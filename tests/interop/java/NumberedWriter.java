@@ -1,7 +1,7 @@
 // A process that writes numbered records with Kafka's Java producer, acks=all and idempotent; what it sends and says
 // stands in tests/interop/numbered_writer.py.
 //
-//     java NumberedWriter HOST:PORT,... TOPIC NAME PARTITIONS
+//     java NumberedWriter HOST:PORT,... TOPIC NAME PARTITIONS TICK-MS
 
 import java.io.BufferedOutputStream;
 import java.io.FileDescriptor;
@@ -18,7 +18,7 @@ import org.apache.kafka.clients.producer.RecordMetadata;
 import org.apache.kafka.common.serialization.StringSerializer;
 
 public class NumberedWriter {
-    static final long TICK_MS = 20, PATIENCE_MS = 300_000;
+    static final long PATIENCE_MS = 300_000;
     static final int IN_FLIGHT = 5_000;
 
     static final PrintStream out =
@@ -26,7 +26,7 @@ public class NumberedWriter {
     static final AtomicInteger inFlight = new AtomicInteger();
 
     static String value(String name, int partition, int number) {
-        StringBuilder text = new StringBuilder(name + " " + partition + " " + number + " ");
+        StringBuilder text = new StringBuilder(name + "/" + partition + "/" + number + "/");
         int size = 20 + (int) (number * 37L % 500);
         while (text.length() < size) text.append('.');
         return text.toString();
@@ -50,6 +50,7 @@ public class NumberedWriter {
     public static void main(String[] arguments) throws Exception {
         String topic = arguments[1], name = arguments[2];
         int partitions = Integer.parseInt(arguments[3]);
+        long tickMs = Long.parseLong(arguments[4]);
         Properties settings = new Properties();
         settings.put("bootstrap.servers", arguments[0]);
         settings.put("acks", "all");
@@ -69,7 +70,7 @@ public class NumberedWriter {
         listener.start();
         KafkaProducer<String, String> producer =
             new KafkaProducer<>(settings, new StringSerializer(), new StringSerializer());
-        for (int number = 0; !stopping.await(TICK_MS, TimeUnit.MILLISECONDS); ) {
+        for (int number = 0; !stopping.await(tickMs, TimeUnit.MILLISECONDS); ) {
             if (inFlight.get() < IN_FLIGHT) {
                 for (int each = 0; each < partitions; each++) {
                     int partition = each, sent = number;

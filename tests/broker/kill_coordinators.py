@@ -1,0 +1,144 @@
+"""Nodes are killed, paused and cut off while groups and transactions go on: their coordinators move.
+
+    python -m tests.broker.kill_coordinators [--minutes 30] [--seed 1]
+                                             [--clients confluent,aiokafka,kafka-python,java-4.3.0,franz-go]
+
+Three nodes as in kill_replicas.py, with the same kinds of faults, and an input topic that is written to
+slowly all the time. Each client has a consumer group of two members, one of them static, of which one is
+replaced in every round, and a transactional loop from the input to an output of its own. After every round
+the groups must settle, the loops go on, and no commit may have gone back; at the end every output is exactly
+the input that is committed, and no partition ever had two owners (coordinator_load.py).
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import NamedTuple
+
+from tests.broker.coordinator_load import Counts, Load, output_of
+from tests.broker.kill_replicas import LONGEST_S, PARTITIONS, Outcome, Planned, Run, deck, table
+from tests.interop.numbered_writer import value
+from tests.support import apache_kafka
+from tests.support.combined_cluster import BARNABAS
+from tests.support.group_members import NEW_JAVA, command, is_here
+from tests.support.numbered_writers import CONFLUENT
+from tests.support.replicated_topic import ReplicatedTopic
+
+CLIENTS = (CONFLUENT, "aiokafka", "kafka-python", NEW_JAVA, "franz-go")
+TICK_MS = 500  # between the records of each input partition
+SETTINGS = {  # as the defaults are, where the cluster is not made for single replicas
+    "offsets.topic.replication.factor": "3",
+    "transaction.state.log.replication.factor": "3",
+    "transaction.state.log.min.isr": "2",
+}
+
+
+class CoordinatorsOutcome(NamedTuple):
+    """What a run came to, in which nothing was wrong."""
+
+    replicas: Outcome
+    counts: list[Counts]
+
+    def __str__(self) -> str:
+        lines = [
+            table({BARNABAS: self.replicas}),
+            f"{'':18}{'commits of':>12}{'members':>10}{'':>14}{'loops':>10}",
+        ]
+        lines.append(f"{'':18}{'the group':>12}{'failed':>10}{'transactions':>14}{'restarted':>10}")
+        for each in self.counts:
+            lines.append(
+                f"{each.client:18}{each.group_commits:12,}{each.members_failed:10,}"
+                f"{each.transactions:14,}{each.restarts:10,}"
+            )
+        return "\n".join(lines)
+
+
+def run(
+    root: Path,
+    seed: int,
+    planned: Iterator[Planned] | Sequence[Planned] | None = None,
+    *,
+    minutes: float = 60.0,
+    clients: Sequence[str] = CLIENTS,
+    longest_s: float = LONGEST_S,
+    told: bool = False,
+) -> CoordinatorsOutcome:
+    """These rounds, or those of the seed for so long; AssertionError, with what is wrong, if anything is."""
+    with ExitStack() as stack:
+        this = Run(
+            root,
+            seed,
+            stack,
+            clients=(CONFLUENT,),
+            longest_s=longest_s,
+            tick_ms=TICK_MS,
+            settings=SETTINGS,
+        )
+        for each in clients:
+            ReplicatedTopic(this.cluster, output_of(each), PARTITIONS).create(min_insync_replicas="2")
+        load = Load(stack, this.topic, clients, this.random)
+        until = time.monotonic() + minutes * 60
+        rounds = faults = 0
+        for fault in planned or deck(this.random, BARNABAS, this.faults.kinds):
+            if time.monotonic() > until:
+                break
+            if told:
+                print(f"round {rounds} of seed {seed}: {fault}", flush=True)
+            this.do(fault)
+            rounds, faults = rounds + 1, faults + len(fault.kinds)
+            load.change()
+            load.settle()
+            load.wait_for_loops()
+            problems = load.check()
+            assert not problems, "\n".join(problems)
+        load.stop_loops()
+        outcome = this.finish(rounds, faults)
+        inputs = [
+            [value(name, number, which).decode() for name, which in log]
+            for number, log in enumerate(this.reader.logs)
+        ]
+        problems = load.finish(inputs)
+        assert not problems, "\n".join(problems)
+        return CoordinatorsOutcome(outcome, load.counts())
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--minutes", type=float, default=30.0)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--clients", default=",".join(CLIENTS))
+    return parser.parse_args()
+
+
+def main() -> None:
+    options = _arguments()
+    clients = options.clients.split(",")
+    lacking = [each for each in clients if not is_here(each)]
+    if lacking:
+        sys.exit(f"cannot run here: {', '.join(lacking)}")
+    prepare(clients)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that everything is removed
+    root = tempfile.mkdtemp()
+    print(f"logs and data are in {root}, which is kept after a failure", flush=True)
+    print(run(Path(root), options.seed, minutes=options.minutes, clients=clients, told=True))
+    shutil.rmtree(root)
+
+
+def prepare(clients: Sequence[str]) -> None:
+    """Fetch and build what is not to be had in a namespace."""
+    if apache_kafka.missing() is None:
+        apache_kafka.shared_classes()
+    for each in clients:
+        command(each)
+
+
+if __name__ == "__main__":
+    main()
