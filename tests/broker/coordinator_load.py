@@ -12,6 +12,7 @@ is a topic of its own. `Load` lets members come and go, and judges:
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from random import Random
@@ -162,12 +163,12 @@ class Load:
     def wait_for_loops(self) -> None:
         """Wait until every loop has committed something more."""
         before = [each.commits for each in self._loops]
+        deadline = time.monotonic() + SETTLE_S
         for loop, commits in zip(self._loops, before, strict=True):
-            until(
-                lambda loop=loop, commits=commits: loop.commits > commits,  # type: ignore[misc]
-                f"transaction of {loop.client}: {loop.failures[-1:]}",
-                SETTLE_S,
-            )
+            while loop.commits == commits:
+                failures = "\n".join(loop.failures[-3:])
+                assert time.monotonic() < deadline, f"{loop.client} commits nothing: {failures}"
+                time.sleep(0.05)
 
     def counts(self) -> list[Counts]:
         return [
