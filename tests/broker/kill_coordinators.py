@@ -18,7 +18,7 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import NamedTuple
@@ -69,6 +69,7 @@ def run(
     minutes: float = 60.0,
     clients: Sequence[str] = CLIENTS,
     longest_s: float = LONGEST_S,
+    settings: Mapping[str, str] | None = None,
     told: bool = False,
 ) -> CoordinatorsOutcome:
     """These rounds, or those of the seed for so long; AssertionError, with what is wrong, if anything is."""
@@ -80,7 +81,7 @@ def run(
             clients=(CONFLUENT,),
             longest_s=longest_s,
             tick_ms=TICK_MS,
-            settings=SETTINGS,
+            settings={**SETTINGS, **(settings or {})},
         )
         for each in clients:
             ReplicatedTopic(this.cluster, output_of(each), PARTITIONS).create(min_insync_replicas="2")

@@ -214,6 +214,8 @@ def table(results: Mapping[str, Outcome]) -> str:
     lines.append(f"{'':48}" + "".join(f"{system:^30}" for system in results))
     lines.append(f"{'milliseconds':48}" + f"{'median':>10}{'at most':>10}{'times':>8}  " * len(results))
     for planned in dict.fromkeys(MEASURED):
+        if not any(planned in each.measured for each in results.values()):
+            continue
         for name, values in _rows(planned, results):
             lines.append(f"{planned!s:28}{name:20}" + "".join(map(_cell, values)).rstrip())
     return "\n".join(lines)
