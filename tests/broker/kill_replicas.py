@@ -44,9 +44,10 @@ from tests.broker.replica_faults import (
 )
 from tests.broker.replica_history import Reader
 from tests.support import apache_kafka, node_networks
-from tests.support.combined_cluster import BARNABAS, KAFKA, CombinedCluster
+from tests.support.combined_cluster import BARNABAS, DEADLINE_S, KAFKA, CombinedCluster
 from tests.support.node_networks import Namespaces
 from tests.support.numbered_writers import CONFLUENT, JAVA, NumberedWriter
+from tests.support.raw_client import wait_until
 from tests.support.replicated_topic import ReplicatedTopic
 
 TOPIC, PARTITIONS, NODES = "written", 6, 3
@@ -131,6 +132,7 @@ class Run:
             )
             for each in clients
         ]
+        wait_until(lambda: all(each.answers for each in self.writers), "first answers", DEADLINE_S)
         self.reader = stack.enter_context(Reader(self.topic, self.writers))
         self.faults = Faults(self.cluster, self.topic, self.writers, self.random, longest_s)
         self.problems: list[str] = []
