@@ -27,7 +27,7 @@ from bench.report import Section, as_json, page, tables
 
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "benchmarks.md"
-ALONE = ("kernel", "log", "metadata", "quorum")
+ALONE = ("kernel", "log", "metadata", "quorum", "fixture")
 SIDE_BY_SIDE = (
     "produce",
     "consume",
