@@ -24,9 +24,18 @@ from rich.progress import Progress
 from rich.table import Table
 
 from barnabas.sim.cluster.plan import draw_cluster
-from barnabas.sim.scenario import CLUSTER, LOG, Scenario, draw_scenario
+from barnabas.sim.coordination.plan import draw_coordination
+from barnabas.sim.scenario import CLUSTER, LOG, REPLICATED, Scenario, draw_scenario
 from barnabas.sim.world import Outcome, simulate
-from tests.sim import bugs_cluster, bugs_compaction, bugs_disk, bugs_groups, bugs_state, bugs_transactions
+from tests.sim import (
+    bugs_cluster,
+    bugs_compaction,
+    bugs_coordinators,
+    bugs_disk,
+    bugs_groups,
+    bugs_state,
+    bugs_transactions,
+)
 from tests.sim.bugs_switch import BUGS, Bug, switched_on
 
 __all__ = [
@@ -35,6 +44,7 @@ __all__ = [
     "Pin",
     "bugs_cluster",
     "bugs_compaction",
+    "bugs_coordinators",
     "bugs_disk",
     "bugs_groups",
     "bugs_state",
@@ -87,7 +97,11 @@ def run(bug: Bug | None, seed: int, seconds: float | None = None, kind: str = LO
 
 
 def _scenario(seed: int, seconds: float | None, kind: str) -> Scenario:
-    return draw_cluster(seed, seconds) if kind == CLUSTER else draw_scenario(seed, seconds, kind)
+    if kind == CLUSTER:
+        return draw_cluster(seed, seconds)
+    if kind in REPLICATED:
+        return draw_coordination(seed, kind, seconds)
+    return draw_scenario(seed, seconds, kind)
 
 
 def checkers_of(outcome: Outcome) -> tuple[str, ...]:

@@ -28,7 +28,7 @@ LOOKS = 0.2  # how often what is committed is looked at after a commit
 async def run_committer(client: Client, group: str, places: Sequence[Place]) -> None:
     """Commit offsets of one place after another, until asked to stop."""
     async with Asking(client) as asking:
-        committer = _Committer(client, asking, group)
+        committer = Committer(client, asking, group, client.name)
         number = 0
         while not client.stopping.is_set():
             committer.place = places[number % len(places)]
@@ -39,16 +39,19 @@ async def run_committer(client: Client, group: str, places: Sequence[Place]) -> 
             await client.pause(PAUSE_S)
 
 
-class _Committer:
-    def __init__(self, client: Client, asking: Asking, group: str) -> None:
+class Committer:
+    """Commits offsets of `place`; `name` is what its marks begin with."""
+
+    def __init__(self, client: Client, asking: Asking, group: str, name: str) -> None:
         self._client, self._asking, self._group = client, asking, group
+        self._name = name
         self._commits = 0
         self.place: Place = ("", 0)
 
     async def commit(self) -> None:
         client, (topic, partition) = self._client, self.place
         self._commits += 1
-        mark, offset = f"{client.name}/{self._commits}:{topic}-{partition}", self._commits
+        mark, offset = f"{self._name}/{self._commits}:{topic}-{partition}", self._commits
         client.history.add(CommitSent(client.now, mark, self._group, topic, partition, offset))
         committed = OffsetCommitRequestPartition(
             partition_index=partition, committed_offset=offset, committed_metadata=mark
