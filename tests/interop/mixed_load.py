@@ -4,7 +4,7 @@ the brokers; afterwards every number must be there once, in order, at the offset
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from threading import Event, Thread
 from types import TracebackType
 from typing import Any
@@ -23,12 +23,21 @@ class MixedLoad:
     """Records go to partition 0 of each topic in turn while the `with` block lasts; it ends when all of
     them have been acknowledged."""
 
-    def __init__(self, cluster: MixedCluster, bootstrap: str, topics: Sequence[str], a_turn: int = 5) -> None:
+    def __init__(
+        self,
+        cluster: MixedCluster,
+        bootstrap: str,
+        topics: Sequence[str],
+        a_turn: int = 5,
+        is_wanted: Callable[[], bool] = lambda: True,
+    ) -> None:
+        """So many records to each topic at a time, while more are wanted."""
         self.sent: dict[str, int] = dict.fromkeys(topics, 0)
         self.acknowledged: dict[str, dict[int, int]] = defaultdict(dict)  # number to offset
         self.failures: list[str] = []
         self._cluster = cluster
         self._a_turn = a_turn
+        self._is_wanted = is_wanted
         settings = {"bootstrap.servers": bootstrap, "acks": "all", "enable.idempotence": True, "linger.ms": 5}
         patient = {"message.timeout.ms": 300_000, "reconnect.backoff.max.ms": 500, "log_level": 0}
         self._producer = Producer(settings | patient | {"topic.metadata.refresh.interval.ms": 5000})
@@ -42,15 +51,23 @@ class MixedLoad:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        if error is None:
+            self.stop()
+        else:
+            self._end.set()
+            self._thread.join()
+
+    def stop(self) -> None:
+        """Send no more, and wait until all is acknowledged; harmless when repeated."""
         self._end.set()
         self._thread.join()
-        left = self._producer.flush(FLUSH_S if error is None else 0)
-        if error is None and (left or self.failures):
+        left = self._producer.flush(FLUSH_S)
+        if left or self.failures:
             raise ClusterFailed(f"{left} records are not answered; failures: {self.failures[:5]}")
 
     def _run(self) -> None:
         while not self._end.wait(PAUSE_S):
-            while len(self._producer) < UNACKNOWLEDGED and not self._end.is_set():
+            while len(self._producer) < UNACKNOWLEDGED and self._is_wanted() and not self._end.is_set():
                 for topic in self.sent:
                     for _ in range(self._a_turn):
                         self._send(topic)

@@ -83,6 +83,12 @@ class ReplicationActs:
         running = [each for each in replicas if self.cluster.nodes[each].is_running]
         self.wait_for_state(name, replicas[0], running)
 
+    def adopt(self, name: str) -> None:
+        """A topic that the cluster has made by itself."""
+        state = self.cluster.wait_for(f"topic {name}", lambda: self.state(name))
+        self.topics[name] = list(state[1])
+        self.wait_for_state(name, None, state[1])
+
     def delete(self, name: str) -> None:
         self.admin.delete_topics([name], operation_timeout=PATIENCE_S)[name].result(PATIENCE_S)
         self.cluster.wait_for(f"{name} is gone", lambda: self.state(name) is None or None)

@@ -23,9 +23,12 @@ from pathlib import Path
 from tempfile import mkdtemp
 from typing import NamedTuple
 
+from tests.interop.mixed_coordinators import SETTINGS as COORDINATED
+from tests.interop.mixed_coordinators import Coordinated
 from tests.interop.mixed_load import MixedLoad
 from tests.interop.mixed_partitions import STORIES, tell
 from tests.interop.mixed_replication_acts import ReplicationActs
+from tests.support.group_members import NEW_JAVA
 from tests.support.kafka_tools import KafkaTools
 from tests.support.mixed_cluster import MixedCluster
 from tests.support.mixed_node import BARNABAS, KAFKA, MixedNode
@@ -97,6 +100,25 @@ def moved(stage: Stage) -> None:
         _check(acts, load)
 
 
+def swapped(stage: Stage) -> None:
+    """Under load, each broker stops, and the other kind goes on with its directory; and back."""
+    with stage.cluster(KAFKA, BARNABAS) as acts:
+        topics = _make_topics(acts)
+        with MixedLoad(acts.cluster, acts.bootstrap, topics) as load:
+            for swapping in islice(cycle((A, B)), 4 * stage.rounds):
+                load.progress()
+                node = acts.cluster.nodes[swapping]
+                node.stop()
+                load.progress()
+                node.kind = KAFKA if node.kind == BARNABAS or stage.is_control else BARNABAS
+                node.start_again()
+                for name in topics:
+                    acts.wait_for_state(name, None, [A, B])
+                for name in topics:
+                    acts.lead(name, swapping)
+        _check(acts, load)
+
+
 def kills(stage: Stage) -> None:
     """Under load, brokers are killed one after another, and leaders move."""
     for kinds in ((KAFKA, BARNABAS, KAFKA), (BARNABAS, KAFKA, BARNABAS)):
@@ -106,6 +128,20 @@ def kills(stage: Stage) -> None:
                 for victim in islice(cycle((A, B, C)), 3 * stage.rounds):
                     _kill(acts, load, victim)
             _check(acts, load)
+
+
+def coordinators(stage: Stage) -> None:
+    """Coordinators move between the kinds, and are killed, while groups and transactions go on."""
+    kinds = (KAFKA, KAFKA, BARNABAS) if stage.controller == BARNABAS else (BARNABAS, BARNABAS, KAFKA)
+    with (
+        stage.cluster(*kinds, **COORDINATED) as acts,
+        Coordinated(acts, ("confluent", NEW_JAVA), java=True) as coordinated,
+    ):
+        for node_id in islice(cycle((C, A, C, B)), 4 * stage.rounds):
+            coordinated.move_to(node_id)
+            coordinated.kill(node_id)
+        coordinated.finish()
+        print(f"  {coordinated.told()}", flush=True)
 
 
 def _kill(acts: ReplicationActs, load: MixedLoad, victim: int) -> None:
@@ -142,7 +178,7 @@ def _check(acts: ReplicationActs, load: MixedLoad) -> None:
 
 
 SCENARIOS: dict[str, Callable[[Stage], None]] = {
-    each.__name__: each for each in (stories, lagging, moved, kills)
+    each.__name__: each for each in (stories, lagging, moved, swapped, kills, coordinators)
 }
 
 
