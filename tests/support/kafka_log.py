@@ -27,7 +27,8 @@ _EXPECTED = re.compile(
     r"|RegistrationResponseHandler: channel manager timed out before sending the request"
     r"|Attempted to remove publisher \w+, which is not installed"
     r"|leader-epoch-checkpoint.*NoSuchFileException.*writeIfDirExists"
-    r"|\[GroupCoordinator id=\d+\] (Writing records to|Execution of) .*NotLeaderOrFollowerException"
+    r"|\[GroupCoordinator id=\d+\] (Writing records to|Execution of) "
+    r".*Not(LeaderOrFollower|Coordinator)Exception"
     r"|\[GroupCoordinator id=\d+\] Execution of HighWatermarkUpdate failed due to New committed offset"
     r"|Exceptionally slow controller event|controller event queue overloaded"
     r"|Expected partition \S+ with topic id \S+ to exist, but it was missing. Creating",
