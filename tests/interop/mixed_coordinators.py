@@ -20,7 +20,7 @@ from tests.support.mixed_node import ClusterFailed
 
 INTERNAL = ("__consumer_offsets", "__transaction_state")
 INPUT, OPEN = "input", "open"
-AHEAD = 200  # how far the input is ahead of the slower loop
+AHEAD = 60  # how far the input is ahead of the slower loop
 READ = [Partition(f"read-{number}", 0) for number in (1, 2)]
 SETTINGS = {
     "offsets.topic.replication.factor": "3",

@@ -22,7 +22,6 @@ from tests.support.mixed_node import ClusterFailed
 from tests.support.stepped import SteppedProcess
 from tests.support.transactors import JAVA, command
 
-BATCH = 20
 TRANSACTION_TIMEOUT_MS = 60_000
 _ASK_AGAIN = (KafkaError.NOT_COORDINATOR, KafkaError.COORDINATOR_LOAD_IN_PROGRESS)
 
@@ -42,6 +41,8 @@ def made_producer(acts: ReplicationActs, name: str) -> Producer:
 
 class Loop:
     """Copies a topic to another one, in a thread; ends when it has copied as much as it was told to."""
+
+    batch: int  # records in a transaction, at most
 
     def __init__(self, acts: ReplicationActs, source: str, target: str) -> None:
         self.acts = acts
@@ -91,9 +92,9 @@ class Loop:
     def go_on(self) -> None:
         """After `hold`; harmless when repeated."""
 
-    def progress(self, records: int = 100) -> None:
+    def progress(self, transactions: int = 3) -> None:
         """Wait until so many more have been committed."""
-        goal = self.committed + records
+        goal = self.committed + transactions * self.batch
         self._wait(f"{goal} records in {self.target}", lambda: self.committed >= goal)
 
     def finish(self, count: int) -> None:
@@ -116,6 +117,8 @@ class Loop:
 
 class ConfluentLoop(Loop):
     """With librdkafka."""
+
+    batch = 20
 
     def __init__(self, acts: ReplicationActs, source: str, target: str) -> None:
         super().__init__(acts, source, target)
@@ -143,7 +146,7 @@ class ConfluentLoop(Loop):
             self._is_held.set()
             self._may_go_on.wait()
             self._producer = made_producer(self.acts, self.target)
-        messages = [each for each in self._consumer.consume(BATCH, 0.1) if each.error() is None]
+        messages = [each for each in self._consumer.consume(self.batch, 0.1) if each.error() is None]
         if not messages:
             return 0
         try:
@@ -176,7 +179,9 @@ class ConfluentLoop(Loop):
 
 
 class JavaLoop(Loop):
-    """With Kafka's own client."""
+    """With Kafka's own client; each step is a round trip to its process."""
+
+    batch = 5
 
     def begin(self) -> None:
         arguments = [self.acts.bootstrap, self.target, str(TRANSACTION_TIMEOUT_MS), self.target, self.source]
@@ -184,7 +189,7 @@ class JavaLoop(Loop):
         self._process.do("init")
 
     def step(self) -> int:
-        count = BATCH if self._goal is None else min(BATCH, self._goal - self.committed)
+        count = self.batch if self._goal is None else min(self.batch, self._goal - self.committed)
         taken = self._process.do(f"take {count}")
         self._process.do("begin")
         for each in taken:
