@@ -25,7 +25,8 @@ from rich.table import Table
 
 from barnabas.sim.cluster.plan import draw_cluster
 from barnabas.sim.coordination.plan import draw_coordination
-from barnabas.sim.scenario import CLUSTER, LOG, REPLICATED, Scenario, draw_scenario
+from barnabas.sim.replication.plan import draw_replication
+from barnabas.sim.scenario import CLUSTER, LOG, REPLICATED, REPLICATION, Scenario, draw_scenario
 from barnabas.sim.world import Outcome, simulate
 from tests.sim import (
     bugs_cluster,
@@ -33,6 +34,7 @@ from tests.sim import (
     bugs_coordinators,
     bugs_disk,
     bugs_groups,
+    bugs_replication,
     bugs_state,
     bugs_transactions,
 )
@@ -47,6 +49,7 @@ __all__ = [
     "bugs_coordinators",
     "bugs_disk",
     "bugs_groups",
+    "bugs_replication",
     "bugs_state",
     "bugs_transactions",
     "pins",
@@ -101,7 +104,7 @@ def _scenario(seed: int, seconds: float | None, kind: str) -> Scenario:
         return draw_cluster(seed, seconds)
     if kind in REPLICATED:
         return draw_coordination(seed, kind, seconds)
-    return draw_scenario(seed, seconds, kind)
+    return draw_replication(seed, seconds) if kind == REPLICATION else draw_scenario(seed, seconds, kind)
 
 
 def checkers_of(outcome: Outcome) -> tuple[str, ...]:

@@ -15,6 +15,7 @@ from barnabas.log import producer
 from barnabas.log.partition import PartitionLog
 from barnabas.records import kernel
 from barnabas.sim.checkers import CHECKERS
+from barnabas.sim.replication.checkers import NAMES
 from tests.sim.bugs import BUGS, SEEN, Pin, checkers_of, pins, run
 from tests.sim.bugs_switch import switched_on
 
@@ -59,7 +60,7 @@ def test_every_bug_has_its_seed() -> None:
 
 def test_every_checker_has_caught_something() -> None:
     spoke = {checker for pin in pins() for checker in pin.checkers}
-    assert CHECKERS.keys() | CLUSTER_CHECKERS <= spoke, PIN_AGAIN
+    assert CHECKERS.keys() | CLUSTER_CHECKERS | NAMES <= spoke, PIN_AGAIN
 
 
 def test_a_switch_leaves_nothing_behind() -> None:

@@ -102,3 +102,14 @@ def test_a_session_from_the_middle_is_owed_what_comes_from_there_on() -> None:
     story = _two_values().written(3, "a/2", 2, key=b"l")
     story.began(4, "s", 1).reads(5, "s", {2: "a/2"}).ended(6, "s", 3)
     assert "key b'k' is missing" in only(story.judged(check)).what
+
+
+def test_unclean_election_excuses_what_was_on_the_disk() -> None:
+    """The replica that has it is not there, and another one leads."""
+
+    def story(*, is_unclean: bool) -> Story:
+        facts = FACTS._replace(flush_every_message=True, is_unclean=is_unclean)
+        return Story(facts).written(1, "a/0", 0, key=b"k").power_lost(3).final(9, {}, end=2)
+
+    assert story(is_unclean=True).judged(check) == []
+    assert story(is_unclean=False).judged(check) != []

@@ -18,7 +18,7 @@ A session stops where the end was when it began. A compaction in its middle may 
 sake of one beyond that: where there may be such a one, a session is owed nothing of the key.
 
 What is superseded need not be gone. A power loss from the sending of the record to the session's end excuses,
-unless flush.messages=1 had it on the disk when it was acknowledged.
+unless flush.messages=1 had it on the disk when it was acknowledged, and unclean elections are not allowed.
 """
 
 from __future__ import annotations
@@ -102,7 +102,8 @@ def _is_beyond(view: View, sent: Sent, walk: _Walk) -> bool:
 
 
 def _may_be_lost(view: View, latest: Acked, walk: _Walk) -> bool:
-    is_synced = view.topics[walk.place[0]].flush_every_message
+    facts = view.topics[walk.place[0]]
+    is_synced = facts.flush_every_message and not facts.is_unclean
     return not is_synced and view.may_lose(walk.place, view.sent[latest.mark].at, walk.ended_at)
 
 
