@@ -89,6 +89,7 @@ def committed_by_leader_alone(patch: Patch) -> None:
     "equal",
     "members",
     "kept",
+    unseen="a directed simulation shows it",
     kind=REPLICATION,
 )
 def diverging_fetch_counts(patch: Patch) -> None:
@@ -105,6 +106,7 @@ def diverging_fetch_counts(patch: Patch) -> None:
 @bug(
     "a follower takes over the high watermark of an answer before it cuts its log (KAFKA-14704)",
     "equal",
+    unseen="a directed simulation shows it",
     kind=REPLICATION,
 )
 def high_watermark_before_the_cut(patch: Patch) -> None:
@@ -129,6 +131,7 @@ def high_watermark_before_the_cut(patch: Patch) -> None:
     "equal",
     "kept",
     "members",
+    unseen="takes an unclean election of a replica with nothing",
     kind=REPLICATION,
 )
 def high_watermark_kept(patch: Patch) -> None:
@@ -161,6 +164,7 @@ def shrink_before_committed(patch: Patch) -> None:
 @bug(
     "a member that was asked to join the ISR does not count before it has joined",
     "members",
+    unseen="seeds have shown it; none is pinned",
     kind=REPLICATION,
 )
 def join_not_counted(patch: Patch) -> None:
@@ -198,6 +202,7 @@ def shrink_moves_nothing(patch: Patch) -> None:
 
     honest = Replica._lead
     without_assertions(patch)
+
     def check_lag(replica: Any) -> None:
         if replica._leader is not None:
             replica._leader.check_lag(replica.log)
@@ -215,6 +220,7 @@ def shrink_moves_nothing(patch: Patch) -> None:
     "members",
     "kept",
     "lost",
+    unseen="seeds have shown it; none is pinned",
     kind=REPLICATION,
 )
 def cut_at_high_watermark(patch: Patch) -> None:
@@ -234,7 +240,14 @@ def cut_at_high_watermark(patch: Patch) -> None:
     patch(FollowedReplica, "take", take)
 
 
-@bug("a leader does not compare the epochs of its followers", "equal", "members", "kept", kind=REPLICATION)
+@bug(
+    "a leader does not compare the epochs of its followers",
+    "equal",
+    "members",
+    "kept",
+    unseen="seeds have shown it; none is pinned",
+    kind=REPLICATION,
+)
 def divergence_not_told(patch: Patch) -> None:
     def divergence(replica: Replica, ask: Any) -> Any:
         return None if ask.fetch_offset <= replica.log.end_offset else honest(replica, ask)
@@ -249,6 +262,7 @@ def divergence_not_told(patch: Patch) -> None:
     "equal",
     "members",
     "kept",
+    unseen="a directed simulation shows it",
     kind=REPLICATION,
 )
 def empty_answer_forgets_epoch(patch: Patch) -> None:
@@ -274,6 +288,7 @@ def empty_answer_forgets_epoch(patch: Patch) -> None:
     "equal",
     "healing",
     "lookups",
+    unseen="nothing comes of it: an epoch's entry gives way to whatever contradicts it",
     kind=REPLICATION,
 )
 def cut_keeps_epochs(patch: Patch) -> None:
@@ -287,6 +302,7 @@ def cut_keeps_epochs(patch: Patch) -> None:
     "healing",
     "kept",
     "members",
+    unseen="takes two changes of leaders before a follower has fetched once",
     kind=REPLICATION,
 )
 def leaders_end_believed(patch: Patch) -> None:
@@ -312,6 +328,7 @@ def leaders_end_believed(patch: Patch) -> None:
     "members",
     "kept",
     "leadership",
+    unseen="takes a diverging answer that is under way while its follower is elected",
     kind=REPLICATION,
 )
 def late_answer_taken(patch: Patch) -> None:
@@ -330,6 +347,7 @@ def late_answer_taken(patch: Patch) -> None:
     "kept",
     "lost",
     needs=[power_losses],
+    unseen="takes a power loss between a cut and the next flush",
     kind=REPLICATION,
 )
 def marks_not_lowered(patch: Patch) -> None:
@@ -347,6 +365,7 @@ def marks_not_lowered(patch: Patch) -> None:
     "lookups",
     "kept",
     needs=[power_losses],
+    unseen="takes a power loss between the writing of the epochs and the next sync of the directory",
     kind=REPLICATION,
 )
 def epochs_not_synced(patch: Patch) -> None:
@@ -364,6 +383,7 @@ def epochs_not_synced(patch: Patch) -> None:
     "members",
     "readers",
     "kept",
+    unseen="a directed simulation shows it",
     kind=REPLICATION,
 )
 def other_topics_files(patch: Patch) -> None:
@@ -397,6 +417,7 @@ def laggard_joins(patch: Patch) -> None:
     "kept",
     "lost",
     needs=[power_losses],
+    unseen="takes a request of the leader that is delayed until the follower has rebooted",
     kind=REPLICATION,
 )
 def rebooted_follower_joins(patch: Patch) -> None:
@@ -412,7 +433,14 @@ def rebooted_follower_joins(patch: Patch) -> None:
     patch(controller_rules, "_is_eligible", may_be_member)
 
 
-@bug("fetches of earlier leader epochs count", "equal", "members", "kept", kind=REPLICATION)
+@bug(
+    "fetches of earlier leader epochs count",
+    "equal",
+    "members",
+    "kept",
+    unseen="takes a follower and a leader that know different epochs of one leader",
+    kind=REPLICATION,
+)
 def old_epochs_served(patch: Patch) -> None:
     without_assertions(patch)
     patch(Replica, "check_epoch", lambda replica, known_epoch: None)
@@ -421,7 +449,14 @@ def old_epochs_served(patch: Patch) -> None:
 # ---- who leads --------------------------------------------------------------------------------------------
 
 
-@bug("any replica that is there is elected, in sync or not", "kept", "lost", "members", kind=REPLICATION)
+@bug(
+    "any replica that is there is elected, in sync or not",
+    "kept",
+    "lost",
+    "members",
+    unseen="seeds have shown it; none is pinned",
+    kind=REPLICATION,
+)
 def laggard_elected(patch: Patch) -> None:
     def elect(old: Any, replicas: Any, isr: Any, elr: Any, election_rules: Any) -> Any:
         for replica in replicas:
@@ -474,6 +509,7 @@ def power_loss_counts_as_stop(patch: Patch) -> None:
     "leadership",
     "equal",
     needs=[power_losses],
+    unseen="seeds have shown it; none is pinned",
     kind=REPLICATION,
 )
 def epoch_kept_after_power_loss(patch: Patch) -> None:
@@ -488,6 +524,7 @@ def epoch_kept_after_power_loss(patch: Patch) -> None:
 @bug(
     "the last known leader is elected although its broker is fenced (KAFKA-19522)",
     "leadership",
+    unseen="seeds have shown it; none is pinned",
     kind=REPLICATION,
 )
 def fenced_leader_elected(patch: Patch) -> None:
@@ -521,6 +558,7 @@ def move_ends_early(patch: Patch) -> None:
 @bug(
     "replicas that are under min.insync.replicas are let in before they have caught up (KAFKA-19996)",
     "serving",
+    unseen="the ISR changes more often than it needs to, which breaks no promise",
     kind=REPLICATION,
 )
 def joins_under_min(patch: Patch) -> None:

@@ -1,8 +1,8 @@
 """Directed simulations: a script strikes and asks in a set order, where seeds would hardly ever do so.
 
 Three combined nodes, one topic, one partition; no fault but those of the script. The logs of all nodes are
-looked at every tenth of a millisecond of virtual time while `is_close`. Judged are the checkers of logs and of the metadata. Everything else is
-as in a seed of the kind "replication".
+looked at every 0.2 s of virtual time, or as often as the script asks for (`look_closely`). Judged are the
+checkers of logs and of the metadata. Everything else is as in a seed of the kind "replication".
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from barnabas.sim.world import simulate_scenario
 
 TOPIC = "t"
 NODES = (1, 2, 3)
-CLOSE_S, SAMPLE_S = 0.0001, 0.2
+SAMPLE_S = 0.2
 LOOK_S = 0.01
 PATIENCE_S = 60.0
 
@@ -44,11 +44,13 @@ PATIENCE_S = 60.0
 class Stage:
     """What a script may do, and what it sees."""
 
-    def __init__(self, client: Client, admin: Admin, machines: Sequence[Machine], network: SimNetwork) -> None:
+    def __init__(
+        self, client: Client, admin: Admin, machines: Sequence[Machine], network: SimNetwork
+    ) -> None:
         self.client = client
         self.admin = admin
         self.network = network
-        self.is_close = False
+        self.sample_s = SAMPLE_S
         self._machines = {machine.node: machine for machine in machines}
 
     def machine(self, node: int) -> Machine:
@@ -111,6 +113,11 @@ class Stage:
                 await sender.send(TOPIC, 0, None, b"value")
                 await sender.producer.flush()
 
+    async def look_closely(self, sample_s: float) -> None:
+        """Look at the logs that often from now on."""
+        self.sample_s = sample_s
+        await self.client.clock.sleep(SAMPLE_S)
+
     async def calm(self) -> None:
         """Whatever was wrong is over, and everything has had its time to heal."""
         self.client.history.add(FaultsEnded(self.client.now))
@@ -132,13 +139,13 @@ class Stage:
 Script = Callable[[Stage], Awaitable[None]]
 
 
-def _scenario(settings: Mapping[str, str]) -> Scenario:
+def _scenario() -> Scenario:
     random = SeededRandom(1)
     plan = ClusterPlan(NODES, NODES, is_dynamic=True, admins=0)
     return Scenario(
         1,
         PATIENCE_S,
-        metadata_settings(random) | {"auto.leader.rebalance.enable": "false"} | dict(settings),
+        metadata_settings(random) | {"auto.leader.rebalance.enable": "false"},
         tuple(machine_plan(random, plan, node)._replace(drift=0.0) for node in NODES),
         (TopicPlan(TOPIC, 1, {"cleanup.policy": "delete"}, 3),),
         (),
@@ -152,9 +159,9 @@ def _scenario(settings: Mapping[str, str]) -> Scenario:
     )
 
 
-def direct(script: Script, settings: Mapping[str, str] | None = None) -> list[Violation]:
+def direct(script: Script) -> list[Violation]:
     """What the checkers say of a script."""
-    scenario = _scenario(settings or {})
+    scenario = _scenario()
     networks: list[SimNetwork] = []
 
     class Idle(Nemesis):
@@ -175,7 +182,7 @@ def direct(script: Script, settings: Mapping[str, str] | None = None) -> list[Vi
 
 async def _sample(world: SampledWorld, stage: Stage) -> None:
     while True:
-        await asyncio.sleep(CLOSE_S if stage.is_close else SAMPLE_S)
+        await asyncio.sleep(stage.sample_s)
         world.sample()
 
 
@@ -183,7 +190,7 @@ async def _play(client: Client, world: SampledWorld, network: SimNetwork, script
     async with Admin(*client.seams, CLIENT) as admin:
         stage = Stage(client, admin, world.machines, network)
         for machine in world.machines:
-            while machine.running is None:
+            while machine.running is None:  # noqa: ASYNC110 - nobody tells, and time is virtual
                 await asyncio.sleep(LOOK_S)
         sampling = asyncio.get_running_loop().create_task(_sample(world, stage))
         try:
