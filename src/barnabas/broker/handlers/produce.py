@@ -253,7 +253,7 @@ async def _append(
     except BarnabasError as error:
         services.replicas.traffic_of(topic).refused_produce(error, len(batch or b""))
         if isinstance(batch, memoryview):
-            services.replicas.refused.add(topic.id, index, batch, error)
+            services.replicas.note_refused(topic.id, index, batch, error)
         return _failed(topic.name, index, error)
     response = PartitionProduceResponse(
         index=index,

@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 from barnabas.broker.replicas.leader_context import LeaderContext
-from barnabas.broker.replicas.refused_batches import RefusedBatches
 from barnabas.broker.replicas.replica import Replica, require_epoch
 from barnabas.broker.replicas.roles import (
     Following,
@@ -42,6 +41,7 @@ from barnabas.metadata.records import NO_LEADER
 from barnabas.records.batch import NO_LEADER_EPOCH
 
 if TYPE_CHECKING:
+    from barnabas.broker.replicas.refused_batches import RefusedBatches
     from barnabas.log.directories import LogDirectories
 
 logger = logging.getLogger("barnabas.replicas")
@@ -96,7 +96,7 @@ class Replicas:
         self.traffic: dict[bytes, TopicTraffic] = {}  # by topic id
         self.past_traffic = TopicTraffic()  # of topics that are gone
         self.replication = ReplicationTraffic()
-        self.refused = RefusedBatches()
+        self.refused: RefusedBatches | None = None  # until a producer's batch is refused
         # who else wants to hear of topics that are gone, and of others whose leaders or directories changed
         self.on_removed: list[Callable[[TopicImage], None]] = []
         self.on_changed: list[Callable[[TopicImage], None]] = []
@@ -105,6 +105,14 @@ class Replicas:
 
     def __len__(self) -> int:
         return len(self._leading)
+
+    def note_refused(self, topic_id: bytes, partition: int, batch: memoryview, error: BarnabasError) -> None:
+        """Remember a batch that was refused, where its producer will send it again."""
+        if self.refused is None:
+            from barnabas.broker.replicas.refused_batches import RefusedBatches
+
+            self.refused = RefusedBatches()
+        self.refused.add(topic_id, partition, batch, error)
 
     def is_led(self, image: PartitionImage) -> bool:
         """Whether this node leads a partition."""
