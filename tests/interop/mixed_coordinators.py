@@ -43,7 +43,7 @@ class Coordinated:
         topics = [each.topic for each in READ]
         self._group = Group(self._hosts, acts.bootstrap, "readers", topics, ["roundrobin"])
         self._readers = readers
-        self._loops: list[Loop] = [kind(acts, INPUT, name) for name, kind in outputs.items()]
+        self._loops: list[Loop] = [kind(acts, INPUT, name, self._inputs) for name, kind in outputs.items()]
         self._stack = ExitStack()
 
     def __enter__(self) -> Coordinated:
@@ -69,6 +69,9 @@ class Coordinated:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._stack.__exit__(kind, error, trace)
+
+    def _inputs(self) -> int:
+        return len(self._load.acknowledged[INPUT])
 
     def _is_input_wanted(self) -> bool:
         return self._load.sent[INPUT] < min(each.committed for each in self._loops) + AHEAD

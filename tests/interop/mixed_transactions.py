@@ -18,7 +18,7 @@ from types import TracebackType
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
 from tests.interop.mixed_replication_acts import PATIENCE_S, ReplicationActs
-from tests.support.mixed_node import ClusterFailed
+from tests.support.mixed_node import POLL_S, ClusterFailed
 from tests.support.stepped import SteppedProcess
 from tests.support.transactors import JAVA, command
 
@@ -44,8 +44,10 @@ class Loop:
 
     batch: int  # records in a transaction, at most
 
-    def __init__(self, acts: ReplicationActs, source: str, target: str) -> None:
+    def __init__(self, acts: ReplicationActs, source: str, target: str, inputs: Callable[[], int]) -> None:
+        """`inputs`: how many records there are to copy so far."""
         self.acts = acts
+        self.inputs = inputs
         self.source, self.target = source, target
         self.committed = 0  # records whose transaction is known to be committed
         self.aborted = 0  # transactions
@@ -120,8 +122,8 @@ class ConfluentLoop(Loop):
 
     batch = 20
 
-    def __init__(self, acts: ReplicationActs, source: str, target: str) -> None:
-        super().__init__(acts, source, target)
+    def __init__(self, acts: ReplicationActs, source: str, target: str, inputs: Callable[[], int]) -> None:
+        super().__init__(acts, source, target, inputs)
         self._may_go_on, self._is_held = Event(), Event()
         self._may_go_on.set()
 
@@ -189,7 +191,10 @@ class JavaLoop(Loop):
         self._process.do("init")
 
     def step(self) -> int:
-        count = self.batch if self._goal is None else min(self.batch, self._goal - self.committed)
+        count = min(self.batch, self.inputs() - self.committed)
+        if not count:
+            self._is_over.wait(POLL_S)
+            return 0
         taken = self._process.do(f"take {count}")
         self._process.do("begin")
         for each in taken:
