@@ -68,11 +68,12 @@ async def _acknowledge(replica: Replica, entries: Sequence[Any]) -> None:
     unseen=SELDOM,
 )
 def loaded_uncommitted(patch: Patch) -> None:
-    async def hasty(replica: Any, kinds: Any, shard: Any, turn: Any) -> None:
+    async def hasty(replica: Any, kinds: Any, shard: Any, turn: Any) -> float:
         await replica.count_written()
         log = replica.log
         args = (log, log.start_offset, log.end_offset, RecordReader(kinds), shard)
         await loading._replay(*args, lambda: asyncio.sleep(0))
+        return 0.0
 
     patch(coordinator, "load", hasty)
 
@@ -88,11 +89,12 @@ def loaded_uncommitted(patch: Patch) -> None:
 def overtaken_load_used(patch: Patch) -> None:
     is_current = Coordinator._is_current
 
-    async def slow(replica: Replica, *args: Any) -> None:
+    async def slow(replica: Replica, *args: Any) -> float:
         is_slow = replica.leader_epoch % 2
-        await load(replica, *args)
+        waited_seconds = await load(replica, *args)
         if is_slow:
             await asyncio.sleep(SLOW_LOAD_S)
+        return waited_seconds
 
     def lax(self: Coordinator[Any], host: Host[Any]) -> bool:
         if host.lost is None and self._hosts.get(host.replica.partition) is not host:
@@ -154,8 +156,8 @@ class Bumpless:
     unseen=SELDOM,
 )
 def bumps_lost(patch: Patch) -> None:
-    async def forget(replica: Any, kinds: Any, shard: Any, turn: Any) -> None:
-        await load(replica, kinds, Bumpless(shard), turn)  # type: ignore[arg-type]
+    async def forget(replica: Any, kinds: Any, shard: Any, turn: Any) -> float:
+        return await load(replica, kinds, Bumpless(shard), turn)  # type: ignore[arg-type]
 
     patch(coordinator, "load", forget)
 
