@@ -64,10 +64,10 @@ class Topics:
 
         return asyncio.run(work())
 
-    def create(self, name: str, partitions: int = 1, **configs: str) -> str:
+    def create(self, name: str, partitions: int = 1, *, replicas: int = 1, **configs: str) -> str:
         """Settings by name, with underscores for dots."""
         dotted = {key.replace("_", "."): value for key, value in configs.items()}
-        self.admin(lambda admin: admin.create_topics([NewTopic(name, partitions, 1, configs=dotted)]))
+        self.admin(lambda admin: admin.create_topics([NewTopic(name, partitions, replicas, configs=dotted)]))
         return name
 
     def send(self, topic: str, values: Sequence[bytes | None], partition: int = 0) -> None:
