@@ -1,10 +1,13 @@
 """How an admin asks: any broker, a certain one, the controller, or the leaders of partitions.
 
-What only looks (`is_safe`) is asked again when a connection is lost on the way. So is a change where an error
-of the second attempt tells that the first one was done (`_change`); any other is not, since it may have been
-done: that error is the caller's to judge. Leaders and brokers are looked up anew for each attempt: one that
-has died is not in the next metadata. A broker that says that it is not the controller has done nothing, so
-then the controller is asked; only clusters with ZooKeeper ever say so.
+What only looks (`is_safe`) is asked again when a connection is lost on the way. So is a change that does no
+harm when it is done twice (`_change`), as Kafka's own client does; any other is not, since it may have been
+done: that error is the caller's to judge. An error of the second attempt may come from the first one; where
+another client may have caused it as well, it is raised and says so (`unclear`).
+
+Leaders and brokers are looked up anew for each attempt: one that has died is not in the next metadata. A broker
+that says that it is not the controller has done nothing, so then the controller is asked; only clusters with
+ZooKeeper ever say so.
 
 Of a request for many things, those that can be done are done; then the first error is raised, with the
 others in its `others`.
@@ -86,10 +89,10 @@ class Engine:
                 await self._clock.sleep(self.cluster.backoff.seconds(failures))
 
     async def _change(
-        self, request: Message, response: type[M], errors: Callable[[M], Iterable[int]], *, done: str = ""
-    ) -> tuple[M, str]:
-        """The answer to a change that may be asked for again, and the name of the error (`done`) that is none
-        in it: where it was asked for more than once, that error says that it was done before."""
+        self, request: Message, response: type[M], errors: Callable[[M], Iterable[int]]
+    ) -> tuple[M, bool]:
+        """The answer to a change that may be asked for again, and whether it was: then an error of the answer
+        may come from an earlier attempt that was done."""
         deadline = self._clock.monotonic() + self._timeout_ms / 1000
         failures = 0
         while True:
@@ -102,7 +105,7 @@ class Engine:
                 logger.info("%s is asked for again: %s", type(request).__name__, error)
                 await self._clock.sleep(self.cluster.backoff.seconds(failures))
             else:
-                return answer, done if failures else ""
+                return answer, failures > 0
 
     async def _ask_controller(
         self, request: Message, response: type[M], errors: Callable[[M], Iterable[int]], *, is_safe: bool
@@ -258,10 +261,18 @@ class Engine:
 
 
 def error_of(error_code: int, what: str, said: str | None = None, done: str = "") -> BrokerError | None:
-    """The exception for a code; None for 0, and for the error of that name (see `_change`)."""
+    """The exception for a code; None for 0, and for the error of that name (`done`)."""
     if not error_code or wire_error_of(error_code).name == done:
         return None
     return broker_error(wire_error_of(error_code), what, said)
+
+
+def unclear(said: str | None, *, is_repeated: bool) -> str | None:
+    """What a broker says, and that an earlier attempt may have caused it."""
+    if not is_repeated:
+        return said
+    note = "the request was sent again, as its first answer was lost; the first attempt may have done it"
+    return f"{said}; {note}" if said else note
 
 
 def check(error_code: int, what: str, said: str | None = None) -> None:

@@ -69,9 +69,10 @@ class Replicas(Engine):
             connection = await self.cluster.any_connection()
             if connection.versions.choose(ElectLeadersRequest) < 1:
                 raise NotSpoken("the broker is too old for unclean elections (ElectLeaders 1)")
-        response, done = await self._change(
-            request, ElectLeadersResponse, lambda answer: [answer.error_code], done="ELECTION_NOT_NEEDED"
+        response, is_repeated = await self._change(
+            request, ElectLeadersResponse, lambda answer: [answer.error_code]
         )
+        done = "ELECTION_NOT_NEEDED" if is_repeated else ""  # it leads, whoever has asked for it
         check(response.error_code, "cannot elect leaders")
         return {
             (at := TopicPartition(topic.topic, each.partition_id)): error_of(
@@ -119,12 +120,12 @@ class Replicas(Engine):
         request = AlterPartitionReassignmentsRequest(
             timeout_ms=self._timeout_ms, topics=list(topics.values())
         )
-        response, done = await self._change(
-            request,
-            AlterPartitionReassignmentsResponse,
-            lambda answer: [answer.error_code],
-            done="NO_REASSIGNMENT_IN_PROGRESS",
+        response, is_repeated = await self._change(
+            request, AlterPartitionReassignmentsResponse, lambda answer: [answer.error_code]
         )
+        done = (
+            "NO_REASSIGNMENT_IN_PROGRESS" if is_repeated else ""
+        )  # it is given up, whoever has asked for it
         check(response.error_code, "cannot reassign partitions", response.error_message)
         raise_first(
             error_of(

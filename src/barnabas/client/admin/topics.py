@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from barnabas.client.admin.engine import Engine, error_of, raise_first
+from barnabas.client.admin.engine import Engine, error_of, raise_first, unclear
 from barnabas.client.errors import BrokerError
 from barnabas.protocol.messages.create_partitions import (
     CreatePartitionsAssignment,
@@ -100,28 +100,21 @@ class Topics(Engine):
             timeout_ms=self._timeout_ms,
             validate_only=validate_only,
         )
-        response, done = await self._change(
-            request,
-            CreateTopicsResponse,
-            lambda answer: [topic.error_code for topic in answer.topics],
-            done="" if validate_only else "TOPIC_ALREADY_EXISTS",
+        response, is_repeated = await self._change(
+            request, CreateTopicsResponse, lambda answer: [topic.error_code for topic in answer.topics]
         )
         raise_first(
-            error_of(topic.error_code, f"cannot create {topic.name!r}", topic.error_message, done)
+            error_of(
+                topic.error_code,
+                f"cannot create {topic.name!r}",
+                unclear(topic.error_message, is_repeated=is_repeated),
+            )
             for topic in response.topics
         )
         return [
             CreatedTopic(topic.name, topic.topic_id, topic.num_partitions, topic.replication_factor)
-            if not topic.error_code
-            else await self._created_before(topic.name)
             for topic in response.topics
         ]
-
-    async def _created_before(self, name: str) -> CreatedTopic:
-        """A topic that an attempt has made which was not answered."""
-        (found,) = (await self.describe_topics([name])).values()
-        replicas = len(found.partitions[0].replicas) if found.partitions else DEFAULT
-        return CreatedTopic(name, found.topic_id, len(found.partitions), replicas)
 
     async def delete_topics(self, names: Iterable[str] = (), *, topic_ids: Iterable[bytes] = ()) -> None:
         """Delete topics by their names, or by their ids (UnknownTopic ...)."""
@@ -129,18 +122,14 @@ class Topics(Engine):
         topics = [DeleteTopicState(name=name, topic_id=NO_UUID) for name in wanted]
         topics += [DeleteTopicState(name=None, topic_id=topic_id) for topic_id in topic_ids]
         request = DeleteTopicsRequest(topics=topics, topic_names=wanted, timeout_ms=self._timeout_ms)
-        response, done = await self._change(
-            request,
-            DeleteTopicsResponse,
-            lambda answer: [topic.error_code for topic in answer.responses],
-            done="UNKNOWN_TOPIC_ID" if topic_ids else "UNKNOWN_TOPIC_OR_PARTITION",
+        response, is_repeated = await self._change(
+            request, DeleteTopicsResponse, lambda answer: [topic.error_code for topic in answer.responses]
         )
         raise_first(
             error_of(
                 topic.error_code,
                 f"cannot delete {_called(topic.name, topic.topic_id)}",
-                topic.error_message,
-                done,
+                unclear(topic.error_message, is_repeated=is_repeated),
             )
             for topic in response.responses
         )
@@ -208,14 +197,15 @@ class Topics(Engine):
             timeout_ms=self._timeout_ms,
             validate_only=validate_only,
         )
-        response, done = await self._change(
-            request,
-            CreatePartitionsResponse,
-            lambda answer: [topic.error_code for topic in answer.results],
-            done="" if validate_only else "INVALID_PARTITIONS",  # it has so many already
+        response, is_repeated = await self._change(
+            request, CreatePartitionsResponse, lambda answer: [topic.error_code for topic in answer.results]
         )
         raise_first(
-            error_of(topic.error_code, f"cannot add partitions to {topic.name!r}", topic.error_message, done)
+            error_of(
+                topic.error_code,
+                f"cannot add partitions to {topic.name!r}",
+                unclear(topic.error_message, is_repeated=is_repeated),
+            )
             for topic in response.results
         )
 
