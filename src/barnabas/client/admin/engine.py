@@ -5,9 +5,9 @@ harm when it is done twice (`_change`), as Kafka's own client does; any other is
 done: that error is the caller's to judge. An error of the second attempt may come from the first one; where
 another client may have caused it as well, it is raised and says so (`unclear`).
 
-Leaders and brokers are looked up anew for each attempt: one that has died is not in the next metadata. A broker
-that says that it is not the controller has done nothing, so then the controller is asked; only clusters with
-ZooKeeper ever say so.
+Leaders and brokers are looked up anew for each attempt: one that has died is not in the next metadata. A
+broker that says that it is not the controller has done nothing, so then the controller is asked; only
+clusters with ZooKeeper ever say so.
 
 Of a request for many things, those that can be done are done; then the first error is raised, with the
 others in its `others`.
