@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
+
 import pytest
 
 from barnabas.broker.replicas import refused_batches
@@ -71,6 +74,31 @@ def test_the_oldest_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     batches.check(TOPIC, 0, sent(4, producer=2))
     with pytest.raises(NotLeaderOrFollower):
         batches.check(TOPIC, 0, sent(4, producer=1))
+
+
+def test_a_row_of_refused_batches_names_the_first_error() -> None:
+    batches = refused(sent(3))
+    for sequence in (4, 5):
+        with pytest.raises(NotLeaderOrFollower) as refusal:
+            batches.check(TOPIC, 0, sent(sequence))
+        assert str(refusal.value) == "an earlier batch of the producer was refused: node 2 leads"
+        batches.add(TOPIC, 0, sent(sequence), refusal.value)
+
+
+def test_refused_batches_are_not_kept_in_memory() -> None:
+    def refuse(batches: RefusedBatches) -> weakref.ref[memoryview]:
+        batch = sent(3)
+        try:
+            raise NotLeaderOrFollower("node 2 leads")
+        except NotLeaderOrFollower as error:
+            batches.add(TOPIC, 0, batch, error)
+        return weakref.ref(batch)
+
+    batches = RefusedBatches()
+    batch = refuse(batches)
+    gc.collect()
+    assert batches
+    assert batch() is None
 
 
 def test_a_new_leader_takes_what_it_has_refused_before_what_follows() -> None:

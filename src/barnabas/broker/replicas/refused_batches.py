@@ -26,10 +26,16 @@ _Key = tuple[bytes, int, int]  # topic id, partition, producer id
 _Refusal = NotLeaderOrFollower | NotEnoughReplicas
 
 
+_EARLIER = "an earlier batch of the producer was refused: "
+
+
 class _Refused(NamedTuple):
+    """The error is kept as its type and text: with its traceback it would keep the request, too."""
+
     epoch: int
     next_sequence: int
-    error: _Refusal
+    error: type[_Refusal]
+    reason: str
 
 
 class RefusedBatches:
@@ -51,7 +57,7 @@ class RefusedBatches:
             header.producer_epoch,
             header.base_sequence,
         ):
-            raise type(refused.error)(f"an earlier batch of the producer was refused: {refused.error}")
+            raise refused.error(f"{_EARLIER}{refused.reason}")
 
     def add(self, topic_id: bytes, partition: int, batch: memoryview, error: BarnabasError) -> None:
         """Remember a batch that was refused, where the producer will send it again."""
@@ -63,7 +69,8 @@ class RefusedBatches:
         after = increment_sequence(header.last_sequence, 1)
         key = (topic_id, partition, header.producer_id)
         self._refused.pop(key, None)
-        self._refused[key] = _Refused(header.producer_epoch, after, error)
+        reason = str(error).removeprefix(_EARLIER)
+        self._refused[key] = _Refused(header.producer_epoch, after, type(error), reason)
         if len(self._refused) > KEPT:
             del self._refused[next(iter(self._refused))]
 
