@@ -196,3 +196,20 @@ def test_a_client_that_takes_no_responses_is_not_read_from(
     assert asked
     followers.follow(0)
     assert answered(client, 1) == [0]
+
+
+def test_a_response_that_cannot_be_made_ends_its_connection(
+    broker: Broker, client: RawClient, followers: Followers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def finish(self: Replicating) -> ProduceResponse:
+        raise RuntimeError("an error in the program")
+
+    monkeypatch.setattr(Replicating, "finish", finish)
+    send(client, 0)
+    client.send(metadata_request(TOPIC), METADATA, 1)
+    followers.wait_for(1)
+    (session,) = sessions_of(broker)
+    wait_until(lambda: session._answered is not None, "the next request waits for the response before")
+    followers.follow(0)
+    assert client.is_closed()
+    wait_until(lambda: not sessions_of(broker), "the connection is forgotten")

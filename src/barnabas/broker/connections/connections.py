@@ -339,9 +339,13 @@ class Connections:
     def _is_complete(self, session: Session) -> None:
         try:
             session.send_complete()
+        except InvariantViolation as error:
+            self._services.stop(error)
         except Exception as error:
             logger.error("a connection was closed by an unexpected error", exc_info=error)
             session.connection.abort()
+            assert session.task is not None
+            session.task.cancel()  # it may wait for the responses
         if not session.waiting:
             session.last_active = self._clock.monotonic()
             if self._is_closing and not session.is_answering and session.task is not None:
