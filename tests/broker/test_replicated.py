@@ -23,7 +23,7 @@ from barnabas.core.errors import BarnabasError, FencedLeaderEpoch, OffsetOutOfRa
 from barnabas.core.memory_disk import MemoryDisk
 from barnabas.log import following
 from barnabas.log.config import LogConfig
-from barnabas.log.partition import PartitionLog
+from barnabas.log.partition import Appended, PartitionLog
 from barnabas.log.reading import EARLIEST, LATEST, MAX_TIMESTAMP
 from barnabas.log.trimming import delete_records
 from barnabas.metadata.parts import TopicImage
@@ -49,7 +49,13 @@ from barnabas.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
 )
-from barnabas.protocol.messages.produce import PartitionProduceData, ProduceResponse
+from barnabas.protocol.messages.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
+from barnabas.protocol.schema import NO_UUID
 from tests.broker.test_replicas import NODE, OTHER, Site, on_a_site, until
 from tests.controller.clusters import Cluster, topic
 from tests.support.logs import batch, open_directory
@@ -182,6 +188,33 @@ def test_acks_all_waits_for_the_isr_and_acks_1_does_not() -> None:
         await produce.Committing(waits, 0, ProduceResponse).wait()
         assert response.error_code == produce.RequestTimedOut.wire.code
 
+    on_a_site(work, NODE, OTHER)
+
+
+def test_a_request_that_is_cancelled_gives_up_its_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    append, is_waiting = Replica.append, asyncio.Event()
+
+    async def slow_in_the_second(self: Replica, *arguments: Any, **more: Any) -> Appended:
+        if self.partition == 1:
+            is_waiting.set()
+            await asyncio.Event().wait()
+        return await append(self, *arguments, **more)
+
+    async def work(site: Site) -> None:
+        create(site, partitions=2)
+        partitions = [PartitionProduceData(index=each, records=memoryview(batch(1))) for each in range(2)]
+        asked = [TopicProduceData(name="t", topic_id=NO_UUID, partition_data=partitions)]
+        request = ProduceRequest(acks=produce.ALL, timeout_ms=60_000, topic_data=asked)
+        services: Any = SimpleNamespace(replicas=site.replicas)
+        context: Any = SimpleNamespace(api_version=9, client_id="test")
+        begun = asyncio.ensure_future(produce.begin(request, context, services))
+        await is_waiting.wait()
+        begun.cancel()
+        await asyncio.wait((begun,))
+        replica = await site.replicas.leader(site.cluster.image.topics_by_name["t"], 0)
+        assert [each[2].cancelled() for each in replica.marks.commits.entries] == [True]
+
+    monkeypatch.setattr(Replica, "append", slow_in_the_second)
     on_a_site(work, NODE, OTHER)
 
 

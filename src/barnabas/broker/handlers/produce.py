@@ -5,7 +5,7 @@ response; what goes wrong then ends the connection, the only way in which such a
 Partitions are appended one after another, then all are waited for together (acks=all). The client's next
 produce request is begun meanwhile, as soon as this one has been appended.
 
-What begins a transaction in a partition is verified with its coordinator first; from 12 on that adds the
+The first batch of a transaction in a partition is verified with the coordinator; from 12 on that adds the
 partition to the transaction.
 """
 
@@ -77,8 +77,7 @@ _Wait = tuple[asyncio.Future[None], PartitionProduceResponse]
 
 
 class Committing(LaterResponse):
-    """A response that waits until the in-sync replicas have what was appended, or for so long; then `finish`
-    gives it."""
+    """A response that waits until the in-sync replicas have what was appended, or the request times out."""
 
     __slots__ = ("_finish", "_left", "_timeout_ms", "_timer", "_waits")
 
@@ -119,8 +118,12 @@ class Committing(LaterResponse):
     def give_up(self) -> None:
         self.is_done = True
         self._timer.cancel()
-        for future, _ in self._waits:
-            future.cancel()
+        _give_up(self._waits)
+
+
+def _give_up(waits: list[_Wait]) -> None:
+    for future, _ in waits:
+        future.cancel()
 
 
 async def handle(
@@ -145,17 +148,21 @@ async def begin(
     if request.transactional_id is not None or _has_transactions(request):
         verdicts = await _verify(request, context, services, by_id)
     since_turn = 0
-    for topic_data in request.topic_data:
-        partitions = await _append_topic(topic_data, by_id, request, context, services, waits, verdicts)
-        since_turn += len(partitions)
-        if since_turn >= PARTITIONS_A_TURN:
-            since_turn = 0
-            await asyncio.sleep(0)
-        answers.append(
-            TopicProduceResponse(
-                name=topic_data.name, topic_id=topic_data.topic_id, partition_responses=partitions
+    try:
+        for topic_data in request.topic_data:
+            partitions = await _append_topic(topic_data, by_id, request, context, services, waits, verdicts)
+            since_turn += len(partitions)
+            if since_turn >= PARTITIONS_A_TURN:
+                since_turn = 0
+                await asyncio.sleep(0)
+            answers.append(
+                TopicProduceResponse(
+                    name=topic_data.name, topic_id=topic_data.topic_id, partition_responses=partitions
+                )
             )
-        )
+    except BaseException:
+        _give_up(waits)
+        raise
     if waits:
         return Committing(waits, request.timeout_ms, lambda: _finished(response, context, services))
     if request.acks == 0:
