@@ -94,7 +94,7 @@ class Session(ClientConnection):
         self.connection = connection
         self.listener = listener
         self.is_answering = False  # rather than waiting for the client
-        self.waiting: deque[LaterAnswer | list[Part]] = deque()  # what is sent when those before it are
+        self.waiting: deque[LaterAnswer | list[Part]] = deque()  # responses, in order
         self._answered: asyncio.Future[None] | None = None
         self.is_let_go = False  # it was idle for too long; what it was doing may take a while to end
         self.last_active = now
@@ -131,7 +131,7 @@ class Session(ClientConnection):
         await self.connection.write(())
 
     def give_up_waiting(self) -> None:
-        """Nobody is left to hear what becomes of the requests."""
+        """The connection is over: no response is sent any more."""
         for each in self.waiting:
             if isinstance(each, LaterAnswer):
                 each.response.give_up()

@@ -1,12 +1,13 @@
 """Responses that are complete later, although their requests have had all their effects.
 
-A handler's `begin` gives one in place of a response. The connection then serves the client's next requests of
-the same kind meanwhile, and sends the responses in the order of the requests.
+A handler's `begin` returns one in place of a response. Meanwhile the connection serves the client's next
+requests of the same kind. It sends the responses in the order of the requests.
 """
 
 from __future__ import annotations
 
 import asyncio
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -15,8 +16,8 @@ if TYPE_CHECKING:
     from barnabas.protocol.schema import Message
 
 
-class LaterResponse:
-    """A response that is not complete yet. Whoever does not want it any more gives it up."""
+class LaterResponse(ABC):
+    """A response that is not complete yet. Either `finish` or `give_up` is called in the end."""
 
     __slots__ = ("_call", "is_done")
 
@@ -31,13 +32,13 @@ class LaterResponse:
         else:
             self._call = call
 
+    @abstractmethod
     def finish(self) -> Message | None:
         """The response, which is complete."""
-        raise NotImplementedError
 
+    @abstractmethod
     def give_up(self) -> None:
-        """Wait for nothing any more: nobody wants the response."""
-        raise NotImplementedError
+        """Wait for nothing any more: the response is not sent."""
 
     async def wait(self) -> None:
         """Return when the response is complete; it is given up where the caller is cancelled."""
@@ -58,7 +59,7 @@ class LaterResponse:
 
 
 class LaterAnswer:
-    """What is to be sent for such a response: `encode` gives it when that is complete."""
+    """A response that is encoded when it is complete."""
 
     __slots__ = ("_encode", "response")
 
