@@ -29,6 +29,7 @@ from barnabas.protocol.messages.fetch import (
 from barnabas.protocol.schema import NO_UUID
 from tests.broker.test_replicas import LAG_S, NODE, Site, on_a_site, until
 from tests.controller.clusters import topic
+from tests.support.logs import batch
 
 A, B = 2, 3  # the followers
 PARTITIONS = 3
@@ -203,6 +204,24 @@ def test_a_follower_that_fetches_partitions_at_rest_is_caught_up() -> None:
         replicas[0].check_lag()
         (asked,) = site.asked
         assert [each.node_id for each in asked.isr] == [NODE, A]  # the other one was silent
+
+    followed(work)
+
+
+def test_followers_at_rest_do_not_lag_while_an_append_is_synced() -> None:
+    async def work(site: Site, replicas: list[Replica], one: Follower, other: Follower) -> None:
+        site.context.lag_s = 2.0
+        for _ in range(4):
+            site.clock.advance(1.0)
+            await one.fetch()
+            await other.fetch()
+        await replicas[0].log.append_as_leader(batch(1), 0)  # the replica counts it once it is synced
+        replicas[0].check_lag()
+        assert not site.asked
+        site.clock.advance(3.0)
+        replicas[0].check_lag()
+        (asked,) = site.asked
+        assert [each.node_id for each in asked.isr] == [NODE]
 
     followed(work)
 

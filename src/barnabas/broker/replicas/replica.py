@@ -320,6 +320,8 @@ class Replica:
         """Have followers leave the ISR that lag behind for too long, and no longer be waited for."""
         leader = self._leader
         if leader is not None:
+            if self.marks.resting and self.log.end_offset > leader.own_end:
+                self.marks.wake_resting()  # an append is still being synced, and has woken nobody yet
             leader.check_lag(self.log)
             if self.log.high_watermark < self.log.end_offset:
                 self._apply_rules()
