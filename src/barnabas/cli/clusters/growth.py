@@ -52,9 +52,9 @@ def plan_growth(
     counts = Counter(dict.fromkeys(racks, 0))
     counts.update(broker for each in partitions.values() for broker in each.replicas)
     first: Counter[int] = Counter()
-    plan = Plan([], {})
+    plan, on_their_way = Plan([], {}), set(moving)
     for at, partition in sorted(partitions.items()):
-        reason = _reason(partition, at in set(moving))
+        reason = _reason(partition, at in on_their_way)
         now = tuple(partition.replicas)
         if len(now) < target and reason is not None:
             plan.left_alone[at] = reason
