@@ -138,7 +138,7 @@ def test_only_so_many_requests_wait_at_a_time(
     assert answered(client, 4) == [2, 3, 4, 5]
 
 
-def test_what_a_lost_client_has_asked_for_is_given_up(
+def test_responses_of_a_lost_client_are_given_up(
     broker: Broker, client: RawClient, followers: Followers
 ) -> None:
     send(client, 0, 1)

@@ -101,7 +101,7 @@ def test_refused_batches_are_not_kept_in_memory() -> None:
     assert batch() is None
 
 
-def test_a_new_leader_takes_what_it_has_refused_before_what_follows() -> None:
+def test_a_new_leader_takes_a_refused_batch_before_the_next_one() -> None:
     async def scenario(cluster: VirtualCluster) -> None:
         await cluster.start()
         await create_topic(cluster, "t", [[1, 2, 3]], min_insync_replicas="2")
@@ -120,7 +120,7 @@ def test_a_new_leader_takes_what_it_has_refused_before_what_follows() -> None:
     run_cluster(scenario, VirtualCluster())
 
 
-def test_what_too_few_replicas_refused_comes_before_what_follows() -> None:
+def test_a_batch_refused_under_min_insync_replicas_comes_before_the_next_one() -> None:
     async def scenario(cluster: VirtualCluster) -> None:
         await cluster.start()
         await create_topic(cluster, "t", [[1, 2, 3]], min_insync_replicas="3")
