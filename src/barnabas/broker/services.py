@@ -172,7 +172,7 @@ class Services(ControllerServices):
 
     @property
     def marker_writes(self) -> MarkerWrites:
-        """What writes the ends of transactions into partitions of this node."""
+        """Writes markers into the partitions that this node leads."""
         if self._marker_writes is None:
             from barnabas.broker.coordinators.ends import MarkerWrites
 
@@ -207,7 +207,7 @@ class Services(ControllerServices):
         return self.transactions_in_use
 
     def load_coordinators(self) -> None:
-        """Load what this node coordinates, in the background: members to be missed, transactions to be ended.
+        """Load what this node coordinates, in the background: sessions and transactions have to time out.
         From now on partitions are loaded when this node becomes their leader."""
         for topic in (TRANSACTION_STATE, CONSUMER_OFFSETS):
             if self.image.topic(topic) is not None:
@@ -215,7 +215,7 @@ class Services(ControllerServices):
         self.replicas.on_changed.append(self._coordinate)
 
     def _coordinate(self, topic: TopicImage) -> None:
-        """A partition of a coordinator's topic may be led here now; a coordinator that is there knows."""
+        """A partition of a coordinator's topic may be led here now; a coordinator in use loads it itself."""
         if topic.name == TRANSACTION_STATE and self.transactions_in_use is None:
             self.transactions.load_all()
         elif topic.name == CONSUMER_OFFSETS and self.groups_in_use is None:

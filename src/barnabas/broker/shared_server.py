@@ -170,7 +170,7 @@ class SharedServer:
         return self._watch
 
     def leader_upkeep(self) -> LeaderUpkeep:
-        """What looks after leaders while this node is the active controller."""
+        """Elects leaders from time to time while this node is the active controller."""
         from barnabas.broker.cluster.leader_upkeep import LeaderUpkeep
 
         settings = self.settings.broker

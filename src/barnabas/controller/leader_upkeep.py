@@ -4,8 +4,8 @@ The preferred replica of a partition is the first of its replicas. When its brok
 leads. Once the preferred one is in sync again, it leads again, so that brokers share the load as the topics
 were placed (auto.leader.rebalance.enable).
 
-A partition that nobody leads gets a leader with every change of the brokers that allows one. What allows one
-otherwise is noticed here: that its topic has unclean.leader.election.enable since.
+A partition without a leader gets one as soon as a change of the brokers allows it. Here it also gets one when
+its topic has been given unclean.leader.election.enable since.
 
 A decision is about a bounded number of partitions, which were found in an earlier image and are looked at
 once more.

@@ -356,7 +356,7 @@ class Cluster:
             return None
 
         def what() -> str:
-            return f"nobody coordinates {key!r} ({said[-1] if said else 'no node can be reached'})"
+            return f"no node coordinates {key!r} ({said[-1] if said else 'no node can be reached'})"
 
         number = self._until(partition, timeout, what)
         return self.leader_of(topic, number, max(0.0, deadline - time.monotonic()))

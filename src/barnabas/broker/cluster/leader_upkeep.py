@@ -90,4 +90,4 @@ class LeaderUpkeep:
         while count == MAX_ELECTIONS and has_leaderless(self._active.decided):
             count = await self._active.submit(lambda image: lead_leaderless(image, self._defaults(image)))
             if count:
-                logger.info("%d partitions that nobody led have a leader", count)
+                logger.info("%d partitions without a leader have one now", count)

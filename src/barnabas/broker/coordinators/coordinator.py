@@ -342,7 +342,7 @@ class Coordinator(Generic[S]):
         return task
 
     async def close(self) -> None:
-        """Whoever waits is told that this node coordinates nothing any more; what is being written ends."""
+        """Answer the requests that wait with NOT_COORDINATOR, and wait for what is being written."""
         self._is_closed = True
         for host in list(self._hosts.values()):
             host.resign(NotCoordinator("this node is stopping"))

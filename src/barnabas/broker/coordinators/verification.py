@@ -72,7 +72,7 @@ class Operation(enum.Enum):
 
 
 class Claim(NamedTuple):
-    """Where somebody wants to write, and the sequence of the batch that he has."""
+    """A partition that a producer wants to write to, and the sequence of its batch there."""
 
     place: TopicPartition
     replica: Replica

@@ -1,15 +1,16 @@
-"""Which partitions of a follower's fetch session have to be read: those of which it may not know everything.
+"""Which partitions of a follower's fetch session have to be read: those with news for the follower.
 
 Most partitions of a follower are at rest: it is in the ISR, holds all that the leader has, and was told the
 high watermark and the start of the log. Such a partition is not read again before something happens to it. It
 rests at its marks (`Marks.resting`), where an append, a new high watermark, another role or a deletion wakes
 it; a request that names it does so as well. So a request costs what is written, not what is followed.
 
-A follower that is not heard of a partition at rest still holds it, as of its last request in the session.
-When the partition is woken, it is noted that the follower was caught up then.
+A follower still holds all of a partition at rest when it sends its next requests in the session, which do not
+name that partition. When the partition is woken, the follower counts as caught up at its last request.
 
-What wakes nothing (a segment that retention took) is found by reading all partitions from time to time. They
-are all read, too, when the registration of the follower's broker changes, by which requests are refused.
+A change that wakes nothing (retention deletes a segment) is found by reading all partitions from time to
+time. All are read, too, when the registration of the follower's broker changes, since requests of an earlier
+one are refused.
 """
 
 from __future__ import annotations

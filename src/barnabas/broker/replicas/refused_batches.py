@@ -1,4 +1,4 @@
-"""Batches of idempotent producers that were refused and come again, and what must not be taken before them.
+"""Batches of idempotent producers that were refused, and the batches that must not be appended before them.
 
 A producer has several batches in flight. Between two of them a broker may become the leader, or its ISR large
 enough: the first is refused, and the second would be the next that is taken. Where the producer is known that
