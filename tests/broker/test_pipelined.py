@@ -10,6 +10,9 @@ import pytest
 
 from barnabas.broker.connections import connections, requests
 from barnabas.broker.connections.later import LaterResponse
+from barnabas.broker.connections.requests import NotServed
+from barnabas.core.errors import BarnabasError
+from barnabas.core.network import ConnectionLost
 from barnabas.protocol.messages.metadata import MetadataResponse
 from barnabas.protocol.messages.produce import ProduceResponse
 from barnabas.testing import Broker
@@ -41,8 +44,12 @@ class Followers:
         self.broker = broker
         self.begun: list[Replicating | None] = []
         self.is_slow = True
+        self.error: BarnabasError | None = None
 
     async def begin(self, *_: object) -> ProduceResponse | LaterResponse:
+        if self.error is not None:
+            self.begun.append(None)
+            raise self.error
         if not self.is_slow:
             self.begun.append(None)
             return ProduceResponse(responses=[], throttle_time_ms=0, node_endpoints=[])
@@ -136,6 +143,20 @@ def test_only_so_many_requests_wait_at_a_time(
     followers.wait_for(6)
     followers.follow(3, 4, 5)
     assert answered(client, 4) == [2, 3, 4, 5]
+
+
+@pytest.mark.parametrize("error", [ConnectionLost("acks=0"), NotServed("version 99")])
+def test_a_request_that_closes_its_connection_lets_the_responses_before_it_go_first(
+    client: RawClient, followers: Followers, error: BarnabasError
+) -> None:
+    send(client, 0, 1)
+    followers.wait_for(2)
+    followers.error = error
+    send(client, 2)
+    followers.wait_for(3)
+    followers.follow(1, 0)
+    assert answered(client, 2) == [0, 1]
+    assert client.is_closed()
 
 
 def test_responses_of_a_lost_client_are_given_up(

@@ -299,7 +299,12 @@ class Connections:
                         await room.take(len(frame))
                     if not self._may_begin(session, frame):
                         await session.answered()
-                    response = await answer(frame, router, listener, host, services, session)
+                    try:
+                        response = await answer(frame, router, listener, host, services, session)
+                    except BarnabasError:
+                        if session.waiting:
+                            await session.answered()  # the connection is closed after these responses
+                        raise
                     if isinstance(response, LaterAnswer) or (session.waiting and response is not None):
                         self._wait(session, response)
                         if room is not None:
