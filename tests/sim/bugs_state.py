@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from barnabas.broker.connections.connections import Connections, Session
 from barnabas.broker.connections.later import LaterAnswer
 from barnabas.broker.connections.requests import answer
-from barnabas.broker.handlers import fetch
+from barnabas.broker.handlers import fetch, list_offsets
 from barnabas.broker.quorum.controller import ActiveController
 from barnabas.broker.replicas.purgatory import Marks
 from barnabas.broker.replicas.replica import Replica
@@ -18,7 +18,7 @@ from barnabas.broker.replicas.roles import Leading
 from barnabas.core.disk import Disk
 from barnabas.core.errors import BarnabasError, StorageError
 from barnabas.log import directory, names, producer, reading, recovery, snapshots
-from barnabas.log.partition import PartitionLog
+from barnabas.log.partition import Bound, PartitionLog
 from barnabas.log.producer import Producer
 from barnabas.log.producers import ProducerStates
 from barnabas.log.segment import Located, Segment
@@ -105,13 +105,29 @@ def sequence_gap_accepted(patch: Patch) -> None:
     "watermark",
     "readers",
     "compacted",
+    "liveness",
     needs=(starts,),
 )
 def high_watermark_forgotten(patch: Patch) -> None:
-    def lead(self: Replica, role: Leading, own_end: int) -> None:
-        """Without the leader's rule, which would raise it to what this node holds."""
+    """Until the high watermark reaches the start of the epoch consumers are told of no end, and wait."""
+    patch(Replica, "_lead", lead_without_rule)
 
-    patch(Replica, "_lead", lead)
+
+@bug(
+    "after a start the high watermark is what the last checkpoint says, and consumers are told so",
+    "watermark",
+    needs=(starts,),
+)
+def high_watermark_goes_back(patch: Patch) -> None:
+    def tell_all_the_same(replica: Replica, bound: Bound) -> None:
+        """Without the refusal until the high watermark reaches the start of the epoch."""
+
+    patch(Replica, "_lead", lead_without_rule)
+    patch(list_offsets, "_require_known", tell_all_the_same)
+
+
+def lead_without_rule(replica: Replica, role: Leading, own_end: int) -> None:
+    """Without the leader's rule, which would raise the high watermark to what this node holds."""
 
 
 @bug("the high watermark is one beyond the end of the log", "liveness", "watermark")
