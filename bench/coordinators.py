@@ -1,15 +1,18 @@
 """Coordinators of three nodes beside three of Apache Kafka, their internal topics on all of them.
 
 Offset commits and transactions a second; and how long a group waits for its next commit when its
-coordinator is killed with -9: while its partition holds nothing else, and while it holds a hundred thousand
-offsets, all of which the next coordinator has to load.
+coordinator is killed with -9: while its partition holds nothing else, while it holds a hundred thousand
+offsets, and while it holds a thousand groups with a member each as well, all of which the next coordinator
+has to load.
 """
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+import itertools
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from types import MappingProxyType
 
@@ -18,7 +21,7 @@ from barnabas.protocol.messages.find_coordinator import FindCoordinatorRequest, 
 from barnabas.protocol.messages.offset_commit import OffsetCommitResponse
 from bench.clients import workload_of_confluent
 from bench.groups import committed
-from bench.members import COMMIT, FIND, commit_of
+from bench.members import COMMIT, FIND, commit_of, join_groups
 from bench.options import Options
 from bench.report import Pair, at_least, at_most
 from bench.scratch import scratch
@@ -36,7 +39,7 @@ SETTINGS: Mapping[str, str] = MappingProxyType(
     }
 )
 REPLICAS, OFFSETS_PARTITIONS = 3, 50
-TOPIC = "read-by-groups"
+TOPIC, GROUP = "read-by-groups", "taken-over"
 DEADLINE_S = 120.0
 POLL_S = 0.002
 
@@ -94,41 +97,52 @@ def transactions_a_second(running: dict[str, Running], options: Options) -> Iter
 
 
 def next_commits(clusters: dict[str, CombinedCluster], options: Options) -> Iterator[Pair]:
-    group = "taken-over"
-    for offsets in (0, 1000 if options.small else 100_000):
-        title = f"coordinator killed: a group's next commit, beside {offsets:,} offsets"
+    offsets, groups = (1000, 10) if options.small else (100_000, 1000)
+    fills: list[tuple[str, Callable[[CombinedCluster], None]]] = [
+        ("0 offsets", lambda cluster: None),
+        (f"{offsets:,} offsets", partial(_commit_offsets, offsets=offsets)),
+        (f"those and {groups:,} groups with members", partial(_join_groups, count=groups)),
+    ]
+    rounds = 1 if options.small else options.rounds
+    for beside, fill in fills:
+        title = f"coordinator killed: a group's next commit, beside {beside}"
         announce(title)
         for cluster in clusters.values():
-            _fill(cluster, group, offsets)
-        rounds = 1 if options.small else options.rounds
-        measure = partial(_next_commit_ms, group=group)
+            fill(cluster)
         yield pair(
             title,
             "ms",
-            {name: [measure(cluster) for _ in range(rounds)] for name, cluster in clusters.items()},
+            {name: [_next_commit_ms(cluster) for _ in range(rounds)] for name, cluster in clusters.items()},
             at_most(1.0),
         )
 
 
-def _fill(cluster: CombinedCluster, group: str, offsets: int) -> None:
-    """So many offsets beside those of a group, in the same partition of the internal topic."""
-    partition = partition_for(group, OFFSETS_PARTITIONS)
+def _neighbours(prefix: str) -> Iterator[str]:
+    """Names of groups in the same partition of the internal topic as the group that is measured."""
+    partition = partition_for(GROUP, OFFSETS_PARTITIONS)
+    names = (f"{prefix}-{number}" for number in itertools.count())
+    return (name for name in names if partition_for(name, OFFSETS_PARTITIONS) == partition)
+
+
+def _commit_offsets(cluster: CombinedCluster, offsets: int) -> None:
     numbers = range(10 if offsets <= 1000 else 1000)
-    number = 0
-    while offsets > 0:
-        number += 1
-        other = f"beside-{number}"
-        if partition_for(other, OFFSETS_PARTITIONS) == partition:
-            _commit(cluster, other, list(numbers), _coordinator(cluster, other))
-            offsets -= len(numbers)
+    for name in itertools.islice(_neighbours("offsets"), offsets // len(numbers)):
+        _commit(cluster, name, list(numbers), _coordinator(cluster, name))
 
 
-def _next_commit_ms(cluster: CombinedCluster, group: str) -> float:
+def _join_groups(cluster: CombinedCluster, count: int) -> None:
+    names = list(itertools.islice(_neighbours("members"), count))
+    node_id = _coordinator(cluster, GROUP)
+    address = f"{cluster.network.host(node_id)}:{cluster.ports[node_id]}"
+    asyncio.run(join_groups(address, names, TOPIC))
+
+
+def _next_commit_ms(cluster: CombinedCluster) -> float:
     """Milliseconds from kill -9 of a group's coordinator to the next commit, asked again and again."""
-    victim = _coordinator(cluster, group)
-    _commit(cluster, group, [0], victim)
+    victim = _coordinator(cluster, GROUP)
+    _commit(cluster, GROUP, [0], victim)
     killed_at = cluster.kill(victim)
-    _commit(cluster, group, [0], _coordinator(cluster, group, but=victim))
+    _commit(cluster, GROUP, [0], _coordinator(cluster, GROUP, but=victim))
     milliseconds = (time.monotonic() - killed_at) * 1000
     cluster.spawn(victim)
     cluster.wait_until_active(len(cluster.ids))

@@ -45,7 +45,7 @@ R = TypeVar("R", bound=Message)
 FIND, JOIN, SYNC, HEARTBEAT, LEAVE, COMMIT = 2, 5, 3, 3, 3, 7
 RETRIABLE = {14, 15, 16}  # the coordinator is loading, not available, not this one
 MEMBER_ID_REQUIRED = 79
-SESSION_MS, REBALANCE_MS = 60_000, 120_000
+SESSION_MS, REBALANCE_MS = 600_000, 120_000
 RETRY_S = 0.05
 
 
@@ -255,6 +255,9 @@ class Member:
             assignments.append(SyncGroupRequestAssignment(member_id=member_id, assignment=told))
         return assignments
 
+    def close(self) -> None:
+        self._peer.close()
+
     async def heartbeat(self) -> None:
         request = HeartbeatRequest(
             group_id=self._group, generation_id=self.generation, member_id=self.id, group_instance_id=None
@@ -317,6 +320,14 @@ async def rebalances(
             raise Refused("members ended in several generations")
     end(seconds=taken)
     await _leave(bootstrap, group, everybody)
+
+
+async def join_groups(coordinator: str, groups: Sequence[str], topic: str) -> None:
+    """Groups of one member each; their connections are closed, and their sessions last."""
+    members = [Member(await Peer.to(coordinator), name, topic, 1, cooperative=False) for name in groups]
+    await asyncio.gather(*(_settle(member) for member in members))
+    for member in members:
+        member.close()
 
 
 async def crowd(bootstrap: str, group: str, topic: str, members: int, partitions: int) -> None:
