@@ -345,6 +345,22 @@ def test_a_follower_checks_checksums() -> None:
     asyncio.run(scenario())
 
 
+@pytest.mark.parametrize("epoch", [4, 5])
+def test_follower_forgets_an_epoch_that_it_led_without_records(epoch: int) -> None:
+    """The next leader has more records of an earlier epoch, and never heard of the one in between."""
+
+    async def test() -> None:
+        log = await Setup().open()
+        await log.append_as_follower(numbered(0, 3, epoch=4))
+        log.begin_leading(6)
+        await log.append_as_follower(numbered(3, 2, epoch=epoch) + numbered(5, 1, epoch=7), 7)
+        epochs = dict(log.epochs.entries)
+        assert epochs == ({4: 0, 7: 5} if epoch == 4 else {4: 0, 5: 3, 7: 5})
+        assert log.epochs.end_offset_for(epoch, log.end_offset) == (epoch, 5)
+
+    asyncio.run(test())
+
+
 def test_a_follower_records_the_epochs_of_what_it_is_sent() -> None:
     async def scenario() -> None:
         setup = Setup()

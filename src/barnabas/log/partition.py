@@ -418,8 +418,8 @@ class PartitionLog:
         # Readers and the high watermark go by the end of the log: it moves at once with the segment's, when
         # everything that they will ask of the producers and of the aborted transactions is in place.
         for header in headers:
-            if header.leader_epoch > self._latest_epoch:
-                self.begin_epoch(header.leader_epoch, header.base_offset)
+            if header.leader_epoch != self._latest_epoch:
+                self._note_epoch(header)
             if header.producer_id == NO_PRODUCER_ID:
                 continue
             if not header.is_control:
@@ -462,6 +462,15 @@ class PartitionLog:
         """Note that a leader's epoch begins at `start_offset`."""
         if epoch >= 0 and self.epochs.assign(epoch, start_offset):
             self.epochs_changed()
+
+    def _note_epoch(self, header: BatchHeader) -> None:
+        """Note the epoch of a batch that has been appended. It may be an earlier one than the latest, where
+        this node has led in the latest, has written nothing, and the next leader has never heard of that. The
+        latest is none of this log's then, and would be taken for the end of the one before."""
+        if header.leader_epoch < self._latest_epoch and self.epochs.truncate_from_end(header.base_offset):
+            self.epochs_changed()
+        if header.leader_epoch > self._latest_epoch:
+            self.begin_epoch(header.leader_epoch, header.base_offset)
 
     def epochs_changed(self) -> None:
         """The epochs are written with the next flush: until then the batches themselves, which recovery reads
