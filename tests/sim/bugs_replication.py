@@ -32,6 +32,8 @@ from barnabas.sim.scenario import REPLICATION, Scenario
 from tests.sim.bugs_cluster import without_assertions as without_cluster_assertions
 from tests.sim.bugs_switch import Patch, bug, power_losses
 
+DIRECTED = "a directed simulation shows it"  # tests/sim/replication/directed_bugs.py
+
 
 def without_assertions(patch: Patch) -> None:
     without_cluster_assertions(patch)
@@ -89,7 +91,7 @@ def committed_by_leader_alone(patch: Patch) -> None:
     "equal",
     "members",
     "kept",
-    unseen="a directed simulation shows it",
+    unseen=DIRECTED,
     kind=REPLICATION,
 )
 def diverging_fetch_counts(patch: Patch) -> None:
@@ -106,7 +108,7 @@ def diverging_fetch_counts(patch: Patch) -> None:
 @bug(
     "a follower takes over the high watermark of an answer before it cuts its log (KAFKA-14704)",
     "equal",
-    unseen="a directed simulation shows it",
+    unseen=DIRECTED,
     kind=REPLICATION,
 )
 def high_watermark_before_the_cut(patch: Patch) -> None:
@@ -131,7 +133,7 @@ def high_watermark_before_the_cut(patch: Patch) -> None:
     "equal",
     "kept",
     "members",
-    unseen="takes an unclean election of a replica with nothing",
+    unseen=DIRECTED,
     kind=REPLICATION,
 )
 def high_watermark_kept(patch: Patch) -> None:
@@ -164,7 +166,7 @@ def shrink_before_committed(patch: Patch) -> None:
 @bug(
     "a member that was asked to join the ISR does not count before it has joined",
     "members",
-    unseen="seeds have shown it; none is pinned",
+    unseen=DIRECTED,
     kind=REPLICATION,
 )
 def join_not_counted(patch: Patch) -> None:
@@ -220,7 +222,7 @@ def shrink_moves_nothing(patch: Patch) -> None:
     "members",
     "kept",
     "lost",
-    unseen="seeds have shown it; none is pinned",
+    unseen=DIRECTED,
     kind=REPLICATION,
 )
 def cut_at_high_watermark(patch: Patch) -> None:
@@ -245,7 +247,7 @@ def cut_at_high_watermark(patch: Patch) -> None:
     "equal",
     "members",
     "kept",
-    unseen="seeds have shown it; none is pinned",
+    unseen=DIRECTED,
     kind=REPLICATION,
 )
 def divergence_not_told(patch: Patch) -> None:
@@ -262,7 +264,7 @@ def divergence_not_told(patch: Patch) -> None:
     "equal",
     "members",
     "kept",
-    unseen="a directed simulation shows it",
+    unseen=DIRECTED,
     kind=REPLICATION,
 )
 def empty_answer_forgets_epoch(patch: Patch) -> None:
@@ -284,11 +286,12 @@ def empty_answer_forgets_epoch(patch: Patch) -> None:
 
 
 @bug(
-    "a follower that leads again nothing of its last epoch keeps that epoch (KAFKA-10706)",
+    "a log keeps epochs that begin at its end or behind it (KAFKA-10706)",
+    "members",
     "equal",
     "healing",
     "lookups",
-    unseen="nothing comes of it: an epoch's entry gives way to whatever contradicts it",
+    unseen=DIRECTED,
     kind=REPLICATION,
 )
 def cut_keeps_epochs(patch: Patch) -> None:
@@ -302,7 +305,7 @@ def cut_keeps_epochs(patch: Patch) -> None:
     "healing",
     "kept",
     "members",
-    unseen="takes two changes of leaders before a follower has fetched once",
+    unseen=DIRECTED,
     kind=REPLICATION,
 )
 def leaders_end_believed(patch: Patch) -> None:
@@ -328,7 +331,7 @@ def leaders_end_believed(patch: Patch) -> None:
     "members",
     "kept",
     "leadership",
-    unseen="takes a diverging answer that is under way while its follower is elected",
+    unseen=DIRECTED,
     kind=REPLICATION,
 )
 def late_answer_taken(patch: Patch) -> None:
@@ -341,13 +344,12 @@ def late_answer_taken(patch: Patch) -> None:
 
 
 @bug(
-    "the marks of a log that is cut are not lowered: recovery begins behind the cut",
+    "the marks of a log that is cut are not lowered on the disk: a crash brings them back",
     "equal",
     "members",
     "kept",
     "lost",
-    needs=[power_losses],
-    unseen="takes a power loss between a cut and the next flush",
+    unseen=DIRECTED,
     kind=REPLICATION,
 )
 def marks_not_lowered(patch: Patch) -> None:
@@ -361,11 +363,11 @@ def marks_not_lowered(patch: Patch) -> None:
 @bug(
     "the epochs of a log are written and not synced (KAFKA-16541)",
     "equal",
+    "members",
     "healing",
     "lookups",
     "kept",
-    needs=[power_losses],
-    unseen="takes a power loss between the writing of the epochs and the next sync of the directory",
+    unseen=DIRECTED,
     kind=REPLICATION,
 )
 def epochs_not_synced(patch: Patch) -> None:
@@ -379,11 +381,12 @@ def epochs_not_synced(patch: Patch) -> None:
 
 @bug(
     "the files of a topic that was deleted are taken for those of the new one of that name (KAFKA-14616)",
+    "healing",
     "equal",
     "members",
     "readers",
     "kept",
-    unseen="a directed simulation shows it",
+    unseen=DIRECTED,
     kind=REPLICATION,
 )
 def other_topics_files(patch: Patch) -> None:
@@ -412,12 +415,11 @@ def laggard_joins(patch: Patch) -> None:
 
 
 @bug(
-    "a fetch from before a broker's restart lets it into the ISR (KAFKA-15221)",
+    "what a broker held before its restart lets it into the ISR (KAFKA-15221)",
     "members",
     "kept",
     "lost",
-    needs=[power_losses],
-    unseen="takes a request of the leader that is delayed until the follower has rebooted",
+    unseen=DIRECTED,
     kind=REPLICATION,
 )
 def rebooted_follower_joins(patch: Patch) -> None:
@@ -438,7 +440,7 @@ def rebooted_follower_joins(patch: Patch) -> None:
     "equal",
     "members",
     "kept",
-    unseen="takes a follower and a leader that know different epochs of one leader",
+    unseen=DIRECTED,
     kind=REPLICATION,
 )
 def old_epochs_served(patch: Patch) -> None:
@@ -454,7 +456,7 @@ def old_epochs_served(patch: Patch) -> None:
     "kept",
     "lost",
     "members",
-    unseen="seeds have shown it; none is pinned",
+    unseen=DIRECTED,
     kind=REPLICATION,
 )
 def laggard_elected(patch: Patch) -> None:
@@ -509,7 +511,7 @@ def power_loss_counts_as_stop(patch: Patch) -> None:
     "leadership",
     "equal",
     needs=[power_losses],
-    unseen="seeds have shown it; none is pinned",
+    unseen=DIRECTED,
     kind=REPLICATION,
 )
 def epoch_kept_after_power_loss(patch: Patch) -> None:
@@ -524,7 +526,7 @@ def epoch_kept_after_power_loss(patch: Patch) -> None:
 @bug(
     "the last known leader is elected although its broker is fenced (KAFKA-19522)",
     "leadership",
-    unseen="seeds have shown it; none is pinned",
+    unseen=DIRECTED,
     kind=REPLICATION,
 )
 def fenced_leader_elected(patch: Patch) -> None:
@@ -557,8 +559,8 @@ def move_ends_early(patch: Patch) -> None:
 
 @bug(
     "replicas that are under min.insync.replicas are let in before they have caught up (KAFKA-19996)",
-    "serving",
-    unseen="the ISR changes more often than it needs to, which breaks no promise",
+    "steady",
+    unseen=DIRECTED,
     kind=REPLICATION,
 )
 def joins_under_min(patch: Patch) -> None:

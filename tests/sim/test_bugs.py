@@ -18,6 +18,7 @@ from barnabas.sim.checkers import CHECKERS
 from barnabas.sim.replication.checkers import NAMES
 from tests.sim.bugs import BUGS, SEEN, Pin, checkers_of, pins, run
 from tests.sim.bugs_switch import switched_on
+from tests.sim.replication.directed_bugs import DIRECTED
 
 CLUSTER_CHECKERS = {
     "leaders",
@@ -36,8 +37,6 @@ CLUSTER_CHECKERS = {
     "prompt",
     "drill",
 }
-# equal and healing speak in tests/sim/replication/test_directed.py; of leadership no seed is pinned
-REPLICATION_CHECKERS = NAMES - {"equal", "healing", "leadership"}
 PIN_AGAIN = "if scenarios or clients have changed: python -m tests.sim.bugs --pin"
 
 
@@ -62,7 +61,8 @@ def test_every_bug_has_its_seed() -> None:
 
 def test_every_checker_has_caught_something() -> None:
     spoke = {checker for pin in pins() for checker in pin.checkers}
-    assert CHECKERS.keys() | CLUSTER_CHECKERS | REPLICATION_CHECKERS <= spoke, PIN_AGAIN
+    spoke |= {checker for _, checker in DIRECTED.values()}
+    assert CHECKERS.keys() | CLUSTER_CHECKERS | NAMES <= spoke, PIN_AGAIN
 
 
 def test_a_switch_leaves_nothing_behind() -> None:

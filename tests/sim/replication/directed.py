@@ -1,16 +1,23 @@
 """Directed simulations: a script strikes and asks in a set order, where seeds would hardly ever do so.
 
-Three combined nodes, one topic, one partition; no fault but those of the script. The logs of all nodes are
-looked at every 0.2 s of virtual time, or as often as the script asks for (`look_closely`). Judged are the
-checkers of logs and of the metadata. Everything else is as in a seed of the kind "replication".
+Three brokers, one topic, one partition; no fault but those of the script. The brokers are controllers too, or
+a fourth node is the only one (`is_apart`), so that a script may strike two brokers and there is a controller
+all the same. The logs of all nodes are looked at every 0.2 s of virtual time, or as often as the script asks
+for (`look_closely`). Judged are the checkers of logs and of the metadata. Everything else is as in a seed of
+the kind "replication".
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from types import MappingProxyType
+from typing import Any
+from unittest import mock
 
+from barnabas.broker.handlers import fetch
+from barnabas.broker.replicas.replica import Replica
 from barnabas.client.admin import Admin, ElectionType, NewTopic
 from barnabas.client.producer import ProducerConfig
 from barnabas.core.errors import BarnabasError
@@ -23,8 +30,9 @@ from barnabas.sim.history import FaultsEnded, History, TopicFacts, TopicMade
 from barnabas.sim.machine import Machine
 from barnabas.sim.nemesis import Nemesis
 from barnabas.sim.network import SimNetwork
-from barnabas.sim.replication.checkers import Equal, Healing, Kept, Leadership, Members, judged
+from barnabas.sim.replication.checkers import Equal, Healing, Kept, Leadership, Members, Moves, judged
 from barnabas.sim.replication.checkers.healing import WHOLE_S
+from barnabas.sim.replication.checkers.steady import Steady
 from barnabas.sim.replication.events import PartitionSeen, ReplicaSeen
 from barnabas.sim.replication.plan import ReplicationPlan
 from barnabas.sim.replication.simulate import SampledWorld
@@ -35,10 +43,20 @@ from barnabas.sim.workload.sending import Sender
 from barnabas.sim.world import simulate_scenario
 
 TOPIC = "t"
-NODES = (1, 2, 3)
+BROKERS = (1, 2, 3)
+CONTROLLER = 4  # where it is apart
+OTHERS = 6  # partitions
 SAMPLE_S = 0.2
 LOOK_S = 0.01
 PATIENCE_S = 60.0
+NO_SETTINGS: Mapping[str, str] = MappingProxyType({})
+
+
+class _Least(SeededRandom):
+    """Always draws the least: of what is not synced a power loss leaves nothing."""
+
+    def below(self, bound: int) -> int:
+        return 0
 
 
 class Stage:
@@ -52,6 +70,8 @@ class Stage:
         self.network = network
         self.sample_s = SAMPLE_S
         self._machines = {machine.node: machine for machine in machines}
+
+    # ---- what is seen
 
     def machine(self, node: int) -> Machine:
         return self._machines[node]
@@ -71,6 +91,10 @@ class Stage:
         seen = [each for each in self.client.history.of(ReplicaSeen) if each.node == node]
         return next(each for each in reversed(seen) if each.topic == TOPIC)
 
+    def committed(self, *nodes: int) -> set[int]:
+        """The high watermarks of these nodes."""
+        return {self.log(each).high_watermark for each in nodes}
+
     async def until(self, holds: Callable[[], bool]) -> None:
         """Wait in virtual time."""
         for _ in range(int(PATIENCE_S / LOOK_S)):
@@ -78,6 +102,16 @@ class Stage:
                 return
             await asyncio.sleep(LOOK_S)
         raise AssertionError(f"this never came: {self.partition}")
+
+    async def wait(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+
+    async def look_closely(self, sample_s: float) -> None:
+        """Look at the logs that often from now on."""
+        self.sample_s = sample_s
+        await self.client.clock.sleep(SAMPLE_S)
+
+    # ---- the partition and its leader
 
     async def make_topic(self, replicas: Sequence[int], configs: Mapping[str, str]) -> None:
         topic = NewTopic(TOPIC, 1, len(replicas), dict(configs))
@@ -87,23 +121,50 @@ class Stage:
         self.client.history.add(TopicMade(self.client.now, TOPIC, facts))
         await self.move(replicas)
 
+    async def make_others(self) -> None:
+        """Another topic, so that every node has something to fetch from every other one at all times."""
+        await self.admin.create_topics([NewTopic("other", OTHERS, len(BROKERS), {})])
+        await self.wait(1.0)
+
     async def move(self, replicas: Sequence[int]) -> None:
         """Have exactly these replicas, the first of them the leader."""
-        with suppress(BarnabasError):
-            await self.admin.alter_reassignments({(TOPIC, 0): list(replicas)})
-        await self.until(lambda: self.partition.replicas == tuple(replicas) and not self.partition.adding)
+        await self._reassign(replicas)
         await self.until(lambda: set(self.partition.isr) == set(replicas))
         await self.prefer()
 
+    async def _reassign(self, replicas: Sequence[int]) -> None:
+        with suppress(BarnabasError):
+            await self.admin.alter_reassignments({(TOPIC, 0): list(replicas)})
+        await self.until(lambda: self.partition.replicas == tuple(replicas) and not self.partition.adding)
+
     async def prefer(self) -> None:
         """The first replica leads."""
-        while self.partition.leader != self.partition.replicas[0]:
+        await self._elect(ElectionType.PREFERRED, lambda: self.partition.leader == self.partition.replicas[0])
+
+    async def prefer_of(self, *replicas: int) -> None:
+        """The first of these leads, which have another order from now on."""
+        await self._reassign(replicas)
+        await self.prefer()
+
+    async def elect_uncleanly(self) -> None:
+        """Some replica leads, though none is in sync."""
+        await self._elect(ElectionType.UNCLEAN, lambda: self.partition.leader >= 0)
+
+    async def _elect(self, kind: ElectionType, is_done: Callable[[], bool]) -> None:
+        while not is_done():
             with suppress(BarnabasError):
-                await self.admin.elect_leaders(ElectionType.PREFERRED, [(TOPIC, 0)])
+                await self.admin.elect_leaders(kind, [(TOPIC, 0)])
             await asyncio.sleep(LOOK_S)
 
-    async def send(self, count: int, *, acks: int = -1) -> None:
-        """So many batches of one record, each acknowledged."""
+    async def lead_second(self) -> None:
+        """The second replica leads, with all in sync: the first one is stopped, and is back."""
+        first, second = self.partition.replicas[:2]
+        self.machine(first).restart(0.5)
+        await self.until(lambda: self.partition.leader == second)
+        await self.until(lambda: set(self.partition.isr) == set(self.partition.replicas))
+
+    async def send(self, count: int, *, acks: int = -1, pause_s: float = 0.0) -> None:
+        """So many batches of one record, each acknowledged, to the leader that is known at first."""
         config = ProducerConfig(
             acks=acks, idempotence=False, linger_ms=0, delivery_timeout_ms=20_000, client=CLIENT
         )
@@ -112,16 +173,20 @@ class Stage:
             for _ in range(count):
                 await sender.send(TOPIC, 0, None, b"value")
                 await sender.producer.flush()
+                await asyncio.sleep(pause_s)
 
-    async def look_closely(self, sample_s: float) -> None:
-        """Look at the logs that often from now on."""
-        self.sample_s = sample_s
-        await self.client.clock.sleep(SAMPLE_S)
+    # ---- strikes
 
     async def calm(self) -> None:
         """Whatever was wrong is over, and everything has had its time to heal."""
         self.client.history.add(FaultsEnded(self.client.now))
         await self.client.clock.sleep(WHOLE_S + 1)
+
+    def power_lost(self, node: int, outage_s: float) -> None:
+        """A machine loses its power, and everything that was not synced."""
+        machine = self.machine(node)
+        machine.crash("power", outage_s)
+        machine.drive.files.crash_power(_Least(1))
 
     def cut(self, one: int, *others: int) -> None:
         """Deliver nothing between a node and others."""
@@ -132,21 +197,46 @@ class Stage:
         for link in self._links(one, others):
             self.network.release(*link)
 
+    def hold(self, source: int, target: int) -> None:
+        """Deliver nothing from one node to another."""
+        self.network.hold(self.machine(source).host, self.machine(target).host)
+
+    def release(self, source: int, target: int) -> None:
+        self.network.release(self.machine(source).host, self.machine(target).host)
+
     def _links(self, one: int, others: Sequence[int]) -> list[tuple[str, str]]:
         return both([self.machine(one).host], [self.machine(each).host for each in others])
+
+    @contextmanager
+    def when_diverging(self, strike: Callable[[], None]) -> Iterator[asyncio.Event]:
+        """Strike when a leader first tells a follower that their histories part, before the answer leaves;
+        gives what is set then."""
+        struck, honest = asyncio.Event(), fetch._divergence
+
+        def divergence(replica: Replica, ask: Any) -> Any:
+            told = honest(replica, ask)
+            if told is not None and replica.name == TOPIC and not struck.is_set():
+                strike()
+                struck.set()
+            return told
+
+        with mock.patch.object(fetch, "_divergence", divergence):
+            yield struck
 
 
 Script = Callable[[Stage], Awaitable[None]]
 
 
-def _scenario() -> Scenario:
+def _scenario(settings: Mapping[str, str], seed: int, *, is_apart: bool) -> Scenario:
     random = SeededRandom(1)
-    plan = ClusterPlan(NODES, NODES, is_dynamic=True, admins=0)
+    voters = (CONTROLLER,) if is_apart else BROKERS
+    plan = ClusterPlan(voters, BROKERS, is_dynamic=True, admins=0)
+    nodes = sorted({*voters, *BROKERS})
     return Scenario(
-        1,
+        seed,
         PATIENCE_S,
-        metadata_settings(random) | {"auto.leader.rebalance.enable": "false"},
-        tuple(machine_plan(random, plan, node)._replace(drift=0.0) for node in NODES),
+        metadata_settings(random) | {"auto.leader.rebalance.enable": "false"} | dict(settings),
+        tuple(machine_plan(random, plan, node)._replace(drift=0.0) for node in nodes),
         (TopicPlan(TOPIC, 1, {"cleanup.policy": "delete"}, 3),),
         (),
         readers=0,
@@ -159,9 +249,12 @@ def _scenario() -> Scenario:
     )
 
 
-def direct(script: Script) -> list[Violation]:
-    """What the checkers say of a script."""
-    scenario = _scenario()
+def direct(
+    script: Script, settings: Mapping[str, str] = NO_SETTINGS, *, is_apart: bool = False, seed: int = 1
+) -> list[Violation]:
+    """What the checkers say of a script. The seed decides how long everything takes, and what a power loss
+    leaves of what was not synced."""
+    scenario = _scenario(settings, seed, is_apart=is_apart)
     networks: list[SimNetwork] = []
 
     class Idle(Nemesis):
@@ -201,4 +294,4 @@ async def _play(client: Client, world: SampledWorld, network: SimNetwork, script
 
 
 def _judge(history: History) -> list[Violation]:
-    return judged(history, (Equal(), Kept(), Members(), Leadership(), Healing()))
+    return judged(history, (Equal(), Kept(), Members(), Leadership(), Healing(), Moves(), Steady()))

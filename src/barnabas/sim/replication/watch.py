@@ -3,7 +3,8 @@
 The metadata of a partition is noted when a node publishes it for the first time. The logs of all nodes are
 looked at now and then (`sample`), when a partition has another leader or other replicas in sync, when one of
 them is about to be cut, and when a process has ended; what has changed since the last look is noted, and then
-that all were looked at.
+that all were looked at. Where other replicas are in sync that is noted even if no log has changed: one that
+has joined may lack what others have had for long.
 """
 
 from __future__ import annotations
@@ -91,10 +92,14 @@ class ReplicationWatch(TwinWatch):
             self._history.add(_seen(machine.node, image, found, index, partition))
             has_changed |= before is None or before.isr != partition.isr or before.leader != partition.leader
         if has_changed:
-            self.sample()
+            self._look(is_told=True)
 
     def sample(self) -> None:
         """Note what has changed in the logs of all nodes."""
+        self._look(is_told=False)
+
+    def _look(self, *, is_told: bool) -> None:
+        """`is_told`: note that the logs were looked at, though nothing has changed in them."""
         before = len(self._history)
         for machine in self._machines:
             logs = self._nodes.get(machine.node)
@@ -103,7 +108,7 @@ class ReplicationWatch(TwinWatch):
                     self._history, machine, self._compacted, self.hidden
                 )
             logs.look()
-        if len(self._history) > before:
+        if is_told or len(self._history) > before:
             self._history.add(Sampled(_now()))
 
 

@@ -5,7 +5,16 @@ from __future__ import annotations
 from barnabas.sim.checkers import check_all
 from barnabas.sim.checkers.violation import Violation
 from barnabas.sim.history import History
-from barnabas.sim.replication.checkers import equal, healing, kept, leadership, members, moves, serving
+from barnabas.sim.replication.checkers import (
+    equal,
+    healing,
+    kept,
+    leadership,
+    members,
+    moves,
+    serving,
+    steady,
+)
 from barnabas.sim.replication.checkers.equal import Equal
 from barnabas.sim.replication.checkers.healing import Healing
 from barnabas.sim.replication.checkers.judge import judged
@@ -15,7 +24,8 @@ from barnabas.sim.replication.checkers.members import Members
 from barnabas.sim.replication.checkers.moves import Moves
 from barnabas.sim.replication.events import DrillBegan
 
-NAMES = frozenset(each.NAME for each in (equal, healing, kept, leadership, members, moves, serving))
+_ALL = (equal, healing, kept, leadership, members, moves, serving, steady)
+NAMES = frozenset(each.NAME for each in _ALL)
 
 
 def check_replication(history: History) -> list[Violation]:
