@@ -1,1 +1,2 @@
-"""The ground: seams to the outside world (clock, disk, network, workers, randomness) and the errors."""
+"""The lowest layer: errors, and interfaces to the outside world (clock, disk, network, workers,
+randomness)."""

@@ -1,4 +1,4 @@
-"""A timer by the clock that was passed in: one call back, at the earliest time that was asked for."""
+"""A timer on an injected clock. It calls back once, at the earliest time that was set."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from barnabas.core.clock import Clock
 
 
 class Alarm:
-    """Calls back at the earliest of the times it was set to, once."""
+    """Calls `ring` once, at the earliest of the times that were set."""
 
     def __init__(self, clock: Clock, ring: Callable[[], None]) -> None:
         self._clock = clock
@@ -18,14 +18,14 @@ class Alarm:
         self._task: asyncio.Task[None] | None = None
 
     def set(self, at: float) -> None:
-        """Ring at `at` at the latest, in monotonic seconds."""
+        """Ring at `at` or earlier, in monotonic seconds."""
         if self._task is None or at < self._at:
             self.clear()
             self._at = at
             self._task = asyncio.get_running_loop().create_task(self._sleep())
 
     def clear(self) -> None:
-        """Do not ring."""
+        """Cancel the call."""
         if self._task is not None:
             self._task.cancel()
             self._task = None

@@ -1,4 +1,4 @@
-"""The clock seam. The core never asks the operating system for the time; it is told."""
+"""The clock interface. Code above reads time only through a `Clock` that is passed in."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """Wall time for what users see, monotonic time for how long things take."""
+    """Wall time for timestamps, monotonic time for durations."""
 
     def wall_ms(self) -> int:
-        """Milliseconds since 1970, which may jump in either direction."""
+        """Milliseconds since 1970; the value may jump in either direction."""
 
     def monotonic(self) -> float:
-        """Seconds that only ever go forward."""
+        """Seconds on a clock that never goes back."""
 
     async def sleep(self, seconds: float) -> None:
-        """Return that much later."""
+        """Return after so many seconds."""
 
 
 class SystemClock:
-    """The machine's own clocks."""
+    """The operating system's clocks."""
 
-    # Bound as it is, without a Python frame around it: the disk asks twice an append.
+    # A static method, so that no Python frame is added: the disk reads the clock twice an append.
     monotonic = staticmethod(time.monotonic)
 
     def wall_ms(self) -> int:
@@ -35,10 +35,11 @@ class SystemClock:
 
 
 class ManualClock:
-    """Time that stands still until a test moves it.
+    """Time that moves only when a test moves it.
 
-    `advance` wakes sleepers in the order they are due, and among equals in the order they lay down. They run
-    when the loop next does: one that sleeps again counts from where the clock stands by then.
+    `advance` wakes sleepers in the order in which they are due, those due at the same time in the order of
+    their calls. They run on the next turn of the loop; a sleeper that sleeps again counts from the clock's
+    time then.
     """
 
     def __init__(self, start_ms: int = 0) -> None:
@@ -63,7 +64,7 @@ class ManualClock:
         await woken
 
     def advance(self, seconds: float) -> None:
-        """Let that much time pass."""
+        """Move the time forward."""
         if seconds < 0:
             raise ValueError(f"monotonic time cannot go back by {-seconds} seconds; jump_ms moves wall time")
         self._now += seconds
@@ -73,5 +74,5 @@ class ManualClock:
                 woken.set_result(None)
 
     def jump_ms(self, milliseconds: int) -> None:
-        """Set wall time forward, or back, while monotonic time stands."""
+        """Move wall time forward or back; monotonic time does not change."""
         self._wall_offset_ms += milliseconds

@@ -1,7 +1,7 @@
-"""A connection over a stream: what is the same whether the stream is a socket or a pipe in memory.
+"""A connection over a stream: the logic that is the same for a socket and for a pipe in memory.
 
-A stream only tries: it reads, sends, says that it cannot now, and waits until it can. Here are the order of
-events and their meaning: waiting reads, the outbox, ending one side, closing, and being lost.
+A stream only has attempts that do not block, and waits. A connection adds the order of events: reads that
+wait, the outbox, ending one side, closing, and the loss of the connection.
 """
 
 from __future__ import annotations
@@ -16,30 +16,30 @@ from barnabas.core.outbox import Outbox, Sink
 
 
 class Stream(Sink, Protocol):
-    """The bottom of a connection. Every method but `close` raises ConnectionLost once it is lost."""
+    """The transport of a connection. Once it is lost, every method but `close` raises ConnectionLost."""
 
     @property
     def peer(self) -> Address:
-        """Who is at the other end."""
+        """The address of the other end."""
 
     def try_read(self, max_bytes: int) -> bytes | None:
-        """What is there; b"" at the end, None where nothing is there yet."""
+        """The bytes that have arrived; b"" at the end of the stream, None if nothing has arrived yet."""
 
     def try_readinto(self, buffer: bytearray | memoryview) -> int | None:
-        """The same, into a buffer."""
+        """As `try_read`, into a buffer."""
 
     async def readable(self) -> None:
-        """Return when it is worth trying again."""
+        """Return when another read may succeed."""
 
     def end(self) -> None:
-        """Tell the peer that nothing more will come."""
+        """Tell the peer that this side sends nothing more."""
 
     def close(self, *, reset: bool) -> None:
-        """Let go of it; with `reset` the peer finds the connection lost. Whoever waits, stops waiting."""
+        """Release the stream and end every wait on it; with `reset` the peer sees a lost connection."""
 
 
 class StreamConnection:
-    """A connection, once it is made."""
+    """A connection over an established stream."""
 
     def __init__(self, stream: Stream) -> None:
         self._stream = stream

@@ -1,12 +1,12 @@
-"""File descriptors, shared by all open files of a disk.
+"""A pool of file descriptors, shared by all open files of a disk.
 
-Ten thousand partitions hold forty thousand files open; the operating system allows far fewer descriptors.
-So an open file (`OsNode`) has one only while it is in use, and keeps it until the pool is full and its turn
-comes. The turn is decided by a second chance: an operation only sets `used`, which costs the hot path one
-store; a sweep clears the mark the first time round and closes the file the second time.
+Ten thousand partitions have forty thousand open files; the operating system allows far fewer descriptors. So
+an open file (`OsNode`) has a descriptor only while it is in use, until the pool is full and the file is
+evicted. Eviction is second chance: an operation only sets `used`, which costs the hot path one store; the
+sweep clears the mark the first time and closes the file the second time.
 
-Pinned files and files with an operation in flight (`busy`) keep theirs, even beyond the pool's size. Only
-the event loop touches the pool; worker threads use a descriptor while `busy` holds it open.
+Pinned files and files with an operation in flight (`busy`) keep their descriptors, even beyond the pool's
+size. Only the event loop touches the pool; worker threads use a descriptor while `busy` holds it open.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ OPEN_FLAGS = os.O_RDWR | os.O_CLOEXEC
 
 
 class OsNode:
-    """An open file, apart from its handles. Without a descriptor, or not in order, it is `slow`."""
+    """An open file, shared by its handles. `slow`: it has no descriptor, or a failed write to undo."""
 
     __slots__ = (
         "busy",
@@ -47,7 +47,7 @@ class OsNode:
         self.used = False
         self.slow = True
         self.unsyncable = False
-        self.overhang = False  # a failed append left bytes behind `size` which could not be cut off yet
+        self.overhang = False  # a failed append left bytes after `size` that could not be cut off yet
 
 
 class DescriptorPool:
@@ -63,7 +63,8 @@ class DescriptorPool:
         return len(self._open)
 
     def open(self, node: OsNode, full_path: str, flags: int = OPEN_FLAGS) -> None:
-        """Give `node` its descriptor. Out of descriptors, half of the idle ones go, for one more try."""
+        """Open a descriptor for `node`. If the system has none left, close half of the idle ones and
+        retry."""
         if len(self._open) >= self._max_open:
             self._evict(len(self._open) - self._max_open + 1)
         try:
@@ -84,12 +85,12 @@ class DescriptorPool:
         node.slow = True
 
     def close_idle(self) -> None:
-        """Close all that no worker is using."""
+        """Close every descriptor that no worker is using."""
         for node in [node for node in self._open if not node.busy]:
             self.close(node)
 
     def _evict(self, count: int) -> int:
-        """Close that many idle files, if there are; says how many."""
+        """Close up to `count` idle files; returns how many were closed."""
         closed = 0
         for _ in range(2 * len(self._open)):
             if closed == count:
@@ -105,7 +106,7 @@ class DescriptorPool:
 
 
 def raise_open_file_limit() -> int:
-    """Raise the soft limit on open files as far as the system lets us; gives the limit that holds now."""
+    """Raise the soft limit on open files as far as the system allows; returns the limit now in force."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     for wanted in (hard, 10240):  # macOS refuses its own unlimited hard limit, but allows this much
         if soft == wanted or resource.RLIM_INFINITY != wanted < soft:
@@ -119,6 +120,6 @@ def raise_open_file_limit() -> int:
 
 
 def default_max_open() -> int:
-    """Half of what the process may open: the other half is for sockets."""
+    """Half of the descriptors that the process may open: the other half is for sockets."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return 1 << 19 if soft == resource.RLIM_INFINITY else max(16, soft // 2)

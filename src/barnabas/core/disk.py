@@ -1,21 +1,19 @@
-"""The disk seam: what the log asks of a file system, and nothing more.
+"""The disk interface: the operations of a file system that the log uses.
 
-A `Disk` is one log directory; paths are relative to it, with `/` between parts. Everything that may touch
-the medium is awaitable, so that the log's code is the same whether a call runs on the loop, in a worker
-thread or in simulated time. The rules every implementation keeps (tests/core holds them to it):
+A `Disk` is one log directory; paths are relative to it, with `/` between parts. Every operation that may
+touch the medium is awaitable, so that the log's code is the same whether a call runs on the loop, in a worker
+thread or in simulated time. Every implementation keeps these rules (tests/core checks them):
 
 - A `File` is a logical handle. It outlives its file descriptor: the disk may close an idle descriptor and
-  reopen it on the next use, so ten thousand open files cost no ten thousand descriptors.
+  reopen it on the next use, so that ten thousand open files do not need ten thousand descriptors.
 - `File.size` is known without a system call. `append` writes at that size, whole or not at all: when it
   raises, the file ends where it ended before (or, if even the cut failed, the error says so).
-- A file that is pinned keeps its descriptor: a renamed or removed file can be read by its pinned readers
-  to the end.
+- A pinned file keeps its descriptor: its readers can read it to the end after it is renamed or removed.
 - Nothing is durable before `sync` (contents of a file) and `sync_dir` (names in a directory) return, or
-  `sync_all` (both, of all files). Once a sync has failed, every later one of that file fails: the kernel may
-  have dropped what it could not write, and would call the next sync a success. A new start, which reads what
-  is there, can tell; and a file that was emptied starts anew. `sync_all` fails for all files.
-- Every failure is a `StorageError` naming the file, the operation and the next step; an `OSError` never
-  gets out.
+  `sync_all` (both, of all files). Once a sync of a file has failed, every later one fails: the kernel may
+  have dropped the pages that it could not write, and would report success the next time. Only a restart,
+  which reads the files, or emptying the file ends that state. `sync_all` fails for all files.
+- Every failure is a `StorageError` naming the file, the operation and the next step, never an `OSError`.
 """
 
 from __future__ import annotations
@@ -32,54 +30,54 @@ Buffer = bytes | bytearray | memoryview
 
 
 class File(Protocol):
-    """An open file. Calls on one file are made one after another by its owner; reads may run beside them."""
+    """An open file. Its owner makes one call at a time; reads may run beside it."""
 
     @property
     def path(self) -> str:
-        """Where it is now, relative to its disk."""
+        """The current path, relative to the disk."""
 
     @property
     def size(self) -> int:
-        """Its length in bytes."""
+        """The length in bytes."""
 
     @property
     def pins(self) -> int:
-        """How many readers hold it."""
+        """The number of pins that readers hold."""
 
     @property
     def is_gone(self) -> bool:
-        """Whether it was closed or removed, so that no further reader can pin it."""
+        """Whether the file was closed or removed, so that it cannot be pinned any more."""
 
     async def append(self, data: Buffer) -> None:
         """Write all of `data` at the end, or nothing."""
 
     async def write_at(self, position: int, data: Buffer) -> None:
-        """Overwrite (or extend) from `position`; what a failure leaves behind is undefined."""
+        """Overwrite (or extend) from `position`; the contents are undefined after a failure."""
 
     async def read(self, position: int, size: int) -> bytes:
         """Up to `size` bytes from `position`; fewer only at the end of the file."""
 
     async def truncate(self, size: int) -> None:
-        """Cut to, or extend with zeros (sparse) to, `size`."""
+        """Cut the file to `size`, or extend it with zeros (sparse)."""
 
     async def sync(self) -> None:
         """Return when everything written to the file before this call is durable."""
 
     async def rename(self, path: str) -> None:
-        """Move the file, open as it is, replacing what stood at `path`."""
+        """Move the open file, replacing any file at `path`."""
 
     def pin(self) -> None:
-        """Keep it readable, even if it is renamed or removed, until the matching `unpin`."""
+        """Keep the file readable, even if it is renamed or removed, until the matching `unpin`."""
 
     def unpin(self) -> None:
         """Undo one `pin`."""
 
     def close(self) -> None:
-        """Give up the handle; harmless when repeated. Pinned readers keep what they hold."""
+        """Close the handle; harmless when repeated. Pinned readers can go on reading."""
 
 
 class FileRange(NamedTuple):
-    """A stretch of a file on its way to a socket: what a fetch is answered with instead of bytes."""
+    """A range of a file to be sent to a socket: a fetch response has these in place of bytes."""
 
     file: File
     position: int
@@ -87,7 +85,7 @@ class FileRange(NamedTuple):
 
 
 class Space(NamedTuple):
-    """How large the medium is, and how much of it is left for this node."""
+    """The size of the medium, and how much of it this node may still use."""
 
     total_bytes: int
     usable_bytes: int
@@ -97,58 +95,58 @@ class Disk(Protocol):
     """One log directory of a node."""
 
     def describe(self, path: str) -> str:
-        """The full name of `path`, for messages to people."""
+        """The full name of `path`, for messages."""
 
     async def open(self, path: str, *, create: bool = False) -> File:
         """A handle on an existing file, or with `create` on a new or existing one."""
 
     async def size_of(self, path: str) -> int | None:
-        """The length of a file, None where there is none."""
+        """The length of a file, None if there is none."""
 
     async def modified_ms(self, path: str) -> int:
-        """When a file was last written, in wall-clock milliseconds."""
+        """The time of a file's last write, in wall-clock milliseconds."""
 
     async def set_modified_ms(self, path: str, modified_ms: int) -> None:
-        """Let a file count as last written then, until it is written again; a power loss may undo that."""
+        """Set the time of a file's last write, until it is written again; a power loss may undo that."""
 
     async def listdir(self, path: str) -> list[str]:
-        """Names in a directory, sorted; empty where there is no such directory."""
+        """The names in a directory, sorted; empty if there is no such directory."""
 
     async def mkdir(self, path: str) -> None:
-        """Make a directory and its parents; harmless where it exists."""
+        """Make a directory and its parents; harmless if it exists."""
 
     async def rename(self, path: str, new_path: str) -> None:
-        """Move a file or directory, replacing a file that stood there. Open handles follow the move."""
+        """Move a file or directory, replacing a file of the new name. Open handles follow the move."""
 
     async def remove(self, path: str) -> None:
-        """Remove a file; harmless where there is none."""
+        """Remove a file; harmless if there is none."""
 
     async def remove_tree(self, path: str) -> None:
-        """Remove a directory and all in it; harmless where there is none."""
+        """Remove a directory and its contents; harmless if there is none."""
 
     async def sync_dir(self, path: str) -> None:
         """Return when names made, moved or removed in that directory before this call are durable."""
 
     @property
     def can_sync_all(self) -> bool:
-        """Whether `sync_all` can be relied upon here, and no file's sync has failed before."""
+        """Whether `sync_all` is reliable on this file system, and no file's sync has failed before."""
 
     async def sync_all(self) -> None:
         """Return when everything written to all files, and all names, before this call are durable."""
 
     async def space(self) -> Space:
-        """How much room there is on the medium, others' files on it included."""
+        """The size and free space of the medium, which may hold other files too."""
 
     @property
     def boot_id(self) -> str | None:
-        """Names the boot of the machine, which its page cache lives through: what was written and not synced
-        is still there while this stays the same. None where the system does not tell."""
+        """An id of the machine's current boot. Written data that was not synced is still in the page cache as
+        long as the id stays the same. None if the system has no such id."""
 
     async def lock(self, path: str) -> Callable[[], None]:
-        """Take a lock, held against other processes (Java's too) and within this one; gives the release."""
+        """Take a lock, held against other processes (Java's too) and within this one; returns its release."""
 
     def close(self) -> None:
-        """Give up every handle and lock; harmless when repeated."""
+        """Close every handle and lock; harmless when repeated."""
 
 
 class HandleClosed(InvariantViolation):
@@ -168,7 +166,7 @@ class DirectoryLocked(StorageError):
 
 
 class FileMissing(StorageError):
-    """A file that should be there is not."""
+    """A file that should exist does not."""
 
 
 class DiskFailed(StorageError):
@@ -178,7 +176,7 @@ class DiskFailed(StorageError):
 
 
 def storage_error(error: OSError, doing: str, where: str) -> StorageError:
-    """The named error for what the operating system said while `doing` something to `where`."""
+    """The named error for an OSError that was raised while `doing` something to `where`."""
     said = os.strerror(error.errno) if error.errno else str(error)
     kind: type[StorageError]
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
@@ -205,7 +203,7 @@ def sync_failed_before(where: str) -> DiskFailed:
 
 
 def directory_locked(where: str) -> DirectoryLocked:
-    """The error for a lock file that someone else holds."""
+    """The error for a lock file that another node holds."""
     return DirectoryLocked(
         f"cannot lock {where}: another node uses this log directory; stop it, or give this node its own"
     )

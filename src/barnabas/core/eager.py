@@ -1,7 +1,7 @@
-"""Work that is begun at once, and becomes a task only if it has to wait.
+"""Coroutines that are started at once, and become a task only if they have to wait.
 
 A task costs tens of microseconds and a turn of the loop. Most appends wait for nothing: `begin` runs them to
-their end then and there. Of those that wait, the rest goes on as a task, beside whoever has begun them.
+their end at once. The rest of a coroutine that waits goes on as a task, beside its caller.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from typing import Any
 
 
 def begin(work: Coroutine[Any, Any, None]) -> asyncio.Task[None] | None:
-    """Run `work` until it first waits; the task that goes on with it, or None where it has ended. What it
-    raises before it waits is raised here."""
+    """Run `work` until it first waits. Returns the task that continues it, or None if it has ended. An
+    exception raised before the first wait is raised here."""
     try:
         waits_for = work.send(None)
     except StopIteration:
@@ -26,7 +26,7 @@ async def _go_on(work: Coroutine[Any, Any, None], waits_for: Any) -> None:
 
 
 class _Rest:
-    """What is left of a coroutine that has begun to wait."""
+    """The rest of a coroutine that has begun to wait."""
 
     def __init__(self, work: Coroutine[Any, Any, None], waits_for: Any) -> None:
         self._work = work
@@ -36,14 +36,14 @@ class _Rest:
         work, waits_for = self._work, self._waits_for
         try:
             while True:
-                if waits_for is not None:  # a future, which shows a task by this that it is awaited
+                if waits_for is not None:  # a future: asyncio sets this flag to see that the task awaits it
                     waits_for._asyncio_future_blocking = True
                 try:
                     yield waits_for
                 except GeneratorExit:
                     work.close()
                     raise
-                except BaseException as error:  # noqa: BLE001 - the task is cancelled: that is for the work
+                except BaseException as error:  # noqa: BLE001 - the task was cancelled: passed on to the work
                     waits_for = work.throw(error)
                 else:
                     waits_for = work.send(None)

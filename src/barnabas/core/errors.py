@@ -1,8 +1,8 @@
 """Errors, in three kinds.
 
-Wire errors are Kafka's numbered codes: a table here, sent to clients. Domain exceptions are what the code
-raises; each class names the wire error it becomes, so the translation happens in one place. Invariant
-violations mean that the program itself is wrong: the node must stop rather than go on with bad state.
+Wire errors are Kafka's numbered codes: a table here, sent to clients. Domain exceptions are raised by the
+code; each class names its wire error, so that the translation happens in one place. Invariant violations mean
+that the program itself is wrong: the node must stop rather than go on with bad state.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import ClassVar, NamedTuple
 
 
 class WireError(NamedTuple):
-    """One of Kafka's error codes, as clients know it."""
+    """One of Kafka's error codes, as clients see it."""
 
     code: int
     name: str
@@ -167,11 +167,11 @@ def wire_error(name: str) -> WireError:
 
 
 TOLD_CHARACTERS = 1000
-THE_PARTITION = "{partition}"  # stands in the text of a record's fault where the partition's name belongs
+THE_PARTITION = "{partition}"  # stands for the partition's name in the text of a record's fault
 
 
 class RecordFault(NamedTuple):
-    """What is wrong with the record at `record_index` in its batch."""
+    """The fault of the record at `record_index` in its batch."""
 
     record_index: int
     text: str
@@ -182,15 +182,16 @@ class RecordFault(NamedTuple):
 
 
 class BarnabasError(Exception):
-    """The root of the errors that callers handle; `wire` is what a client is told."""
+    """The base class of errors that callers handle; `wire` is the error code in a response."""
 
     wire: ClassVar[WireError] = wire_error("UNKNOWN_SERVER_ERROR")
-    # the records of a batch that are at fault, in their order; empty where the batch itself is
+    # the records of a batch that are at fault, in order; empty if the fault is the batch's own
     record_faults: Sequence[RecordFault] = ()
 
     @property
     def told(self) -> str:
-        """The text for clients; it may quote names of any length, and old versions hold 32,767 bytes."""
+        """The text for clients, cut short: it may quote names of any length, and old versions allow 32,767
+        bytes."""
         text = str(self)
         return text if len(text) <= TOLD_CHARACTERS else f"{text[:TOLD_CHARACTERS]}..."
 
@@ -198,7 +199,7 @@ class BarnabasError(Exception):
 class InvariantViolation(Exception):
     """The program contradicts itself. Only the code that stops the node catches this.
 
-    It is no BarnabasError: code that answers a client's request with an error must not answer with this one.
+    It is not a BarnabasError: no request may be answered with this error.
     """
 
 
@@ -233,7 +234,7 @@ class RecordListTooLarge(BarnabasError):
 
 
 class InvalidTimestamp(BarnabasError):
-    """A record's timestamp is outside the bounds the topic sets."""
+    """A record's timestamp outside the bounds that the topic sets."""
 
     wire = wire_error("INVALID_TIMESTAMP")
 
@@ -251,7 +252,7 @@ class OutOfOrderSequence(BarnabasError):
 
 
 class InvalidProducerEpoch(BarnabasError):
-    """A batch from a producer that a newer instance has fenced."""
+    """A batch of a producer that has been fenced by a newer instance."""
 
     wire = wire_error("INVALID_PRODUCER_EPOCH")
 
@@ -275,12 +276,12 @@ class FencedLeaderEpoch(BarnabasError):
 
 
 class InconsistentTopicId(BarnabasError):
-    """A directory or a name belongs to another topic than the one asked for."""
+    """A directory or a name belongs to another topic than the one in the request."""
 
     wire = wire_error("INCONSISTENT_TOPIC_ID")
 
 
 class StorageError(BarnabasError):
-    """The disk said no. The message names the file and what to do about it."""
+    """An operation of the disk failed. The message names the file and the next step."""
 
     wire = wire_error("KAFKA_STORAGE_ERROR")

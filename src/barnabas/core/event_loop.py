@@ -1,4 +1,4 @@
-"""The event loop on which a node runs: uvloop's where there is one, else asyncio's own."""
+"""The event loop on which a node runs: uvloop's if it is installed, else asyncio's own."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Faults that tests ask of the in-memory disk: errors by rule, and crashes by a hook.
+"""Faults of the in-memory disk that tests inject: errors by rule, and crashes by a hook.
 
-A rule makes matching operations fail as the operating system would. The hook is called before every
-mutating operation and may raise anything: an exception of the test's own that is no `Exception` is the
-crash of the whole node, after which the disk answers nothing more until one of its crash methods is called.
+A rule makes matching operations fail as the operating system would. The hook is called before every mutating
+operation and may raise anything. An exception that is not an `Exception` is a crash of the whole node:
+afterwards every operation raises it until one of the disk's crash methods is called.
 """
 
 from __future__ import annotations
@@ -80,16 +80,16 @@ class Faults:
         self._rules.clear()
 
     def restart(self) -> None:
-        """The node comes back after a crash; rules stay."""
+        """The node restarts after a crash; rules stay."""
         self._crash = None
 
     def check_alive(self) -> None:
-        """A node that crashed does nothing more."""
+        """Raise the crash if the node has crashed."""
         if self._crash is not None:
             raise self._crash
 
     def check(self, operation: str, path: str, where: str) -> None:
-        """Raise what is due before an operation takes place."""
+        """Call the hook and raise the fault that is due before an operation takes place."""
         self.check_alive()
         if operation in MUTATIONS:
             self.operations += 1
@@ -101,7 +101,7 @@ class Faults:
                 raise storage_error(error, OPERATIONS[operation], where) from error
 
     def crash(self, error: BaseException) -> BaseException:
-        """Remember that the node is down, if `error` means that; gives it back to be raised."""
+        """Note a crash of the node if `error` is one; returns it for the caller to raise."""
         if not isinstance(error, Exception):
             self._crash = error
         return error

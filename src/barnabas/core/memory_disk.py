@@ -1,12 +1,13 @@
-"""A disk in memory: the same contract as the real one, deterministic, and able to crash and to fail.
+"""A disk in memory: the same contract as the real one, deterministic, with crashes and faults on demand.
 
-`memory_tree` holds the files and says what a power loss leaves of them, `faults` holds the errors that were
-asked for; this file is the seam in front of both. Nothing here ever suspends, so a workload on this disk
-runs the same way every time.
+`memory_tree` holds the files and decides what a power loss leaves of them; `faults` holds the injected
+errors; this file implements the disk interface on both. Nothing here ever suspends, so a workload on this
+disk runs the same way every time.
 
-- `crash_process`: everything written stays. `crash_power`: what was not synced is lost at random. After
-  either, old handles and locks are dead (`DeadHandle`), and what is there counts as durable for the latter.
-- Time stands still on it (`modified_ms`) unless it is given a clock.
+- `crash_process`: everything written stays. `crash_power`: a random part of what was not synced is lost.
+  After either, old handles and locks are dead (`DeadHandle`); after a power loss the remaining bytes are
+  durable.
+- Without a clock, its time stands still (`modified_ms`).
 - `fork` is an independent copy, pending operations included: one run of a workload can be crashed at every
   operation, in many ways, without running it again.
 """
@@ -36,7 +37,7 @@ UNLIMITED_BYTES = 1 << 62
 
 
 class DeadHandle(HandleClosed):
-    """A handle from before a crash was used after it."""
+    """A handle from before a crash was used after the crash."""
 
 
 class MemoryFile:
@@ -49,7 +50,7 @@ class MemoryFile:
         self._life = disk.life
         self._node = node
         self._closed = False
-        self.calls = 0  # under way elsewhere, which end well even if it is closed or removed meanwhile
+        self.calls = 0  # in flight elsewhere; they succeed even if the file is closed or removed meanwhile
 
     @property
     def path(self) -> str:
@@ -86,7 +87,8 @@ class MemoryFile:
         return self._node.content.read(position, size)
 
     def reread(self, position: int, size: int) -> bytes:
-        """What a read that began earlier finds now, whatever became of the handle and the name meanwhile."""
+        """The result of a read that began earlier, even if the handle was closed or the file removed
+        meanwhile."""
         return self._node.content.read(position, size)
 
     async def truncate(self, size: int) -> None:
@@ -124,7 +126,7 @@ class MemoryFile:
         self._closed = True
 
     def _write(self, operation: str, position: int, data: Buffer) -> None:
-        """Write what there is room for; raises if that was not all."""
+        """Write as much as fits; raises if that is not everything."""
         disk, node = self._disk, self._node
         try:
             disk.begin(operation, self.path)
@@ -313,11 +315,11 @@ class MemoryDisk:
     # Crashes
 
     def crash_process(self) -> None:
-        """The node dies and the machine goes on: every byte written is still there."""
+        """The node dies and the machine goes on: every byte written remains."""
         self._start_again()
 
     def crash_power(self, random: Random | None = None) -> None:
-        """The machine dies: what was not synced is lost, torn or kept, as `random` has it."""
+        """The machine dies: `random` decides which unsynced data is lost, torn or kept."""
         random = random or self._random or SeededRandom(0)
         self._tree.lose_power(random)
         self._start_again()
@@ -347,7 +349,7 @@ class MemoryDisk:
 
     @property
     def operations(self) -> int:
-        """How many mutating operations there have been."""
+        """The number of mutating operations so far."""
         return self.faults.operations
 
     @property
@@ -362,15 +364,15 @@ class MemoryDisk:
     def fail(
         self, operation: str, errno: int, *, path_glob: str = "*", after: int = 0, times: int | None = None
     ) -> None:
-        """Let matching operations fail, once `after` of them have gone well, `times` times or for good."""
+        """Let matching operations fail after `after` successes, `times` times or (None) always."""
         self.faults.fail(operation, errno, path_glob, after, times)
 
     def heal(self) -> None:
-        """Take back every `fail`."""
+        """Remove every rule of `fail`."""
         self.faults.clear()
 
     def begin(self, operation: str, path: str) -> None:
-        """An operation is about to take place: count it, call the hook, fail if that is due."""
+        """Before an operation: count it, call the hook, raise the fault that is due."""
         self.check_alive(path)
         self.faults.check(operation, path, self.describe(path))
 
@@ -388,7 +390,7 @@ class MemoryDisk:
         node.modified_ms = self._clock.wall_ms()
 
     def room(self, node: FileNode, position: int) -> int:
-        """How many bytes can be written from `position` of `node` before the disk is full."""
+        """The number of bytes that can be written from `position` of `node` before the disk is full."""
         if self.capacity_bytes is None:
             return UNLIMITED_BYTES
         in_place = max(0, len(node.content.written) - position)
@@ -396,12 +398,12 @@ class MemoryDisk:
 
     @property
     def used_bytes(self) -> int:
-        """How much room the files take."""
+        """The bytes that the files occupy."""
         return sum(len(file.content.written) for file in self._tree.files())
 
     def peek(self, path: str) -> dict[str, bytes]:
-        """What the files of a directory hold, by name; no operation: no fault strikes it, no hook hears of
-        it."""
+        """The contents of a directory's files, by name. Not an operation: no fault applies, the hook is not
+        called."""
         return {
             name: file.content.read(0, file.content.size)
             for name, file in self.entries(path).items()
@@ -409,7 +411,7 @@ class MemoryDisk:
         }
 
     def entries(self, path: str) -> dict[str, Node]:
-        """The files and directories in a directory, in the order of their names; no operation."""
+        """The files and directories in a directory, in the order of their names. Not an operation."""
         node = self._tree.find(path)
         return dict(sorted(node.entries.items())) if isinstance(node, DirectoryNode) else {}
 
@@ -424,7 +426,7 @@ class MemoryDisk:
 
     @staticmethod
     def _refuses(node: Node, there: Node | None) -> bool:
-        """Whether `there` cannot be replaced by `node`: only its own kind can, and no full directory."""
+        """Whether `there` cannot be replaced by `node`: kinds must be equal, and a directory empty."""
         if there is None or there is node:
             return False
         if isinstance(there, DirectoryNode):

@@ -1,8 +1,8 @@
 """A network in memory: hosts with names, and links between them that a test can hold, release and break.
 
-A link is one direction between two hosts. Held, it delivers nothing: bytes, ends and resets wait on it, and
-connections across it do not come about until it is released; a partition is links held both ways. As with
-TCP, bytes on one connection are never lost or reordered among themselves: the connection is dropped, or not.
+A link is one direction between two hosts. A held link delivers nothing: bytes, ends and resets wait on it,
+and connections across it are established only after its release; a partition is links held both ways. As with
+TCP, bytes on one connection are never lost or reordered: either they arrive or the connection is dropped.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ PIPE_BYTES = 256 * 1024
 
 
 class End(Enum):
-    """Whether more may come on a pipe."""
+    """Whether more bytes may come on a pipe."""
 
     NOT_YET = auto()
     ENDED = auto()
@@ -41,16 +41,16 @@ class Link:
 
 
 class Pipe:
-    """One direction of a connection: what is on the way, and what has arrived."""
+    """One direction of a connection: the bytes in flight, and those that have arrived."""
 
     def __init__(self, link: Link) -> None:
         self.link = link
-        self.back = self  # the other direction, once there is one
+        self.back = self  # the other direction, once it exists
         self.arrived = bytearray()
         self.end = End.NOT_YET
-        self.is_cut = False  # nothing arrives any more, and nobody is told
+        self.is_cut = False  # nothing arrives any more, and neither end is told
         self.reader_left = False
-        self.stirred = asyncio.Event()  # set at every change; whoever is going to wait clears it first
+        self.stirred = asyncio.Event()  # set at every change; a waiter clears it before it waits
         self._on_the_way = bytearray()
         self._end_on_the_way = End.NOT_YET
         link.pipes[self] = None
@@ -61,7 +61,7 @@ class Pipe:
 
     @property
     def is_passing(self) -> bool:
-        """Whether what is sent now arrives."""
+        """Whether bytes sent now arrive."""
         return self.link.open.is_set() and not self.is_cut
 
     def send(self, buffers: list[memoryview]) -> int:
@@ -82,7 +82,7 @@ class Pipe:
         self.deliver()
 
     def deliver(self, *, by_force: bool = False) -> None:
-        """Let what is on the way arrive, unless the link is held."""
+        """Let the bytes in flight arrive, unless the link is held."""
         if self.is_passing or by_force:
             self.arrived += self._on_the_way
             self._on_the_way.clear()
@@ -104,7 +104,7 @@ class Pipe:
         self.deliver(by_force=True)
 
     def stir(self) -> None:
-        """Wake whoever waits at either end, and forget a pipe that will never stir again."""
+        """Wake the waiters at both ends, and forget a pipe on which nothing can happen any more."""
         self.stirred.set()
         self.back.stirred.set()
         if self.end is End.RESET or (self.end is End.ENDED and self.reader_left):
@@ -166,14 +166,14 @@ class PipeStream:
         self.outgoing.finish(End.RESET if reset else End.ENDED)
 
     def vanish(self) -> None:
-        """This end is gone, and its peer is told nothing."""
+        """This end is gone without telling its peer."""
         self.is_closed = True
         self.incoming.stir()
         self.outgoing.stir()
 
     @property
     def _is_refused(self) -> bool:
-        """Whether this end has heard that nobody reads at the other."""
+        """Whether this end knows that the other one does not read any more."""
         incoming, outgoing = self.incoming, self.outgoing
         heard_of_it = incoming.is_passing and outgoing.is_passing
         return incoming.end is End.RESET or (outgoing.reader_left and heard_of_it)
@@ -194,7 +194,7 @@ class MemoryListener:
     ) -> None:
         self.address = address
         self.host_name = host_name
-        self.context = copy_context()  # whoever listens accepts: what comes of it is not the caller's
+        self.context = copy_context()  # connections run in the context of the listener, not of the caller
         self._network = network
         self._on_connection = on_connection
 
@@ -210,7 +210,7 @@ class MemoryListener:
 
 
 class MemoryNetwork:
-    """The wires between all hosts."""
+    """The links between all hosts."""
 
     def __init__(self) -> None:
         self.listeners: dict[Address, MemoryListener] = {}
@@ -218,15 +218,15 @@ class MemoryNetwork:
         self._links: dict[tuple[str, str], Link] = {}
 
     def host(self, name: str) -> MemoryHost:
-        """The network as that host sees it."""
+        """The network as seen by one host."""
         return MemoryHost(self, name)
 
     def hold(self, source: str, target: str) -> None:
-        """Deliver nothing more from `source` to `target`."""
+        """Stop delivery from `source` to `target`."""
         self.link(source, target).open.clear()
 
     def release(self, source: str, target: str) -> None:
-        """Deliver what is waiting, and whatever comes."""
+        """Deliver what waits on the link, and everything after it."""
         link = self.link(source, target)
         link.open.set()
         for pipe in list(link.pipes):
@@ -262,7 +262,7 @@ class MemoryNetwork:
         return Pipe(link)
 
     def join(self, caller: str, listener: MemoryListener) -> tuple[PipeStream, PipeStream]:
-        """The two ends of a new connection: the caller's, and the one that the listener accepts."""
+        """The two ends of a new connection: the caller's and the listener's."""
         there = listener.host_name
         going, coming = self.pipe(self.link(caller, there)), self.pipe(self.link(there, caller))
         going.back, coming.back = coming, going
@@ -273,7 +273,7 @@ class MemoryNetwork:
 
 
 class MemoryHost:
-    """The network seam of one host."""
+    """The network interface of one host."""
 
     def __init__(self, network: MemoryNetwork, name: str) -> None:
         self.name = name

@@ -1,17 +1,17 @@
-"""What a file system holds, and what of it a power loss leaves.
+"""The contents of a file system in memory, and what a power loss leaves of them.
 
-Every file and directory is kept twice: as it is, and as it is on the medium (`durable`). What changed since
-the last sync is a list of pending operations; a sync plays them onto the durable copy, and a power loss
-plays a random choice of them.
+Every file and directory is kept twice: as it is, and as it is on the medium (`durable`). Changes since the
+last sync are a list of pending operations; a sync applies them to the durable copy, and a power loss applies
+a random selection of them.
 
 - A file's pending writes and truncations are each kept or lost on their own, and a write may be torn: only
-  its head or only its tail arrives. Where the rest belongs is what was there before, or zeros: a file may
-  grow by bytes that never come. Playing the survivors in their order covers every reordering too: an older
-  write that would land on a newer one looks the same as the newer one lost.
-- Names change by creating, moving and removing, each kept or lost as a whole: a moved file is at its old
-  name or its new one, never at both or neither. A survivor that needs a lost one (a name that was never
-  freed) is lost with it. A move between directories is durable when both are synced.
-- A file is found again only if its name survived, however well its contents were synced.
+  its head or only its tail arrives. The rest is what was there before, or zeros: a file may grow by bytes
+  that never come. Applying the survivors in order covers every reordering too: an older write that would land
+  on a newer one looks the same as the newer one lost.
+- Names change by creating, moving and removing, each kept or lost as a whole: a moved file is at its old name
+  or its new one, never at both or neither. A change that needs a lost one (a name that was never freed) is
+  lost with it. A move between directories is durable when both are synced.
+- A file is found again only if its name survived, even if its contents were synced.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class Truncate(NamedTuple):
 
 
 class _Node:
-    """Where a file or directory hangs, as it is and on the medium; a parent of None means unlinked."""
+    """The place of a file or directory, now and on the medium; a parent of None means unlinked."""
 
     __slots__ = ("durable_name", "durable_parent", "name", "parent")
 
@@ -133,7 +133,7 @@ class FileNode(_Node):
         self.pending.clear()
 
     def lose_power(self, random: Random) -> None:
-        """Keep what is durable and a random choice of the rest; that is then durable too."""
+        """Keep what is durable and a random selection of the rest, which is durable from then on."""
         self.version += 1
         quarters = random.below(5)
         for operation in self.pending:
@@ -159,7 +159,7 @@ def _torn(write: Write, random: Random) -> Write:
 
 
 class DirectoryNode(_Node):
-    """Names, and what they stand for."""
+    """A directory: names and their files or directories."""
 
     __slots__ = ("durable", "entries")
 
@@ -196,12 +196,12 @@ class NameChange:
         return {part for part in parts if part is not None}
 
     def builds_on(self) -> set[object]:
-        """What a later change may touch only when this one is durable: also the directory it took from."""
+        """What a later change may touch only once this one is durable: also the directory of its source."""
         return self.touches() | {self.source.directory} if self.source else self.touches()
 
 
 class Pending:
-    """Name changes in their order, found by the directories they wait for and by what they touch."""
+    """Pending name changes in order, indexed by the directories they wait for and by what they touch."""
 
     def __init__(self) -> None:
         self._changes: dict[int, NameChange] = {}
@@ -221,7 +221,8 @@ class Pending:
             self._touching.setdefault(part, {})[self._last] = change
 
     def synced(self, directory: DirectoryNode) -> list[NameChange]:
-        """Take out what waited for nothing but `directory`, and the earlier changes which that builds on."""
+        """Take out the changes that waited only for `directory`, and the earlier changes on which they
+        build."""
         found: dict[int, NameChange] = {}
         for number, change in self._waiting_for.pop(directory, {}).items():
             change.unsynced = [waited for waited in change.unsynced if waited is not directory]
@@ -290,7 +291,7 @@ class Tree:
         self._pending.add(NameChange(node, source, target, replaced))
 
     def sync(self, directory: DirectoryNode) -> None:
-        """Make durable what changed in `directory`, and whatever those changes build on."""
+        """Make the changes in `directory` durable, and the earlier changes on which they build."""
         for change in self._pending.synced(directory):
             _settle(change)
 
@@ -303,7 +304,7 @@ class Tree:
             file.sync()
 
     def lose_power(self, random: Random) -> None:
-        """Keep what is durable and a random choice of the rest; that is then durable too."""
+        """Keep what is durable and a random selection of the rest, which is durable from then on."""
         quarters = random.below(5)
         for change in self._pending:
             if random.below(4) < quarters and _possible(change):
@@ -326,7 +327,7 @@ def _walk(directory: DirectoryNode) -> Iterator[Node]:
 
 
 def _possible(change: NameChange) -> bool:
-    """Whether a surviving change still fits, given which ones before it were lost."""
+    """Whether a surviving change still applies after earlier ones were lost."""
     if change.target is None:
         node = change.node
         empty = isinstance(node, FileNode) or not node.durable
@@ -346,7 +347,7 @@ def _possible(change: NameChange) -> bool:
 
 
 def _settle(change: NameChange) -> None:
-    """Put a change onto the medium."""
+    """Apply a change to the medium."""
     _detach(change.node)
     if change.target:
         directory, name = change.target
@@ -363,7 +364,7 @@ def _detach(node: Node) -> None:
 
 
 def _restore(directory: DirectoryNode) -> None:
-    """Forget everything about the names below `directory` that is not on the medium."""
+    """Reset the names below `directory` to those on the medium."""
     directory.entries = dict(directory.durable)
     for name, node in directory.entries.items():
         node.parent, node.name = directory, name

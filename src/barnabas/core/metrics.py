@@ -1,8 +1,8 @@
-"""Numbers about a running node, and the text in which Prometheus reads them.
+"""Metrics of a running node, and Prometheus' text format for them.
 
-Whoever does the work only adds to plain integers of its own; everything else (names, labels, sums, quantiles)
-happens when somebody asks. So there is no registry to look anything up in, no lock and no thread: `Page` is
-made anew for each answer, filled by those who know the numbers, and rendered.
+The working code only adds to plain integers of its own; names, labels, sums and quantiles are made when the
+metrics are read. So there is no registry, no lock and no thread: each answer makes a new `Page`, which the
+owners of the numbers fill, and renders it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ OPENMETRICS_TYPE = "application/openmetrics-text; version=1.0.0; charset=utf-8"
 
 
 class Family(NamedTuple):
-    """What is known of a name before there is a number: its kind, its labels, and a sentence."""
+    """A metric without its values: name, kind, labels and help text."""
 
     name: str
     kind: str  # counter, gauge, summary, histogram
@@ -28,7 +28,7 @@ class Family(NamedTuple):
 
 
 def read_families(rows: str) -> dict[str, Family]:
-    """A table of families, one a line: name, kind, labels joined by commas (- for none), a sentence."""
+    """Read a table of families, one a line: name, kind, labels joined by commas (- for none), help text."""
     families = {}
     for row in rows.splitlines():
         name, kind, labels, text = row.split(" ", 3)
@@ -44,13 +44,14 @@ class Page:
         self._lines: dict[str, list[str]] = {name: [] for name in families}
 
     def add(self, name: str, value: float, *labels: str) -> None:
-        """One sample. Labels in the family's order; an empty one is the same as none, and is left out."""
+        """Add a sample. Labels in the family's order; an empty label is the same as none, and is left out."""
         self._add(name, "", value, zip(self._families[name].labels, labels, strict=False))
 
     def add_summary(
         self, name: str, histogram: Histogram, now: float, *labels: str, scale: float = 1.0
     ) -> None:
-        """Recent quantiles, the number of all and their sum; `scale` is how many of its unit a second has."""
+        """Add recent quantiles, the count and the sum of all; `scale` converts seconds to the metric's
+        unit."""
         named = list(zip(self._families[name].labels, labels, strict=False))
         for quantile, seconds in zip(QUANTILES, histogram.recent_quantiles(now), strict=True):
             self._add(name, "", seconds * scale, [*named, ("quantile", _quantile_text(quantile))])
@@ -58,7 +59,7 @@ class Page:
         self._add(name, "_count", histogram.count, named)
 
     def add_histogram(self, name: str, histogram: Histogram, octaves: Iterable[int], *labels: str) -> None:
-        """Cumulative buckets that end at 2^octave microseconds, the number of all and their sum."""
+        """Add cumulative buckets that end at 2^octave microseconds, the count and the sum of all."""
         named = list(zip(self._families[name].labels, labels, strict=False))
         for octave in octaves:
             self._add(
@@ -75,11 +76,11 @@ class Page:
         self._lines[name].append(f"{name}{suffix}{{{told}}} {shown}" if told else f"{name}{suffix} {shown}")
 
     def render(self, *, openmetrics: bool = False) -> Iterator[bytes]:
-        """The page in pieces that are quickly made, so that others may have their turn in between."""
+        """The page in small pieces, so that other tasks can run in between."""
         for name, lines in self._lines.items():
             if lines:
                 kind, text = self._families[name].kind, self._families[name].help
-                # OpenMetrics calls a counter by its name without the ending of its samples
+                # OpenMetrics names a counter without the suffix of its samples
                 shown = name.removesuffix("_total") if openmetrics and kind == "counter" else name
                 head = f"# HELP {shown} {text}\n# TYPE {shown} {kind}\n"
                 yield head.encode()
@@ -90,7 +91,7 @@ class Page:
 
 
 def _quantile_text(quantile: float) -> str:
-    """As exporters of Kafka's own metrics write it: 0.50, 0.999."""
+    """In the format of the exporters of Kafka's own metrics: 0.50, 0.999."""
     return f"{quantile:.2f}" if round(quantile, 2) == quantile else str(quantile)
 
 

@@ -1,13 +1,14 @@
-"""The network seam: listeners, and connections that carry bytes and ranges of files.
+"""The network interface: listeners, and connections that carry bytes and ranges of files.
 
-The rules every implementation keeps (tests/core holds them to it):
+Every implementation keeps these rules (tests/core checks them):
 
 - Bytes arrive in the order of the `write` calls, whole, or the connection is lost; one task reads at a time.
-- `write` queues its parts at once, and returns when no more than WRITE_LIMIT_BYTES are still waiting: a peer
-  that does not read stops its writer, and costs a bounded amount of memory. Cancelled, it stays queued.
+- `write` queues its parts at once, and returns when no more than WRITE_LIMIT_BYTES are still unsent: a peer
+  that does not read blocks its writer, and costs a bounded amount of memory. The parts of a cancelled `write`
+  stay queued.
 - A range of a file is pinned from `write` until it is sent, so the file may be renamed or removed meanwhile.
 - `read` gives b"" once the peer has ended its side; the other direction goes on.
-- Anything else that ends a connection is a `ConnectionLost`, to all reads and writes from then on. Only an
+- Every other end of a connection is a `ConnectionLost`, raised by all reads and writes from then on. Only an
   `InvariantViolation`, such as the use of a closed file, is raised as it is.
 """
 
@@ -39,32 +40,33 @@ class Connection(Protocol):
 
     @property
     def peer(self) -> Address:
-        """Who is at the other end."""
+        """The address of the other end."""
 
     @property
     def unsent_bytes(self) -> int:
-        """How much of what was written is still waiting here."""
+        """The number of bytes that were written and not yet sent."""
 
     async def read(self, max_bytes: int) -> bytes:
-        """The next bytes, at least one and at most that many; b"" once the peer has ended its side."""
+        """The next bytes, at least one and at most `max_bytes`; b"" once the peer has ended its side."""
 
     async def readinto(self, buffer: bytearray | memoryview) -> int:
-        """The same, into a buffer that is not empty; gives the number of bytes, 0 at the end."""
+        """As `read`, into a buffer that is not empty; returns the number of bytes, 0 at the end."""
 
     async def write(self, parts: Sequence[Part]) -> None:
         """Send buffers and ranges of files, in this order; buffers must not change until they are sent."""
 
     def flush(self) -> None:
-        """Send what was written in this turn of the loop now; it leaves at the end of the turn anyway."""
+        """Send now what was written in this turn of the loop; without a flush it is sent at the end of the
+        turn."""
 
     def write_eof(self) -> None:
-        """End this side, once everything written is sent; reading goes on."""
+        """End this side once everything written is sent; reading goes on."""
 
     def close(self) -> None:
-        """Read no more, and close once everything written is sent; harmless when repeated."""
+        """Stop reading, and close once everything written is sent; harmless when repeated."""
 
     def abort(self) -> None:
-        """Close at once, throwing away what is not sent; the peer finds the connection lost."""
+        """Close at once and drop unsent bytes; the peer sees a lost connection."""
 
     async def wait_closed(self) -> None:
         """Return when the connection is closed, or lost."""
@@ -75,20 +77,20 @@ class Listener(Protocol):
 
     @property
     def address(self) -> Address:
-        """Where it listens; the port is the real one where 0 was asked for."""
+        """The bound address, with the real port if 0 was requested."""
 
     def close(self) -> None:
         """Accept no more; accepted connections go on. Harmless when repeated."""
 
 
 class Network(Protocol):
-    """The way out of a node, and into it."""
+    """A node's network: it connects and accepts connections."""
 
     async def listen(self, host: str, port: int, on_connection: Callable[[Connection], None]) -> Listener:
         """Accept connections at that address; port 0 takes any that is free."""
 
     async def connect(self, host: str, port: int) -> Connection:
-        """A connection to the process that listens there; ConnectionRefused where none does."""
+        """A connection to the listener at that address; ConnectionRefused if there is none."""
 
 
 class ConnectionLost(BarnabasError):
@@ -98,12 +100,12 @@ class ConnectionLost(BarnabasError):
 
 
 class CannotConnect(ConnectionLost):
-    """Nobody answers at that address."""
+    """No connection could be made to that address."""
 
 
 class ConnectionRefused(CannotConnect):
-    """The machine answers, and says that nothing listens at that port: at every address of its name."""
+    """Every address of that name refused the connection: no process listens at that port."""
 
 
 class CannotListen(BarnabasError):
-    """An address cannot be listened at."""
+    """The node cannot listen at an address."""

@@ -1,8 +1,8 @@
 """The files of a disk that have handles, by path.
 
-A path leads to one node, however many handles there are, so that they agree on the file's size. A node
-follows its file through renames. Once the file is removed or replaced, nothing leads to it but the
-descriptor: pinned readers have theirs opened first and keep it, all others find the file missing.
+A path has one node, shared by all its handles, so that they agree on the file's size. A node follows its file
+through renames. Once the file is removed or replaced, the node is reachable only through its handles: pinned
+readers had their descriptor opened first and keep it, all others find the file missing.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ class OpenFiles:
         self._nodes[directory][name] = node
 
     def at(self, path: str) -> list[OsNode]:
-        """The open file at `path`, or those below it."""
+        """The node at `path`, or all nodes below that directory."""
         node = self.get(path)
         if node is not None:
             return [node]
         found = list(self._nodes.get(path, {}).values())
-        if self._nested:  # hardly ever: a log directory has files and directories of files
+        if self._nested:  # rare: a log directory has files and directories of files
             below = f"{path}/"
             inside = (nodes for name, nodes in self._nodes.items() if name.startswith(below))
             found += [node for nodes in inside for node in nodes.values()]
@@ -57,7 +57,7 @@ class OpenFiles:
             self._pool.open(node, where, flags)
 
     def keep_pinned(self, nodes: list[OsNode]) -> None:
-        """Before names go: give pinned nodes a descriptor while the path still leads to the file."""
+        """Before names are removed: open the descriptors of pinned nodes while their path is still valid."""
         for node in nodes:
             if node.pins and node.fd < 0:
                 self.open_descriptor(node)
@@ -68,17 +68,17 @@ class OpenFiles:
         self.add(node)
 
     def unlink(self, node: OsNode) -> None:
-        """The file lost its name."""
+        """The file has lost its name."""
         self._forget(node)
         node.linked = False
         self.settle(node)
 
     def settle(self, node: OsNode) -> None:
-        """Give up what nobody needs any more of a node that was closed or removed."""
+        """Release what is not needed any more of a node that was closed or removed."""
         if node.busy or (not self.closed and (node.pins or (node.handles and node.linked))):
             return
         self._pool.close(node)
-        # one whose sync failed is remembered: whoever opens it again must not be told that it is durable
+        # A node whose sync failed is kept: later handles on the file must not report it as durable.
         if not node.handles and not (node.unsyncable and node.linked):
             self._forget(node)
 
@@ -91,12 +91,12 @@ class OpenFiles:
 
     @property
     def has_unsyncable(self) -> bool:
-        """Whether the sync of a file failed."""
+        """Whether the sync of a file has failed."""
         return any(node.unsyncable for nodes in self._nodes.values() for node in nodes.values())
 
     @property
     def descriptors(self) -> int:
-        """How many descriptors are open."""
+        """The number of open descriptors."""
         return len(self._pool)
 
     def _forget(self, node: OsNode) -> None:

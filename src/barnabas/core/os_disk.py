@@ -1,8 +1,8 @@
 """The disk of the operating system: a log directory, its names and its lock.
 
-`os_file` reads and writes, `open_files` knows what is open, `descriptors` shares out the file descriptors.
-Names are changed on the loop, since that is a matter of microseconds; what may take long goes to a worker:
-syncing a directory, freeing a large file, removing a tree.
+`os_file` reads and writes, `open_files` has the open files, `descriptors` pools their file descriptors. Names
+are changed on the loop, which takes microseconds; slow operations go to a worker: syncing a directory,
+freeing a large file, removing a tree.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class OsDisk:
         self._io = FileIo(self._files, workers, clock, self.rename)
         self._workers = workers
         self._locks: list[Callable[[], None]] = []
-        self._root_fd = -1  # from the lock on, to tell of writes that failed since then
+        self._root_fd = -1  # open from the lock on: syncfs reports the writes that failed since then
         self._all_failed = False
 
     def describe(self, path: str) -> str:
@@ -187,12 +187,12 @@ class OsDisk:
 
     @property
     def descriptors(self) -> int:
-        """How many file descriptors its files hold at the moment."""
+        """The number of file descriptors open for its files."""
         return self._files.descriptors
 
     @property
     def stalled(self) -> bool:
-        """Whether writes go to workers, because they had to wait for the medium."""
+        """Whether writes go to workers because they had to wait for the medium."""
         return self._io.stalled
 
     def _find(self, path: str, create: bool) -> OsNode:
@@ -212,7 +212,8 @@ class OsDisk:
         return node
 
     def _unlink_missing(self, nodes: list[OsNode]) -> None:
-        """After a removal, even one that failed half-way or whose caller was cancelled meanwhile."""
+        """Unlink the removed nodes after a removal, even if it failed half-way or its caller was
+        cancelled."""
         for node in nodes:
             if not os.path.lexists(self.describe(node.path)):
                 self._files.unlink(node)

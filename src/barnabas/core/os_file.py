@@ -1,13 +1,13 @@
-"""Reading and writing files of the operating system: what runs on the loop, and what in a worker.
+"""Reading and writing files of the operating system, on the loop or in a worker.
 
-Appends and small writes run on the loop, since the page cache answers in microseconds and a thread costs
-tens of them. What may wait for the medium goes to a worker: syncs, large truncations, and reads of pages
-that are not cached. Whether a page is cached the kernel tells by RWF_NOWAIT; where the file system does not
-know that flag, the size of the read decides.
+Appends and small writes run on the loop: the page cache answers in microseconds, and a thread costs tens of
+them. Operations that may wait for the medium go to a worker: syncs, large truncations, and reads of pages
+that are not cached. RWF_NOWAIT tells whether a page is cached; where the file system does not support that
+flag, the size of the read decides.
 
 Appends that take longer than STALL_SECONDS mean that the kernel makes writers wait for dirty pages to be
 written out. From then on this disk's writes go to workers too, until QUIET_WRITES of them in a row were
-quick. Order needs no care: the owner of a file waits for one append before it makes the next.
+quick. They need no ordering: the owner of a file waits for one append before it makes the next.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ Rename = Callable[[str, str], Coroutine[None, None, None]]
 
 
 class FileIo:
-    """What the files of one disk share: its workers, and what has been learnt about its file system."""
+    """State shared by the files of one disk: its workers, and the known properties of its file system."""
 
     def __init__(self, files: OpenFiles, workers: Workers, clock: Clock, rename: Rename) -> None:
         self.files = files
@@ -56,10 +56,10 @@ class FileIo:
         self._quiet_writes = 0
 
     def write(self, node: OsNode, position: int, data: Buffer, written: int = 0) -> None:
-        """Write what is left of `data` after `written` bytes, or cut the file back to its size.
+        """Write the rest of `data` after `written` bytes, or cut the file back to its size.
 
-        Runs on the loop or in a worker; sets the size itself, so that it holds even where the waiting task
-        was cancelled meanwhile.
+        Runs on the loop or in a worker. It sets the size itself, so that the size is right even if the
+        waiting task was cancelled meanwhile.
         """
         view = memoryview(data)
         try:
@@ -83,7 +83,7 @@ class FileIo:
             self.stalled = False
 
     def read_cached(self, node: OsNode, buffer: bytearray, position: int) -> int:
-        """Fill `buffer` as far as the page cache goes; gives the bytes read, 0 if the kernel cannot tell."""
+        """Fill `buffer` from the page cache; returns the bytes read, 0 if the kernel cannot tell."""
         try:
             return os.preadv(node.fd, (buffer,), position, _RWF_NOWAIT)
         except BlockingIOError:
@@ -146,7 +146,7 @@ class OsFile:
         return self._closed or (not node.linked and node.fd < 0)
 
     async def append(self, data: Buffer) -> None:
-        # The hot path: beside the system call it may cost a fraction of a microsecond.
+        # The hot path: it may add a fraction of a microsecond to the system call.
         node = self._node
         if node.slow or self._closed:
             self._ready("append to")
@@ -215,7 +215,7 @@ class OsFile:
         node = self._node
         if self._closed or not node.linked:
             self._ready("rename")
-            raise self._missing("rename")  # pinned, but its name may be another file's by now
+            raise self._missing("rename")  # pinned, but its name may be another file's now
         await self._io.rename(node.path, path)
 
     def pin(self) -> None:
@@ -234,7 +234,7 @@ class OsFile:
             self._io.files.settle(self._node)
 
     def descriptor(self) -> int:
-        """The descriptor, to send from; the caller holds a pin, or does not give way to the loop."""
+        """The descriptor, to send from; the caller holds a pin, or does not yield to the loop."""
         node = self._node
         if node.slow or self._closed:
             self._ready("read")
@@ -251,7 +251,8 @@ class OsFile:
         return all(io.read_cached(node, probe, at) for at in (position, position + size - 1))
 
     def _ready(self, doing: str) -> OsNode:
-        """The node with a descriptor and in order, or the reason why it cannot be had."""
+        """The node, with a descriptor and without remains of a failed write; raises if that is not
+        possible."""
         node, io = self._node, self._io
         where = io.files.describe(node.path)
         if io.files.closed or (self._closed and not (doing == "read" and node.pins)):

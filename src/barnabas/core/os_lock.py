@@ -1,8 +1,8 @@
-"""The lock on a log directory, held against other processes and against this one.
+"""The lock on a log directory, held against other processes and within this one.
 
-`lockf` is the kind of lock that Java's FileChannel takes, so an Apache Kafka on the same directory sees it.
-It belongs to the process: a second `lockf` in the same process succeeds, and closing any descriptor of the
-file gives the lock up. Hence the registry of locked files, asked before the file is opened at all.
+`lockf` is the lock that Java's FileChannel takes, so an Apache Kafka on the same directory respects it. It
+belongs to the process: a second `lockf` in the same process succeeds, and closing any descriptor of the file
+releases the lock. Hence the registry of locked files, which is checked before the file is opened.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _guard = threading.Lock()
 
 
 def lock_file(full_path: str) -> Callable[[], None]:
-    """Lock the file, made if it is not there; gives the release, harmless when repeated."""
+    """Lock the file, creating it if needed; returns the release, harmless when repeated."""
     with _guard, storage_errors("lock", full_path):
         with contextlib.suppress(FileNotFoundError):
             if _identity(os.stat(full_path)) in _held:

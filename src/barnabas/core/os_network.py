@@ -1,8 +1,8 @@
-"""The network of the operating system: TCP by non-blocking sockets on the event loop.
+"""The network of the operating system: TCP over non-blocking sockets on the event loop.
 
-Sockets are used bare, with add_reader and add_writer, since no event loop's transport knows file ranges.
-A file of an OsDisk goes out by sendfile as long as its pages are cached; sendfile waits for the medium
-where they are not, so such a range is left to be read by a worker.
+Sockets are used directly, with add_reader and add_writer, since asyncio's transports cannot send file ranges.
+A range of an OsDisk file is sent with sendfile if its pages are cached; otherwise sendfile would wait for the
+medium, so the range is read by a worker.
 """
 
 from __future__ import annotations
@@ -93,10 +93,10 @@ class SocketStream:
             if error.errno in _NO_SENDFILE:
                 return None
             raise self._lost(error) from error
-        return sent or None  # 0 is the end of the file: reading it will tell
+        return sent or None  # 0 means the end of the file, which the read will report
 
     async def readable(self) -> None:
-        # Watched until data comes that nobody waits for: one who reads again and again registers once.
+        # The reader stays registered until data comes without a waiter: repeated reads register once.
         waiter = self._read_waiter = self._loop.create_future()
         if not self._watches_reads:
             self._watches_reads = True
@@ -191,7 +191,7 @@ class OsListener:
                 return
             try:
                 stream = self._stream(accepted, Address(*address[:2]))
-            except OSError:  # it went away as it came
+            except OSError:  # the client closed the connection already
                 accepted.close()
                 continue
             self._on_connection(StreamConnection(stream))
@@ -199,7 +199,8 @@ class OsListener:
                 return
 
     def _rest(self, error: OSError) -> None:
-        """Out of descriptors the socket stays readable: look away for a while instead of spinning."""
+        """Without free descriptors the socket stays readable: stop accepting for a while instead of
+        spinning."""
         _log.warning(
             "cannot accept connections at %s for now: %s; raise the limit on open files (ulimit -n)",
             self.address,
@@ -210,8 +211,8 @@ class OsListener:
 
 
 class OsNetwork:
-    """TCP. Names are resolved in a worker, addresses on the spot. `bound`, `accepted` and `dialled` are for
-    networks that do more with their sockets."""
+    """TCP. Names are resolved in a worker, addresses at once. Subclasses override `bound`, `accepted` and
+    `dialled` to treat sockets differently."""
 
     def __init__(self, workers: Workers) -> None:
         self._workers = workers
@@ -228,11 +229,11 @@ class OsNetwork:
         return listening
 
     def accepted(self, connected: socket.socket, peer: Address) -> SocketStream:
-        """The stream of a connection that another side has made."""
+        """The stream of an accepted connection."""
         return SocketStream(connected, peer)
 
     def dialled(self, connected: socket.socket, peer: Address) -> SocketStream:
-        """The stream of a connection that this side has made."""
+        """The stream of a connection made by this side."""
         return SocketStream(connected, peer)
 
     async def listen(self, host: str, port: int, on_connection: Callable[[Connection], None]) -> OsListener:
@@ -294,7 +295,7 @@ def _cannot_connect(
     if error is None:
         said: object = "the name has no address"
     elif error.errno is not None and error.errno > 0:
-        said = os.strerror(error.errno)  # asyncio puts a text of its own in its place
+        said = os.strerror(error.errno)  # asyncio replaces the message with its own
     else:
         said = error.strerror or error
     return kind(f"cannot connect to {Address(host, port)}: {said}")

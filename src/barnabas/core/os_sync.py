@@ -1,9 +1,9 @@
-"""syncfs(2): one sync for everything on a file system, instead of one for each file.
+"""syncfs(2): one sync for a whole file system, instead of one for each file.
 
-It can be relied upon where three things hold. The kernel reports failed writes by it (Linux 5.8 and later;
-before that it said "done" after them). The file system waits for the medium in it, as the ones listed here
-do; others, FUSE among them, may pass the data on and return. And the descriptor was opened before the writes:
-it reports the failures since it was opened, which is why a disk opens one when it is locked.
+It is reliable under three conditions. The kernel reports failed writes by it (Linux 5.8 and later; earlier
+versions report success). The file system waits for the medium, as those listed here do; others, such as FUSE,
+may pass the data on and return. The descriptor was opened before the writes: syncfs reports the failures
+since then, which is why a disk opens one when it is locked.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ import sys
 # f_type of statfs(2): ext2 to ext4, XFS, btrfs, F2FS, tmpfs
 _FILE_SYSTEMS = frozenset({0xEF53, 0x58465342, 0x9123683E, 0xF2F52010, 0x01021994})
 _FIRST_KERNEL = (5, 8)
-_STATFS_BYTES = 512  # struct statfs has some 120; its first field is f_type, a long
+_STATFS_BYTES = 512  # struct statfs has about 120; its first field is f_type, a long
 
 
 def can_sync_file_system(fd: int) -> bool:
-    """Whether `sync_file_system` tells the truth about the file system of that descriptor."""
+    """Whether `sync_file_system` is reliable on the file system of that descriptor."""
     release = re.match(r"(\d+)\.(\d+)", os.uname().release)
     if sys.platform != "linux" or release is None:
         return False
@@ -29,8 +29,8 @@ def can_sync_file_system(fd: int) -> bool:
 
 
 def sync_file_system(fd: int) -> None:
-    """Return when all that was written to the file system before, names included, is durable; or OSError."""
-    import ctypes  # only a stop with many partitions needs it
+    """Return when everything written to the file system before, names included, is durable; or OSError."""
+    import ctypes  # needed only when a node with many partitions stops
 
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.syncfs(fd):

@@ -1,10 +1,10 @@
-"""What waits to be sent on a connection: buffers and file ranges, in order, within bounds.
+"""The send queue of a connection: buffers and file ranges, in order and bounded.
 
-What is written in one turn of the loop leaves together, at its end or with `flush`: to send is to wake the
-peer, which costs more than most responses, and pipelined requests are answered many at a time. Most find the
-stream ready and are gone then, without a task. What does not fit is left to the pump, a task that lives as
-long as there is something to send. A file range goes straight from the page cache where the stream can do
-that; otherwise the pump reads it, a chunk at a time.
+Everything written in one turn of the loop is sent together, at the end of the turn or by `flush`: a send
+wakes the peer, which costs more than most responses, and pipelined requests are answered many at a time.
+Mostly the stream takes all of it at once, without a task. The rest is left to the pump, a task that lives as
+long as the queue is not empty. A file range goes directly from the page cache if the stream supports that;
+otherwise the pump reads it, a chunk at a time.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ MAX_BUFFERS = 64
 
 
 class Sink(Protocol):
-    """Where bytes go. Sending 0 bytes means that it is full; failing to send is a ConnectionLost."""
+    """The stream that the bytes go to. 0 bytes sent means that it is full; a failure is a ConnectionLost."""
 
     def try_send(self, buffers: list[memoryview], *, more: bool) -> int:
-        """Take some bytes of the buffers; `more` says that others follow at once."""
+        """Send some bytes of the buffers; `more` says that others follow at once."""
 
     def try_send_file(self, part: FileRange) -> int | None:
-        """Take some bytes of the range; None where they must be read first."""
+        """Send some bytes of the range; None if they must be read first."""
 
     async def writable(self) -> None:
-        """Return when it is worth trying again."""
+        """Return when another send may succeed."""
 
 
 class _State(Enum):
@@ -81,13 +81,13 @@ class Outbox:
             self._start()
 
     def end(self, at_end: Callable[[], None]) -> None:
-        """Take no more, and call `at_end` when everything is sent."""
+        """Accept no more parts, and call `at_end` when everything is sent."""
         self._at_end = at_end
         if not self._queue and self._lost is None:
             at_end()
 
     def lose(self, error: ConnectionLost | InvariantViolation) -> None:
-        """Throw everything away; writers get `error`."""
+        """Drop everything; waiting and later writers get `error`."""
         if self._lost is not None:
             return
         self._lost = error
@@ -123,7 +123,7 @@ class Outbox:
         self.unsent_bytes += size
 
     def _start(self) -> None:
-        """Send what the stream takes now, and leave the rest to the pump."""
+        """Send as much as the stream takes now, and leave the rest to the pump."""
         if self._lost is not None:
             return
         try:
@@ -158,7 +158,7 @@ class Outbox:
             self._at_end()
 
     def _send(self) -> _State:
-        """Send until there is nothing left, no room, or others on the loop should have their turn."""
+        """Send until the queue is empty, the stream is full, or other tasks should run."""
         budget = TURN_BYTES
         while self._queue:
             head = self._queue[0]
@@ -187,7 +187,7 @@ class Outbox:
         return buffers
 
     def _take(self, count: int) -> None:
-        """Drop that many bytes from the front: they are sent."""
+        """Remove the first `count` bytes, which have been sent."""
         self.unsent_bytes -= count
         if self.unsent_bytes <= WRITE_LIMIT_BYTES:
             self._room.set()
@@ -203,7 +203,7 @@ class Outbox:
             count -= size
 
     async def _read_first(self) -> None:
-        """Put the beginning of the range in front into memory."""
+        """Read the beginning of the first range into memory."""
         head = self._queue[0]
         assert isinstance(head, FileRange)
         size = min(head.size, CHUNK_BYTES)
@@ -220,7 +220,7 @@ class Outbox:
         self._queue.appendleft(memoryview(data))
 
     def _fail(self, error: BarnabasError | InvariantViolation) -> None:
-        """A promise was broken in mid-stream: whatever the reason, the peer cannot make sense of the rest."""
+        """The connection failed within a response: for whatever reason, the peer cannot parse the rest."""
         if not isinstance(error, (ConnectionLost, InvariantViolation)):
             lost = ConnectionLost(f"connection given up in the middle of a response: {error}")
             lost.__cause__ = error

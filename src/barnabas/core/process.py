@@ -1,6 +1,6 @@
-"""This process as the operating system and the interpreter see it, for metrics.
+"""Metrics of this process, from the operating system and the interpreter.
 
-What a system does not tell (there is no /proc on macOS) is left out.
+Numbers that the system does not provide (there is no /proc on macOS) are left out.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 
 def thread_seconds() -> float:
-    """The processor time of the thread that asks."""
+    """The processor time of the calling thread."""
     return time.thread_time()
 
 
@@ -34,14 +34,14 @@ def process_numbers() -> dict[str, float]:
         numbers["process_resident_memory_bytes"] = int(resident_pages) * _PAGE_BYTES
         numbers["process_start_time_seconds"] = _start_time_seconds()
         numbers["process_open_fds"] = len(os.listdir("/proc/self/fd"))
-    except (OSError, ValueError, IndexError):  # another system, or a locked-down one
+    except (OSError, ValueError, IndexError):  # no Linux, or /proc is not readable
         pass
     return numbers
 
 
 def _start_time_seconds() -> float:
     with open("/proc/self/stat", "rb") as file:
-        # the name of the program stands in parentheses, and may hold anything
+        # the name of the program stands in parentheses, and may contain anything
         ticks = int(file.read().rpartition(b")")[2].split()[19])
     with open("/proc/stat", "rb") as file:
         booted = next(int(line.split()[1]) for line in file if line.startswith(b"btime "))
@@ -49,7 +49,7 @@ def _start_time_seconds() -> float:
 
 
 def collections_by_generation() -> list[dict[str, int]]:
-    """What the garbage collector did: collections, collected, uncollectable."""
+    """The garbage collector's statistics: collections, collected, uncollectable."""
     return gc.get_stats()
 
 

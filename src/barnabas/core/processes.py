@@ -1,7 +1,7 @@
-"""Other processes, by their ids, which the system gives out again: one is known by its id and its start.
+"""Other processes. Since the system reuses ids, a process is identified by its id and its start.
 
-`start_of` is what it is known by besides the id; it differs between any two processes that ever had one id,
-those of another boot included. A signal goes to the process that is meant, or to none.
+`start_of` differs between any two processes that ever had the same id, those of another boot included. A
+signal reaches the identified process, or none.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ _PS_TIMEOUT_S = 10.0
 
 
 def start_of(pid: int) -> str | None:
-    """When a process was started, in the words of the system; None where there is none, or it has ended."""
+    """The start of a process, as the system reports it; None if there is no such process, or it has ended."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
-            # the name of the program stands in parentheses, and may hold anything
+            # the name of the program stands in parentheses, and may contain anything
             fields = file.read().rpartition(b")")[2].split()
         with open(_BOOT_ID, encoding="ascii") as file:
             boot_id = file.read().strip()
     except FileNotFoundError:
         return None if os.path.exists("/proc/self/stat") else _told_by_ps(pid)
-    except ProcessLookupError:  # it ended while it was read
+    except ProcessLookupError:  # it ended during the read
         return None
     return None if fields[0] in _DEAD else f"{fields[19].decode()} {boot_id}"
 
@@ -44,14 +44,14 @@ def _told_by_ps(pid: int) -> str | None:
 
 
 def send_signal(pid: int, start: str, number: signal.Signals) -> bool:
-    """Send a signal to the process of that id and start; False where it is gone."""
+    """Send a signal to the process with that id and start; returns False if it is gone."""
     try:
         if not hasattr(os, "pidfd_open"):
             if start_of(pid) != start:
                 return False
             os.kill(pid, number)
             return True
-        descriptor = os.pidfd_open(pid)  # from here on the id means this process
+        descriptor = os.pidfd_open(pid)  # from here on this descriptor identifies one process
     except ProcessLookupError:
         return False
     try:

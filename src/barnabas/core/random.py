@@ -1,4 +1,4 @@
-"""The randomness seam: jitter, ids and the choices of the simulator all come from here."""
+"""The randomness interface, used for jitter, ids and the choices of the simulator."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ class Random(Protocol):
 
 
 def random_id(random: Random) -> UUID:
-    """An id that tools are given as text: none begins with `-`, which they would take for an option."""
+    """An id that tools take as text: none begins with `-`, which they would read as an option."""
     drawn = random.uuid()
     is_dash = drawn.bytes[0] >> 2 == 62  # in base64url
     return UUID(int=drawn.int ^ 1 << 127) if is_dash else drawn
 
 
 class SystemRandom:
-    """The operating system's randomness: good enough for ids and secrets."""
+    """The operating system's randomness, good enough for ids and secrets."""
 
     def below(self, bound: int) -> int:
         return secrets.randbelow(bound)
@@ -48,10 +48,11 @@ class SystemRandom:
 
 
 class SeededRandom:
-    """The same numbers from the same seed, whatever the Python version, platform or PYTHONHASHSEED.
+    """The same numbers from the same seed, on every Python version and platform, under any PYTHONHASHSEED.
 
-    Everything is drawn from `getrandbits` of the Mersenne Twister, which has not changed since Python 2.3;
-    the library's own derived methods (`randrange`, `shuffle`) have, so none of them is used. Not for secrets.
+    Everything is drawn from `getrandbits` of the Mersenne Twister, which has not changed since Python 2.3.
+    The library's derived methods (`randrange`, `shuffle`) have changed, so none of them is used. Not for
+    secrets.
     """
 
     def __init__(self, seed: int) -> None:

@@ -1,10 +1,10 @@
-"""The workers seam: where calls run that would hold up the event loop.
+"""The workers interface: runs calls that would block the event loop.
 
 Only calls that release the GIL belong here (fsync, reads, writes, kernel passes): a Python thread that
-computes costs the loop milliseconds. Those that take the processor have threads of their own, so that no
-read or sync waits behind a batch that is being compressed, which may take seconds. A call that was handed
-over is always waited for: when the waiting task is cancelled, the cancellation comes through once the call
-is done, so that no thread goes on writing to a file whose owner believes it has stopped.
+computes costs the loop milliseconds. Calls that use the processor have threads of their own, so that no read
+or sync waits behind a batch that is being compressed, which may take seconds. A call that has started is
+always awaited: if the waiting task is cancelled, the cancellation is raised once the call is done, so that no
+thread goes on writing to a file whose owner believes that it has stopped.
 """
 
 from __future__ import annotations
@@ -27,21 +27,21 @@ class Workers(Protocol):
         """The result of `call`, or the exception it raised."""
 
     async def compute(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """The same, for a call that takes the processor rather than the disk."""
+        """As `run`, for a call that uses the processor rather than the disk."""
 
     def close(self) -> None:
-        """Wait for what is running, take no more."""
+        """Wait for running calls, accept no more."""
 
 
 class WorkersClosed(InvariantViolation):
-    """A call was handed to workers that have been closed."""
+    """A call was submitted to workers that have been closed."""
 
     def __init__(self) -> None:
         super().__init__("these workers are closed; something still runs after its node was stopped")
 
 
 class ThreadWorkers:
-    """Threads: they start when they are first needed, and are joined by `close`."""
+    """Threads that start when they are first needed, and are joined by `close`."""
 
     def __init__(self, count: int = 4, computing: int = 2) -> None:
         self._pool = ThreadPoolExecutor(max_workers=count, thread_name_prefix="barnabas-worker")
@@ -77,7 +77,7 @@ class ThreadWorkers:
 
 
 class InlineWorkers:
-    """Runs every call at once, where it is asked for: no threads, the same order every time."""
+    """Runs every call at once, in the caller's thread: no threads, the same order every time."""
 
     def __init__(self) -> None:
         self._closed = False

@@ -1,1 +1,1 @@
-"""Kafka's configuration: names, types, ranges and defaults; where a value came from; what it means here."""
+"""Kafka's configuration: names, types, ranges, defaults, and the sources of values."""

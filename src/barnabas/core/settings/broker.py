@@ -1,9 +1,9 @@
-"""Every setting of a broker, one a row: name, kind, default, check, how it can be changed, and what is special.
+"""All settings of a broker, one a row: name, kind, default, check, update mode, and further attributes.
 
 Defaults: `null` for none, `''` for the empty text or list, `required` where Kafka demands a value. Checks are
 written as in definition.py. `fixed` needs a restart, `broker` and `cluster` can be altered while running, for
-one broker or for all. `idle` settings steer what does not exist here (thread pools, Java's metrics): they are
-accepted and described, without effect. `internal` ones are undocumented in Kafka, and described only when set.
+one broker or for all. `idle` settings have no effect here (thread pools, Java's metrics): they are accepted
+and described. `internal` ones are undocumented in Kafka, and described only if they are set.
 """
 
 from __future__ import annotations

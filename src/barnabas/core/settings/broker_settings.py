@@ -1,7 +1,7 @@
-"""A broker's settings, as one unchanging answer: the value of every name, and who decided it.
+"""A broker's settings as an immutable object: the value of every name, and its source.
 
-Static settings were given at the start; those altered while running lie above them, this broker's over those
-of all brokers, and `with_dynamic` gives the next answer. Text is parsed when a value is first asked for.
+Static settings are given at the start. Dynamic ones override them, this broker's before those of all brokers;
+`with_dynamic` gives the object for a new set of them. Text is parsed when a value is first read.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from barnabas.core.settings.own import OWN
 
 
 class Source(IntEnum):
-    """Who decided a value, numbered as in DescribeConfigs."""
+    """The source of a value, numbered as in DescribeConfigs."""
 
     TOPIC = 1
     DYNAMIC_BROKER = 2
@@ -29,7 +29,7 @@ class Source(IntEnum):
 
 
 class Given(NamedTuple):
-    """A value as text, and where it was written: `--set`, `KAFKA_NODE_ID`, a file, or nowhere (built in)."""
+    """A value as text, and where it was given: `--set`, `KAFKA_NODE_ID`, a file, or nowhere (built in)."""
 
     text: str
     origin: str
@@ -37,7 +37,7 @@ class Given(NamedTuple):
 
 
 def base_name(name: str) -> str:
-    """The setting behind that of one listener (`listener.name.<l>.<setting>`); otherwise the name itself."""
+    """The setting behind one of a listener (`listener.name.<l>.<setting>`); any other name unchanged."""
     if not name.startswith("listener.name."):
         return name
     rest = name.removeprefix("listener.name.").partition(".")[2]
@@ -46,7 +46,7 @@ def base_name(name: str) -> str:
 
 
 def setting_of(name: str) -> Setting | None:
-    """The definition behind a name, that of a listener included."""
+    """The definition of a setting, also of a listener's."""
     known = BROKER.get(name) or OWN.get(name)
     if known is None and (base := BROKER.get(base_name(name))) is not None:
         known = base._replace(name=name, update=Update.READ_ONLY)
@@ -54,7 +54,7 @@ def setting_of(name: str) -> Setting | None:
 
 
 class BrokerSettings:
-    """Every broker setting's value. Immutable; values are parsed when they are first asked for."""
+    """Every broker setting's value. Immutable; a value is parsed when it is first read."""
 
     def __init__(
         self,
@@ -71,11 +71,11 @@ class BrokerSettings:
         self._values: dict[str, Value] = {}
 
     def with_dynamic(self, broker: Mapping[str, str], default: Mapping[str, str]) -> BrokerSettings:
-        """The same under other altered settings: of this broker, and of all brokers."""
+        """These settings with other dynamic ones: of this broker, and of all brokers."""
         return BrokerSettings(self.static, dynamic=broker, dynamic_default=default, warnings=self.warnings)
 
     def get(self, name: str) -> Value:
-        """The typed value; KeyError where there is no such setting."""
+        """The typed value; KeyError if there is no such setting."""
         try:
             return self._values[name]
         except KeyError:
@@ -86,7 +86,7 @@ class BrokerSettings:
             return value
 
     def text(self, name: str) -> str | None:
-        """The text that decides the value; None where the default does."""
+        """The text of the value; None if the default applies."""
         source = self.source(name)
         if source is Source.DYNAMIC_BROKER:
             return self.dynamic[name]
@@ -95,7 +95,7 @@ class BrokerSettings:
         return self.static[name].text if source is Source.STATIC_BROKER else None
 
     def source(self, name: str) -> Source:
-        """Who decides the value; KeyError where there is no such setting."""
+        """The source of the value; KeyError if there is no such setting."""
         if name in self.dynamic:
             return Source.DYNAMIC_BROKER
         if name in self.dynamic_default:
@@ -107,7 +107,7 @@ class BrokerSettings:
         return Source.DEFAULT
 
     def is_set(self, name: str) -> bool:
-        """Whether somebody set it, as opposed to what is built in or Kafka's default."""
+        """Whether it was set, as opposed to built in or Kafka's default."""
         given = self.static.get(name)
         is_static = given is not None and not given.is_built_in
         return is_static or name in self.dynamic or name in self.dynamic_default
@@ -119,7 +119,7 @@ class BrokerSettings:
         return value
 
     def optional_integer(self, name: str) -> int | None:
-        """The value of an int, short or long, None where it is null."""
+        """The value of an int, short or long, None if it is null."""
         return None if self.get(name) is None else self.integer(name)
 
     def boolean(self, name: str) -> bool:
@@ -135,13 +135,13 @@ class BrokerSettings:
         return value
 
     def string(self, name: str) -> str | None:
-        """The value of a string, class or password, None where it is null."""
+        """The value of a string, class or password, None if it is null."""
         value = self.get(name)
         assert value is None or isinstance(value, str), name
         return value
 
     def strings(self, name: str) -> tuple[str, ...]:
-        """The elements of a list; none where it is null."""
+        """The elements of a list; empty if it is null."""
         value = self.get(name)
         assert value is None or isinstance(value, tuple), name
         return value or ()
@@ -156,12 +156,12 @@ class BrokerSettings:
 
     @property
     def log_dirs(self) -> tuple[str, ...]:
-        """`log.dirs`, or `log.dir` where only that was set."""
+        """`log.dirs`, or `log.dir` if only that was set."""
         if self.is_set("log.dir") and not self.is_set("log.dirs"):
             return self.strings("log.dir")
         return self.strings("log.dirs") or self.strings("log.dir")
 
     @property
     def without_effect(self) -> tuple[str, ...]:
-        """What was set although it steers nothing here (thread pools and such)."""
+        """The settings that were set and have no effect here (thread pools and such)."""
         return tuple(name for name in self.static if name in BROKER and not BROKER[name].has_effect)

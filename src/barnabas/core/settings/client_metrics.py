@@ -1,4 +1,4 @@
-"""The settings of a subscription to clients' metrics: which metrics, how often, and of which clients."""
+"""The settings of a client metrics subscription: which metrics, how often, and of which clients."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _JAVA_CLASSES = re.compile(r"\\[pP]\{\w+\}")
 
 
 def validate_client_metrics(name: str, overrides: Mapping[str, str]) -> None:
-    """InvalidSetting where a subscription cannot have this name or these settings."""
+    """InvalidSetting if a subscription cannot have this name or these settings."""
     if not name:
         raise InvalidAlteration("Subscription name can't be empty")
     for setting in overrides:
@@ -50,8 +50,8 @@ def _is_pattern(text: str) -> bool:
     if len(parts) != 2 or parts[0].strip() not in _MATCHED:
         return False
     try:
-        # patterns are Java's, whose classes of characters Python does not know
+        # patterns are Java's, with character classes that Python does not have
         re.compile(_JAVA_CLASSES.sub(".", parts[1].strip()))
-    except (re.error, RecursionError, OverflowError):  # wrong, too deep, or repeated too often
+    except (re.error, RecursionError, OverflowError):  # invalid, too deep, or too many repetitions
         return False
     return True

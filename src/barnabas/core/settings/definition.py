@@ -1,8 +1,8 @@
-"""One setting: its name, its kind, what it may be; from text to a typed value and back.
+"""One setting: its name, kind and allowed values; conversion between text and a typed value.
 
-Values travel as text (files, the environment, the wire) and are used typed: `parse` reads as Kafka does,
-`format_value` writes as DescribeConfigs shows. What a value may be is a few characters of text, read only
-when a value is checked, so that a table of hundreds of settings costs nothing to import:
+Values are text in files, in the environment and on the wire, and typed in the code: `parse` reads them as
+Kafka does, `format_value` writes them as DescribeConfigs shows them. The allowed values are written as a few
+characters, parsed only when a value is checked, so that a table of hundreds of settings is cheap to import:
 
     -             anything of the kind        {a,b}    one of these         ~{a,b}   the same in any case
     0..   1..9    at least 0; from 1 to 9     [*]      a list of texts      [+]      ... and at least one
@@ -24,13 +24,13 @@ Value = bool | int | float | str | tuple[str, ...] | None
 
 
 class InvalidSetting(BarnabasError):
-    """A setting that does not exist, or a value that it cannot have; the message says what may be."""
+    """A setting that does not exist, or a value that is not allowed; the message names the allowed ones."""
 
     wire = wire_error("INVALID_CONFIG")
 
 
 class InvalidAlteration(InvalidSetting):
-    """What cannot be altered so; Kafka calls it an invalid request rather than an invalid config."""
+    """An alteration that is refused; Kafka answers it as an invalid request rather than an invalid config."""
 
     wire = wire_error("INVALID_REQUEST")
 
@@ -51,7 +51,7 @@ class Kind(IntEnum):
 
 
 class Update(IntEnum):
-    """How a broker's setting can be changed while it runs."""
+    """How a broker's setting can be changed while the broker runs."""
 
     READ_ONLY = 0
     PER_BROKER = 1
@@ -59,7 +59,7 @@ class Update(IntEnum):
 
 
 class Setting(NamedTuple):
-    """What is known of one name; `default` is text, None where Kafka's default is null."""
+    """The definition of one name; `default` is text, None if Kafka's default is null."""
 
     name: str
     kind: Kind
@@ -72,19 +72,19 @@ class Setting(NamedTuple):
 
     @property
     def is_sensitive(self) -> bool:
-        """Whether its value is never shown; so is that of a name nobody knows."""
+        """Whether the value is never shown; values of unknown names are not shown either."""
         return self.kind in (Kind.PASSWORD, Kind.UNKNOWN)
 
     def parse(self, text: str) -> Value:
-        """The value of a text, checked; InvalidSetting where it is none."""
+        """The checked value of a text; InvalidSetting if it is not valid."""
         value = _READERS[self.kind](self, text.strip())
         if self.check != "-":
             _check(self, value)
         return value
 
     def normalised(self, text: str) -> str:
-        """A text as it is described: without blanks, booleans in small letters; and just as it is where it is
-        no value, since whoever stored such a thing should see it."""
+        """A text as DescribeConfigs shows it: without blanks, booleans in lower case. An invalid text is
+        shown as it is stored."""
         try:
             return format_value(self.parse(text)) or ""
         except InvalidSetting:
@@ -124,7 +124,7 @@ def _read_double(setting: Setting, text: str) -> float:
 
 def _read_list(setting: Setting, text: str) -> tuple[str, ...]:
     parts = [part.strip() for part in text.split(",")] if text else []
-    # what stands twice counts once, as in Kafka 4
+    # duplicates count once, as in Kafka 4
     return tuple(dict.fromkeys(parts) if setting.check.startswith("[") else parts)
 
 
@@ -227,7 +227,7 @@ _IN_WORDS = {
 
 
 def allowed_values(check: str) -> str:
-    """A check in words."""
+    """The allowed values in words."""
     if check in _IN_WORDS:
         return _IN_WORDS[check]
     if check[0] == "[":
@@ -239,7 +239,7 @@ def allowed_values(check: str) -> str:
     return (f"from {low} to {high}" if high else f"at least {low}") + (f", or {extra}" if extra else "")
 
 
-# Why a value is refused stands in Kafka's words: its tools show them, and people look for them.
+# Reasons of a refusal are in Kafka's words: its tools show them, and users search for them.
 
 
 def _number_reason(check: str, value: float) -> str:
@@ -297,7 +297,7 @@ def _java_double(value: float) -> str:
     """A double as Java writes it: with an exponent from 10^7 up and below 10^-3."""
     if value == 0 or 1e-3 <= abs(value) < 1e7 or value != value or abs(value) == float("inf"):
         return repr(value).replace("inf", "Infinity").replace("nan", "NaN")
-    from decimal import Decimal  # hardly ever needed, and not cheap to import
+    from decimal import Decimal  # rarely needed, and slow to import
 
     sign, digits, exponent = Decimal(repr(value)).normalize().as_tuple()
     assert isinstance(exponent, int)

@@ -1,9 +1,9 @@
-"""Settings as DescribeConfigs shows them: value, source, synonyms, type, and a sentence about each.
+"""Settings as DescribeConfigs shows them: value, source, synonyms, type and documentation.
 
-A value's synonyms are all the places that could have decided it, in their order: the topic or group, this
-broker's and all brokers' altered settings, the static ones, the default. They begin with the setting's own
-name (or, for a topic, with the first of its broker synonyms): what was set only under another name and unit
-is left out, as in Kafka, and the source is then the default's.
+A value's synonyms are all settings that could have decided it, in order of precedence: the topic's or
+group's, this broker's and all brokers' dynamic ones, the static ones, the default. They begin with the
+setting's own name (or, for a topic, with the first of its broker synonyms): a value set only under another
+name and unit is left out, as in Kafka, and the source is then the default's.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from barnabas.core.settings.documentation import client_metrics_sentence, group_
 from barnabas.core.settings.group import GROUP, broker_synonym, group_default
 from barnabas.core.settings.topic import SYNONYMS, TOPIC, effective_topic_settings, topic_defaults
 
-# settings of the broker that stand in for one another: the finer unit decides
+# settings of the broker that are alternatives of one another: the finer unit takes precedence
 _CHAINS = [[name for name, _ in chain] for chain in SYNONYMS.values() if len(chain) > 1]
 _CHAIN_OF = {name: chain for chain in _CHAINS for name in chain}
-# this one only ever stands in
+# this one is only ever an alternative
 _CHAIN_OF["log.flush.scheduler.interval.ms"] = ["log.flush.scheduler.interval.ms"]
 
 
 class Synonym(NamedTuple):
-    """One place that could have decided a value."""
+    """One setting that could have decided a value."""
 
     name: str
     value: str | None
@@ -35,7 +35,7 @@ class Synonym(NamedTuple):
 
 
 class Described(NamedTuple):
-    """One setting as a client sees it; the value is None where it is null or secret."""
+    """One setting as a client sees it; the value is None if it is null or secret."""
 
     name: str
     value: str | None
@@ -48,12 +48,12 @@ class Described(NamedTuple):
 
     @property
     def is_default(self) -> bool:
-        """Whether nobody set it (the only word on its source in version 0)."""
+        """Whether it was never set (version 0 has only this in place of the source)."""
         return self.source is Source.DEFAULT
 
 
 def describe_broker(settings: BrokerSettings, names: Iterable[str] | None = None) -> list[Described]:
-    """A broker's settings: those asked for that exist, or all, unknown ones that were set included."""
+    """A broker's settings: the existing ones of `names`, or all, including unknown ones that were set."""
     public = (name for name in BROKER if not BROKER[name].is_internal)
     known = dict.fromkeys((*settings.static, *settings.dynamic, *settings.dynamic_default, *public))
     wanted = known if names is None else [name for name in dict.fromkeys(names) if name in known]
@@ -63,7 +63,7 @@ def describe_broker(settings: BrokerSettings, names: Iterable[str] | None = None
 def describe_topic(
     overrides: Mapping[str, str], settings: BrokerSettings, names: Iterable[str] | None = None
 ) -> list[Described]:
-    """A topic's settings: those asked for that exist, or all."""
+    """A topic's settings: the existing ones of `names`, or all."""
     values = effective_topic_settings(overrides, topic_defaults(settings))
     known = dict.fromkeys((*overrides, *(name for name in TOPIC if not TOPIC[name].is_internal)))
     wanted = known if names is None else [name for name in dict.fromkeys(names) if name in known]
@@ -73,7 +73,7 @@ def describe_topic(
 def describe_group(
     overrides: Mapping[str, str], settings: BrokerSettings, names: Iterable[str] | None = None
 ) -> list[Described]:
-    """A group's settings, whether or not such a group exists: those asked for that exist, or all."""
+    """A group's settings, even if the group does not exist: the existing ones of `names`, or all."""
     known = dict.fromkeys((*GROUP, *overrides))
     wanted = known if names is None else [name for name in dict.fromkeys(names) if name in known]
     return [_describe_group_setting(name, overrides, settings) for name in wanted]
@@ -82,7 +82,7 @@ def describe_group(
 def describe_client_metrics(
     overrides: Mapping[str, str], names: Iterable[str] | None = None
 ) -> list[Described]:
-    """The settings of a subscription to clients' metrics: those asked for that exist, or all."""
+    """The settings of a client metrics subscription: the existing ones of `names`, or all."""
     wanted = CLIENT_METRICS if names is None else [name for name in names if name in CLIENT_METRICS]
     found = []
     for name in dict.fromkeys(wanted):

@@ -1,4 +1,4 @@
-"""A sentence about every setting, for DescribeConfigs; imported only where somebody asks for documentation.
+"""The documentation of every setting, for DescribeConfigs; imported only when documentation is requested.
 
 A broker setting that is the default of a topic setting is documented by that one's sentence.
 """
@@ -417,7 +417,7 @@ _SENTENCES: dict[str, str] = {}
 
 
 def sentence(name: str) -> str | None:
-    """What a broker or topic setting is about; None for a name that is not Kafka's."""
+    """The documentation of a broker or topic setting; None for a name that is not Kafka's."""
     if not _SENTENCES:
         _SENTENCES.update(_read(_BROKER_TEXT) | _read(_OWN_TEXT))
         topic = _read(_TOPIC_TEXT)
@@ -435,12 +435,12 @@ def sentence(name: str) -> str | None:
 
 
 def group_sentence(name: str) -> str | None:
-    """What a group's setting is about."""
+    """The documentation of a group's setting."""
     return _read(_GROUP_TEXT).get(name)
 
 
 def client_metrics_sentence(name: str) -> str | None:
-    """What a setting of a subscription to clients' metrics is about."""
+    """The documentation of a setting of client metrics subscriptions."""
     return _read(_CLIENT_METRICS_TEXT).get(name)
 
 

@@ -1,11 +1,11 @@
-"""Settings altered while a broker runs: what may be altered, for one broker or for all, and to what.
+"""Dynamic settings: which ones can be altered, for one broker or for all, and to which values.
 
-`check_alteration` judges all that would be set afterwards: names and values first, then how they go together
-with everything else that is set. What is refused is an invalid request, in Kafka's words where Kafka refuses
-it, too. Names that nobody knows are taken and kept, as in Kafka, where plug-ins may want them.
+`check_alteration` checks all dynamic settings as they would be afterwards: names and values first, then their
+relations with all other settings. A refusal is an invalid request, in Kafka's words where Kafka refuses it,
+too. Unknown names are accepted and stored, as in Kafka, where plug-ins may use them.
 
-Kafka heeds new listeners while it runs, and loads classes; here that needs a restart, or cannot be done yet,
-and is refused: nobody should believe that it holds.
+Kafka can change listeners and load classes while it runs. Here that needs a restart, or is not supported; it
+is refused, so that no setting is accepted and then ignored.
 """
 
 from __future__ import annotations
@@ -23,22 +23,22 @@ _ONLY_OF_LISTENERS = (
     *("ssl.keystore.certificate.chain", "ssl.keystore.key", "ssl.truststore.certificates"),
     *("ssl.truststore.type", "ssl.truststore.location", "ssl.truststore.password"),
 )
-# what listeners may have of their own for all brokers
+# listener settings that may be set for all brokers
 _CLUSTER_WIDE_OF_LISTENERS = ("max.connections", "max.connection.creation.rate", "num.network.threads")
 _THREADS = (
     *("background.threads", "num.io.threads", "num.network.threads", "num.recovery.threads.per.data.dir"),
     *("num.replica.fetchers", "remote.log.manager.copier.thread.pool.size", "remote.log.reader.threads"),
     *("remote.log.manager.expiration.thread.pool.size", "remote.log.manager.follower.thread.pool.size"),
 )
-# with none at all nobody could connect any more, not even to alter it again
+# at zero nobody could connect any more, not even to alter it again
 _NEVER_NONE = ("max.connections", "max.connection.creation.rate")
 _NEED_A_RESTART = ("listeners", "listener.security.protocol.map")
 
 
 def check_alteration(new: Mapping[str, str], settings: BrokerSettings, *, of_one_broker: bool) -> None:
-    """InvalidAlteration where these cannot be what is set for this broker, or for all brokers.
+    """InvalidAlteration if `new` cannot be the dynamic settings of this broker, or of all brokers.
 
-    `settings` are the broker's as they are now.
+    `settings` are the broker's current ones.
     """
     _refuse("Cannot update these configs dynamically", (name for name in new if _is_fixed(name)))
     _refuse(
@@ -114,7 +114,7 @@ def _refuse_what_cannot_be_done(name: str, now: BrokerSettings, after: BrokerSet
 
 
 def _check_threads(now: BrokerSettings, after: BrokerSettings) -> None:
-    """Thread pools do not exist here, yet what is stored must do for Kafka as well."""
+    """There are no thread pools here, but Kafka must be able to use the stored values."""
     for name in _THREADS:
         old, new = now.integer(name), after.integer(name)
         problem = f"Dynamic thread count update validation failed for {name}={new}, value should"

@@ -1,7 +1,7 @@
-"""A group's settings: what a consumer, share or streams group may have of its own.
+"""Settings of a consumer, share or streams group.
 
-Where a group says nothing, the broker's setting of the same name under `group.` decides, and the broker's
-`group.<family>.min.` and `.max.` settings bound what a group may ask for.
+Without a setting of the group, the broker's setting of the same name under `group.` applies. The broker's
+`group.<family>.min.` and `.max.` settings bound the values of a group.
 """
 
 from __future__ import annotations
@@ -46,19 +46,19 @@ _UNIT_SECONDS = (24 * 3600, 3600, 60, 1)
 
 
 def broker_synonym(name: str) -> str | None:
-    """The broker's setting that stands in where a group does not say."""
+    """The broker's setting that is a group setting's default."""
     synonym = f"group.{name}"
     return synonym if synonym in BROKER else None
 
 
 def group_default(name: str, broker: BrokerSettings) -> Value:
-    """What groups have that do not say."""
+    """The value for groups without a setting of their own."""
     synonym = broker_synonym(name)
     return GROUP[name].default_value() if synonym is None else broker.get(synonym)
 
 
 def validate_group_overrides(overrides: Mapping[str, str], broker: BrokerSettings) -> None:
-    """InvalidSetting where a group cannot have these settings."""
+    """InvalidSetting if a group cannot have these settings."""
     for name in overrides:
         if name not in GROUP:
             raise InvalidSetting(f"Unknown group config name: {name}")

@@ -1,9 +1,9 @@
-"""Listeners: where a node binds, what it tells clients, and what each is protected by.
+"""Listeners: the addresses a node binds, the ones it advertises, and their security protocols.
 
-A listener is `NAME://host:port`. Its name is upper case and leads, by `listener.security.protocol.map`, to
-its protocol. No host means every interface; port 0 means any free one, and then the listener is advertised at
-the port it got. Listeners named in `controller.listener.names` serve the quorum; clients never hear of them,
-and other nodes are told where to find them, in the order of those names: the first is that of the voters.
+A listener is `NAME://host:port`. Its name is upper case; `listener.security.protocol.map` maps it to its
+protocol. No host means every interface; port 0 means any free one, and the listener is then advertised with
+the bound port. Listeners named in `controller.listener.names` serve the quorum. They are never advertised to
+clients; other nodes get them in the order of those names, and voters use the first.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Listener(NamedTuple):
 
     @property
     def is_loopback(self) -> bool:
-        """Whether only this machine can reach it."""
+        """Whether only this machine can connect."""
         return self.host in ("localhost", "::1") or self.host.startswith("127.")
 
     @property
@@ -40,8 +40,8 @@ class Listener(NamedTuple):
 
 
 class Listeners(NamedTuple):
-    """All listeners of a node, in the order of the settings; `inter_broker` is None without the role.
-    `controller_advertised` is where other nodes find the controller."""
+    """All listeners of a node, in the order of the settings; `inter_broker` is None without the broker role.
+    `controller_advertised` are the endpoints under which other nodes reach the controller."""
 
     broker: tuple[Listener, ...]
     controller: tuple[Listener, ...]
@@ -50,11 +50,11 @@ class Listeners(NamedTuple):
     controller_advertised: tuple[Listener, ...] = ()
 
     def advertised_at(self, bound_ports: Mapping[str, int], own_host: str) -> tuple[Listener, ...]:
-        """What clients are told once the ports are bound; `own_host` where a listener names no host."""
+        """The listeners advertised to clients, with the bound ports; `own_host` replaces an empty host."""
         return _reachable(self.advertised, bound_ports, own_host)
 
     def controllers_at(self, bound_ports: Mapping[str, int], own_host: str) -> tuple[Listener, ...]:
-        """What other nodes are told of the controller once the ports are bound."""
+        """The controller's listeners advertised to other nodes, with the bound ports."""
         return _reachable(self.controller_advertised, bound_ports, own_host)
 
 
@@ -68,7 +68,8 @@ def _reachable(
 
 
 def listen_flags(endpoint: str) -> dict[str, str]:
-    """The settings behind `--listen host:port`: a listener for clients there, the controller's above it."""
+    """The settings behind `--listen host:port`: a listener for clients, and the controller's at a higher
+    port."""
     address, port = _parse_endpoint(endpoint)
     controller_port = int(port) + CONTROLLER_PORT_DISTANCE if int(port) else 0
     return {
@@ -78,7 +79,7 @@ def listen_flags(endpoint: str) -> dict[str, str]:
 
 
 def listen_advertised(endpoint: str, host_name: str) -> dict[str, str]:
-    """What `--listen host:port` comes to for clients, unless another setting says so: where they connect."""
+    """The `advertised.listeners` that `--listen host:port` implies unless they are set."""
     address, port = _parse_endpoint(endpoint)
     return {"advertised.listeners": f"PLAINTEXT://{address or host_name}:{port}"}
 
@@ -90,12 +91,12 @@ def _parse_endpoint(endpoint: str) -> tuple[str, str]:
         highest = 65535 - CONTROLLER_PORT_DISTANCE
         raise InvalidSetting(f"--listen {endpoint}: must be host:port, with a port from 0 to {highest}")
     address = f"[{host}]" if ":" in host.strip("[]") and not host.startswith("[") else host
-    # 0.0.0.0 is every interface, too, and then clients are told this machine's name
+    # 0.0.0.0 is every interface, too: the machine's name is advertised
     return ("" if address == "0.0.0.0" else address), port
 
 
 def read_listeners(settings: BrokerSettings) -> Listeners:
-    """The listeners that the settings describe; InvalidSetting where they contradict each other."""
+    """The listeners that the settings describe; InvalidSetting if they contradict each other."""
     protocols = _protocols(settings)
     controller_names = [name.upper() for name in settings.strings("controller.listener.names")]
     bound = _parse("listeners", settings.strings("listeners"), protocols)
@@ -116,7 +117,7 @@ def read_listeners(settings: BrokerSettings) -> Listeners:
 
 
 def _is_for(roles: tuple[str, ...], is_controllers: bool) -> bool:
-    """Whether a node of these roles has that kind of listener."""
+    """Whether a node with these roles has that kind of listener."""
     return ("controller" if is_controllers else "broker") in roles
 
 
@@ -137,7 +138,7 @@ def _protocols(settings: BrokerSettings) -> dict[str, str]:
 
 
 def _assume_plaintext(settings: BrokerSettings, protocols: dict[str, str]) -> None:
-    """Controller listeners are PLAINTEXT where nobody said otherwise, unless anything here is protected."""
+    """Controller listeners default to PLAINTEXT, unless a listener is named after a protected protocol."""
     names = [name.upper() for name in settings.strings("controller.listener.names")]
     used = [*names, *(entry.partition("://")[0].upper() for entry in settings.strings("listeners"))]
     if not any(name in PROTOCOLS[1:] for name in used):
@@ -176,7 +177,7 @@ def _is_host(text: str) -> bool:
 
 
 def _check_ports(listeners: tuple[Listener, ...]) -> None:
-    """A port belongs to one listener, or to a pair for IPv4 and IPv6; several may ask for any port."""
+    """A port belongs to one listener, or to a pair for IPv4 and IPv6; several may request any port (0)."""
     for at, each in enumerate(listeners):
         twins = [other for other in listeners[:at] if each.port and other.port == each.port]
         if twins and not (len(twins) == 1 and _are_families(each, twins[0])):
@@ -195,7 +196,8 @@ def _with_controller(
     controller_names: list[str],
     protocols: Mapping[str, str],
 ) -> tuple[Listener, ...]:
-    """A controller without a listener gets one above the first, unless its names were chosen on purpose."""
+    """Add a controller listener above the first port, unless there is one or its names were set
+    explicitly."""
     is_asked_for = settings.is_set("controller.listener.names") or "controller" not in settings.roles
     if is_asked_for or not controller_names or any(each.name in controller_names for each in bound):
         return bound
@@ -237,7 +239,7 @@ def _check_early_start(settings: BrokerSettings, names: set[str]) -> None:
 
 
 def _told(settings: BrokerSettings, protocols: Mapping[str, str]) -> tuple[Listener, ...] | None:
-    """`advertised.listeners`, None where nobody set them."""
+    """`advertised.listeners`, None if not set."""
     if not settings.is_set("advertised.listeners"):
         return None
     return _parse("advertised.listeners", settings.strings("advertised.listeners"), protocols)
@@ -267,8 +269,8 @@ def _of_controller(
     controller_names: list[str],
     told: tuple[Listener, ...] | None,
 ) -> tuple[Listener, ...]:
-    """Where others find the controller: as advertised, else as `controller.quorum.voters` has this node where
-    the listener of the voters is on every interface, else as it is bound."""
+    """The endpoints under which other nodes reach the controller: as advertised, else as bound. If the
+    voters' listener is bound to every interface, this node's entry in `controller.quorum.voters` applies."""
     bound = {each.name: each for each in controller}
     advertised = {each.name: each for each in told or () if each.name in bound}
     found = []

@@ -1,8 +1,8 @@
-"""Settings of this project's own, beside Kafka's: they begin with `barnabas.`, and Kafka knows none of them.
+"""This project's own settings, beside Kafka's: they begin with `barnabas.`, and Kafka has none of them.
 
 They come from the same places (`--set barnabas.metrics.listen=...`, `KAFKA_BARNABAS_METRICS_LISTEN`, a file),
-in rows as in broker.py, and are described by DescribeConfigs where they are set. None of them changes what is
-stored: a directory moves to Apache Kafka whatever they say.
+have rows as in broker.py, and are described by DescribeConfigs if they are set. None of them changes stored
+data: a directory can be moved to Apache Kafka under any of their values.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """Java's .properties format, in which Kafka's configuration files are written.
 
-A key ends at the first `=`, `:` or blank that no backslash precedes; a line goes on where it ends with an odd
-number of backslashes; lines that begin with `#` or `!` are comments; `\\uXXXX` is a UTF-16 unit. Java reads
-such files as Latin-1: decode bytes so for the same result. A key that stands twice has its last value.
+A key ends at the first `=`, `:` or blank without a backslash before it; a line that ends with an odd number
+of backslashes continues on the next; lines that begin with `#` or `!` are comments; `\\uXXXX` is a UTF-16
+unit. Java reads such files as Latin-1: decode bytes so for the same result. The last value of a repeated key
+counts.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ def parse_properties(text: str) -> dict[str, str]:
 
 
 def format_properties(properties: Mapping[str, str]) -> str:
-    """A file's text, one property a line, that Java reads back as these properties."""
+    """A file's text, one property a line, which Java reads back as these properties."""
     return "".join(f"{_escape(key, is_key=True)}={_escape(value)}\n" for key, value in properties.items())
 
 

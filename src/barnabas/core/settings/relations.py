@@ -1,4 +1,4 @@
-"""Settings that are right by themselves and wrong together; what Kafka refuses at its start, too."""
+"""Checks between settings, for values that are valid alone and not together. Kafka refuses them too."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Voter(NamedTuple):
 
 
 def read_voters(settings: BrokerSettings) -> tuple[Voter, ...]:
-    """The static quorum; empty where the data directory knows its voters itself."""
+    """The static quorum; empty if the voters are stored in the data directory."""
     voters = []
     for entry in settings.strings("controller.quorum.voters"):
         node_id, _, endpoint = entry.partition("@")
@@ -58,7 +58,7 @@ def read_voters(settings: BrokerSettings) -> tuple[Voter, ...]:
 
 
 def connections_per_ip(settings: BrokerSettings) -> dict[str, int]:
-    """The hosts with a limit of their own, from `max.connections.per.ip.overrides`."""
+    """The hosts with a connection limit of their own, from `max.connections.per.ip.overrides`."""
     limits = {}
     entries = (settings.string("max.connections.per.ip.overrides") or "").split(",")
     for entry in filter(None, map(str.strip, entries)):

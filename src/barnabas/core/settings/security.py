@@ -1,8 +1,8 @@
-"""What would protect a broker, and Barnabas cannot do yet: asked for it, a node refuses to start.
+"""Security settings that Barnabas cannot enforce yet: a node with one of them refuses to start.
 
-The measure is whoever relies on a setting. Where ignoring it would leave data open, let in what was to be
-kept out, or take a secret's reference for the secret, it is refused, and all such settings are named at once.
-Where it would only be slower, or not measured, it is a warning (`warnings_of`).
+A setting is refused if ignoring it would leave data open, admit clients that were to be kept out, or take the
+reference of a secret for the secret; all such settings are named at once. A setting that would only affect
+speed or measurement is a warning (`warnings_of`).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from barnabas.core.settings.listeners import PROTOCOLS, Listeners
 
 
 class UnsupportedSetting(BarnabasError):
-    """A setting that Kafka would enforce and Barnabas cannot; the message says which, and what to do."""
+    """A setting that Kafka would enforce and Barnabas cannot; the message names it and the remedy."""
 
     wire = wire_error("INVALID_CONFIG")
 
@@ -35,7 +35,7 @@ _REFUSED = {
     "remote.log.storage.system.enable": "there is no tiered storage yet",
     "transaction.two.phase.commit.enable": "transactions cannot be prepared for two-phase commit yet",
 }
-# what whoever knows better may have ignored: who connects is let in all the same, and nothing is misread
+# May be ignored at the user's own risk: clients are admitted all the same, and nothing is misread.
 _ALLOW = "barnabas.allow.unenforced.security"
 _MAY_BE_ALLOWED = (
     "authorizer.class.name",
@@ -56,7 +56,7 @@ WARNED = {
 def refuse_unenforceable(settings: BrokerSettings) -> None:
     """UnsupportedSetting, with a line for each setting that would not be enforced.
 
-    It comes before the listeners are read: what is wrong with them besides is of no use to know then.
+    This runs before the listeners are read: its message should come before any other error in them.
     """
     allowed = settings.boolean(_ALLOW)
     lines = [
@@ -70,7 +70,7 @@ def refuse_unenforceable(settings: BrokerSettings) -> None:
 
 
 def warnings_of(settings: BrokerSettings, listeners: Listeners) -> list[str]:
-    """What whoever starts a node should know: settings without effect, listeners open to the network."""
+    """Warnings for the user who starts a node: settings without effect, listeners open to the network."""
     lines = [f"{name} has no effect: {why}" for name, why in WARNED.items() if settings.is_set(name)]
     if settings.boolean(_ALLOW):
         lines += [
@@ -117,7 +117,7 @@ def _refusals(settings: BrokerSettings) -> Iterator[tuple[str, str]]:
 
 
 def why_refused(name: str) -> str | None:
-    """What is missing for a setting to be enforced; None where it can be, or nothing relies on it."""
+    """What is missing to enforce a setting; None if it can be enforced, or protects nothing."""
     if name.startswith("listener.name."):
         name = name.split(".", 3)[-1]
     if name.startswith("ssl.") or ".ssl." in name:

@@ -1,9 +1,9 @@
-"""Where a broker's settings come from: flags over `KAFKA_*` variables over a file over what is built in.
+"""The sources of a broker's settings: flags over `KAFKA_*` variables over a file over built-in values.
 
-`resolve` checks whatever was given, once, each value and how the values go together: the rest of the program
-asks its BrokerSettings. An unknown name is a warning with the nearest known one, and an error under `strict`;
-Kafka would pass it on to plug-ins, of which there are none here. In the environment it stays a warning: other
-programs live there, too.
+`resolve` checks all given settings once, each value and their relations; the rest of the program reads the
+resulting BrokerSettings. An unknown name is a warning with the nearest known one, and an error under
+`strict`; Kafka would pass it on to plug-ins, which do not exist here. In the environment it is only a
+warning, since other programs may use the same prefix.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from barnabas.core.settings.broker_settings import BrokerSettings, Given, settin
 from barnabas.core.settings.definition import InvalidSetting
 from barnabas.core.settings.relations import check_relations
 
-# What Kafka demands in the file, and where it listens and writes, for a `serve` without any setting.
+# Settings that Kafka requires in the file, with listeners and directory for a `serve` without any setting.
 BUILT_IN = {
     "process.roles": "broker,controller",
     "node.id": "1",
@@ -25,7 +25,7 @@ BUILT_IN = {
 }
 
 _PREFIX = "KAFKA_"
-# variables of Kafka's scripts and container images that are no settings; and those clients go by
+# variables of Kafka's scripts and container images that are not settings; and those that clients use
 _NO_SETTINGS = frozenset(
     f"{_PREFIX}{name}"
     for name in (
@@ -58,7 +58,7 @@ def resolve(
     built_in: Mapping[str, str] = BUILT_IN,
     strict: bool = False,
 ) -> BrokerSettings:
-    """All layers in one; InvalidSetting where a value cannot be or, under strict, a name is not known."""
+    """The settings of all layers; InvalidSetting for an invalid value or, under `strict`, an unknown name."""
     given = {name: Given(text, "the configuration file") for name, text in (file or {}).items()}
     given |= _from_environment(environment or {})
     given |= {name: Given(text, "--set") for name, text in (flags or {}).items()}
@@ -77,7 +77,7 @@ def resolve(
 
 
 def name_of_variable(variable: str) -> str:
-    """The setting that an environment variable names: `_` is `.`, `__` is `_`, `___` is `-`."""
+    """The setting named by an environment variable: `_` is `.`, `__` is `_`, `___` is `-`."""
     name = variable.removeprefix(_PREFIX).lower()
     return name.replace("___", "-").replace("__", "\0").replace("_", ".").replace("\0", "_")
 
@@ -103,7 +103,7 @@ def _join_ids(given: dict[str, Given]) -> None:
 
 
 def _judge(name: str, given: Given) -> str | None:
-    """A warning, where the name is not known; InvalidSetting where the value is wrong."""
+    """A warning if the name is not known; InvalidSetting if the value is wrong."""
     setting = setting_of(name)
     if setting is not None:
         try:
@@ -119,7 +119,7 @@ def _judge(name: str, given: Given) -> str | None:
 
 
 def _nearest(name: str) -> str:
-    from difflib import get_close_matches  # 3 ms, which only a typing error has to pay
+    from difflib import get_close_matches  # 3 ms, needed only for a misspelt name
 
     close = get_close_matches(name, BROKER, n=1, cutoff=0.75)
     return f"; did you mean {close[0]}?" if close else ""

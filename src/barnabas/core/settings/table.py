@@ -1,4 +1,4 @@
-"""Settings by name, out of a table written as text: a row becomes a `Setting` when it is first asked for."""
+"""Settings by name, from a table written as text: a row becomes a `Setting` when it is first read."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Table:
         return iter(self._by_name())
 
     def get(self, name: str) -> Setting | None:
-        """The setting of that name; None where there is none."""
+        """The setting of that name, or None."""
         return self[name] if name in self._by_name() else None
 
     def _by_name(self) -> dict[str, str]:

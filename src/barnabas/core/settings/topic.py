@@ -1,8 +1,8 @@
-"""A topic's settings: what it may override, and which settings of the broker stand in where it does not.
+"""A topic's settings, and the broker settings that are their defaults.
 
 A topic's value is its own, or that of the first of its broker synonyms that has one (`segment.ms` is
-`log.roll.ms`, or else `log.roll.hours` in milliseconds), or its default. A topic's own settings come from
-clients: `validate_topic_overrides` is what CreateTopics and the altering of configs ask.
+`log.roll.ms`, or else `log.roll.hours` in milliseconds), or its default. CreateTopics and the altering of
+configs check a topic's own settings with `validate_topic_overrides`.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ TOPIC = Table(_ROWS)
 _MINUTE_MS = 60 * 1000
 _HOUR_MS = 60 * _MINUTE_MS
 
-# the settings of the broker behind each topic setting, first come first served, and their unit
+# the broker's settings behind each topic setting, in order of precedence, and their unit
 SYNONYMS: dict[str, tuple[tuple[str, int], ...]] = {
     "cleanup.policy": (("log.cleanup.policy", 1),),
     "compression.gzip.level": (("compression.gzip.level", 1),),
@@ -103,19 +103,19 @@ SYNONYMS: dict[str, tuple[tuple[str, int], ...]] = {
 }
 
 
-@lru_cache(maxsize=8)  # a broker's settings never change, and are asked once a topic: as now, and as static
+@lru_cache(maxsize=8)  # settings are immutable, and read once a topic: the current and the static ones
 def topic_defaults(broker: BrokerSettings) -> Mapping[str, str]:
-    """What every topic has that overrides nothing, as text by topic setting."""
+    """The settings of a topic without overrides, as text by topic setting."""
     return {name: text for name in TOPIC if (text := _default(name, broker)) is not None}
 
 
 def effective_topic_settings(overrides: Mapping[str, str], defaults: Mapping[str, str]) -> dict[str, str]:
-    """A topic's settings in full: its own over `topic_defaults`."""
+    """All settings of a topic: its own over `topic_defaults`."""
     return {**defaults, **{name: _normalised(name, text) for name, text in overrides.items()}}
 
 
 def log_config_properties(overrides: Mapping[str, str], broker: BrokerSettings) -> dict[str, str]:
-    """All that a log may want to know: a topic's settings, and the broker's that hold for every log."""
+    """All settings that a log reads: the topic's, and the broker's for every log."""
     return {
         **effective_topic_settings(overrides, topic_defaults(broker)),
         "producer.id.expiration.ms": str(broker.integer("producer.id.expiration.ms")),
@@ -130,7 +130,7 @@ def _normalised(name: str, text: str) -> str:
 def validate_topic_overrides(
     overrides: Mapping[str, str | None], defaults: Mapping[str, str] | None = None
 ) -> None:
-    """InvalidSetting where a topic cannot have these settings, `defaults` being what it has otherwise."""
+    """InvalidSetting if a topic cannot have these settings; `defaults` are its values without them."""
     nulls = sorted(name for name, text in overrides.items() if text is None)
     if nulls:
         raise InvalidSetting(f"Null value not supported for topic configs: {','.join(nulls)}")
