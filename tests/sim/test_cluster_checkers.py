@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterable
 
 import pytest
 
+from barnabas.broker.storage.formatting import METADATA_DIRECTORY
+from barnabas.core.memory_disk import MemoryDisk
+from barnabas.log.checkpoints import write_offset_checkpoint
+from barnabas.log.names import LOG_START_CHECKPOINT
+from barnabas.metadata.names import CLUSTER_METADATA
 from barnabas.sim.checkers.violation import Violation
 from barnabas.sim.cluster.checkers import CHECKERS, admin, calm, check_cluster, drill, metadata, prompt
 from barnabas.sim.cluster.checkers.timeline import Timeline
@@ -31,7 +37,9 @@ from barnabas.sim.cluster.events import (
     TopicSeen,
     VoterChanged,
 )
+from barnabas.sim.cluster.watch import read_metadata_log
 from barnabas.sim.history import Event, Fault, FaultsEnded, Finished, History, Started
+from tests.support.logs import batch
 
 BROKERS = ("node-1:9092", "node-2:9092")
 
@@ -120,6 +128,28 @@ def test_logs_are_parts_of_the_committed_one() -> None:
     ]
     assert said(metadata.check_prefix, good) == []
     assert said(metadata.check_prefix, [*good, log(5, 3, 5, FIRST, BatchSeen(3, 5, 9, 99))]) == ["prefix"]
+
+
+def test_a_log_is_seen_from_its_start() -> None:
+    """A power loss may bring back some of the segments that were being deleted (seed 1936197941)."""
+
+    async def disk_with(*base_offsets: int) -> MemoryDisk:
+        disk = MemoryDisk()
+        await disk.mkdir(METADATA_DIRECTORY)
+        for base_offset in base_offsets:
+            file = await disk.open(f"{METADATA_DIRECTORY}/{base_offset:020}.log", create=True)
+            await file.append(batch(2, base_offset=base_offset))
+        return disk
+
+    async def seen() -> list[list[int]]:
+        disk = await disk_with(2, 6, 8)
+        found = [read_metadata_log(disk)]
+        for start_offset in (6, 7, 8):
+            await write_offset_checkpoint(disk, LOG_START_CHECKPOINT, {(CLUSTER_METADATA, 0): start_offset})
+            found.append(read_metadata_log(disk))
+        return [[each.base_offset for each in batches] for batches in found]
+
+    assert asyncio.run(seen()) == [[2, 6, 8], [6, 8], [6, 8], [8]]
 
 
 @pytest.mark.parametrize(

@@ -16,8 +16,11 @@ from barnabas.broker.storage.formatting import METADATA_DIRECTORY
 from barnabas.core.disk import Buffer
 from barnabas.core.errors import BarnabasError
 from barnabas.core.memory_disk import MemoryDisk
+from barnabas.log.checkpoints import parse_checkpoint
+from barnabas.log.names import LOG_START_CHECKPOINT
 from barnabas.metadata.delta import Delta
 from barnabas.metadata.image import TOPIC_RESOURCE, ClusterImage
+from barnabas.metadata.names import CLUSTER_METADATA
 from barnabas.metadata.parts import TopicImage
 from barnabas.metadata.records import (
     AbortTransactionRecord,
@@ -171,7 +174,12 @@ class _Watched:
 
 
 def read_metadata_log(files: MemoryDisk) -> tuple[BatchSeen, ...]:
-    """The metadata log on a disk, up to its end or to what a crash has torn."""
+    """The metadata log on a disk, from its start up to its end or to what a crash has torn.
+
+    Segments before the log's start are being deleted. A power loss may bring some of them back, and the next
+    start removes them.
+    """
+    start_offset = _log_start(files)
     found: list[BatchSeen] = []
     for name, data in files.peek(METADATA_DIRECTORY).items():
         if not name.endswith(".log"):
@@ -183,7 +191,13 @@ def read_metadata_log(files: MemoryDisk) -> tuple[BatchSeen, ...]:
                 )
         except BarnabasError:
             break
-    return tuple(found)
+    return tuple(each for each in found if each.end_offset > start_offset)
+
+
+def _log_start(files: MemoryDisk) -> int:
+    data = files.peek("").get(LOG_START_CHECKPOINT, b"")
+    offsets = parse_checkpoint(data, LOG_START_CHECKPOINT, lambda fields: (fields[0], int(fields[2])))
+    return dict(offsets).get(CLUSTER_METADATA, 0)
 
 
 def _now() -> float:
