@@ -13,9 +13,11 @@ from pathlib import Path
 import pytest
 
 from barnabas.cli.failures import CommandFailed
+from barnabas.cli.local_cluster import supervisor
 from barnabas.cli.local_cluster.plan import ClusterPlan, NodePlan, new_plan
 from barnabas.cli.local_cluster.state import (
     DEAD,
+    GIVEN_UP,
     SERVING,
     STOPPED,
     WAITING,
@@ -30,6 +32,7 @@ from barnabas.cli.local_cluster.state import (
 from barnabas.cli.local_cluster.supervisor import (
     FIRST_DELAY_S,
     LONGEST_DELAY_S,
+    MOST_FAILURES,
     Event,
     NodeFailed,
     Supervisor,
@@ -73,15 +76,15 @@ class Stage:
         self.events: list[Event] = []
         self.stop, self.kill = asyncio.Event(), asyncio.Event()
         self._changed = asyncio.Event()
-        supervisor = Supervisor(
+        self.supervisor = Supervisor(
             directory,
             self.plan,
-            command=lambda node: (sys.executable, "-S", "-c", PROGRAM, str(directory), str(node.node_id)),
+            command=lambda _, node: (sys.executable, "-S", "-c", PROGRAM, str(directory), str(node.node_id)),
             is_ready=self._is_ready,
             tell=self._tell,
             stop_s=stop_s,
         )
-        self.running = asyncio.create_task(supervisor.run(self.stop, self.kill))
+        self.running = asyncio.create_task(self.supervisor.run(self.stop, self.kill))
 
     def _tell(self, event: Event) -> None:
         self.events.append(event)
@@ -206,6 +209,83 @@ def test_node_that_fails_later_is_tried_again_and_again(tmp_path: Path) -> None:
         assert told[:3] == ["0.2 s", "0.4 s", "0.8 s"]
         (tmp_path / "1.mode").unlink()
         await stage.until("serves", 1, 2)
+        assert await stage.end()
+
+    act(scenario)
+
+
+def test_node_that_never_serves_again_is_given_up_until_it_is_restarted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(supervisor, "FIRST_DELAY_S", 0.01)
+
+    async def scenario() -> None:
+        stage = Stage(tmp_path, 2)
+        await stage.until("ready")
+        (tmp_path / "1.mode").write_text("wrong")
+        process = stage.state(1).process
+        assert process is not None
+        process.send(signal.SIGKILL)
+        await stage.until("given up", 1)
+        assert stage.heard("died", 1) == MOST_FAILURES  # the one that served among them
+        assert "has not served in 8 starts" in stage.events[-1].text
+        assert (stage.state(1).told, stage.state(2).told) == (GIVEN_UP, SERVING)
+        (tmp_path / "1.mode").unlink()
+        assert (await stage.supervisor.restart(1)).state == SERVING
+        assert await stage.end()
+
+    act(scenario)
+
+
+def test_node_that_is_restarted_serves_in_another_process(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        stage = Stage(tmp_path, 2)
+        await stage.until("ready")
+        before, other = stage.state(1).process, stage.state(2).process
+        state = await stage.supervisor.restart(1)
+        assert (state.state, state.restarts, state.ended) == (SERVING, 1, "ended with status 0")
+        assert stage.state(1).process not in (None, before)
+        assert stage.state(2).process == other
+        with pytest.raises(CommandFailed, match="there is no node 9"):
+            await stage.supervisor.restart(9)
+        assert await stage.end()
+
+    act(scenario)
+
+
+def test_nodes_are_added_and_removed_while_others_run(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        stage = Stage(tmp_path, 1)
+        await stage.until("ready")
+        for number in (2, 3, 4):
+            node = stage.supervisor.plan.next_node(tmp_path)
+            assert (node.node_id, node.port, node.is_voter) == (number, 19091 + number, number < 4)
+            assert (await stage.supervisor.add(node)).state == SERVING
+        await stage.supervisor.remove(2)
+        found = read_state(tmp_path)
+        assert found is not None
+        assert found.plan == stage.supervisor.plan
+        assert [node.node_id for node in found.plan.nodes] == [1, 3, 4]
+        node = stage.supervisor.plan.next_node(tmp_path)
+        assert (node.node_id, node.is_voter) == (5, True)  # ids are given out once
+        assert (tmp_path / "order").read_text().split() == ["2"]
+        assert await stage.end()
+
+    act(scenario)
+
+
+def test_added_node_that_cannot_start_is_taken_out_and_the_others_go_on(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        stage = Stage(tmp_path, 1)
+        await stage.until("ready")
+        (tmp_path / "2.mode").write_text("wrong")
+        with pytest.raises(
+            NodeFailed, match="node 2 cannot start: it ended with status 1: the port is taken"
+        ):
+            await stage.supervisor.add(stage.supervisor.plan.next_node(tmp_path))
+        assert [node.node_id for node in stage.supervisor.plan.nodes] == [1]
+        with pytest.raises(CommandFailed, match="is the only one"):
+            await stage.supervisor.remove(1)
         assert await stage.end()
 
     act(scenario)

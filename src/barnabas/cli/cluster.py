@@ -17,6 +17,7 @@ from barnabas.cli.clusters.grow_internal import GROW_EXAMPLES, add_grow_internal
 from barnabas.cli.clusters.partitions import EXAMPLES, add_partitions, partitions_of, show_partitions, told
 from barnabas.cli.clusters.watch import EXAMPLES as WATCH_EXAMPLES
 from barnabas.cli.clusters.watch import add_watch, watch
+from barnabas.cli.clusters.wholeness import ROLL_EXAMPLES, add_roll_check, roll_check
 from barnabas.cli.connecting import Session, connected
 from barnabas.cli.options import Actions, command_parser
 from barnabas.cli.output import bytes_text, counted
@@ -41,7 +42,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    texts = (_DESCRIBE, EXAMPLES, WATCH_EXAMPLES, GROW_EXAMPLES)
+    texts = (_DESCRIBE, EXAMPLES, WATCH_EXAMPLES, GROW_EXAMPLES, ROLL_EXAMPLES)
     examples = "".join(text.strip().splitlines()[0] + "\n" for text in texts)
     parser = command_parser("barnabas cluster", "The cluster as a whole.", examples)
     actions = Actions(parser)
@@ -52,6 +53,7 @@ def _parser() -> argparse.ArgumentParser:
     add_partitions(actions, connected(show_partitions))
     add_watch(actions, connected(watch))
     add_grow_internal(actions, connected(grow_internal))
+    add_roll_check(actions, connected(roll_check))
     return parser
 
 

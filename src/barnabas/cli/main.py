@@ -17,7 +17,10 @@ from barnabas.core.errors import BarnabasError
 # command -> its module, and what it does in a line
 COMMANDS = {
     "serve": ("barnabas.cli.serve", "run a node: a broker and controller, a cluster of one"),
-    "up": ("barnabas.cli.up", "run a cluster on this machine, its nodes supervised; status, kill, stop"),
+    "up": (
+        "barnabas.cli.up",
+        "run a cluster on this machine, its nodes supervised: add, remove, restart, kill",
+    ),
     "format": ("barnabas.cli.format", "make the directories of a node ready for a cluster of several"),
     "topic": ("barnabas.cli.topic", "list, create, describe, alter, trim and delete topics"),
     "produce": ("barnabas.cli.produce", "write records: lines, files, JSON with keys"),

@@ -1,8 +1,9 @@
 """`barnabas up`: a cluster on this machine, its nodes processes that are started again when they die.
 
 It stays in the foreground; SIGTERM, SIGINT (Ctrl-C) and SIGHUP stop all nodes cleanly, a second one kills
-them. `status`, `kill` and `stop` are for another terminal. Everything is in one directory: the data of node N
-and its settings in `N/`, what it logs in `N.log`, the processes in `up.json`.
+them. At a terminal a table of the nodes stays on the screen. The actions are for another terminal. Everything
+is in one directory: the data of node N and its settings in `N/`, what it logs in `N.log`, the processes in
+`up.json`.
 """
 
 from __future__ import annotations
@@ -13,12 +14,14 @@ import os
 import signal
 import socket
 import sys
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from barnabas import __version__
 from barnabas.cli.failures import FAILED, OK, CommandFailed
+from barnabas.cli.local_cluster.actions import kill, logs, names_of, restart, status, stop
+from barnabas.cli.local_cluster.control import ControlServer, Handler
 from barnabas.cli.local_cluster.plan import (
     HIGHEST_PORT,
     HOST,
@@ -27,19 +30,18 @@ from barnabas.cli.local_cluster.plan import (
     NodePlan,
     format_nodes,
     new_plan,
+    run_settings,
 )
 from barnabas.cli.local_cluster.state import (
     ClusterState,
-    KnownProcess,
-    NodeState,
     known_process,
     lock_cluster,
     node_document,
     read_state,
     write_state,
 )
-from barnabas.cli.local_cluster.supervisor import STOP_S, Event, Supervisor, stop_order
-from barnabas.cli.options import Actions, command_parser, positive, setting, wants_json
+from barnabas.cli.local_cluster.supervisor import Event, Supervisor
+from barnabas.cli.options import Actions, command_parser, natural, positive, seconds, setting, wants_json
 from barnabas.cli.output import Output, counted
 from barnabas.cli.running import run_command
 from barnabas.core.clock import Clock, SystemClock
@@ -56,14 +58,18 @@ from barnabas.transport.connection import open_connection
 DEFAULT_DIRECTORY = "barnabas-cluster"
 DEFAULT_NODES, DEFAULT_PORT = 3, 9092
 _ASK_S = 1.0
-_POLL_S = 0.05
+_WAIT_S = 120.0
 _SCRATCH_BYTES = 1 << 16
 _EXAMPLES = """
 barnabas up                                    three nodes at 127.0.0.1:9092 to 9094, in ./barnabas-cluster
 barnabas up --nodes 5 --dir /tmp/five --port 19092
 barnabas up --set log.retention.hours=24
+barnabas up --nodes 4 --replication 1          many cores, no copies
 barnabas up status
-barnabas up kill 2
+barnabas up kill 2                             as a crash would: it is started again
+barnabas up add
+barnabas up remove 2
+barnabas up roll                               restart all, one after the other
 barnabas up stop
 """
 
@@ -98,17 +104,72 @@ def _parser() -> argparse.ArgumentParser:
         "--set", metavar="K=V", type=setting, action="append", default=[], help="a setting of all nodes"
     )
     _add_dir(parser)
-    actions = Actions(parser, is_connected=False, is_required=False)
-    for name, summary, run in (
-        ("status", "show the nodes and their processes", _status),
-        ("kill", "kill a node as a crash would (SIGKILL): it is started again", _kill),
-        ("stop", "stop all nodes cleanly, and wait until they have", _stop),
-    ):
-        action = actions.add(name, summary, f"barnabas up {name}{' 2' if name == 'kill' else ''}", run)
-        _add_dir(action)
-        if name == "kill":
-            action.add_argument("id", metavar="ID", type=positive, help="its node id")
+    parser.add_argument(
+        "--replication",
+        metavar="R",
+        type=positive,
+        help="how many replicas topics have by default (default: 3, or as many as there are nodes)",
+    )
+    _add_actions(Actions(parser, is_connected=False, is_required=False))
     return parser
+
+
+def _add_actions(actions: Actions) -> None:
+    def add(name: str, summary: str, run: object, example: str = "") -> argparse.ArgumentParser:
+        action = actions.add(name, summary, f"barnabas up {name} {example}".rstrip(), run)
+        _add_dir(action)
+        return action
+
+    add("status", "show the nodes and their processes", status)
+    shown = add("logs", "show what nodes have logged last", logs, "2 --follow")
+    shown.add_argument("ids", metavar="ID", type=positive, nargs="*", help="node ids (default: all)")
+    shown.add_argument(
+        "--lines", metavar="N", type=natural, default=10, help="how many of each (default: 10)"
+    )
+    shown.add_argument("--follow", action="store_true", help="go on with what comes, until Ctrl-C")
+    killed = add("kill", "kill a node as a crash would (SIGKILL): it is started again", kill, "2")
+    restarted = add("restart", "restart a node, also one that was given up", restart, "2")
+    added = add("add", "add a node: a controller, too, while there are fewer than three", _add)
+    removed = add("remove", "remove a node, after its partitions were moved to the others", _remove, "2")
+    removed.add_argument(
+        "--fewer-replicas",
+        action="store_true",
+        help="partitions may have fewer replicas, where there are not enough other nodes",
+    )
+    rolled = add("roll", "restart all nodes, one after the other, each when all are in sync", _roll)
+    rolled.add_argument("ids", metavar="ID", type=positive, nargs="*", help="node ids (default: all)")
+    for action in (killed, restarted, removed):
+        action.add_argument("id", metavar="ID", type=positive, help="its node id")
+    for action in (added, removed, rolled):
+        action.add_argument(
+            "--wait",
+            metavar="S",
+            type=seconds,
+            default=_WAIT_S,
+            help=f"how long each step may take (default: {_WAIT_S:g})",
+        )
+    add("stop", "stop all nodes cleanly, and wait until they have", stop)
+
+
+# what needs a client is imported when it is asked for
+
+
+def _add(options: argparse.Namespace) -> int:
+    from barnabas.cli.local_cluster.membership import add
+
+    return add(options)
+
+
+def _remove(options: argparse.Namespace) -> int:
+    from barnabas.cli.local_cluster.membership import remove
+
+    return remove(options)
+
+
+def _roll(options: argparse.Namespace) -> int:
+    from barnabas.cli.local_cluster.roll import roll
+
+    return roll(options)
 
 
 def _add_dir(parser: argparse.ArgumentParser) -> None:
@@ -152,7 +213,12 @@ def _plan(directory: Path, options: argparse.Namespace) -> ClusterPlan:
                 "name another directory with --dir",
             )
         count, port = options.nodes or DEFAULT_NODES, options.port or DEFAULT_PORT
-        plan = new_plan(directory, count, port, SystemRandom())
+        if options.replication is not None and options.replication > count:
+            raise CommandFailed(
+                f"{counted(count, 'node')} cannot hold {options.replication} replicas of a partition",
+                "ask for more with --nodes, or for a smaller --replication",
+            )
+        plan = new_plan(directory, count, port, SystemRandom(), options.replication)
         _refuse_used_ports(plan, "name other ports with --port")
         # first of all: what is formatted later is formatted with these ids, whenever that is
         write_state(directory, ClusterState(plan, known_process(os.getpid()), {}))
@@ -160,7 +226,7 @@ def _plan(directory: Path, options: argparse.Namespace) -> ClusterPlan:
     left = [node_id for node_id, node in state.nodes.items() if node.is_alive]
     if left:
         raise CommandFailed(
-            f"{_nodes(left)} of an earlier run, whose supervisor is gone, still running in {directory}",
+            f"{names_of(left)} of an earlier run, whose supervisor is gone, still running in {directory}",
             f"`barnabas up stop --dir {directory}` stops them",
         )
     _refuse_another_shape(directory, state.plan, options)
@@ -168,17 +234,18 @@ def _plan(directory: Path, options: argparse.Namespace) -> ClusterPlan:
     return state.plan
 
 
-def _nodes(ids: Sequence[int]) -> str:
-    names = ", ".join(map(str, ids))
-    return f"node {names} is" if len(ids) == 1 else f"nodes {names} are"
-
-
 def _refuse_another_shape(directory: Path, plan: ClusterPlan, options: argparse.Namespace) -> None:
-    count, port = len(plan.nodes), plan.nodes[0].port
+    count, port = len(plan.nodes), plan.port
     if options.nodes not in (None, count) or options.port not in (None, port):
         raise CommandFailed(
             f"{directory} holds a cluster of {counted(count, 'node')} at port {port}",
-            "leave out --nodes and --port, or name another directory with --dir",
+            "leave out --nodes and --port, or name another directory with --dir; "
+            "`barnabas up add` adds a node to one that runs",
+        )
+    if options.replication not in (None, plan.replication):
+        raise CommandFailed(
+            f"{directory} holds a cluster with {counted(plan.replicas, 'replica')} by default",
+            "leave out --replication, or name another directory with --dir",
         )
 
 
@@ -186,13 +253,21 @@ def _refuse_used_ports(plan: ClusterPlan, next_step: str) -> None:
     """Refuse while nothing is written yet: the ports of a plan hold for all later runs."""
     for node in plan.nodes:
         for port in node.ports:
-            with socket.socket() as listener:
-                listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-                try:
-                    listener.bind((HOST, port))
-                except OSError as error:
-                    reason = f"node {node.node_id} cannot listen at {HOST}:{port}: {error.strerror}"
-                    raise CommandFailed(reason, next_step) from error
+            if (reason := _cannot_listen(port)) is not None:
+                raise CommandFailed(
+                    f"node {node.node_id} cannot listen at {HOST}:{port}: {reason}", next_step
+                )
+
+
+def _cannot_listen(port: int) -> str | None:
+    """Why nothing can listen there; None where it can."""
+    with socket.socket() as listener:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listener.bind((HOST, port))
+        except OSError as error:
+            return error.strerror or str(error)
+    return None
 
 
 async def _supervise(
@@ -205,21 +280,83 @@ async def _supervise(
     async def is_ready(node: NodePlan) -> bool:
         return await answers_as(plan.cluster_id, Address(HOST, node.port), network, clock, scratch)
 
-    def command(node: NodePlan) -> list[str]:
-        more = [word for name, text in settings for word in ("--set", f"{name}={text}")]
+    def command(now: ClusterPlan, node: NodePlan) -> list[str]:
+        told = {**run_settings(now, node), **dict(settings)}
+        more = [word for name, text in told.items() for word in ("--set", f"{name}={text}")]
         return [sys.executable, "-m", "barnabas", "serve", "--config", str(node.settings_file), *more]
 
-    supervisor = Supervisor(directory, plan, command=command, is_ready=is_ready, tell=_teller(output))
+    tellers = [_teller(output)]
+
+    def tell(event: Event) -> None:
+        for teller in tellers:
+            teller(event)
+
+    supervisor = Supervisor(directory, plan, command=command, is_ready=is_ready, tell=tell)
+    control = ControlServer(directory, _handlers(directory, supervisor), SystemRandom())
+    tellers.append(control.tell)
     stop, kill = asyncio.Event(), asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         loop.add_signal_handler(number, lambda: (kill if stop.is_set() else stop).set())
+    await control.start()
     try:
-        is_clean = await supervisor.run(stop, kill)
+        if sys.stdout.isatty() and not output.as_json:
+            from barnabas.cli.local_cluster.board import Board  # draws, and is a client
+
+            async with Board(supervisor, clock) as board:
+                tellers[0] = board.tell
+                is_clean = await _run(supervisor, control, stop, kill)
+        else:
+            is_clean = await _run(supervisor, control, stop, kill)
     finally:
         workers.close()
     _tell_end(output, is_clean=is_clean)
     return OK if is_clean else FAILED
+
+
+async def _run(
+    supervisor: Supervisor, control: ControlServer, stop: asyncio.Event, kill: asyncio.Event
+) -> bool:
+    running = asyncio.create_task(supervisor.run(stop, kill))
+    stopped = asyncio.create_task(stop.wait())
+    try:
+        await asyncio.wait((running, stopped), return_when=asyncio.FIRST_COMPLETED)
+        await control.close()
+        return await running
+    finally:
+        stopped.cancel()
+        await control.close()
+
+
+def _handlers(directory: Path, supervisor: Supervisor) -> dict[str, Handler]:
+    """What other processes may ask for."""
+
+    async def restart(request: Mapping[str, Any]) -> dict[str, Any]:
+        node_id = int(request["id"])
+        state = await supervisor.restart(node_id)
+        node = supervisor.plan.node(node_id)
+        return {} if node is None else node_document(node, state)
+
+    async def add(_: Mapping[str, Any]) -> dict[str, Any]:
+        node = _next_node(directory, supervisor.plan)
+        await format_nodes(supervisor.plan.with_node(node), SystemClock(), SystemRandom(), [node])
+        return node_document(node, await supervisor.add(node))
+
+    async def remove(request: Mapping[str, Any]) -> dict[str, Any]:
+        await supervisor.remove(int(request["id"]))
+        return {}
+
+    return {"restart": restart, "add": add, "remove": remove}
+
+
+def _next_node(directory: Path, plan: ClusterPlan) -> NodePlan:
+    """The next node whose ports nothing has."""
+    while plan.next_id <= MOST_NODES:
+        node = plan.next_node(directory)
+        if all(_cannot_listen(port) is None for port in node.ports):
+            return node
+        plan = plan._replace(next_id=plan.next_id + 1)
+    raise CommandFailed("no ports are left for another node", "begin another cluster with --dir and --port")
 
 
 async def answers_as(
@@ -264,109 +401,3 @@ def _teller(output: Output) -> Callable[[Event], None]:
 def _tell_end(output: Output, *, is_clean: bool) -> None:
     text = "all nodes stopped cleanly" if is_clean else "some node did not stop cleanly: see its log"
     _teller(output)(Event("stopped", None, text))
-
-
-# --- looking after one that runs
-
-
-def _read(options: argparse.Namespace) -> tuple[Path, ClusterState]:
-    directory = Path(options.dir).absolute()
-    state = read_state(directory)
-    if state is None:
-        raise CommandFailed(
-            f"there is no cluster of `barnabas up` in {directory}", "start one, or name another with --dir"
-        )
-    return directory, state
-
-
-def _status(options: argparse.Namespace) -> None:
-    directory, state = _read(options)
-    output = Output(as_json=wants_json(options))
-    nodes = [(node, state.nodes.get(node.node_id, NodeState())) for node in state.plan.nodes]
-    if output.as_json:
-        output.document(
-            {
-                "directory": str(directory),
-                "cluster_id": state.plan.cluster_id,
-                "bootstrap": state.plan.bootstrap,
-                "running": state.is_supervised,
-                "pid": state.supervisor.pid if state.supervisor and state.is_supervised else None,
-                "nodes": [{**node_document(node, each), "state": each.told} for node, each in nodes],
-            }
-        )
-        return
-    output.say(f"cluster {state.plan.cluster_id} in {directory}: {_running(state)}")
-    output.table(
-        ("node", "roles", "state", "process", "address", "controller", "restarts"),
-        [
-            (
-                node.node_id,
-                ",".join(node.roles),
-                each.told,
-                each.process.pid if each.process is not None and each.is_alive else None,
-                node.address,
-                node.controller_address,
-                each.restarts,
-            )
-            for node, each in nodes
-        ],
-    )
-
-
-def _running(state: ClusterState) -> str:
-    if state.supervisor is not None and state.is_supervised:
-        return f"process {state.supervisor.pid}"
-    if any(node.is_alive for node in state.nodes.values()):
-        return "its supervisor is gone, and nodes go on; `barnabas up stop` stops them"
-    return "not running"
-
-
-def _kill(options: argparse.Namespace) -> None:
-    _, state = _read(options)
-    node = state.nodes.get(options.id)
-    if node is None:
-        known = ", ".join(map(str, state.nodes)) or "none yet"
-        raise CommandFailed(f"there is no node {options.id}", f"these are there: {known}")
-    process = node.process
-    if process is None or not process.send(signal.SIGKILL):
-        raise CommandFailed(
-            f"node {options.id} is not running now ({node.told})", "`barnabas up status` shows all"
-        )
-    output = Output(as_json=wants_json(options))
-    output.done({"id": options.id, "pid": process.pid}, f"node {options.id} (process {process.pid}) killed")
-
-
-def _stop(options: argparse.Namespace) -> int:
-    directory, state = _read(options)
-    output = Output(as_json=wants_json(options))
-    if state.supervisor is not None and state.supervisor.send(signal.SIGTERM):
-        _wait_for([state.supervisor], STOP_S * (len(state.plan.voters) + 1))
-    else:
-        left = _stop_orphans(state)
-        if not left:
-            output.done({"directory": str(directory), "stopped": []}, f"nothing is running in {directory}")
-            return OK
-    after = read_state(directory) or state
-    running = [node_id for node_id, node in after.nodes.items() if node.is_alive]
-    if running:
-        raise CommandFailed(f"{_nodes(running)} still running", "`barnabas up kill ID` ends a node at once")
-    ids = [node.node_id for node in state.plan.nodes]
-    output.done({"directory": str(directory), "stopped": ids}, f"{counted(len(ids), 'node')} stopped")
-    return OK
-
-
-def _stop_orphans(state: ClusterState) -> list[int]:
-    """Stop nodes whose supervisor was killed; which ones were there."""
-    left = [node_id for node_id, node in state.nodes.items() if node.is_alive]
-    for group in stop_order(state.plan.nodes):
-        told = [state.nodes[node.node_id].process for node in group if node.node_id in left]
-        processes = [process for process in told if process is not None and process.send(signal.SIGTERM)]
-        _wait_for(processes, STOP_S)
-    return left
-
-
-def _wait_for(processes: Sequence[KnownProcess], seconds: float) -> None:
-    """Wait until these have ended, for so long at most."""
-    deadline = time.monotonic() + seconds
-    while any(process.is_alive for process in processes) and time.monotonic() < deadline:
-        time.sleep(_POLL_S)

@@ -18,7 +18,7 @@ from barnabas.cli.clusters.partitions import MIN_IN_SYNC
 from barnabas.cli.connecting import Session
 from barnabas.cli.failures import FAILED, OK
 from barnabas.cli.options import Actions, positive, seconds
-from barnabas.cli.output import counted
+from barnabas.cli.output import Output, counted
 from barnabas.client.admin import (
     ConfigChange,
     ElectionType,
@@ -84,26 +84,62 @@ def add_grow_internal(actions: Actions, run: object) -> None:
     parser.add_argument("--dry-run", action="store_true", help="say what would be done, and do nothing")
 
 
+class Outcome(NamedTuple):
+    """What was to be done, and what was: `raised` are settings of topics, `silent` brokers without a part."""
+
+    plan: Plan
+    grown: list[Grown]
+    raised: dict[str, int]
+    silent: list[int]
+    is_dry: bool
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether nothing is left to be done."""
+        return not self.plan.left_alone and all(each.is_done for each in self.grown)
+
+
 async def grow_internal(session: Session, options: argparse.Namespace) -> int:
     """Do what the command is to do."""
+    outcome = await grow_topics(
+        session,
+        options.replicas,
+        at_once=options.at_once,
+        wait_s=options.wait,
+        spreads_leaders=options.spread_leaders,
+        is_dry=options.dry_run,
+    )
+    if session.output.as_json:
+        session.output.document(growth_document(outcome))
+    else:
+        tell_growth(session.output, outcome)
+    return OK if outcome.is_whole else FAILED
+
+
+async def grow_topics(
+    session: Session,
+    replicas: int = REPLICAS,
+    *,
+    at_once: int = AT_ONCE,
+    wait_s: float = WAIT_S,
+    spreads_leaders: bool = False,
+    is_dry: bool = False,
+) -> Outcome:
+    """Give the internal topics so many replicas, or as many as there are brokers."""
     racks, silent = await _brokers(session)
     partitions = await _internal(session)
     moving = await session.admin.list_reassignments()
-    plan = plan_growth(
-        partitions, racks, options.replicas, moving=moving, spreads_leaders=options.spread_leaders
-    )
+    plan = plan_growth(partitions, racks, replicas, moving=moving, spreads_leaders=spreads_leaders)
     grown: list[Grown] = []
     raised: dict[str, int] = {}
-    if not options.dry_run:
-        grown = await _grow(session, plan, options.at_once, options.wait)
-        if options.spread_leaders and grown:
+    if not is_dry:
+        grown = await _grow(session, plan, at_once, wait_s)
+        if spreads_leaders and grown:
             await session.admin.elect_leaders(
                 ElectionType.PREFERRED, [each.step.at for each in grown if each.is_done]
             )
         raised = await _raise_min_in_sync(session, plan)
-    _tell(session, plan, grown, raised, silent, is_dry=options.dry_run)
-    is_whole = not plan.left_alone and all(each.is_done for each in grown)
-    return OK if is_whole else FAILED
+    return Outcome(plan, grown, raised, silent, is_dry)
 
 
 async def _brokers(session: Session) -> tuple[dict[int, str | None], list[int]]:
@@ -227,19 +263,9 @@ async def _raise_min_in_sync(session: Session, plan: Plan) -> dict[str, int]:
 # ---- what is told ----------------------------------------------------------------------------------------
 
 
-def _tell(
-    session: Session,
-    plan: Plan,
-    grown: Sequence[Grown],
-    raised: Mapping[str, int],
-    silent: Sequence[int],
-    *,
-    is_dry: bool,
-) -> None:
-    output = session.output
-    if output.as_json:
-        output.document(_document(plan, grown, raised, silent, is_dry=is_dry))
-        return
+def tell_growth(output: Output, outcome: Outcome) -> None:
+    """Say it to people."""
+    plan, grown, raised, silent, is_dry = outcome
     for broker in silent:
         output.say(f"broker {broker} takes no replicas: it does not answer, or its directories do not serve")
     for at, reason in plan.left_alone.items():
@@ -268,9 +294,9 @@ def _tell(
         output.say(f"{name}: {MIN_IN_SYNC}={value}")
 
 
-def _document(
-    plan: Plan, grown: Sequence[Grown], raised: Mapping[str, int], silent: Sequence[int], *, is_dry: bool
-) -> dict[str, Any]:
+def growth_document(outcome: Outcome) -> dict[str, Any]:
+    """The same for machines."""
+    plan, grown, raised, silent, is_dry = outcome
     by_place = {each.step.at: each for each in grown}
     return {
         "dry_run": is_dry,

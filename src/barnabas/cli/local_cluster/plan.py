@@ -2,12 +2,14 @@
 
 Nodes 1 to 3 are brokers and controllers, the others brokers alone. Clients connect to ports P, P+1, ...; the
 controllers are 1000 above. A plan is made once, with the ids of the cluster and of the voters' directories,
-and holds for all later runs: the voters stand in the metadata log by then.
+and holds for all later runs: the voters stand in the metadata log by then. Nodes that are added later get the
+ids and ports behind, and no id is given out twice; they are controllers, too, while there are fewer than
+three.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -26,6 +28,7 @@ from barnabas.log.checkpoints import uuid_to_text
 
 HOST = "127.0.0.1"
 MOST_VOTERS = 3
+MOST_REPLICAS = 3
 MOST_NODES = CONTROLLER_PORT_DISTANCE  # or the brokers' ports would reach the controllers'
 HIGHEST_PORT = 65535 - CONTROLLER_PORT_DISTANCE - MOST_VOTERS + 1
 _CONTROLLER = "CONTROLLER"
@@ -67,48 +70,105 @@ class NodePlan(NamedTuple):
 
 
 class ClusterPlan(NamedTuple):
-    """All nodes, in the order of their ids."""
+    """All nodes, in the order of their ids. `voters` are those that the quorum began with."""
 
     cluster_id: str
     nodes: tuple[NodePlan, ...]
     voters: tuple[InitialVoter, ...]
+    next_id: int
+    replication: int | None = None  # as many replicas as there are nodes, up to three
 
     @property
     def bootstrap(self) -> str:
         """Where clients connect."""
         return ",".join(node.address for node in self.nodes)
 
+    @property
+    def port(self) -> int:
+        """Where node 1 is, or was."""
+        return self.nodes[0].port - self.nodes[0].node_id + 1
 
-def new_plan(directory: Path, count: int, port: int, random: Random) -> ClusterPlan:
+    @property
+    def replicas(self) -> int:
+        """How many replicas topics have by default."""
+        return self.replication or min(MOST_REPLICAS, len(self.nodes))
+
+    def node(self, node_id: int) -> NodePlan | None:
+        """That node, if there is one."""
+        return next((node for node in self.nodes if node.node_id == node_id), None)
+
+    def next_node(self, directory: Path) -> NodePlan:
+        """The node that would be added."""
+        is_voter = sum(node.is_voter for node in self.nodes) < MOST_VOTERS
+        port = self.port + self.next_id - 1
+        return NodePlan(self.next_id, port, directory / str(self.next_id), is_voter)
+
+    def with_node(self, node: NodePlan) -> ClusterPlan:
+        """The plan with one node more."""
+        return self._replace(nodes=(*self.nodes, node), next_id=node.node_id + 1)
+
+    def without(self, node_id: int) -> ClusterPlan:
+        """The plan with one node less; its id is not given out again."""
+        return self._replace(nodes=tuple(node for node in self.nodes if node.node_id != node_id))
+
+    def is_founder(self, node: NodePlan) -> bool:
+        """Whether the quorum began with this node."""
+        return any(voter.node_id == node.node_id for voter in self.voters)
+
+
+def new_plan(
+    directory: Path, count: int, port: int, random: Random, replication: int | None = None
+) -> ClusterPlan:
     """A cluster of so many nodes that never ran."""
     voters = tuple(
         InitialVoter(node_id, HOST, port + node_id - 1 + CONTROLLER_PORT_DISTANCE, random_id(random))
         for node_id in range(1, min(count, MOST_VOTERS) + 1)
     )
-    nodes = plan_nodes(directory, count, port, len(voters))
-    return ClusterPlan(uuid_to_text(random_id(random)), nodes, voters)
-
-
-def plan_nodes(directory: Path, count: int, port: int, voters: int) -> tuple[NodePlan, ...]:
-    """The nodes of a cluster in that directory."""
-    return tuple(
-        NodePlan(node_id, port + node_id - 1, directory / str(node_id), node_id <= voters)
+    nodes = tuple(
+        NodePlan(node_id, port + node_id - 1, directory / str(node_id), node_id <= len(voters))
         for node_id in range(1, count + 1)
     )
+    return ClusterPlan(uuid_to_text(random_id(random)), nodes, voters, count + 1, replication)
 
 
-async def format_nodes(plan: ClusterPlan, clock: Clock, random: Random) -> None:
-    """Format the nodes that are not yet, and write the settings of each beside its data."""
+def run_settings(plan: ClusterPlan, node: NodePlan) -> dict[str, str]:
+    """The settings of a node that change with the cluster; the others stand in its file."""
+    replicas, in_sync = str(plan.replicas), str(min(2, plan.replicas))
+    settings = {
+        BOOTSTRAP_SERVERS: _controllers(plan),
+        "default.replication.factor": replicas,
+        "min.insync.replicas": in_sync,
+    }
+    if plan.replication is not None:  # else three, or as many as there are brokers then
+        settings |= {
+            "offsets.topic.replication.factor": replicas,
+            "transaction.state.log.replication.factor": replicas,
+            "transaction.state.log.min.isr": in_sync,
+        }
+    if node.is_voter and not plan.is_founder(node):
+        settings["controller.quorum.auto.join.enable"] = "true"
+    return settings
+
+
+def _controllers(plan: ClusterPlan) -> str:
+    return ",".join(each.controller_address for each in plan.nodes if each.controller_address is not None)
+
+
+async def format_nodes(
+    plan: ClusterPlan, clock: Clock, random: Random, nodes: Sequence[NodePlan] | None = None
+) -> None:
+    """Format the nodes that are not yet, all or these, and write the settings of each beside its data."""
     workers = InlineWorkers()
-    for node in plan.nodes:
+    for node in plan.nodes if nodes is None else nodes:
         path = str(node.directory)
+        joins = node.is_voter and not plan.is_founder(node)
         await format_node(
             Layout((path,), path),
             lambda path: OsDisk(path, workers, clock),
             node_id=node.node_id,
             cluster_id=plan.cluster_id,
             levels=initial_levels(None, {}),
-            voters=plan.voters,
+            voters=() if joins else plan.voters,
             listener=_CONTROLLER,
             clock=clock,
             random=random,
@@ -118,7 +178,6 @@ async def format_nodes(plan: ClusterPlan, clock: Clock, random: Random) -> None:
 
 
 def _properties(plan: ClusterPlan, node: NodePlan, places: Mapping[str, str]) -> dict[str, str]:
-    servers = ",".join(each.controller_address for each in plan.nodes if each.controller_address is not None)
     controllers = []
     if node.is_voter:
         controllers = [Listener(_CONTROLLER, HOST, node.port + CONTROLLER_PORT_DISTANCE, "PLAINTEXT")]
@@ -128,6 +187,6 @@ def _properties(plan: ClusterPlan, node: NodePlan, places: Mapping[str, str]) ->
         listeners=[Listener("PLAINTEXT", HOST, node.port, "PLAINTEXT")],
         controllers=controllers,
         roles=node.roles,
-        quorum={BOOTSTRAP_SERVERS: servers},
-        brokers=len(plan.nodes),
+        quorum={BOOTSTRAP_SERVERS: _controllers(plan)},
+        brokers=None,  # nodes may be added
     )

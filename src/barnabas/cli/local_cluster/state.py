@@ -1,7 +1,7 @@
 """`up.json`: the plan of a local cluster, and the processes that run it.
 
-The supervisor alone writes it, whole and durably, while it holds the lock beside it; `up status`, `up kill`
-and `up stop` read it. Processes are named by their ids and starts, so that nothing else gets a signal.
+The supervisor alone writes it, whole and durably, while it holds the lock beside it; the other actions of
+`barnabas up` read it. Processes are named by their ids and starts, so that nothing else gets a signal.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from barnabas.broker.storage.initial_voters import format_voters, parse_voters
 from barnabas.cli.failures import CommandFailed
-from barnabas.cli.local_cluster.plan import ClusterPlan, NodePlan, plan_nodes
+from barnabas.cli.local_cluster.plan import ClusterPlan, NodePlan
 from barnabas.core.errors import BarnabasError
 from barnabas.core.os_lock import lock_file
 from barnabas.core.processes import send_signal, start_of
@@ -23,6 +23,7 @@ from barnabas.core.processes import send_signal, start_of
 STATE, LOCK = "up.json", ".up.lock"
 _VERSION = 1
 STARTING, SERVING, WAITING, STOPPED = "starting", "serving", "waiting", "stopped"
+GIVEN_UP = "given up"  # it was started again and again, and never came to serve
 DEAD = "dead"  # it has ended, and nobody has noticed yet, or nobody will
 
 
@@ -136,7 +137,9 @@ def _document(state: ClusterState) -> dict[str, Any]:
         "version": _VERSION,
         "cluster_id": state.plan.cluster_id,
         "bootstrap": state.plan.bootstrap,
-        "port": state.plan.nodes[0].port,
+        "port": state.plan.port,
+        "next_id": state.plan.next_id,
+        "replication": state.plan.replication,
         "voters": format_voters(state.plan.voters),
         "supervisor": None if supervisor is None else {"pid": supervisor.pid, "started": supervisor.start},
         "nodes": [
@@ -150,13 +153,23 @@ def _parse(directory: Path, content: dict[str, Any]) -> ClusterState:
         raise ValueError(f"version {content['version']} is not known")
     voters = parse_voters(content["voters"])
     told = content["nodes"]
-    nodes = plan_nodes(directory, len(told), int(content["port"]), len(voters))
+    port = int(content["port"])
+    nodes = tuple(_node(directory, port, int(each["id"]), each["roles"]) for each in told)
+    next_id = int(content.get("next_id", nodes[-1].node_id + 1))
+    replication = content.get("replication")
+    plan = ClusterPlan(
+        str(content["cluster_id"]), nodes, voters, next_id, None if replication is None else int(replication)
+    )
     states = {
         int(each["id"]): NodeState(_process(each), each["state"], int(each["restarts"]), each["ended"])
         for each in told
     }
     supervisor = None if content["supervisor"] is None else _process(content["supervisor"])
-    return ClusterState(ClusterPlan(str(content["cluster_id"]), nodes, voters), supervisor, states)
+    return ClusterState(plan, supervisor, states)
+
+
+def _node(directory: Path, port: int, node_id: int, roles: list[str]) -> NodePlan:
+    return NodePlan(node_id, port + node_id - 1, directory / str(node_id), "controller" in roles)
 
 
 def _process(told: dict[str, Any]) -> KnownProcess | None:

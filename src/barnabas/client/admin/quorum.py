@@ -1,10 +1,10 @@
-"""The quorum of controllers: who leads it, who votes, who follows, and how far each has come."""
+"""The quorum of controllers: who leads it, who votes, who follows, how far each has come; voters removed."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-from barnabas.client.admin.engine import Engine, check
+from barnabas.client.admin.engine import Engine, check, error_of, raise_first
 from barnabas.core.network import Address
 from barnabas.protocol.messages.describe_quorum import (
     AskedPartition,
@@ -13,6 +13,7 @@ from barnabas.protocol.messages.describe_quorum import (
     DescribeQuorumResponse,
     ReplicaState,
 )
+from barnabas.protocol.messages.remove_raft_voter import RemoveRaftVoterRequest, RemoveRaftVoterResponse
 from barnabas.protocol.schema import NO_UUID
 
 METADATA_TOPIC = "__cluster_metadata"
@@ -40,7 +41,7 @@ class QuorumDescription(NamedTuple):
 
 
 class Quorum(Engine):
-    """The part of an admin that looks at the quorum."""
+    """The part of an admin that looks after the quorum."""
 
     async def describe_quorum(self) -> QuorumDescription:
         """The quorum of controllers; NotSpoken where there is none (clusters with ZooKeeper)."""
@@ -62,6 +63,16 @@ class Quorum(Engine):
                 for node in response.nodes
             },
         )
+
+    async def remove_voter(self, node_id: int, directory_id: bytes) -> None:
+        """Take a controller out of the voters; it goes on as an observer. What leads gives up its lead."""
+        request = RemoveRaftVoterRequest(cluster_id=None, voter_id=node_id, voter_directory_id=directory_id)
+        response, is_repeated = await self._change(
+            request, RemoveRaftVoterResponse, lambda answer: [answer.error_code]
+        )
+        done = "VOTER_NOT_FOUND" if is_repeated else ""  # it is removed, whoever has asked for it
+        error = error_of(response.error_code, f"cannot remove voter {node_id}", response.error_message, done)
+        raise_first([error])
 
 
 def _replica(state: ReplicaState) -> QuorumReplica:
