@@ -1,4 +1,4 @@
-"""What changes in the metadata mean to the replicas of this node."""
+"""Applies published metadata changes to the replicas of this node."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ from barnabas.protocol.schema import Uuid
 
 
 def follow(metadata: MetadataPublisher, replicas: Replicas) -> None:
-    """Have the replicas follow what is published from now on; the node's settings follow before them."""
+    """Subscribe the replicas to metadata. The node's settings must be subscribed before them."""
 
     def published(image: ClusterImage, delta: Delta) -> None:
         for removed in delta.removed_topics.values():
             replicas.topic_removed(removed)
-        # the partitions that changed, by topic; None: all of them have other settings
+        # the partitions that changed, by topic; None: the topic's settings changed, so all of its partitions
+        # did
         changed: dict[Uuid, list[int] | None] = {}
         if any(resource_type == BROKER_RESOURCE for resource_type, _ in delta.changed_configs):
             changed.update(dict.fromkeys(image.topics_by_id))

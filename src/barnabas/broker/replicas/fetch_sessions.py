@@ -1,19 +1,21 @@
-"""Fetch sessions (KIP-227): a client of many partitions names only what changed, and so does the answer.
+"""Fetch sessions (KIP-227): a client of many partitions names only what changed, and so does the response.
 
-A session remembers what its client asks for and what it was last told of each partition. Its epoch counts the
-requests, so that one that was lost or repeated is noticed; after 2^31 - 1 comes 1. Epoch 0 begins a session
-with everything the client wants, epoch -1 asks without one; both end the session they name.
+A session remembers the partitions that its client asked for and the last answer for each of them. Its epoch
+counts the requests, so that a lost or repeated request is noticed; after 2^31 - 1 comes 1. Epoch 0 begins a
+session with all partitions that the client wants, epoch -1 fetches without a session; both end the session
+they name.
 
-Partitions are served in the order of the session, and one that had records goes to the end of it, so that
-none starves under the response's limit. A topic is known by its id (version 13 on) or by its name, throughout
-a session; an id that no topic has stays in the session, since the topic may be on its way here. A session by
-ids remembers the names of its topics too. A topic that is deleted is then an unknown topic, and one that is
-created again has an inconsistent id; an unknown id is one that was never known.
+Partitions are served in the order of the session. A partition that had records goes to the end, so that no
+partition starves under the response's limit. A session knows its topics either by id (version 13 on) or by
+name. An id without a topic stays in the session, since the metadata of its topic may not have arrived yet. A
+session by ids remembers the names of its topics too. So a topic that was deleted is answered as an unknown
+topic, one that was created again as an inconsistent id, and an id that was never known as an unknown id.
 
-Sessions are kept in the order of their last use, up to a number of slots. When all are taken a session makes
-room if it was not used for two minutes, or else if it is worth less than the new one: followers are worth
-more than consumers, more partitions more than fewer. Consumers can drive out only sessions that have lived
-for two minutes, followers also any consumer's. Whoever finds no room is served without a session.
+Sessions are kept in the order of their last use, up to a number of slots. When all slots are taken, a session
+is evicted if it was not used for two minutes, or if it is worth less than the new one: followers are worth
+more than consumers, more partitions more than fewer. A consumer's session evicts only sessions that have
+lived for two minutes; a follower's session evicts any consumer's as well. Without a free slot, a client is
+served without a session.
 """
 
 from __future__ import annotations
@@ -46,7 +48,7 @@ INITIAL_EPOCH = 0
 FINAL_EPOCH = -1
 MAX_NUMBER = 2**31 - 1
 FIRST_VERSION_WITH_IDS = 13
-SAFE_SECONDS = 120  # for so long a session is safe from others
+SAFE_SECONDS = 120  # a younger session is safe; one that is unused for longer may be evicted
 
 _NOT_TOLD = -1
 
@@ -61,7 +63,7 @@ def _no_name(_topic_id: Uuid) -> str:
 
 
 class FetchSessionIdNotFound(BarnabasError):
-    """The session was never there, or has made room for another."""
+    """The session does not exist, or was evicted."""
 
     wire = wire_error("FETCH_SESSION_ID_NOT_FOUND")
 
@@ -79,7 +81,7 @@ class FetchSessionTopicIdError(BarnabasError):
 
 
 class Want(NamedTuple):
-    """A partition to be read; by id or by name, as the version has it (the other is empty)."""
+    """A partition to read, by id or by name depending on the version (the other is empty)."""
 
     topic: str
     topic_id: Uuid
@@ -89,41 +91,44 @@ class Want(NamedTuple):
 
 
 class FetchContext:
-    """What one request asks for, and how its answer is made. This one is without a session."""
+    """The partitions that one request reads, and its response. This class serves requests without a
+    session."""
 
     __slots__ = ("wants",)
 
     def __init__(self, wants: list[Want]) -> None:
         self.wants = wants
 
-    has_more = False  # whether more has to be read than at the last look
+    has_more = False  # whether more partitions are due to be read than at the last `look`
 
     @property
     def asks_for_something(self) -> bool:
-        """Whether there is anything to wait for."""
+        """Whether the request names any partition."""
         return bool(self.wants)
 
     def asked(self, now: float, registration: object) -> None:
-        """A follower's request is taken up; `registration` is what is known of its broker."""
+        """Called when a follower's request arrives; `registration` is its broker's registration in the
+        metadata."""
 
     def answered(self, replicas: list[Replica | None]) -> None:
-        """The response was made of what these replicas have; None where that was an error."""
+        """Called with the replicas that the response was made from; None for a partition answered with an
+        error."""
 
     def waiting(self, poll: LongPoll) -> AbstractContextManager[None]:
-        """While the request waits."""
+        """A context that is open while the request waits."""
         return nullcontext()
 
     def look(self) -> list[Want]:
-        """What has to be read now; it becomes `wants`."""
+        """The partitions to read now; they become `wants`."""
         return self.wants
 
     def respond(self, results: list[PartitionData], throttle_time_ms: int = 0) -> FetchResponse:
-        """The answer, given what was found for each of `wants`."""
+        """The response, given a result for each of `wants`."""
         return _response(NO_SESSION, zip(self.wants, results, strict=True), throttle_time_ms)
 
 
 class _FullContext(FetchContext):
-    """Everything is asked for and answered; a session begins if there is room for it."""
+    """A request that names all its partitions; it begins a session if a slot is free."""
 
     __slots__ = ("_by_id", "_follower_id", "_sessions")
 
@@ -131,7 +136,7 @@ class _FullContext(FetchContext):
         self.wants = wants
         self._sessions = sessions
         self._by_id = by_id
-        self._follower_id = follower_id  # negative where a client asks
+        self._follower_id = follower_id  # negative for a client
 
     def respond(self, results: list[PartitionData], throttle_time_ms: int = 0) -> FetchResponse:
         session_id = NO_SESSION
@@ -148,7 +153,7 @@ class _FullContext(FetchContext):
 
 
 class _IncrementalContext(FetchContext):
-    """The whole session is asked for; what has no news is left out of the answer."""
+    """A request for the whole session; partitions without news are left out of the response."""
 
     __slots__ = ("_epoch", "_known", "_session")
 
@@ -161,7 +166,7 @@ class _IncrementalContext(FetchContext):
     def respond(self, results: list[PartitionData], throttle_time_ms: int = 0) -> FetchResponse:
         session = self._session
         if session.epoch != self._epoch:
-            # the client went on without waiting: what it was told last is not known any more
+            # the client sent another request without waiting: the session no longer knows its state
             code = InvalidFetchSessionEpoch.wire.code
             return _response(session.id, (), throttle_time_ms, code)
         news = []
@@ -174,7 +179,8 @@ class _IncrementalContext(FetchContext):
 
 
 class _FollowerContext(_IncrementalContext):
-    """The same for a follower: only what it may not know everything of is read (`follower_reads`)."""
+    """A follower's request for the whole session: only partitions with possible news are read
+    (`follower_reads`)."""
 
     __slots__ = ("reads",)
 
@@ -211,7 +217,7 @@ class _FollowerContext(_IncrementalContext):
 
 
 class Known:
-    """A partition of a session: what is asked, and what the client was told of it last."""
+    """A partition of a session: the client's request for it, and the last answer."""
 
     __slots__ = ("high_watermark", "log_start_offset", "resting", "want")
 
@@ -222,7 +228,7 @@ class Known:
         self.log_start_offset = _NOT_TOLD
 
     def has_news(self, result: PartitionData) -> bool:
-        """Whether a client that follows the session must be told; it counts as told from then on."""
+        """Whether the response must contain the partition; remembers the result as the last answer."""
         if (
             result.high_watermark == self.high_watermark
             and result.log_start_offset == self.log_start_offset
@@ -232,7 +238,7 @@ class Known:
         ):
             return _has_records(result)
         self.log_start_offset = result.log_start_offset
-        # once an error is over, the client must hear of it
+        # after an error, the next answer without one must be sent
         self.high_watermark = _NOT_TOLD if result.error_code else result.high_watermark
         return True
 
@@ -267,7 +273,7 @@ class Session:
         return self.is_follower, len(self.partitions), self.id
 
     def add(self, want: Want) -> Known:
-        """Take a partition in, or what is asked of it now."""
+        """Add a partition, or replace the request for it."""
         key = self._key(want.topic, want.topic_id, want.ask.partition)
         known = self.partitions.get(key)
         if known is None:
@@ -283,7 +289,7 @@ class Session:
         return known
 
     def update(self, request: FetchRequest, name_of: NameOf) -> None:
-        """What the client asks for differently, in addition, and no more."""
+        """Apply the changes that a request names: other positions, added and forgotten partitions."""
         if self._has_unknown_ids:
             self._resolve(name_of)
         for want in _wants(request, name_of if self.by_id else None):
@@ -295,7 +301,7 @@ class Session:
                     self.reads.forget(known)
 
     def _resolve(self, name_of: NameOf) -> None:
-        """Look again for topics whose ids were not known when they were asked for."""
+        """Look again for topics whose ids were not known when the client named them."""
         self._has_unknown_ids = False
         for known in self.partitions.values():
             if not known.want.name_of_id:
@@ -315,7 +321,7 @@ class Session:
 
 
 class FetchSessions:
-    """All sessions of a node."""
+    """All fetch sessions of a node."""
 
     __slots__ = ("_clock", "_max_slots", "_random", "_sessions")
 
@@ -330,11 +336,11 @@ class FetchSessions:
 
     @property
     def partition_count(self) -> int:
-        """The partitions of all sessions together."""
+        """The number of partitions in all sessions."""
         return sum(len(session.partitions) for session in self._sessions.values())
 
     def begin(self, request: FetchRequest, version: int, name_of: NameOf = _no_name) -> FetchContext:
-        """What a request asks for; an error of the session is raised, and answered without any partition."""
+        """The context of a request. A session error is raised, and answered without any partition."""
         epoch = request.session_epoch
         by_id = version >= FIRST_VERSION_WITH_IDS
         if epoch in (FINAL_EPOCH, INITIAL_EPOCH):
@@ -355,7 +361,7 @@ class FetchSessions:
         return _IncrementalContext(session)
 
     def new(self, size: int, *, by_id: bool, is_follower: bool) -> Session | None:
-        """A session for so many partitions, if there is room for it."""
+        """A new session with `size` partitions, or None if no slot is free."""
         now = self._clock.monotonic()
         if len(self._sessions) >= self._max_slots and not self._make_room(size, now, is_follower=is_follower):
             return None
@@ -399,14 +405,14 @@ class FetchSessions:
 
 
 def next_epoch(epoch: int) -> int:
-    """The epoch of the request after one of this epoch."""
+    """The epoch of the request that follows."""
     return 1 if epoch == MAX_NUMBER else epoch + 1
 
 
 def _may_go(session: Session, *, for_follower: bool) -> bool:
     if for_follower and not session.is_follower:
         return True
-    # as of its last use: one that was idle since has not proved itself
+    # up to its last use: idle time does not count
     return session.last_used - session.created > SAFE_SECONDS
 
 
@@ -434,7 +440,7 @@ def _response(
     throttle_time_ms: int,
     error_code: int = 0,
 ) -> FetchResponse:
-    """Partitions that stand next to each other are grouped by topic: the order is kept."""
+    """The response. Adjacent partitions of one topic are grouped, which keeps the order."""
     topics: list[FetchableTopicResponse] = []
     partitions: list[PartitionData] = []
     name: str | None = None

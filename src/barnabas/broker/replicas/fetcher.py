@@ -1,15 +1,16 @@
-"""The fetcher of one leader: asks that node for all that this one follows there, in one session.
+"""The fetcher of one leader: fetches all partitions that this node follows there, in one fetch session.
 
-One task, one connection, one request at a time. An answer names only replicas that have news; nothing is done
-for the others, neither here nor in the next request. What an answer does to a replica usually waits for
-nothing and is done in place (`core.eager`). Where it has to wait, for a sync, a cut or a slow disk, the round
-goes on without that replica: it is left out of the requests until it is done.
+It has one task, one connection and one request in flight. A response names only replicas with news; the other
+replicas cost nothing, neither here nor in the next request. Applying a response to a replica usually does not
+have to wait and is done in place (`core.eager`). Where it has to wait, for a sync, a truncation or a slow
+disk, the other replicas go on: the busy replica is left out of the requests until it is done.
 
-A request that finds nothing waits at the leader, which must not hold up others: it is kept short while
-replicas are being opened, taken up after a failure or still busy, and given up, with its connection, where a
-replica comes that the leader does not know of, but not again and again (`_give_up_waiting`).
+A request that finds nothing waits at the leader. That wait must not delay replicas which the request does not
+name. It is short while replicas are being opened, retried after a failure or busy. When a replica is added
+that the leader does not know of, the waiting request is given up, together with its connection, but not at
+short intervals (`_give_up_waiting`).
 
-A replica that fails is left out alone, for a moment that grows with every failure in a row.
+A replica that fails is left out of the requests; the pause grows with every failure in a row.
 """
 
 from __future__ import annotations
@@ -38,15 +39,15 @@ from barnabas.transport.waiting import Wake
 
 logger = logging.getLogger("barnabas.replicas")
 
-# what others are given a turn after, in bytes and in partitions
+# after this many bytes or partitions the fetcher yields to other tasks
 TURN_BYTES = 1 << 20
 TURN_PARTITIONS = 200
 PATIENCE_S = 0.02  # how long a round waits for replicas that are busy
 BUSY_WAIT_MS = 50  # how long a request may wait while some are busy
 OPENING_WAIT_MS = 20  # ... and while more are being opened
-QUIET_S = 0.02  # an answer that has not come by then is waiting for records
-# a replica is asked for again after so long, and twice as long after every failure in a row, where its leader
-# only has to hear of the same change of the metadata; so many in a row are worth a line in the log
+QUIET_S = 0.02  # a response that takes longer is waiting for records
+# The first pause before a replica is fetched again whose leader may only lack the latest metadata; it doubles
+# with every failure in a row. After this many in a row, a warning is logged.
 FIRST_RETRY_S = 0.02
 SOON_IS_OVER = 6
 _SOON = frozenset(
@@ -64,29 +65,29 @@ _OUT_OF_RANGE = wire_error("OFFSET_OUT_OF_RANGE").code
 
 
 class FetcherSettings(NamedTuple):
-    """How fetchers work; names as in Kafka's settings."""
+    """Settings of the fetchers, named as Kafka's."""
 
     limits: FetchLimits = FetchLimits()
     backoff_s: float = 1.0  # replica.fetch.backoff.ms
 
 
 class FetcherSite(Protocol):
-    """What a fetcher is given by the node that it works for."""
+    """What a fetcher needs from its node."""
 
     node_id: int
     clock: Clock
     settings: FetcherSettings
     traffic: ReplicationTraffic
-    busy: dict[Key, asyncio.Task[None]]  # what is being done to replicas, by whichever fetcher
+    busy: dict[Key, asyncio.Task[None]]  # tasks at work on replicas, of any fetcher
 
     def broker_epoch(self) -> int:
         """The epoch of this broker's registration."""
 
     def is_opening(self) -> bool:
-        """Whether more replicas will have to be followed in a moment."""
+        """Whether more replicas will have to be followed soon."""
 
     def ended(self, key: Key) -> None:
-        """What was in `busy` is over."""
+        """The task in `busy` for this replica has ended."""
 
     def fail(self, error: BaseException) -> None:
         """End the node."""
@@ -110,13 +111,14 @@ class Fetcher:
         self._wake = Wake(self._clock)
         self._is_closed = False
         self._task: asyncio.Task[None] | None = None
-        # the request under way: since when, how long it may wait at the leader; when one was given up last
+        # the request in flight: since when, and how long it may wait at the leader; when the last one was
+        # given up
         self._asked_at: float | None = None
         self._wait_s = 0.0
         self._gave_up_at = float("-inf")
         self._give_up = Alarm(self._clock, self._give_up_waiting)
         self._trouble = ""
-        # what metrics show
+        # for metrics
         self.requests = 0
         self.bytes_in = 0
         self.failures = 0
@@ -126,36 +128,36 @@ class Fetcher:
 
     @property
     def followed(self) -> list[FollowedReplica]:
-        """The replicas that are fetched here."""
+        """The replicas that this fetcher follows."""
         return list(self._followed.values())
 
-    # ---- which replicas
+    # ---- the followed replicas
 
     def start(self) -> None:
-        """Begin to fetch."""
+        """Start the task that fetches."""
         if self._task is None and not self._is_closed:
             self._task = asyncio.get_running_loop().create_task(self._run())
 
     def follow(self, one: FollowedReplica) -> None:
-        """Fetch for this replica from now on."""
+        """Fetch this replica from now on."""
         self._followed[one.key] = one
         self._session.ask_for(one)
         self._has_new()
 
     def leave(self, one: FollowedReplica) -> None:
-        """Fetch for it no more: an answer that is under way does not concern it."""
+        """Stop fetching this replica: a response under way does not apply to it."""
         del self._followed[one.key]
         self._session.leave_out(one.key)
 
     def try_again(self, one: FollowedReplica) -> None:
-        """Whatever a replica has failed by may be over."""
+        """Retry a failed replica at once: the reason of the failure may be gone."""
         if one.retry_at is not None:
             one.retry_at = None
             self._session.ask_for(one)
             self._has_new()
 
     def resume(self, one: FollowedReplica) -> None:
-        """What was being done to a replica is over: ask for it again, unless that is to wait."""
+        """A task on a replica has ended: fetch the replica again, unless a retry is due later."""
         session = self._session
         if one.retry_at is None and one.key not in session.known and one.key not in session.changed:
             session.ask_for(one)
@@ -166,14 +168,14 @@ class Fetcher:
         return self._link.made is not None
 
     def redial(self) -> None:
-        """The leader is to be found elsewhere."""
+        """Open a new connection: the leader has another address."""
         self._link.close()
         self._link = self._dial()
         self._wake.call()
 
     async def close(self) -> None:
-        """Stop, and return when nothing is done to any replica any more. What has been begun is carried
-        through: a cut that stops half-way leaves files in doubt."""
+        """Stop, and return when no task works on any replica. Tasks that have begun are finished: a
+        truncation that stops half-way leaves files in doubt."""
         self._is_closed = True
         self._give_up.clear()
         self._link.close()
@@ -197,13 +199,13 @@ class Fetcher:
                     await self._round(connection)
                 except BarnabasError as error:
                     self._session.begin_anew()
-                    if link is self._link:  # else it was given up on purpose
+                    if link is self._link:  # otherwise it was given up on purpose
                         self._say(error)
         except Exception as error:  # noqa: BLE001 - nothing awaits this task, and the node must not go on so
             self._site.fail(error)
 
     async def _round(self, connection: BrokerConnection) -> None:
-        """Ask once, and do what the answer says."""
+        """Send one request, and apply the response."""
         session, site = self._session, self._site
         for key in site.busy:
             session.leave_out(key)
@@ -227,9 +229,9 @@ class Fetcher:
             await asyncio.wait(self._busy.values(), timeout=PATIENCE_S)
 
     def _may_wait_ms(self) -> int:
-        """How long the leader may wait for records."""
+        """How long the leader may let the request wait for records."""
         if self._session.has_new:
-            return 0  # its answer is the first word on them
+            return 0  # new partitions are to be answered at once
         wait_ms = self._site.settings.limits.wait_ms
         if self._site.is_opening():
             wait_ms = min(wait_ms, OPENING_WAIT_MS)
@@ -242,7 +244,7 @@ class Fetcher:
 
     def _refused(self, error_code: int, *, was_new: bool) -> None:
         error = wire_error_of(error_code)
-        if was_new:  # a session that was lost is no news, one that cannot even begin is
+        if was_new:  # a lost session is expected, a session that cannot begin is an error
             raise BrokerError(error, f"broker {self.leader} answers no fetch of this follower: {error.name}")
         logger.info("the fetch session with broker %d begins anew: %s", self.leader, error.name)
 
@@ -254,7 +256,7 @@ class Fetcher:
             for data in topic.partitions:
                 one = known.get((topic_id, data.partition_index))
                 if one is None:
-                    continue  # it has left since it was asked for
+                    continue  # left out since the request
                 if data.error_code:
                     self._failed(one, data.error_code)
                     continue
@@ -266,7 +268,7 @@ class Fetcher:
                     turn_bytes, turn_partitions = TURN_BYTES, TURN_PARTITIONS
                     await asyncio.sleep(0)
 
-    # ---- what is done to one replica
+    # ---- work on one replica
 
     def _begin(self, one: FollowedReplica, work: Coroutine[Any, Any, int | None]) -> None:
         task = begin(self._do(one, work))
@@ -282,7 +284,7 @@ class Fetcher:
             self._site.fail(error)
 
     async def _do(self, one: FollowedReplica, work: Coroutine[Any, Any, int | None]) -> None:
-        """Carry something through, and ask for what comes next."""
+        """Finish the work on a replica, and ask for the next records."""
         is_cut = False
         try:
             appended = await work
@@ -291,7 +293,7 @@ class Fetcher:
                 self.bytes_in += appended
                 self._site.traffic.bytes_in += appended
         except FencedLeaderEpoch:
-            pass  # it has another role by now
+            pass  # the replica has another role by now
         except BarnabasError as error:
             self._back_off(one, error, soon=isinstance(error, (UnexpectedOffset, PartitionMoved)))
             return
@@ -305,7 +307,7 @@ class Fetcher:
             session.ask_for(one)
 
     def _failed(self, one: FollowedReplica, error_code: int) -> None:
-        """The leader answers a replica with an error."""
+        """The leader has answered with an error for this replica."""
         if error_code == _OUT_OF_RANGE:
             self._out_of_range.append(one)
             return
@@ -314,7 +316,8 @@ class Fetcher:
         self._back_off(one, told, soon=error_code in _SOON)
 
     def _back_off(self, one: FollowedReplica, error: BarnabasError, *, soon: bool = False) -> None:
-        """Leave a replica out for a moment; `soon` where only the metadata of one side is behind."""
+        """Leave a replica out for a pause; a short one (`soon`) where only the metadata of one side is
+        behind."""
         if self._followed.get(one.key) is not one:
             return
         self._session.leave_out(one.key)
@@ -324,7 +327,7 @@ class Fetcher:
         if soon:
             pause_s = min(pause_s, FIRST_RETRY_S * 2 ** min(one.failures - 1, 20))
         one.retry_at = self._clock.monotonic() + pause_s
-        self._retry_count += 1  # replicas do not compare
+        self._retry_count += 1  # a tie-break: replicas do not compare
         heappush(self._retries, (one.retry_at, self._retry_count, one))
         is_news = one.failures == (SOON_IS_OVER if soon else 1)
         logger.log(
@@ -347,7 +350,8 @@ class Fetcher:
             self._session.ask_for(one)
 
     async def _meet_leader(self, connection: BrokerConnection) -> None:
-        """Find out what the leader has of those whose offsets it has refused, and go there."""
+        """Ask the leader for the offsets of replicas whose fetch was out of range, and move the replicas
+        there."""
         lost, self._out_of_range = self._out_of_range, []
         first, end = await asyncio.gather(
             *(ask_offsets(connection, self._site.node_id, lost, time) for time in (EARLIEST, LATEST))
@@ -362,7 +366,7 @@ class Fetcher:
     # ---- the connection
 
     def _has_new(self) -> None:
-        """A replica is to be asked for of which the leader does not know: it is not to wait for others."""
+        """Called for a replica that the leader does not know of: it must not wait behind a long poll."""
         self._wake.call()
         if self._asked_at is None:
             return
@@ -372,7 +376,7 @@ class Fetcher:
             self._give_up.set(at)
 
     def _give_up_waiting(self) -> None:
-        """End a request that waits for records: there is no other way to ask for more."""
+        """Give up a request that waits for records: a connection serves only one request at a time."""
         connection = self._link.made
         if self._asked_at is None or connection is None or connection.is_receiving:
             return
@@ -381,7 +385,7 @@ class Fetcher:
             self.redial()
 
     def _say(self, error: BarnabasError | None) -> None:
-        """Log what is wrong, or right again, once."""
+        """Log the first failure, and the first success after it."""
         trouble = "" if error is None else str(error)
         if self._is_closed or trouble == self._trouble:
             return

@@ -1,10 +1,10 @@
-"""Which replicas are fetched from which leader: it follows from their roles.
+"""The fetchers of a node: a replica's role decides which fetcher it belongs to.
 
-`follow` is called whenever a replica has a role, a new one or the old one once more. A replica that follows a
-leader belongs to the fetcher of that node; there is one for every node that leads any, and none for others.
+`follow` is called whenever a replica takes a role, a new one or the same again. A following replica belongs
+to the fetcher of its leader's node; there is one fetcher for each node that leads a followed partition.
 
-Nothing is fetched before the metadata here has this broker's own registration: a leader that knows of a later
-one would take the requests for those of another life of this broker.
+Fetching begins when the metadata on this node has this broker's own registration. Before that, a leader that
+knows a later registration would take the requests for those of an earlier incarnation of this broker.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ RECONNECT_MS, RECONNECT_MAX_MS = 50, 1_000
 
 
 class LeaderNotReachable(BarnabasError):
-    """The metadata does not say where a leader can be asked."""
+    """The metadata has no address for a leader."""
 
     wire = wire_error("LEADER_NOT_AVAILABLE")
 
@@ -80,7 +80,7 @@ class Fetchers:
         self._random = random
         self._followed: dict[Key, FollowedReplica] = {}
         self._fetchers: dict[int, Fetcher] = {}
-        self._ending: dict[asyncio.Task[None], None] = {}  # fetchers that have nothing left to fetch
+        self._ending: dict[asyncio.Task[None], None] = {}  # fetchers that follow no replica any more
         self._scratch = memoryview(bytearray(SCRATCH_BYTES))
         self._is_due = self._has_begun = self._is_closed = False
         metadata.subscribe(self._published)
@@ -91,13 +91,13 @@ class Fetchers:
         return list(self._fetchers.values())
 
     def followed(self, key: Key) -> FollowedReplica | None:
-        """A replica that is being fetched."""
+        """The followed replica with this key, if it is fetched."""
         return self._followed.get(key)
 
-    # ---- replicas and their roles
+    # ---- followed replicas
 
     def follow(self, replica: Replica) -> None:
-        """Fetch for a replica from the leader that its role names, or no more."""
+        """Fetch a replica from the leader of its role; stop where it has none."""
         key, role = (replica.topic_id, replica.partition), replica.role
         before = self._followed.get(key)
         if before is not None:
@@ -128,15 +128,15 @@ class Fetchers:
         task.add_done_callback(self._ending.pop)
 
     def ended(self, key: Key) -> None:
-        """What was being done to a replica has come to its end: it can be asked for again."""
+        """A task on a replica has ended: it can be fetched again."""
         one = self._followed.get(key)
         if one is not None:
             self._fetchers[one.leader].resume(one)
 
-    # ---- beginning and end
+    # ---- start and close
 
     def begin(self) -> None:
-        """Fetch, as soon as the metadata has this broker's registration."""
+        """Start fetching, as soon as the metadata has this broker's registration."""
         self._is_due = True
         if not self._has_begun and self._is_registered():
             self._has_begun = True
@@ -153,10 +153,10 @@ class Fetchers:
         for broker_id in delta.changed_brokers:
             fetcher = self._fetchers.get(broker_id)
             if fetcher is not None and not fetcher.is_connected:
-                fetcher.redial()  # it may just have come back
+                fetcher.redial()  # the broker may just have come back
 
     async def close(self) -> None:
-        """Fetch no more, and return when nothing is done to any replica."""
+        """Stop fetching, and return when no task works on any replica."""
         self._is_closed = True
         for fetcher in list(self._fetchers.values()):
             self._end(fetcher)
@@ -164,7 +164,7 @@ class Fetchers:
         if self._ending:
             await asyncio.wait(self._ending)
 
-    # ---- the way to a leader
+    # ---- connections
 
     def _dial(self, leader: int) -> Link:
         backoff = Backoff(RECONNECT_MS, RECONNECT_MAX_MS, self._random)
@@ -173,7 +173,7 @@ class Fetchers:
         )
 
     async def _open(self, leader: int) -> BrokerConnection:
-        """A connection to where the metadata has that broker now."""
+        """A connection to the broker's address in the metadata."""
         broker = self._metadata.image.brokers.get(leader)
         endpoint = None if broker is None else broker.endpoints.get(self._listener)
         if endpoint is None:
@@ -202,4 +202,4 @@ def _settings(static: BrokerSettings) -> FetcherSettings:
 
 
 def _nobody_cares(is_lost: bool) -> None:
-    """The fetcher finds out by itself."""
+    """The fetcher notices a lost connection by itself."""

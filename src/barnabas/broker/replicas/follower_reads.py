@@ -1,16 +1,19 @@
-"""Which partitions of a follower's fetch session have to be read: those with news for the follower.
+"""Chooses the partitions of a follower's fetch session that have to be read: those with news for the
+follower.
 
-Most partitions of a follower are at rest: it is in the ISR, holds all that the leader has, and was told the
-high watermark and the start of the log. Such a partition is not read again before something happens to it. It
-rests at its marks (`Marks.resting`), where an append, a new high watermark, another role or a deletion wakes
-it; a request that names it does so as well. So a request costs what is written, not what is followed.
+Most partitions of a follower are at rest: the follower is in the ISR, has the leader's whole log, and was
+told the high watermark and the log start offset. A partition at rest is not read until it is woken. It is
+registered with the partition's marks (`Marks.resting`); an append, a new high watermark, another role or a
+deletion wakes it, and so does a request that names it. So the cost of a request depends on the partitions
+that are written, not on the number that are followed.
 
-A follower still holds all of a partition at rest when it sends its next requests in the session, which do not
-name that partition. When the partition is woken, the follower counts as caught up at its last request.
+A follower still has the whole log of a partition at rest when it sends its next requests in the session,
+which do not name that partition. When the partition is woken, the follower counts as caught up at its last
+request.
 
-A change that wakes nothing (retention deletes a segment) is found by reading all partitions from time to
-time. All are read, too, when the registration of the follower's broker changes, since requests of an earlier
-one are refused.
+Some changes wake nothing (retention deletes a segment). They are found by reading all partitions from time to
+time. All partitions are also read when the registration of the follower's broker changes, since requests of
+an earlier registration are refused.
 """
 
 from __future__ import annotations
@@ -42,37 +45,38 @@ class FollowerReads:
         self.poll: LongPoll | None = None  # the request that waits
 
     def asked(self, now: float, registration: object, known: Iterable[Known]) -> None:
-        """The follower asks for what it asked for before; `registration` is what is known of its broker."""
+        """A request of the follower's session; `registration` is its broker's registration in the
+        metadata."""
         if now - self._read_all_at >= READ_ALL_S or registration != self._registration:
             self._read_all_at, self._registration = now, registration
             self.due |= dict.fromkeys(known)
         self.asked_at = now
 
     def named(self, known: Known) -> None:
-        """The request names a partition."""
+        """The request names this partition."""
         self._leave(known)
         self.due[known] = None
 
     def forget(self, known: Known) -> None:
-        """The follower does not ask for a partition any more."""
+        """The follower does not fetch this partition any more."""
         self._leave(known)
         self.due.pop(known, None)
 
     def told(self, known: Known, replica: Replica | None) -> None:
-        """The follower was answered what this replica has; None where that is not all, or an error."""
+        """The response contains the state of this replica; None where it has only part of it, or an error."""
         self._leave(known)
         if replica is not None and replica.has_told_all(self._node_id, known):
             self.due.pop(known, None)
             known.resting = replica.marks.resting[self._node_id] = Resting(self, known, replica)
 
     def read_last(self, known: Known) -> None:
-        """Others come first, the next time."""
+        """Read this partition after the others in the next request."""
         if known in self.due:
             self.due[known] = self.due.pop(known)
 
     @contextmanager
     def waiting(self, poll: LongPoll) -> Iterator[None]:
-        """While a request waits: partitions that are woken count for it."""
+        """While a request waits: woken partitions count for it."""
         self.poll = poll
         try:
             yield
@@ -87,7 +91,7 @@ class FollowerReads:
 
 
 class Resting:
-    """A partition at rest."""
+    """A partition at rest in a follower's session."""
 
     __slots__ = ("_known", "_reads", "_replica")
 
@@ -97,7 +101,7 @@ class Resting:
         self._replica = replica
 
     def wake(self, node_id: int, new_bytes: int) -> None:
-        """Something has happened, perhaps that so many bytes were appended; it does not rest any more."""
+        """End the rest because of a change; `new_bytes` were appended."""
         reads, known, replica = self._reads, self._known, self._replica
         if known.resting is not self:
             return
@@ -109,7 +113,7 @@ class Resting:
             reads.poll.arrived(new_bytes)
 
     def leave(self, node_id: int) -> None:
-        """Wait for nothing any more."""
+        """Remove this entry from the replica's marks."""
         resting = self._replica.marks.resting
         if resting.get(node_id) is self:
             del resting[node_id]

@@ -1,13 +1,13 @@
-"""The follower's side of a fetch session (KIP-227): what the leader remembers, and what it has to be told.
+"""The follower's side of a fetch session (KIP-227): the state that the leader has, and the changes to send.
 
-A replica is `known` when the leader was asked for it in this session, and `changed` when the next request has
-to name it, because it is new to the leader or stands elsewhere by now. Where a session is lost, everything is
-named again, in a new one. A replica that is not to be asked for is in neither.
+A replica is `known` when the leader was asked for it in this session. It is `changed` when the next request
+has to name it, because it is new to the leader or its position has changed. When a session is lost, the next
+request names everything in a new session. A replica that is not to be fetched is in neither.
 
     NEW   epoch 0: everything is named; the session whose id is given ends
-    OPEN  epoch 1, 2 ...: only what has changed, and what is to be forgotten
+    OPEN  epoch 1, 2 ...: only changed and forgotten partitions are named
 
-A session in which nothing is left to be asked for is over: Apache Kafka says so in its answer, with the id 0.
+A session without partitions is over: Apache Kafka says so in its response, with the id 0.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _UNKNOWN_SESSION = wire_error("FETCH_SESSION_ID_NOT_FOUND").code
 
 
 class FetchLimits(NamedTuple):
-    """What holds for every request of a follower; names as in Kafka's settings."""
+    """Limits of every request of a follower, named as Kafka's settings."""
 
     wait_ms: int = 500  # replica.fetch.wait.max.ms
     min_bytes: int = 1  # replica.fetch.min.bytes
@@ -40,7 +40,7 @@ class FetchLimits(NamedTuple):
 
 
 class FollowerSession:
-    """The session with one leader; one request is under way at a time."""
+    """The session with one leader; one request is in flight at a time."""
 
     def __init__(self, limits: FetchLimits) -> None:
         self.limits = limits
@@ -48,14 +48,14 @@ class FollowerSession:
         self.epoch = 0
         self.known: dict[Key, FollowedReplica] = {}
         self.changed: dict[Key, FollowedReplica] = {}
-        self._renewed: dict[Key, FollowedReplica] = {}  # named again after they were forgotten
+        self._renewed: dict[Key, FollowedReplica] = {}  # forgotten, and to be named again
         self._forgotten: dict[Key, None] = {}
-        # whether the next request names a replica that the leader does not know of, or makes it do so
+        # whether the next request names a replica that is new to the leader, or prepares for one
         self.has_new = False
 
     @property
     def has_something(self) -> bool:
-        """Whether there is anything that a request could be for."""
+        """Whether there is anything to send a request for."""
         return bool(self.known or self.changed or self._forgotten)
 
     def ask_for(self, one: FollowedReplica) -> None:
@@ -68,7 +68,7 @@ class FollowerSession:
         self.changed[key] = one
 
     def renew(self, one: FollowedReplica) -> None:
-        """Have the leader forget what it has told of this replica, and tell it again."""
+        """Have the leader forget its last answer for this replica, and answer in full again."""
         if one.key not in self.known:
             self.ask_for(one)
             return
@@ -77,7 +77,7 @@ class FollowerSession:
         self.has_new = True
 
     def leave_out(self, key: Key) -> None:
-        """Do not ask for this replica any more. An answer that is under way does not concern it."""
+        """Stop asking for this replica. A response under way does not apply to it."""
         self.changed.pop(key, None)
         self._renewed.pop(key, None)
         if self.known.pop(key, None) is not None:
@@ -105,7 +105,7 @@ class FollowerSession:
         return request
 
     def answered(self, response: FetchResponse) -> bool:
-        """Whether the response answers what was asked; where it does not, the next request begins anew."""
+        """Whether the response is one to the request; otherwise the next request begins a new session."""
         if response.error_code:
             if response.error_code == _UNKNOWN_SESSION:
                 self.session_id = _NO_SESSION
@@ -122,7 +122,7 @@ class FollowerSession:
         return True
 
     def begin_anew(self) -> None:
-        """Name everything in the next request, of a session that takes the place of this one."""
+        """Begin a new session with the next request, which names everything and ends this session."""
         self.epoch = 0
         self.changed = {**self.known, **self.changed, **self._renewed}
         self.known, self._renewed, self._forgotten = {}, {}, {}

@@ -1,10 +1,11 @@
-"""One replica that follows: what its leader is asked for, and what an answer does to it.
+"""One replica that follows: its fetch request, and the effect of the response.
 
-An answer holds for the leader epoch in which it was asked for. The log sees to that, in its own turn
-(`log.following`): whatever has changed since, an overtaken answer changes nothing.
+A response holds for the leader epoch of its request. The log checks the epoch under its own lock
+(`log.following`): a response of an earlier epoch changes nothing.
 
-A leader whose history parts from this one says where (the diverging epoch). Then the log is cut, and nothing
-else of that answer counts: neither its records nor its high watermark, which may lie beyond the cut.
+Where the leader's history diverges from this one, the response names the diverging epoch. Then the log is
+truncated and the rest of the response is ignored: neither its records nor its high watermark apply, which may
+lie beyond the truncation.
 """
 
 from __future__ import annotations
@@ -22,13 +23,13 @@ Key = tuple[bytes, int]  # topic id and partition
 
 
 class NothingToCut(BarnabasError):
-    """A leader says that the histories part where nothing of this replica's is left to be cut."""
+    """The leader names a diverging epoch, and this replica has nothing left to truncate."""
 
     wire = wire_error("UNKNOWN_SERVER_ERROR")
 
 
 class Place(NamedTuple):
-    """Where a replica stands, as its leader is told."""
+    """The position of a replica, as sent to its leader."""
 
     end_offset: int
     last_epoch: int
@@ -36,7 +37,7 @@ class Place(NamedTuple):
 
 
 class FollowedReplica:
-    """A replica in one epoch of one leader: another epoch makes another object of this."""
+    """A replica that follows one leader in one leader epoch; another epoch has another object."""
 
     __slots__ = (
         "asked",
@@ -55,18 +56,18 @@ class FollowedReplica:
         self.key: Key = (replica.topic_id, replica.partition)
         self.leader = role.leader
         self.leader_epoch = role.leader_epoch
-        self.asked: Place | None = None  # what the leader was told last
+        self.asked: Place | None = None  # the position in the last request
         self.failures = 0  # in a row
         self.retry_at: float | None = None  # after a failure
-        self.lag = 0  # how many records the leader has committed, and this replica does not have yet
-        self.behind_since: float | None = None  # monotonic; None while it has them all
+        self.lag = 0  # how many committed records this replica lacks
+        self.behind_since: float | None = None  # monotonic; None while it lacks none
 
     @property
     def name(self) -> str:
         return f"{self.replica.name}-{self.replica.partition}"
 
     def is_of(self, replica: Replica) -> bool:
-        """Whether this is that replica, in the epoch in which it is now."""
+        """Whether this is that replica, in its current leader epoch."""
         role = replica.role
         return (
             self.replica is replica
@@ -75,12 +76,12 @@ class FollowedReplica:
         )
 
     def place(self) -> Place:
-        """Where the replica stands now."""
+        """The position of the replica now."""
         log = self.replica.log
         return Place(log.end_offset, log.last_epoch, log.start_offset)
 
     def ask(self, max_bytes: int) -> FetchPartition:
-        """What the leader is asked for: all that comes after what is here."""
+        """The request for the records after the log end."""
         place = self.asked = self.place()
         return FetchPartition(
             partition=self.replica.partition,
@@ -93,8 +94,8 @@ class FollowedReplica:
         )
 
     async def take(self, data: PartitionData, now: float) -> int | None:
-        """Do what an answer without an error says; gives how many bytes were appended, None where the log was
-        cut instead."""
+        """Apply a response without an error; returns how many bytes were appended, None where the log was
+        truncated instead."""
         log, epoch = self.replica.log, self.leader_epoch
         diverging = data.diverging_epoch
         if diverging is not None and diverging.epoch >= 0:
@@ -110,7 +111,7 @@ class FollowedReplica:
         return appended
 
     async def meet_leader(self, first_offset: int, end_offset: int) -> None:
-        """Come to an offset that the leader has: its log goes from `first_offset` to `end_offset`."""
+        """Move to an offset that the leader has: its log goes from `first_offset` to `end_offset`."""
         log = self.replica.log
         if not await following.meet_leader(log, first_offset, end_offset, self.leader_epoch):
             raise OffsetOutOfRange(

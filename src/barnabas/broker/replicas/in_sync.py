@@ -1,14 +1,14 @@
-"""Which replicas leave the ISR, which may join it, and how far a partition is committed: the leader's rules.
+"""The leader's rules: which replicas leave the ISR, which may join it, and up to where records are committed.
 
 - A member leaves when it has not been caught up for replica.lag.time.max.ms.
-- A follower joins when it holds everything up to the high watermark and to the start of the leader's epoch:
+- A follower joins when it has everything up to the high watermark and to the start of the leader's epoch:
   below that start there may be records that are committed although this leader does not know it yet. Its
   broker must be active, and be the incarnation that has fetched (KIP-903, KIP-841).
-- While the ISR is smaller than min.insync.replicas the high watermark stands still, however old it is: then
-  who joins must be caught up with the end of the log, or it would soon leave again (KAFKA-19996).
-- The high watermark is the smallest end among the replicas that are in sync (those that are about to join
-  count as such, since the controller may have let them in already) and those that could join: one that is
-  caught up would otherwise see the high watermark run away from it for ever.
+- While the ISR is smaller than min.insync.replicas the high watermark stands still, however old it is. Then a
+  replica that joins must be caught up with the end of the log, or it would soon leave again (KAFKA-19996).
+- The high watermark is the smallest log end offset among the replicas that are in sync and those that could
+  join. Replicas about to join count as in sync, since the controller may have added them already. A caught-up
+  replica that could join counts, or the high watermark would stay ahead of it for ever.
 
 All of this is pure; `leader_state` asks the controller for the changes.
 """
@@ -34,7 +34,7 @@ def lagging(
 
 
 def is_eligible(follower: Follower, broker: BrokerImage | None) -> bool:
-    """Whether the controller would let a follower into the ISR, as far as its broker is concerned."""
+    """Whether the state of the follower's broker allows it to join the ISR."""
     return (
         broker is not None
         and broker.is_active
@@ -54,7 +54,7 @@ def may_join(
     now: float,
     lag_s: float,
 ) -> bool:
-    """Whether the leader is to ask for a follower to be taken into the ISR."""
+    """Whether the leader should ask the controller to add a follower to the ISR."""
     return (
         follower.node_id not in role.isr
         and follower.end_offset >= max(high_watermark, epoch_start)
@@ -70,7 +70,7 @@ def committed_end(
     own_end: int,
     is_waited_for: Callable[[Follower], bool],
 ) -> int:
-    """Up to where everything is committed; UNKNOWN_OFFSET where the high watermark stays where it is.
+    """The offset up to which everything is committed; UNKNOWN_OFFSET where the high watermark does not move.
 
     `in_sync` are the members of the ISR and those that are about to join it; `is_waited_for` says whether
     another follower is caught up and could join.

@@ -1,4 +1,4 @@
-"""What the leaders of one node share: the metadata, the time that followers have, and the way to ask."""
+"""The state that the leaders of one node share: metadata, lag time, and how to ask the controller."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class IsrChanges:
-    """How often the leaders of this node have changed their ISRs; numbers that only go up."""
+    """Counters of this node's ISR changes; they only go up."""
 
     __slots__ = ("expands", "failed", "shrinks")
 
@@ -25,7 +25,7 @@ class IsrChanges:
 
 
 class LeaderContext:
-    """What the leaders of one node share. `lag_s` is replica.lag.time.max.ms."""
+    """The state that the leaders of one node share. `lag_s` is replica.lag.time.max.ms."""
 
     __slots__ = ("broker_epoch", "isr_changes", "lag_s", "metadata", "node_id", "now", "submit")
 

@@ -1,4 +1,4 @@
-"""What a follower asks its leader by ListOffsets: where the leader's logs begin and end."""
+"""A follower's ListOffsets request to its leader: where the leader's logs start and end."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ _UNKNOWN = wire_error("UNKNOWN_TOPIC_OR_PARTITION").code
 async def ask_offsets(
     connection: BrokerConnection, node_id: int, replicas: Iterable[FollowedReplica], time: int
 ) -> dict[Key, ListOffsetsPartitionResponse]:
-    """The answer for each replica; `time` is EARLIEST or LATEST, which to a replica is the end of the log."""
+    """The answer for each replica. `time` is EARLIEST or LATEST; for a replica LATEST is the log end
+    offset."""
     topics: dict[str, ListOffsetsTopic] = {}
     keys: dict[tuple[str, int], Key] = {}
     for one in replicas:

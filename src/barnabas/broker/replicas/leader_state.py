@@ -1,9 +1,9 @@
-"""The leader's side of a partition with other replicas: its followers, its ISR, and what is committed.
+"""The leader's side of a partition with other replicas: its followers, its ISR, and the committed offset.
 
-The metadata says who is in the ISR; a leader asks for another one (`partition_changes`) and acts on it when
-it is published. Until then the high watermark goes by the larger of the two: a member that was asked to leave
-still counts, one that was asked to join counts already. One change is pending at a time. It ends with
-metadata of a later partition epoch, or when the controller has refused it for sure.
+The metadata holds the ISR; a leader asks the controller for another one (`partition_changes`) and acts on it
+when it is published. Until then the high watermark goes by the larger of the two: a member that is to leave
+still counts, a replica that is to join counts already. One change is pending at a time. It ends with metadata
+of a later partition epoch, or when the controller has certainly refused it.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("barnabas.replicas")
 
-REFUSED_WAIT_S = 0.1  # before the same is asked again that the controller has refused
+REFUSED_WAIT_S = 0.1  # before a change that was refused is asked for again
 MAX_UNCOMMITTED = 4096  # appends whose bytes are counted one by one
 
 
 class Place(NamedTuple):
-    """Which partition it is."""
+    """Names the partition, in requests and in log messages."""
 
     topic_id: bytes
     partition: int
@@ -46,12 +46,13 @@ class FollowerLag(NamedTuple):
 
     node_id: int
     records: int
-    seconds: float  # since it had them all
+    seconds: float  # since it was caught up
     is_in_sync: bool
 
 
 class LeaderState:
-    """One unbroken leadership. `moved` is called when an answer may let the high watermark move."""
+    """One unbroken leadership. `moved` is called when a controller's answer may let the high watermark
+    move."""
 
     __slots__ = (
         "_asked_at",
@@ -81,7 +82,7 @@ class LeaderState:
         self._place = place
         self._moved = moved
         self.role = role
-        self.own_end = own_end  # what this node holds, synced where flush.messages asks for it
+        self.own_end = own_end  # what this node has, synced where flush.messages requires it
         self.change: PartitionChange | None = None  # pending
         self._asked_at = self._may_ask_at = NEVER
         self._in_sync: tuple[int, ...] = role.isr  # the maximal ISR
@@ -92,17 +93,17 @@ class LeaderState:
         self._begin_followers(context.now())
 
     def _begin_followers(self, now: float) -> None:
-        """Know nothing of the followers but who is in sync; these have the whole lag time to fetch."""
+        """Forget the followers' positions. Members of the ISR have the whole lag time to fetch."""
         isr, others = self.role.isr, self.role.followers
         self.followers = {each: Follower(each, now if each in isr else NEVER, now) for each in others}
 
     def take_role(self, role: Leading, log_end: int) -> None:
-        """Go on with what later metadata says, in the same leader epoch or in a later one."""
+        """Apply later metadata, of the same leader epoch or a later one."""
         before, self.role = self.role, role
         now = self._context.now()
         if role.leader_epoch > before.leader_epoch + 1:
             # Every change of leaders is an epoch: another node may have led meanwhile, and followers may have
-            # been cut to what that one had. What they have told before does not count any more.
+            # truncated to its log. Their earlier positions do not count any more.
             self._begin_followers(now)
         for each in set(self.followers) - set(role.followers):
             del self.followers[each]
@@ -122,7 +123,7 @@ class LeaderState:
         self._drop_change()
 
     def _count(self, before: tuple[int, ...], isr: tuple[int, ...]) -> None:
-        """Count a change of the ISR that this leader has asked for."""
+        """Count an ISR change that this leader asked for."""
         change, counts = self.change, self._context.isr_changes
         if change is not None:
             counts.expands += any(each in isr and each not in before for each in change.joining)
@@ -138,13 +139,13 @@ class LeaderState:
 
     @property
     def is_under_min(self) -> bool:
-        """Whether the maximal ISR is smaller than min.insync.replicas asks for."""
+        """Whether the maximal ISR is smaller than min.insync.replicas."""
         return len(self._in_sync) < self.role.min_in_sync
 
     # ---- appends, and what is committed
 
     def appended(self, end_offset: int, size_bytes: int) -> None:
-        """The leader holds what is before `end_offset`; so many bytes of it are new."""
+        """The leader has everything before `end_offset`; `size_bytes` of it are new."""
         if end_offset > self.own_end:
             self.own_end = end_offset
         if size_bytes:
@@ -154,19 +155,20 @@ class LeaderState:
             uncommitted.append((end_offset, size_bytes))
 
     def committed_bytes(self, high_watermark: int) -> int:
-        """How many bytes the high watermark has passed since the last call."""
+        """How many bytes were committed since the last call."""
         count, uncommitted = 0, self._uncommitted
         while uncommitted and uncommitted[0][0] <= high_watermark:
             count += uncommitted.popleft()[1]
         return count
 
     def may_commit_more(self, high_watermark: int) -> bool:
-        """Whether an append by itself may have moved the high watermark: not while it waits for a member of
-        the ISR, as it does nearly always."""
+        """Whether an append alone may move the high watermark. It nearly always waits for a member of the
+        ISR."""
         return self._floor > high_watermark
 
     def committed_end(self, log: PartitionLog) -> int:
-        """Up to where everything is committed; UNKNOWN_OFFSET where the high watermark stays."""
+        """The offset up to which everything is committed; UNKNOWN_OFFSET where the high watermark does not
+        move."""
         context, leader_end, now = self._context, log.end_offset, self._context.now()
         followers, in_sync = self.followers.values(), self._in_sync
         self._floor = min((each.end_offset for each in followers if each.node_id in in_sync), default=ENDLESS)
@@ -176,12 +178,12 @@ class LeaderState:
                 follower, context.broker(follower.node_id)
             )
 
-        # records that a follower wrote when its leader changed are held, too, though no append tells
+        # records that this node wrote as a follower before it became the leader count, though no append tells
         own_end = max(self.own_end, log.held_end)
         return committed_end(self.role, in_sync, followers, own_end, is_waited_for)
 
     def low_watermark(self, log: PartitionLog) -> int:
-        """Where the log starts at the latest on every replica whose broker is there."""
+        """The smallest log start offset of the replicas whose brokers are not fenced."""
         lowest = log.start_offset
         for each in self.followers.values():
             broker = self._context.broker(each.node_id)
@@ -190,7 +192,8 @@ class LeaderState:
         return lowest
 
     def lags(self, log: PartitionLog) -> Iterator[FollowerLag]:
-        """How far the followers are behind. One in sync that has not fetched yet has what is committed."""
+        """How far the followers are behind. A member of the ISR that has not fetched yet has what is
+        committed."""
         leader_end, now = log.end_offset, self._context.now()
         for each in self.followers.values():
             is_in_sync = each.node_id in self.role.isr
@@ -204,7 +207,7 @@ class LeaderState:
     def fetched(
         self, node_id: int, end_offset: int, start_offset: int, broker_epoch: int, log: PartitionLog
     ) -> bool:
-        """A follower holds what is between these offsets; whether that may move the high watermark."""
+        """A follower has these offsets; returns whether that may move the high watermark."""
         follower = self.followers.get(node_id)
         if follower is None:
             return False
@@ -215,7 +218,8 @@ class LeaderState:
         return has_moved
 
     def is_settled(self, node_id: int, end_offset: int) -> bool:
-        """Whether a follower is in the ISR for good, and holds what is before `end_offset`."""
+        """Whether a follower is in the ISR, no change is pending, and it has everything before
+        `end_offset`."""
         follower = self.followers.get(node_id)
         return (
             follower is not None
@@ -225,7 +229,7 @@ class LeaderState:
         )
 
     def was_caught_up(self, node_id: int, at: float) -> None:
-        """A follower that held everything asked for more at that time."""
+        """A follower at rest sent a request at that time, and was caught up."""
         follower = self.followers.get(node_id)
         if follower is not None:
             follower.fetched_at = max(follower.fetched_at, at)
@@ -250,12 +254,12 @@ class LeaderState:
         self._ask_for(isr, joining=(follower.node_id,))
 
     def check_lag(self, log: PartitionLog) -> None:
-        """Have members leave the ISR that lag behind for too long."""
+        """Ask for members to leave the ISR that lag behind for too long."""
         context, role, change = self._context, self.role, self.change
         now = context.now()
         if change is not None:
             if now - self._asked_at > context.lag_s:
-                # the metadata that was to tell of it has not come: nothing is lost by asking again
+                # the metadata with the change has not arrived: asking again does no harm
                 self._asked_at = now
                 context.submit(change)
             return
@@ -277,7 +281,8 @@ class LeaderState:
     # ---- changes of the ISR
 
     def tell_recovered(self) -> None:
-        """A leader that was elected uncleanly has nothing left to recover: what it holds counts."""
+        """After an unclean election, report the partition as recovered: this leader's log is the truth
+        now."""
         if self.role.is_recovering and self.change is None:
             self._ask_for(self.role.isr)
 
@@ -300,8 +305,9 @@ class LeaderState:
         context.submit(self.change)
 
     def _epoch_of(self, node_id: int) -> int:
-        """The epoch under which a member takes part. One that has not fetched yet is in the ISR already: if
-        its broker came back since, the controller has taken it out, and the partition epoch is another."""
+        """The broker epoch of an ISR member in a request. It is unknown for a member that has not fetched
+        yet: if its broker was restarted since, the controller has removed it, and the partition epoch has
+        changed."""
         if node_id == self._context.node_id:
             return self._context.broker_epoch()
         follower = self.followers.get(node_id)
@@ -316,7 +322,7 @@ class LeaderState:
         if outcome is Outcome.REFUSED:
             self._may_ask_at = self._context.now() + REFUSED_WAIT_S
         elif outcome is not Outcome.TAKEN or partition_epoch > self.role.partition_epoch:
-            return  # metadata is on its way here
+            return  # the metadata is on its way here
         self._drop_change()
         self._in_sync = self._maximal_isr()
         self._moved()

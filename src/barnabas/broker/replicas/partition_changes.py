@@ -1,19 +1,19 @@
-"""AlterPartition: the changes that this node's leaders ask the active controller for.
+"""AlterPartition: the ISR changes that this node's leaders ask the active controller for.
 
-All changes that wait go in one request, and one request is under way at a time; so is one change of each
-partition. A change stays pending at its leader until the metadata tells what has become of it: then it may
-have been carried out, and the leader must be prepared for both. The answer decides what happens meanwhile.
+All waiting changes go into one request. One request is in flight at a time, with at most one change of each
+partition. A change stays pending at its leader until the metadata shows the outcome: until then the change
+may have been made or not, and the leader must be prepared for both. The answer decides the next step:
 
     answer                                             the change
-    NONE                                               is taken: it shows in the metadata
-    INELIGIBLE_REPLICA, OPERATION_NOT_ATTEMPTED        is refused for sure: the leader takes it back
-    UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID,      is out of date: other metadata is on its way
+    NONE                                               is accepted: the metadata will have it
+    INELIGIBLE_REPLICA, OPERATION_NOT_ATTEMPTED        is refused: the leader takes it back
+    UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID,      is out of date: later metadata is on its way
     FENCED_LEADER_EPOCH, INVALID_UPDATE_VERSION,
     INVALID_REQUEST, NEW_LEADER_ELECTED
-    anything else, or none for the partition           is asked for again
+    anything else, or no answer for the partition      is sent again
 
-A request that comes to nothing as a whole is repeated after a pause, with the changes that wait by then.
-Changes of leaderships or epochs that are over are dropped, and answers to them are ignored.
+A request that fails as a whole is repeated after a pause, with the changes that wait by then. Changes of
+leaderships or epochs that are over are dropped, and answers to them are ignored.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from barnabas.protocol.messages.alter_partition import (
 logger = logging.getLogger("barnabas.replicas")
 
 RETRY_S = 0.05
-MAX_PARTITIONS = 1000  # of one request: the controller decides about all of them at once
+MAX_PARTITIONS = 1000  # in one request: the controller decides on all of them at once
 
 
 def _codes(*names: str) -> frozenset[int]:
@@ -60,7 +60,7 @@ _OUT_OF_DATE = _codes(
 
 
 class Outcome(Enum):
-    """What an answer says of a change."""
+    """The meaning of an answer to a change."""
 
     TAKEN = auto()
     REFUSED = auto()
@@ -69,14 +69,14 @@ class Outcome(Enum):
 
 
 class Member(NamedTuple):
-    """A member of the ISR that is asked for, and the epoch under which its broker has fetched."""
+    """A member of the requested ISR, and the broker epoch of its last fetch."""
 
     node_id: int
     broker_epoch: int
 
 
 class PartitionChange:
-    """The ISR that a leader asks for. `is_over` is set by the leader when later metadata has come."""
+    """The ISR that a leader asks for. The leader sets `is_over` when later metadata has arrived."""
 
     __slots__ = (
         "answered",
@@ -102,7 +102,7 @@ class PartitionChange:
         leaving: tuple[int, ...] = (),
         answered: Callable[[PartitionChange, Outcome, int], None],
     ) -> None:
-        """`answered` is called with every outcome, and the partition epoch of one that is taken."""
+        """`answered` is called with every outcome, and with the partition epoch of an accepted change."""
         self.topic_id = topic_id
         self.partition = partition
         self.leader_epoch = leader_epoch
@@ -118,7 +118,7 @@ _Key = tuple[bytes, int]  # topic id and partition
 
 
 class PartitionChanges:
-    """The changes of one node. `broker_epoch` gives that of its registration, `fail` ends the node."""
+    """The changes of one node. `broker_epoch` gives the epoch of its registration, `fail` ends the node."""
 
     def __init__(
         self,
@@ -137,10 +137,10 @@ class PartitionChanges:
         self._waiting: dict[_Key, PartitionChange] = {}
         self._sender: asyncio.Task[None] | None = None
         self._is_closed = False
-        self._trouble = ""  # why the last request came to nothing
+        self._trouble = ""  # why the last request failed
 
     def submit(self, change: PartitionChange) -> None:
-        """Have the controller asked, with all others that wait."""
+        """Send a change to the controller, together with the others that wait."""
         if self._is_closed:
             return
         self._waiting[change.topic_id, change.partition] = change
@@ -148,7 +148,7 @@ class PartitionChanges:
             self._sender = asyncio.get_running_loop().create_task(self._send_waiting())
 
     async def close(self) -> None:
-        """Ask for nothing more."""
+        """Send nothing more."""
         self._is_closed = True
         self._waiting.clear()
         if self._sender is not None:
@@ -160,7 +160,7 @@ class PartitionChanges:
             while changes := self._take():
                 again = await self._send(changes)
                 for change in again:
-                    # unless a later one has come meanwhile, of a later epoch
+                    # unless a change of a later epoch was submitted meanwhile
                     self._waiting.setdefault((change.topic_id, change.partition), change)
                 if again:
                     await self._clock.sleep(RETRY_S)
@@ -178,7 +178,7 @@ class PartitionChanges:
         return taken
 
     async def _send(self, changes: list[PartitionChange]) -> list[PartitionChange]:
-        """Ask for these; returns those that are to be asked for again."""
+        """Send these changes; returns those to send again."""
         request = request_for(self._node_id, self.broker_epoch(), changes)
         try:
             response = await self._controller.send(request, AlterPartitionResponse)
@@ -205,7 +205,7 @@ class PartitionChanges:
         return again
 
     def _say(self, trouble: str) -> None:
-        """Log what is wrong, or right again, once."""
+        """Log the first failure, and the first success after it."""
         if trouble and trouble != self._trouble:
             logger.warning("changes of in-sync replicas wait for the active controller: %s", trouble)
         elif self._trouble and not trouble:
@@ -214,7 +214,7 @@ class PartitionChanges:
 
 
 def request_for(node_id: int, broker_epoch: int, changes: list[PartitionChange]) -> AlterPartitionRequest:
-    """One request for many changes. A leader counts as recovered from the moment in which it leads."""
+    """One request for many changes. A leader counts as recovered from the start of its leadership."""
     topics: dict[bytes, list[AskedPartition]] = {}
     for change in changes:
         asked = AskedPartition(
@@ -236,7 +236,7 @@ def request_for(node_id: int, broker_epoch: int, changes: list[PartitionChange])
 
 
 def outcome_of(answer: PartitionData | None) -> Outcome:
-    """What an answer says; None is none."""
+    """The outcome of an answer; None stands for no answer."""
     if answer is None:
         return Outcome.REPEATED
     code = answer.error_code
@@ -248,5 +248,5 @@ def outcome_of(answer: PartitionData | None) -> Outcome:
 
 
 def _name(error_code: int) -> str:
-    known = WIRE_ERRORS.get(error_code)  # a newer controller may have others
+    known = WIRE_ERRORS.get(error_code)  # a newer controller may have other errors
     return f"error {error_code}" if known is None else known.name

@@ -1,14 +1,14 @@
 """Batches of idempotent producers that were refused, and the batches that must not be appended before them.
 
 A producer has several batches in flight. Between two of them a broker may become the leader, or its ISR large
-enough: the first is refused, and the second would be the next that is taken. Where the producer is known that
-is OUT_OF_ORDER_SEQUENCE_NUMBER, as in Apache Kafka; librdkafka then raises its epoch for all partitions, and
-sends again under the new epoch what another partition may hold already: a duplicate. Where nothing is known
-of the producer, the second batch would even be appended, and the first never.
+enough: then the first batch is refused, and the second would be accepted. Where the producer is known, the
+second fails with OUT_OF_ORDER_SEQUENCE_NUMBER, as in Apache Kafka; librdkafka then raises its epoch for all
+partitions, and sends batches again under the new epoch that another partition may have already: a duplicate.
+Where the producer is not known, the second batch would even be appended, and the first never.
 
-So a batch that continues one that was refused here is refused with the same error, which clients retry, until
-the producer sends anything else: it has begun again with the first. Nothing is refused twice for one that
-never comes again.
+So a batch that continues a refused one is refused with the same error, which clients retry, until the
+producer sends any other batch: it has begun again with the first. A refusal is used once, so that a first
+batch that never comes again blocks nothing.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from barnabas.broker.replicas.roles import NotLeaderOrFollower
 from barnabas.core.errors import BarnabasError
 from barnabas.records.batch import HEADER, BatchHeader, increment_sequence
 
-KEPT = 10_000  # the oldest is forgotten, and answered as Apache Kafka answers it
+KEPT = 10_000  # beyond these the oldest is forgotten, and its producer is answered as by Apache Kafka
 
 _Key = tuple[bytes, int, int]  # topic id, partition, producer id
 _Refusal = NotLeaderOrFollower | NotEnoughReplicas
@@ -30,7 +30,7 @@ _EARLIER = "an earlier batch of the producer was refused: "
 
 
 class _Refused(NamedTuple):
-    """The error is kept as its type and text: with its traceback it would keep the request, too."""
+    """A refused batch. The error is kept as type and text: its traceback would keep the request alive."""
 
     epoch: int
     next_sequence: int
@@ -39,7 +39,7 @@ class _Refused(NamedTuple):
 
 
 class RefusedBatches:
-    """Those of one node, by partition and producer. False while there are none."""
+    """The refused batches of one node, by partition and producer. False while there are none."""
 
     def __init__(self) -> None:
         self._refused: dict[_Key, _Refused] = {}
@@ -48,7 +48,7 @@ class RefusedBatches:
         return bool(self._refused)
 
     def check(self, topic_id: bytes, partition: int, batch: memoryview) -> None:
-        """Refuse a batch that continues a refused one."""
+        """Raise the error of the refused batch that this batch continues."""
         header = _idempotent(batch)
         if header is None:
             return
@@ -60,7 +60,7 @@ class RefusedBatches:
             raise refused.error(f"{_EARLIER}{refused.reason}")
 
     def add(self, topic_id: bytes, partition: int, batch: memoryview, error: BarnabasError) -> None:
-        """Remember a batch that was refused, where the producer will send it again."""
+        """Remember a refused batch if its producer will send it again."""
         if not isinstance(error, _Refusal):
             return
         header = _idempotent(batch)
@@ -76,7 +76,7 @@ class RefusedBatches:
 
 
 def _idempotent(batch: memoryview) -> BatchHeader | None:
-    """The header of a batch with a producer and sequences."""
+    """The header of a batch with a producer id and a sequence; None for others."""
     if len(batch) < HEADER.size:
         return None
     header = BatchHeader.parse(batch)

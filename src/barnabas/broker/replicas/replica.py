@@ -1,12 +1,13 @@
 """One partition on this node, in its role: appends under the leader's epoch, and the high watermark.
 
-Only a leading replica takes appends and moves the high watermark, by the leader's rules (see `leader_state`);
-without other replicas its own end decides.
-Becoming leader does not move it: what a checkpoint or the last leader said holds until the rule allows more.
-A following replica keeps its log open for the records of its leader.
+Only a leading replica takes appends and moves the high watermark, by the leader's rules (see `leader_state`).
+Without other replicas, the high watermark follows its own log end. Becoming leader does not move the high
+watermark: the value of the checkpoint or of the last leader holds until the rules allow more. A following
+replica keeps its log open for the records of its leader.
 
-`marks` belongs to one unbroken leadership. When that ends, all that waits there is told, and the next one
-begins with new marks: an append that finds other marks than before has outlived the leadership it began in.
+`marks` belongs to one unbroken leadership. When that ends, all requests waiting there are answered, and the
+next leadership begins with new marks: an append that finds other marks than before has outlived the
+leadership in which it began.
 """
 
 from __future__ import annotations
@@ -46,19 +47,19 @@ class UnknownLeaderEpoch(BarnabasError):
 
 
 class NotEnoughReplicas(BarnabasError):
-    """Fewer in-sync replicas than min.insync.replicas asks for."""
+    """The ISR is smaller than min.insync.replicas."""
 
     wire = wire_error("NOT_ENOUGH_REPLICAS")
 
 
 class NotEnoughReplicasAfterAppend(BarnabasError):
-    """The same, after the records were written."""
+    """The ISR became smaller than min.insync.replicas after the records were written."""
 
     wire = wire_error("NOT_ENOUGH_REPLICAS_AFTER_APPEND")
 
 
 class Replica:
-    """One partition; `leader_epoch` is the latest that its role has named."""
+    """One partition; `leader_epoch` is the epoch of its latest role."""
 
     __slots__ = (
         "_context",
@@ -90,7 +91,7 @@ class Replica:
         self.traffic = traffic
         self.marks = Marks()
         self.leader_epoch = role.leader_epoch
-        self._leader: LeaderState | None = None  # None where there are no other replicas
+        self._leader: LeaderState | None = None  # None without other replicas
         self.role: Role = role
         if isinstance(role, Leading):
             log.begin_leading(role.leader_epoch)
@@ -101,7 +102,7 @@ class Replica:
     # ---- its role
 
     def become(self, role: Role) -> None:
-        """Take on the role that the metadata or a failed directory gives."""
+        """Change to the role that the metadata or a failed directory demands."""
         before = self.role
         if role == before:
             return
@@ -123,13 +124,13 @@ class Replica:
             return
         if has_begun or not isinstance(before, Leading):
             self.log.begin_leading(role.leader_epoch)
-            self.marks.wake_readers()  # readers of the epoch before have to be told
+            self.marks.wake_readers()  # readers of the epoch before must be answered
         log = self.log
         own_end = max(log.high_watermark, log.held_end) if isinstance(before, Leading) else log.end_offset
         self._lead(role, own_end)
 
     def _lead(self, role: Leading, own_end: int) -> None:
-        """Apply the leader's rules to what this node holds, as the leader of these replicas."""
+        """Lead with these other replicas; `own_end` is the offset up to which this node has the log."""
         leader = self._leader
         if not role.followers:
             if leader is not None:
@@ -142,7 +143,7 @@ class Replica:
             # a node without replicated partitions does not need it
             from barnabas.broker.replicas.leader_state import LeaderState, Place
 
-            # how many bytes stand beyond the high watermark is not known: readers look when it moves
+            # the number of bytes beyond the high watermark is unknown: readers look again when it moves
             unread_bytes = ENDLESS if own_end > self.log.high_watermark else 0
             place = Place(self.topic_id, self.partition, self.name)
             leader = LeaderState(self._context, place, role, own_end, unread_bytes, self._apply_rules)
@@ -155,7 +156,7 @@ class Replica:
         self.check_deletions()
 
     def moved_to(self, log: PartitionLog) -> None:
-        """The partition is in another directory now; all that waits here goes on waiting."""
+        """The partition is in another directory now; requests that wait here go on waiting."""
         self.log = log
         role = self.role
         if isinstance(role, Leading):
@@ -173,15 +174,15 @@ class Replica:
         return NotLeaderOrFollower(f"{leader} leads {self.name}-{self.partition} now")
 
     def check_epoch(self, known_epoch: int) -> None:
-        """Refuse a client that talks to another leader; -1 is one that does not say."""
+        """Refuse a client with another leader epoch; -1 is a client that names none."""
         if known_epoch != self.leader_epoch:
             require_epoch(self.name, self.partition, known_epoch, self.leader_epoch)
 
     # ---- appends
 
     async def append(self, batch: memoryview, *, all_in_sync: bool, guard: Guard | None = None) -> Appended:
-        """Append a client's batch; `all_in_sync` is what acks=all asks for, `guard` what it was verified with
-        if it begins a transaction."""
+        """Append a client's batch. `all_in_sync` stands for acks=all; `guard` is the verification of a batch
+        that begins a transaction."""
         marks = self.marks
         while True:
             role = self.role
@@ -193,7 +194,7 @@ class Replica:
                 appended = await self.log.append_as_leader(batch, role.leader_epoch, guard=guard)
                 break
             except FencedLeaderEpoch:
-                continue  # the epoch changed while it waited for its turn; nothing was appended
+                continue  # the epoch changed while the append waited for the log's lock; nothing was appended
         if not appended.is_duplicate:
             self.traffic.bytes_in += len(batch)
             self.traffic.messages_in += appended.last_offset - appended.first_offset + 1
@@ -201,16 +202,17 @@ class Replica:
             if all_in_sync:
                 raise self.refusal()
             return appended
-        # not to the end of the log: what others append meanwhile may still have to be synced (flush.messages)
+        # not the end of the log: batches that others append meanwhile may still have to be synced
+        # (flush.messages)
         if self._leader is None and not marks.end_polls:
-            self._committed(appended.last_offset + 1, appended.stored_bytes)  # one call less: the usual case
+            self._committed(appended.last_offset + 1, appended.stored_bytes)  # usual, with one call less
         else:
             self._held(appended.last_offset + 1, appended.stored_bytes)
         return appended
 
     async def append_own(self, data: bytearray, *, transaction_version: int = 0) -> Appended:
-        """Append what this node itself has to write: records of a coordinator, or markers, which bear the
-        transaction version that they were written under. They belong to the epoch in which they were made."""
+        """Append this node's own records in the current epoch: a coordinator's records, or markers, which
+        carry the transaction version under which they were written."""
         role, marks = self.role, self.marks
         if not isinstance(role, Leading):
             raise self.refusal()
@@ -233,31 +235,32 @@ class Replica:
         )
 
     def not_enough_after_append(self) -> NotEnoughReplicasAfterAppend:
-        """The error where the ISR has become too small since the append."""
+        """The error for an ISR that has become too small since the append."""
         return NotEnoughReplicasAfterAppend(
             f"{self.name}-{self.partition} was appended to, and has fewer in-sync replicas now than "
             "min.insync.replicas asks for"
         )
 
-    # ---- what was deleted
+    # ---- deletions
 
     @property
     def low_watermark(self) -> int:
-        """Where the log starts at the latest on every replica that is alive: what is before is deleted."""
+        """The low watermark: all replicas whose brokers are not fenced have deleted the records before it."""
         return self.log.start_offset if self._leader is None else self._leader.low_watermark(self.log)
 
     def deleted(self, offset: int) -> asyncio.Future[None]:
-        """A future that is done when the low watermark reaches `offset`, and fails with the leadership."""
+        """A future that is done when the low watermark reaches `offset`, and fails when the leadership
+        ends."""
         if not isinstance(self.role, Leading):
             raise self.refusal()
         return self.marks.deleted(offset)
 
     def started_later(self) -> None:
-        """Records were deleted from the log: followers have to be told."""
+        """Records were deleted from the log: wake the followers, which must learn of it."""
         self.marks.wake_resting()
 
     def check_deletions(self) -> None:
-        """A replica starts later now, or is not alive any more."""
+        """Complete waiting deletions: a log start offset has moved, or a broker is gone."""
         deletions = self.marks.deletions
         if deletions:
             deletions.reached(self.low_watermark)
@@ -265,21 +268,23 @@ class Replica:
     # ---- the high watermark
 
     def committed(self, offset: int) -> asyncio.Future[None]:
-        """A future that is done when the high watermark reaches `offset`, and fails with the leadership."""
+        """A future that is done when the high watermark reaches `offset`, and fails when the leadership
+        ends."""
         if not isinstance(self.role, Leading):
             raise self.refusal()
         return self.marks.committed(offset)
 
     async def count_written(self) -> None:
-        """Count everything in the log of a leader as held here. After an append that failed, and after a
-        crash, the log may hold records that were written but not synced as flush.messages asks."""
+        """Sync the log as flush.messages requires, and count all of it as held by the leader. After a failed
+        append or a crash, the log may have records that were written but not synced."""
         end_offset = self.log.end_offset
         await self.log.flush_messages_due(end_offset)
         if isinstance(self.role, Leading):
             self._held(end_offset, 0)
 
     def require_follower(self, node_id: int, known_epoch: int) -> None:
-        """Refuse a node without a replica. One that knows the epoch may know a later image, and retries."""
+        """Refuse a node that is not a follower. One that names an epoch may have later metadata, and will
+        retry."""
         role = self.role
         if isinstance(role, Leading) and node_id in role.followers:
             return
@@ -289,8 +294,8 @@ class Replica:
     def follower_fetched(
         self, node_id: int, end_offset: int, *, start_offset: int = -1, broker_epoch: int = -1
     ) -> None:
-        """A follower whose log starts at `start_offset` asks for what comes at `end_offset`: it holds what is
-        before."""
+        """A follower fetches from `end_offset`: it has everything before. Its log starts at
+        `start_offset`."""
         leader = self._leader
         if leader is None:
             return
@@ -300,7 +305,7 @@ class Replica:
             self.check_deletions()
 
     def has_told_all(self, node_id: int, known: Known) -> bool:
-        """Whether a follower has everything that is here, as what it asked for and was told shows."""
+        """Whether a follower has the whole log and the latest offsets, by its last request and answer."""
         leader, log, ask = self._leader, self.log, known.want.ask
         return (
             leader is not None
@@ -312,44 +317,44 @@ class Replica:
         )
 
     def follower_was_caught_up(self, node_id: int, at: float) -> None:
-        """A follower that has everything that is here asked for more at that time."""
+        """A follower that has the whole log sent a request at that time."""
         if self._leader is not None:
             self._leader.was_caught_up(node_id, at)
 
     def check_lag(self) -> None:
-        """Have followers leave the ISR that lag behind for too long, and no longer be waited for."""
+        """Remove lagging followers from the ISR, and stop waiting for those outside of it."""
         leader = self._leader
         if leader is not None:
             if self.marks.resting and self.log.end_offset > leader.own_end:
-                self.marks.wake_resting()  # an append is still being synced, and has woken nobody yet
+                self.marks.wake_resting()  # an append is still being synced, and has woken no follower yet
             leader.check_lag(self.log)
             if self.log.high_watermark < self.log.end_offset:
                 self._apply_rules()
 
     def brokers_changed(self) -> None:
-        """Others may be waited for: some are fenced now, or shut down."""
+        """Brokers were fenced or shut down: the high watermark may go by fewer replicas."""
         if self._leader is not None:
             if self.log.high_watermark < self.log.end_offset:
                 self._apply_rules()
             self.check_deletions()
 
     def follower_lags(self) -> Iterable[FollowerLag]:
-        """How far the followers are behind; nothing where there are none, or another node leads."""
+        """How far the followers are behind; empty without followers, or where another node leads."""
         return () if self._leader is None else self._leader.lags(self.log)
 
     @property
     def is_committed_by_enough(self) -> bool:
-        """Whether what is committed has reached as many replicas as min.insync.replicas asks for."""
+        """Whether the committed records have reached at least min.insync.replicas replicas."""
         return self._leader is None or not self._leader.is_under_min
 
     @property
     def epoch_start(self) -> int:
-        """Where the epoch of this leader begins: consumers are not shown an end before it, since a leader
-        that has just been elected may not know yet how far records are committed."""
+        """The start offset of this leader's epoch. Consumers are not shown an end before it, since a newly
+        elected leader may not know yet how far records are committed."""
         return self.log.start_of_epoch(self.leader_epoch)
 
     def _held(self, offset: int, new_bytes: int) -> None:
-        """This node, the leader, holds what is before `offset`; so many bytes of it are new."""
+        """This node, the leader, has everything before `offset`; `new_bytes` of it are new."""
         marks = self.marks
         if marks.end_polls or marks.resting:
             marks.end_moved(new_bytes)
@@ -370,7 +375,7 @@ class Replica:
             self._committed(offset, leader.committed_bytes(offset))
 
     def _committed(self, offset: int, new_bytes: int) -> None:
-        """Everything before `offset` is committed; so many bytes can be read since."""
+        """Move the high watermark to `offset`, and wake readers of `new_bytes`."""
         log = self.log
         if log.advance_high_watermark(offset) or new_bytes:
             self.marks.moved(log.high_watermark, new_bytes)
@@ -379,7 +384,7 @@ class Replica:
 
 
 def require_epoch(topic: str, partition: int, known_epoch: int, leader_epoch: int) -> None:
-    """Refuse a client that knows of another leader epoch; -1 is one that does not say."""
+    """Refuse a client with another leader epoch; -1 is a client that names none."""
     if known_epoch in (NO_LEADER_EPOCH, leader_epoch):
         return
     if known_epoch < leader_epoch:

@@ -1,14 +1,15 @@
 """The replicas of this node, each in the role that the metadata gives it.
 
-The only replica of a partition is opened when a request first needs it. Where there are others, a replica is
-opened by its role, in the background, one after another: a leader has to see who lags behind, a follower is
-waited for, and no request may ever touch either. Each open replica is either among the leading or among the
-following ones; `_offline` has those that cannot be opened.
+The only replica of a partition is opened when a request first needs it. A replica of a replicated partition
+is opened by its role, in the background, one after another: a leader has to watch for lagging followers and a
+follower has to fetch, even if no request ever touches them. Each open replica is either among the leading or
+among the following ones; `_offline` has those that cannot be opened.
 
-A topic that is deleted takes its partitions along (their files are removed in the background). A new leader
-epoch or new settings reach the replicas that are open, and the others when they are opened. Files of a topic
-that was deleted and made anew just before a crash are found by their topic id when the new one is opened, and
-go then. A partition whose log directory failed is offline until the directory is there again.
+When a topic is deleted, its partitions end (their files are removed in the background). A new leader epoch or
+new settings reach the open replicas at once, and the others when they are opened. After a crash, a directory
+may have files of a topic that was deleted and created again: the topic id tells them apart when the new
+partition is opened, and the old files are removed then. A partition whose log directory failed is offline
+until the directory is there again.
 """
 
 from __future__ import annotations
@@ -46,12 +47,12 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("barnabas.replicas")
 
-LEADERS_A_TURN = 200  # whose followers are looked at without a break
+LEADERS_A_TURN = 200  # the followers of this many leaders are checked before other tasks run
 OPEN_AGAIN_SECONDS = 1.0  # after a replica could not be opened
 
 
 class UnknownTopicOrPartition(BarnabasError):
-    """No such topic, or no such partition of it."""
+    """There is no such topic, or no such partition of it."""
 
     wire = wire_error("UNKNOWN_TOPIC_OR_PARTITION")
 
@@ -66,7 +67,7 @@ _Key = tuple[bytes, int]  # topic id and partition
 
 
 class Replicas:
-    """Every partition that this node has a part in. `fail` ends the node."""
+    """Every partition that this node has a replica of. `fail` ends the node."""
 
     def __init__(
         self,
@@ -85,29 +86,29 @@ class Replicas:
         self._fail = fail
         self._leading: dict[_Key, Replica] = {}
         self._following: dict[_Key, Replica] = {}
-        # in a directory that cannot be used
+        # replicas in a directory that cannot be used
         self._offline: dict[_Key, Offline] = {}
-        # replicated ones that are to be opened, the task that opens them, and those to be tried again
+        # replicated partitions to open, the task that opens them, and timers for those that failed
         self._to_open: dict[_Key, None] = {}
         self._opener: asyncio.Task[None] | None = None
         self._retries: dict[_Key, asyncio.TimerHandle] = {}
         self._is_closed = False
         self._removals: dict[asyncio.Task[None], None] = {}
         self.traffic: dict[bytes, TopicTraffic] = {}  # by topic id
-        self.past_traffic = TopicTraffic()  # of topics that are gone
+        self.past_traffic = TopicTraffic()  # of deleted topics
         self.replication = ReplicationTraffic()
-        self.refused: RefusedBatches | None = None  # until a producer's batch is refused
-        # who else wants to hear of topics that are gone, and of others whose leaders or directories changed
+        self.refused: RefusedBatches | None = None  # None until a producer's batch is refused
+        # callbacks for deleted topics, and for topics whose leaders or directories changed
         self.on_removed: list[Callable[[TopicImage], None]] = []
         self.on_changed: list[Callable[[TopicImage], None]] = []
-        # ... and of open replicas that have a role, a new one or once more the same
+        # callbacks for open replicas that took a role, a new one or the same again
         self.on_role: list[Callable[[Replica], None]] = []
 
     def __len__(self) -> int:
         return len(self._leading)
 
     def note_refused(self, topic_id: bytes, partition: int, batch: memoryview, error: BarnabasError) -> None:
-        """Remember a batch that was refused, where its producer will send it again."""
+        """Remember a refused batch if its producer will send it again."""
         if self.refused is None:
             from barnabas.broker.replicas.refused_batches import RefusedBatches
 
@@ -119,7 +120,7 @@ class Replicas:
         return image.leader == self._node_id
 
     def topic(self, name: str, topic_id: bytes, *, by_id: bool) -> TopicImage:
-        """The topic that a request speaks of, by name or by id as its version has it."""
+        """The topic that a request names, by name or by id as its version does."""
         image = self._metadata.image
         found = image.topic_by_id(topic_id) if by_id else image.topic(name)
         if found is not None:
@@ -134,30 +135,30 @@ class Replicas:
         return "" if found is None else found.name
 
     def gone(self, name: str, topic_id: bytes, partition: int) -> BarnabasError:
-        """The error for a partition of a topic of that name and id which was deleted since."""
+        """The error for a partition whose topic was deleted: unknown, or created again with another id."""
         now = self._metadata.image.topic(name)
         if now is None or now.partition(partition) is None:
             return UnknownTopicOrPartition(f"there is no partition {name}-{partition} any more")
         return InconsistentTopicId(f"{name} has the id {UUID(bytes=now.id)}, not {UUID(bytes=topic_id)}")
 
     def opened(self, topic: TopicImage, partition: int) -> Replica | None:
-        """A leading replica that has been used before, at no cost."""
+        """A leading replica if it is open already."""
         return self._leading.get((topic.id, partition))
 
     def followed(self, topic: TopicImage, partition: int) -> Replica | None:
-        """A following replica that is open."""
+        """A following replica if it is open."""
         return self._following.get((topic.id, partition))
 
     async def leader(self, topic: TopicImage, partition: int, known_epoch: int = NO_LEADER_EPOCH) -> Replica:
-        """The replica that this node leads. A client that names another leader epoch than this node knows
-        hears of that first."""
+        """The replica of a partition that this node leads. A client with another leader epoch gets the error
+        for that first."""
         replica = self._leading.get((topic.id, partition))
         return replica if replica is not None else await self._open_leading(topic, partition, known_epoch)
 
     async def any_role(
         self, topic: TopicImage, partition: int, known_epoch: int = NO_LEADER_EPOCH
     ) -> Replica:
-        """The replica of this node, whether it leads or follows: for tools that look at single replicas."""
+        """The replica of this node, leading or following: for tools that read single replicas."""
         image = self._usable(topic, partition)
         if self._node_id not in image.replicas:
             raise self._not_led(topic, partition, image)
@@ -169,14 +170,15 @@ class Replicas:
     async def _open_leading(self, topic: TopicImage, partition: int, known_epoch: int) -> Replica:
         self._require_led(topic, partition, known_epoch)
         replica = await self._open_replica(topic, partition)
-        self._require_led(topic, partition, known_epoch)  # time has passed
+        self._require_led(topic, partition, known_epoch)  # the metadata may have changed meanwhile
         return replica
 
     async def _open_replica(self, topic: TopicImage, partition: int) -> Replica:
         """Open a replica in the role that the metadata gives it once its log is open."""
-        await asyncio.sleep(0)  # a request may name thousands of them: others have their turn in between
+        await asyncio.sleep(0)  # a request may name thousands of partitions: let other tasks run in between
         log = await self._open_log(topic, partition, self._settings_of(topic.name))
-        # Time has passed: the topic may be gone, or led by another node, have other settings, or be open.
+        # Meanwhile the topic may have been deleted, have another leader or other settings, or the replica be
+        # open.
         image, settings = self._usable(topic, partition), self._settings_of(topic.name)
         key = (topic.id, partition)
         log.config = settings.log
@@ -192,7 +194,7 @@ class Replicas:
         return replica
 
     def with_files(self, topic: TopicImage) -> list[int]:
-        """The partitions of a topic that have been used, by this process or an earlier one."""
+        """The partitions of a topic that have a log on this node."""
         return [
             partition
             for name, partition in self._logs.partitions
@@ -200,17 +202,17 @@ class Replicas:
         ]
 
     def traffic_of(self, topic: TopicImage) -> TopicTraffic:
-        """What is counted of a topic; of one that is gone already, together with others of that kind."""
+        """The counters of a topic; deleted topics share one."""
         return self.traffic.get(topic.id, self.past_traffic)
 
     @property
     def open(self) -> list[Replica]:
-        """Those that have been used and are led here."""
+        """The open replicas that this node leads."""
         return list(self._leading.values())
 
     @property
     def every(self) -> list[Replica]:
-        """Those that are open, whether they lead or follow."""
+        """All open replicas, leading and following."""
         return [*self._leading.values(), *self._following.values()]
 
     def _require_led(self, topic: TopicImage, partition: int, known_epoch: int) -> None:
@@ -257,10 +259,10 @@ class Replicas:
                 await self._logs.set_aside(topic.name, partition, keep=topic_id)
         raise UnknownTopicOrPartition(f"{topic.name}-{partition} is made anew at this moment")
 
-    # ---- changes of roles
+    # ---- roles
 
     def _enlist(self, key: _Key, replica: Replica) -> None:
-        """Keep an open replica among those of its role."""
+        """Put an open replica among those of its role."""
         role = replica.role
         if isinstance(role, Leading):
             self._following.pop(key, None)
@@ -275,7 +277,7 @@ class Replicas:
             tell(replica)
 
     def _change(self, key: _Key, role: Role) -> Replica | None:
-        """Give an open replica its role; None where the replica is not open."""
+        """Change the role of a replica; None where the replica is not open."""
         replica = self._leading.get(key) or self._following.get(key)
         if replica is not None:
             replica.become(role)
@@ -283,11 +285,12 @@ class Replicas:
         return replica
 
     def topic_changed(self, topic: TopicImage, partitions: Iterable[int] | None = None) -> None:
-        """These partitions of a topic have other leaders or epochs, or all of them have other settings."""
+        """These partitions of a topic have other leaders or epochs; None: the topic's settings have
+        changed."""
         settings, topic_id = self._settings_of(topic.name), UUID(bytes=topic.id)
         for number in range(len(topic.partitions)) if partitions is None else partitions:
             image = topic.partitions[number]
-            log = self._logs.opened(topic.name, number)  # recovered, perhaps, and touched by nobody yet
+            log = self._logs.opened(topic.name, number)  # recovered, perhaps, but not used yet
             if log is not None and log.topic_id == topic_id:
                 log.config = settings.log
             key = (topic.id, number)
@@ -299,7 +302,8 @@ class Replicas:
         self._tell_of(topic)
 
     def _is_to_open(self, key: _Key, image: PartitionImage) -> bool:
-        """Whether a replica is to be open because there are others; without a leader it can wait."""
+        """Whether a replica has to be open because its partition is replicated; without a leader it can
+        wait."""
         return (
             image.leader != NO_LEADER
             and len(image.replicas) > 1
@@ -307,10 +311,10 @@ class Replicas:
             and key not in self._offline
         )
 
-    # ---- replicas of replicated partitions are opened by their role
+    # ---- replicated partitions
 
     def open_replicated(self) -> None:
-        """Open the replicas that have others by now, in the background; later ones are opened when they are
+        """Open the replicas of replicated partitions in the background; later ones are opened when they are
         published."""
         for topic, number, image in self._metadata.image.partitions_assigned(self._node_id):
             key = (topic.id, number)
@@ -341,12 +345,12 @@ class Replicas:
         topic = self._metadata.image.topic_by_id(key[0])
         image = None if topic is None else topic.partition(key[1])
         if topic is None or image is None or not self._is_to_open(key, image):
-            return  # it has changed since
+            return  # the metadata has changed since
         try:
             await self._open_replica(topic, key[1])
         except (NotLeaderOrFollower, UnknownTopicOrPartition):
             return
-        except BarnabasError as error:  # of the disk, or of settings that a log cannot have
+        except BarnabasError as error:  # of the disk, or of settings that no log can have
             if self._is_closed:
                 return
             logger.error("%s-%d cannot be opened: %s", topic.name, key[1], error)
@@ -355,36 +359,37 @@ class Replicas:
 
     @property
     def is_opening(self) -> bool:
-        """Whether replicas are being opened that have others."""
+        """Whether replicas of replicated partitions are being opened."""
         return self._opener is not None
 
     def stop_opening(self) -> None:
-        """Open no more replicas but the one that is being opened."""
+        """Open no more replicas; the one that is being opened is finished."""
         self._is_closed = True
         self._to_open.clear()
         for retry in self._retries.values():
             retry.cancel()
 
-    # ---- replicas and topics that are gone
+    # ---- removed replicas and topics
 
     def assigned_otherwise(self, topic: TopicImage, partition: int, before: PartitionImage) -> None:
-        """The metadata of a partition has changed: the files of one that has moved to other nodes go."""
+        """The metadata of a partition has changed: remove its files if the replica has moved to other
+        nodes."""
         if self._node_id not in before.replicas or self._is_assigned(topic.id, partition):
             return
         key = (topic.id, partition)
         if self._offline.pop(key, None) is not None:
-            return  # its files cannot be reached; once they are back, they are found to be of nobody
+            return  # its files cannot be reached; they become stray when the directory is back
         logger.info("%s-%d has moved to other nodes: its files go", topic.name, partition)
         self._take_away(topic.name, partition, unless=lambda: self._is_assigned(topic.id, partition))
 
     def _is_assigned(self, topic_id: bytes, partition: int) -> bool:
-        """Whether this node has a replica of a partition, by the metadata as it is now."""
+        """Whether this node has a replica of a partition, by the current metadata."""
         topic = self._metadata.image.topic_by_id(topic_id)
         image = None if topic is None else topic.partition(partition)
         return image is not None and self._node_id in image.replicas
 
     def topic_removed(self, topic: TopicImage) -> None:
-        """A topic was deleted: nobody waits for it any more, and its files go."""
+        """A topic was deleted: answer the requests that wait for it, and remove its files."""
         name = topic.name
         self.past_traffic.take(self.traffic.pop(topic.id, TopicTraffic()))
         gone = Offline(UnknownTopicOrPartition(f"{name} was deleted"))
@@ -392,7 +397,7 @@ class Replicas:
             key = (topic.id, partition)
             self._offline.pop(key, None)
             self._change(key, gone)
-            now = self._metadata.image.topic(name)  # it may have been made anew, and be in use already
+            now = self._metadata.image.topic(name)  # a topic created again may be in use already
             self._take_away(name, partition, keep=None if now is None else UUID(bytes=now.id))
         for tell in self.on_removed:
             tell(topic)
@@ -400,7 +405,7 @@ class Replicas:
     def _take_away(
         self, name: str, partition: int, keep: UUID | None = None, unless: Callable[[], bool] = lambda: False
     ) -> None:
-        # each at once: whoever creates one of that name next must find its place in line taken
+        # a task for each at once: a topic created with the same name must queue behind the removal
         task = asyncio.get_running_loop().create_task(self._remove(name, partition, keep, unless))
         self._removals[task] = None
         task.add_done_callback(self._removals.pop)
@@ -416,7 +421,7 @@ class Replicas:
     # ---- directories
 
     def take_offline(self, name: str, partition: int, reason: StorageError) -> None:
-        """The directory of a partition cannot be used: requests get an error, also those that wait there."""
+        """The directory of a partition has failed: requests get an error, those that wait as well."""
         topic = self._metadata.image.topic(name)
         if topic is None:
             return
@@ -425,11 +430,11 @@ class Replicas:
         self._tell_of(topic)
 
     def is_offline(self, topic: TopicImage, partition: int) -> bool:
-        """Whether a partition is in a directory that cannot be used."""
+        """Whether a partition is in a failed directory."""
         return (topic.id, partition) in self._offline
 
     def moved(self, topic_id: bytes, partition: int, log: PartitionLog) -> None:
-        """A partition is in another directory: requests that wait there go on waiting, and find it."""
+        """A partition is in another directory now; requests that wait there go on waiting."""
         key = (topic_id, partition)
         self._offline.pop(key, None)  # the directory that it was in may have failed meanwhile
         replica = self._leading.get(key) or self._following.get(key)
@@ -441,8 +446,8 @@ class Replicas:
             self._open_soon(key)
 
     async def watch_lag(self, clock: Clock) -> None:
-        """Have followers leave the ISR that lag behind, for ever. It is two comparisons for each follower,
-        twice in the time that it has."""
+        """Remove lagging followers from the ISRs, for ever. It takes two comparisons for each follower, twice
+        within the lag time."""
         while True:
             await clock.sleep(self.context.lag_s / 2)
             for number, replica in enumerate(self.open, 1):
@@ -451,7 +456,7 @@ class Replicas:
                     await asyncio.sleep(0)
 
     def brokers_changed(self) -> None:
-        """Brokers were fenced, or shut down: their replicas hold nothing up any more."""
+        """Brokers were fenced or shut down: the high watermarks may go by fewer replicas."""
         for replica in self._leading.values():
             replica.brokers_changed()
 
@@ -460,14 +465,14 @@ class Replicas:
             tell(changed)
 
     def wake_readers(self) -> None:
-        """Have every long poll answered with what there is."""
+        """Answer every long poll with the data that there is."""
         for replica in self._leading.values():
             replica.marks.wake_readers()
 
     async def set_strays_aside(self) -> None:
-        """Put directories out of the way for which this node has no replica: of a topic that was deleted
-        before its files were gone, of a partition that has moved to other nodes meanwhile, or of one that the
-        metadata has lost. Which of them is for a person to judge."""
+        """Rename the directories for which this node has no replica: the topic was deleted before its files
+        were removed, the partition has moved to other nodes, or the metadata has lost it. The operator has to
+        judge which."""
         for name, partition in self._logs.partitions:
             if name == CLUSTER_METADATA:
                 continue
@@ -482,7 +487,7 @@ class Replicas:
                 await self._logs.set_aside(name, partition)
 
     async def close(self) -> None:
-        """Open nothing more, and wait for what is under way."""
+        """Open nothing more, and wait for running tasks."""
         self.stop_opening()
         if self._opener is not None:
             await asyncio.wait((self._opener,))

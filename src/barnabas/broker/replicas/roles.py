@@ -26,7 +26,7 @@ class NotLeaderOrFollower(BarnabasError):
 
 
 class Leading(NamedTuple):
-    """This node takes appends and decides what is committed."""
+    """This node takes appends and moves the high watermark."""
 
     leader_epoch: int
     partition_epoch: int
@@ -37,7 +37,7 @@ class Leading(NamedTuple):
 
     @property
     def is_under_min(self) -> bool:
-        """Whether the ISR is smaller than min.insync.replicas asks for."""
+        """Whether the ISR is smaller than min.insync.replicas."""
         return len(self.isr) < self.min_in_sync
 
 
@@ -71,7 +71,7 @@ def role_of(image: PartitionImage, node_id: int, min_in_sync: int) -> Leading | 
             image.partition_epoch,
             image.isr,
             tuple(each for each in image.replicas if each != node_id),
-            # a topic of fewer replicas could never have that many
+            # with fewer replicas, the topic's setting could never be met
             min(min_in_sync, len(image.replicas)),
             image.leader_recovery_state == RECOVERING,
         )
