@@ -1,1 +1,1 @@
-"""The coordinators of groups and of transactions: state machines, each over a partition that it leads."""
+"""The group and transaction coordinators: state machines, one for each partition that this node leads."""

@@ -1,4 +1,4 @@
-"""Who sent a request, as the state machines of coordinators know it."""
+"""The sender of a request, in the form that coordinators use."""
 
 from __future__ import annotations
 
@@ -11,5 +11,5 @@ if TYPE_CHECKING:
 
 
 def caller_of(context: RequestContext) -> Caller:
-    """Whoever sent the request; the host as Java writes an address without a name."""
+    """The sender of a request; the host in the form of Java's address without a host name."""
     return Caller(context.api_version, context.client_id or "", f"/{context.host}")

@@ -1,11 +1,11 @@
-"""Answers that wait for their records to be committed, in the order of the log.
+"""Responses that wait for their records to be committed, in the order of the log.
 
-Each entry waits until the high watermark has passed it. Entries leave in order, so an answer that tells of
+Each entry waits until the high watermark has passed it. Entries leave in order, so a response that depends on
 earlier records never leaves before those are committed. A wait that takes longer than `timeout_seconds` is
-answered with COORDINATOR_NOT_AVAILABLE, as Kafka does after offsets.commit.timeout.ms; its records stay where
-they are, and count if they are committed later.
+answered with COORDINATOR_NOT_AVAILABLE, as in Kafka after offsets.commit.timeout.ms; its records stay in the
+log, and count if they are committed later.
 
-All of it belongs to one leadership. When that ends `fail` is called, and nothing is delivered any more.
+The waits belong to one leadership. When that ends `fail` is called, and nothing is delivered any more.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from barnabas.coordination.effects import Effects
 from barnabas.core.clock import Clock
 from barnabas.core.errors import BarnabasError
 
-CHECK_SECONDS = 0.1  # at least, between two looks for waits that have taken too long
+CHECK_SECONDS = 0.1  # at least, between two checks for expired waits
 
 
 class _Entry:
@@ -55,7 +55,7 @@ class CommitWaits:
         return len(self._entries)
 
     def add(self, effects: Sequence[Effects], end_offset: int) -> None:
-        """Deliver these once everything before `end_offset` is committed; at once if it is."""
+        """Deliver the effects when everything before `end_offset` is committed, which may be at once."""
         is_new = end_offset > self._end_offset or not self._entries
         self._end_offset = end_offset = max(end_offset, self._end_offset)
         if not self._entries and self._replica.log.high_watermark >= end_offset:
@@ -72,11 +72,11 @@ class CommitWaits:
             self._arm(due)
 
     def add_behind(self, effects: Effects) -> None:
-        """Deliver what has no records of its own after what waits already."""
+        """Deliver effects without records, after those that wait already."""
         self.add((effects,), self._end_offset)
 
     def clear(self) -> None:
-        """Nothing is delivered any more."""
+        """Drop all waits: nothing is delivered any more."""
         self._entries.clear()
         if self._timer is not None:
             self._timer.cancel()
@@ -101,7 +101,7 @@ class CommitWaits:
             self._timer.cancel()
             self._timer = None
 
-    # ---- waits that take too long
+    # ---- expired waits
 
     def _arm(self, due: float) -> None:
         wait_seconds = max(CHECK_SECONDS, due - self._clock.monotonic())

@@ -1,22 +1,22 @@
-"""Where a key is coordinated: the partitions of one internal topic that this node leads, each with its host.
+"""A coordinator on this node: the partitions of one internal topic that this node leads, each with its host.
 
 A key belongs to the partition `hash(key) % partitions`, and the leader of that partition coordinates it. The
 hosts follow the published image:
 
     leadership lost      the host is lost, requests that wait in it get NOT_COORDINATOR
-    leadership gained    the partition is loaded at once, before any request comes: sessions and transactions
-                         time out even if no client asks for them
+    leadership gained    the partition is loaded at once, before any request arrives: sessions and
+                         transactions time out even if no client sends a request
     another epoch        both: the state of an earlier epoch is not used in a later one
-    a write failed       the host is lost, the partition is loaded anew a little later
+    a write failed       the host is lost, the partition is loaded again a little later
 
-Loads take turns, so that many of them do not stall the loop. A load is given up when its leader epoch is
-over, and a partition that cannot be read is tried again. It is read only when its last host writes nothing
-any more, and counts as loaded only when everything in its log is committed: the records of an earlier leader
-may still be truncated, and a write that failed may be in the log all the same. Requests that come meanwhile
-wait a little, and get COORDINATOR_LOAD_IN_PROGRESS then.
+Partitions are loaded one at a time, so that many of them do not stall the loop. A load is given up when its
+leader epoch is over, and repeated when the partition cannot be read. It starts when the partition's last host
+writes nothing any more, and is complete only when everything in the log is committed: the records of an
+earlier leader may still be truncated, and a failed write may be in the log all the same. Requests that arrive
+during a load wait a little, and then get COORDINATOR_LOAD_IN_PROGRESS.
 
-The only replica of a partition, where there are no others, is opened when it is needed: at the start if it
-has files, else with the first request.
+A partition with a single replica is opened when it is needed: at the start if it has files, otherwise with
+the first request.
 """
 
 from __future__ import annotations
@@ -47,10 +47,10 @@ from barnabas.metadata.publisher import MetadataPublisher
 logger = logging.getLogger("barnabas.coordinators")
 
 _NOBODY = -1
-WAIT_SECONDS = 0.5  # for a partition that is being loaded
-RELOAD_SECONDS = 1.0  # after a write or a load failed: the next may fail as well
-OVERTAKEN_SECONDS = 0.01  # after a load was given up because its leader epoch was over
-# A partition that takes a while to load is left alone for some times as long before it is loaded again: on a
+WAIT_SECONDS = 0.5  # how long a request waits for a load
+RELOAD_SECONDS = 1.0  # after a failed write or load: the next may fail as well
+OVERTAKEN_SECONDS = 0.01  # after a load whose leader epoch was over
+# After a failed write, a partition that loads slowly is not loaded for this many times its load time: on a
 # full disk every write fails.
 SLOW_LOAD_SECONDS = 0.05
 RESTS_FOR_LOADS = 4
@@ -58,7 +58,7 @@ RESTS_FOR_LOADS = 4
 
 @lru_cache(maxsize=10_000)
 def partition_for(key: str, count: int) -> int:
-    """The partition of `count` that a key belongs to: Java's hash of a string, over its UTF-16 units."""
+    """The partition of `count` to which a key belongs: Java's hash of a string, over its UTF-16 units."""
     number = 0
     units = key.encode("utf-16-be", "surrogatepass")
     for at in range(0, len(units), 2):
@@ -97,22 +97,22 @@ class Coordinator(Generic[S]):
         self._ensure_topic = ensure_topic
         self._stop = stop
         self._hosts: dict[int, Host[S]] = {}
-        self._ending: dict[int, Host[S]] = {}  # those that were lost while they were writing
+        self._ending: dict[int, Host[S]] = {}  # lost hosts that were writing
         self._loads: dict[int, asyncio.Task[Host[S]]] = {}
         self._load_seconds: dict[int, float] = {}
         self._rests_until: dict[int, float] = {}
         self._load_turn = asyncio.Lock()
-        # those that are to be loaded without being asked for: the epoch, and the task that sees to it
+        # loads without a request: the epoch, and the task that retries until it has succeeded
         self._wanted: dict[int, tuple[int, asyncio.Task[None]]] = {}
         self._tasks: dict[asyncio.Task[None], None] = {}
         self._is_closed = False
         replicas.on_removed.append(self._topic_removed)
         replicas.on_changed.append(self._topic_changed)
 
-    # ---- who coordinates what
+    # ---- keys and hosts
 
     async def find(self, key: str) -> int:
-        """The node that coordinates a key; the topic is made if it is not there."""
+        """The node that coordinates a key; the topic is created if it does not exist."""
         if self._metadata.image.topic(self.topic) is None:
             await self._ensure_topic()
         topic = self._metadata.image.topic(self.topic)
@@ -127,12 +127,12 @@ class Coordinator(Generic[S]):
     async def ask(
         self, key: str, command: Command[S], *, only_records: bool = False, writes: bool = True
     ) -> Any:
-        """The answer to a command about a key, once what it says is committed; see `Host.ask`."""
+        """The response to a command about a key, once it is committed; see `Host.ask`."""
         host = await self.host(self.partition_of(key))
         return await host.ask(command, only_records=only_records, writes=writes)
 
     async def host(self, partition: int) -> Host[S]:
-        """The host of a partition; what keeps this node from coordinating it is raised."""
+        """The host of a partition; raises the reason if this node cannot coordinate it."""
         host = self._hosts.get(partition)
         if host is not None and self._is_current(host):
             return host
@@ -153,11 +153,11 @@ class Coordinator(Generic[S]):
         return load_task.result()
 
     def loaded(self) -> list[Host[S]]:
-        """The hosts that are there, by partition."""
+        """The loaded hosts, by partition."""
         return [self._hosts[one] for one in sorted(self._hosts) if self._is_current(self._hosts[one])]
 
     async def hosts(self) -> list[Host[S]]:
-        """The hosts of all partitions that hold anything and are led here."""
+        """The hosts of all partitions that this node leads and that may have records."""
         found = []
         for partition in self._used():
             try:
@@ -244,15 +244,15 @@ class Coordinator(Generic[S]):
             self._rests_until[partition] = self._clock.monotonic() + rest_seconds
         self._take_up(partition, max(RELOAD_SECONDS, rest_seconds))
 
-    # ---- partitions that are to be loaded without being asked for
+    # ---- loads without a request
 
     def load_all(self) -> None:
-        """Load all partitions that are led here and may hold anything."""
+        """Load all partitions that this node leads and that may have records."""
         for partition in self._used():
             self._take_up(partition)
 
     def _used(self) -> list[int]:
-        """The partitions that are led here, without those of one replica that have never been used."""
+        """The partitions that this node leads, without unreplicated ones that have never been used."""
         topic = self._metadata.image.topic(self.topic)
         if topic is None:
             return []
@@ -264,7 +264,7 @@ class Coordinator(Generic[S]):
         ]
 
     def _take_up(self, partition: int, wait_seconds: float = 0.0) -> None:
-        """Load a partition in the leader epoch in which it is now, at once or after a while."""
+        """Load a partition in its current leader epoch, after `wait_seconds`."""
         image = self._led(partition)
         if image is None or self._is_closed:
             return
@@ -277,13 +277,13 @@ class Coordinator(Generic[S]):
         self._wanted[partition] = image.leader_epoch, task
 
     def _led(self, partition: int) -> PartitionImage | None:
-        """A partition that this node leads, by the image as it is now."""
+        """The partition's image, if this node leads it now."""
         topic = self._metadata.image.topic(self.topic)
         image = None if topic is None else topic.partition(partition)
         return image if image is not None and self._replicas.is_led(image) else None
 
     async def _load_at_last(self, partition: int, wait_seconds: float) -> None:
-        """Load a partition; one that cannot be read or synced now is tried again for as long as it is led."""
+        """Load a partition; retries as long as this node leads it."""
         try:
             await self._clock.sleep(wait_seconds)
             while not await self._is_settled(partition):
@@ -293,7 +293,7 @@ class Coordinator(Generic[S]):
                 del self._wanted[partition]
 
     async def _is_settled(self, partition: int) -> bool:
-        """Try once to load a partition; whether there is nothing left to do."""
+        """Try once to load a partition; returns whether nothing is left to do."""
         if self._is_closed or self._led(partition) is None:
             return True
         try:
@@ -308,11 +308,11 @@ class Coordinator(Generic[S]):
             return False
         except InvariantViolation:
             return True  # see `_load_ended`
-        if partition not in self._hosts:  # it was lost as soon as it was there
+        if partition not in self._hosts:  # lost as soon as it was loaded
             await self._clock.sleep(RELOAD_SECONDS)
         return partition in self._hosts
 
-    # ---- what becomes of topics
+    # ---- topics
 
     def _topic_removed(self, topic: TopicImage) -> None:
         if topic.name == self.topic:
@@ -324,14 +324,14 @@ class Coordinator(Generic[S]):
             return
         for partition, image in enumerate(topic.partitions):
             host = self._hosts.get(partition)
-            if host is not None and self._is_current(host):  # it resigns if it is not
+            if host is not None and self._is_current(host):  # otherwise it resigns
                 continue
             is_used = len(image.replicas) > 1 or self._replicas.opened(topic, partition) is not None
             if is_used and self._replicas.is_led(image):
                 self._take_up(partition)
 
     def tell_all(self, event: Callable[[S, Now], Effects]) -> None:
-        """Have every shard know of something."""
+        """Send an event to every loaded shard."""
         for host in self.loaded():
             self._begin(host.tell(event))
 
@@ -342,7 +342,7 @@ class Coordinator(Generic[S]):
         return task
 
     async def close(self) -> None:
-        """Answer the requests that wait with NOT_COORDINATOR, and wait for what is being written."""
+        """Answer the requests that wait with NOT_COORDINATOR, and wait for writes under way."""
         self._is_closed = True
         for host in list(self._hosts.values()):
             host.resign(NotCoordinator("this node is stopping"))

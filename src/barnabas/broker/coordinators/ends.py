@@ -1,12 +1,13 @@
-"""Writes the markers that end transactions into partitions that this node leads.
+"""Writes the markers that end transactions into the partitions that this node leads.
 
-A marker is a batch of its own. Those of several producers that come at once share one append; if it is
-refused, each is tried alone, so that none suffers for another. In the partitions of the group coordinator a
-marker goes through the host, whose shard must know of it: offsets become visible, or are forgotten.
+A marker is a batch of its own. Markers of several producers that arrive at once share one append; if it is
+refused, each is appended alone, so that none fails because of another. In the partitions of the group
+coordinator a marker goes through the host, whose shard must know of it: it makes offsets visible, or drops
+them.
 
-A marker is answered when it is committed. Partitions do not wait for one another, and one whose followers are
-late is answered REQUEST_TIMED_OUT after `WAIT_SECONDS`: the sender tries it again, while the markers of other
-partitions go on. The next request for the same marker waits for the one that is in the log already.
+A marker is answered when it is committed. Partitions do not wait for one another. A partition whose followers
+are late is answered REQUEST_TIMED_OUT after `WAIT_SECONDS`: the sender tries again, while the markers of
+other partitions go on. The next request for the same marker waits for the marker that is in the log already.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("barnabas.transactions")
 
 WAIT_SECONDS = 0.5
-PARTITIONS_A_TURN = 200  # without a break
+PARTITIONS_A_TURN = 200  # before yielding to other tasks
 
 
 class MarkerNotCommitted(BarnabasError):
@@ -55,27 +56,27 @@ class End(NamedTuple):
 
 
 class _Write:
-    """Markers that are being written into one partition; the error of each, None where it is committed."""
+    """Markers that are being written into one partition, with the error of each; None for a committed one."""
 
     __slots__ = ("failures", "task")
 
     def __init__(self) -> None:
         self.failures: dict[End, BarnabasError | None] = {}
-        self.task: asyncio.Task[None] | None = None  # None where nothing had to be waited for
+        self.task: asyncio.Task[None] | None = None  # None if it did not have to wait
 
 
 class MarkerWrites:
-    """The markers that are written into partitions of this node."""
+    """Writes markers into partitions of this node."""
 
     def __init__(self, services: Services) -> None:
         self._services = services
         self._under_way: dict[tuple[TopicPartition, End], _Write] = {}
-        self._unmarked: dict[TopicPartition, None] = {}  # could not take a marker, and the log says why
+        self._unmarked: dict[TopicPartition, None] = {}  # whose last write failed, and was logged
 
     async def write(
         self, wanted: Mapping[TopicPartition, Sequence[End]]
     ) -> dict[tuple[TopicPartition, End], BarnabasError | None]:
-        """Write markers; the error of each, None where it is committed."""
+        """Write markers; returns the error of each, None for a committed one."""
         writes: dict[tuple[TopicPartition, End], _Write] = {}
         for number, (place, ends) in enumerate(wanted.items(), 1):
             for some in _at_once(place, ends):
@@ -113,19 +114,20 @@ class MarkerWrites:
         reason = next((one for one in failures if isinstance(one, StorageError)), None)
         if reason is None:
             self._unmarked.pop(place, None)
-        elif place not in self._unmarked:  # every try fails like the first, and a full disk holds the log
+        elif place not in self._unmarked:  # every retry fails alike: log the first one only
             self._unmarked[place] = None
             logger.warning("%s-%d takes no markers: %s", *place, reason)
 
     def close(self) -> None:
-        """Wait for no followers any more."""
+        """Stop waiting for followers."""
         for one in list(self._under_way.values()):
             assert one.task is not None
             one.task.cancel()
 
 
 def _at_once(place: TopicPartition, ends: Sequence[End]) -> list[Sequence[End]]:
-    """Groups that may share an append: ends of different producers, and not among a group's commits."""
+    """Groups of ends that may share an append: of different producers, and not in a group coordinator's
+    partition."""
     if place.topic != CONSUMER_OFFSETS and len({end.producer.id for end in ends}) == len(ends):
         return [ends]
     return [[end] for end in ends]
@@ -173,7 +175,7 @@ async def _write_offsets(partition: int, end: End, services: Services) -> Barnab
             transaction_version=end.transaction_version,
         )
     except (NotCoordinator, CoordinatorNotAvailable, CoordinatorLoadInProgress) as error:
-        return NotLeaderOrFollower(str(error))  # senders of markers know errors of leaders only
+        return NotLeaderOrFollower(str(error))  # senders of markers handle a leader's errors only
     except BarnabasError as error:
         return error
     return None

@@ -1,4 +1,4 @@
-"""The errors of coordinators as such: they are elsewhere, not there yet, or cannot write at the moment."""
+"""Errors of every coordinator: it is on another node, is being loaded, or cannot write at the moment."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from barnabas.core.errors import BarnabasError, wire_error
 
 
 class CoordinatorNotAvailable(BarnabasError):
-    """The coordinator cannot serve this at the moment; it is worth another try."""
+    """The coordinator cannot serve the request now; the client may retry."""
 
     wire = wire_error("COORDINATOR_NOT_AVAILABLE")
 
 
 class CoordinatorLoadInProgress(BarnabasError):
-    """The partition is being read; it is worth another try."""
+    """The partition is being loaded; the client may retry."""
 
     wire = wire_error("COORDINATOR_LOAD_IN_PROGRESS")
 

@@ -1,7 +1,7 @@
-"""Commands on transactions that may need a producer id which nobody has had.
+"""Commands on transactions that may need a new producer id.
 
-Whether they do is known only once they are decided: then they are asked again, with one at hand. An id that
-turns out not to be needed after all is lost, which harms nobody.
+Whether a command needs one is known only when it is decided: then it is repeated with a new id. An id that
+turns out not to be needed after all is lost, which does no harm.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ Command = Callable[["TransactionShard", Now, Reply, int | None], Effects]
 
 
 class NoProducerId(BarnabasError):
-    """No block of ids can be had at the moment; it is worth another try."""
+    """There is no block of ids at the moment; the client may retry."""
 
     wire = wire_error("COORDINATOR_LOAD_IN_PROGRESS")
 
 
 async def ask_with_fresh_id(transactional_id: str, command: Command, services: Services) -> Any:
-    """The answer to a command, which is given a fresh id if it wants one."""
+    """The response to a command; the command gets a new producer id if it needs one."""
     try:
         return await _ask(transactional_id, command, None, services)
     except NeedsProducerId:
@@ -41,7 +41,7 @@ async def _ask(transactional_id: str, command: Command, producer_id: int | None,
 
 
 async def fresh_id(services: Services) -> int:
-    """An id that nobody has had."""
+    """A producer id that was never used."""
     try:
         return await services.producer_ids.next()
     except BarnabasError as error:

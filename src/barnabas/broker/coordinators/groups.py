@@ -1,4 +1,4 @@
-"""The coordinator of groups, put together: `__consumer_offsets`, its shards, and what they are told."""
+"""The group coordinator: `__consumer_offsets`, its shards, and their settings."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def coordinate_groups(services: Services) -> Coordinator[GroupShard]:
-    """The groups of this node."""
+    """The group coordinator of this node."""
     settings = SettingsCache(services, _settings)
     coordinator = Coordinator(
         CONSUMER_OFFSETS,

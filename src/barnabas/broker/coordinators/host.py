@@ -1,20 +1,20 @@
-"""A shard at work: one partition of a coordinator's topic that this node leads, and its state machine.
+"""Runs a shard: one partition of a coordinator's topic that this node leads, and its state machine.
 
-Commands are decided one after another, and the records of each are replayed at once, so that the next one
-finds them. They are written together: all that come while the loop turns, or while an append is under way,
-share the next append. An answer leaves when everything that it may tell of is committed (`commits`), and
-answers leave in the order of the commands. If an append fails the state is ahead of its log: the host is
-lost, waiting requests get an error, and the shard is loaded anew.
+Commands are decided one after another, and the records of each are replayed at once, so that the next command
+sees them. They are written together: all records that arrive in one turn of the loop, or while an append is
+under way, share the next append. A response leaves when everything that it may depend on is committed
+(`commits`), and responses leave in the order of the commands. If an append fails, the state is ahead of its
+log: the host is lost, waiting requests get an error, and the shard is loaded again.
 
-A host serves one leader epoch. When another begins, or the leadership ends, the host is lost: what it has
-appended may be truncated by another leader, so nothing of it is acknowledged, even if this node leads again
-and the high watermark passes the same offsets (KAFKA-20634).
+A host serves one leader epoch. When another begins, or the leadership ends, the host is lost: another leader
+may truncate its records, so none of them is acknowledged any more, even if this node leads again and the high
+watermark passes the same offsets (KAFKA-20634).
 
-While the partition has fewer in-sync replicas than min.insync.replicas nothing can be written: commands that
-write are refused before they change anything, and timers wait.
+While the ISR is smaller than min.insync.replicas nothing can be written: commands that write are refused
+before they change anything, and timers wait.
 
-A marker that ends a transaction in this very partition (offsets committed in it) is appended between the
-records of two commands, and replayed there: its place among the records decides what it ends.
+A marker that ends a transaction in this very partition (with committed offsets) is appended between the
+records of two commands, and replayed there: its place among the records decides which of them it ends.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from barnabas.core.errors import (
 
 logger = logging.getLogger("barnabas.coordinators")
 
-UNDER_MIN_SECONDS = 0.5  # between two looks whether the ISR is large enough again
+UNDER_MIN_SECONDS = 0.5  # between two checks whether the ISR is large enough again
 
 
 class Shard(Protocol):
@@ -64,8 +64,9 @@ Command = Callable[[S, Now, Reply], Effects]
 
 
 class Host(Generic[S]):
-    """One shard in one leader epoch. `send_markers` gets what a command wants written elsewhere, `on_lost` is
-    called at the end. `commit_timeout` gives the seconds that an answer may wait for its commit."""
+    """One shard in one leader epoch. `send_markers` gets the markers that a command sends to other
+    partitions, `on_lost` is called at the end. `commit_timeout` gives the seconds that a response may wait
+    for its commit."""
 
     def __init__(
         self,
@@ -101,7 +102,7 @@ class Host(Generic[S]):
         self._timer_due = 0.0
 
     def begin(self) -> None:
-        """The shard is loaded: what follows from its state by now, and its timer."""
+        """Start after loading: carry out the effects of the loaded state, and set the timer."""
         self._let_happen(lambda shard, now: shard.loaded(now))
 
     def _now(self) -> Now:
@@ -110,11 +111,12 @@ class Host(Generic[S]):
     # ---- commands
 
     async def ask(self, command: Command[S], *, only_records: bool = False, writes: bool = True) -> Any:
-        """The answer to a command, once what it says is committed.
+        """The response to a command, once it is committed.
 
-        `only_records` tells that all that the command changes is in its records: where these cannot be
-        written, as they are too many for one batch, nothing has happened. Otherwise the shard is in doubt.
-        A command that never `writes` is served when the ISR is too small for writes, too.
+        With `only_records`, all changes of the command are in its records: if these cannot be written, as
+        they are too many for one batch, nothing has happened. Otherwise the state of the shard is in doubt,
+        and it is loaded again. A command without `writes` is also served when the ISR is too small for
+        writes.
         """
         while self._gate is not None:
             await asyncio.shield(self._gate)
@@ -138,7 +140,7 @@ class Host(Generic[S]):
         except InvariantViolation as error:
             self._waiting.pop(reply, None)
             self._lose(error)
-            self._stop(error)  # whatever becomes of the answer, the node does not go on
+            self._stop(error)  # the node stops, whatever happens to the response
             raise
         except BarnabasError:
             raise
@@ -150,7 +152,7 @@ class Host(Generic[S]):
             self._waiting.pop(reply, None)
 
     async def tell(self, event: Callable[[S, Now], Effects]) -> None:
-        """Have the shard know of something to which nobody waits for an answer."""
+        """Send an event to the shard that has no response."""
         while self.lost is None and (self._gate is not None or self._is_under_min):
             if self._gate is not None:
                 await asyncio.shield(self._gate)
@@ -172,7 +174,7 @@ class Host(Generic[S]):
             self._doubt(error)
 
     def _doubt(self, error: Exception) -> None:
-        """An error in the program has left the state half changed: what the log says counts."""
+        """A bug has left the state half changed: load it again from the log."""
         logger.error("%s is loaded anew: an unexpected error", self.name, exc_info=error)
         self._lose(CoordinatorNotAvailable(f"{self.name} met an unexpected error: {error!r}"))
 
@@ -190,21 +192,21 @@ class Host(Generic[S]):
         self._arm()
 
     def _write_soon(self) -> None:
-        """Write what has come in this turn of the loop; it rarely has to wait for the disk."""
+        """Write the records of this turn of the loop; this rarely has to wait for the disk."""
         self._is_due = False
         if self._writer is not None:
             return  # it goes on until everything is written
         try:
             self._writer = begin(self._write())
         except asyncio.CancelledError:
-            return  # as a task that is cancelled would end: the node ends, and nobody is told of anything
+            return  # the node stops, as when a task is cancelled: no request is answered
         except Exception as error:  # noqa: BLE001 - there is nobody else who could hear of it
             self._write_failed(error)
         if self._writer is not None:
             self._writer.add_done_callback(self._written)
 
     def _pass_on(self, effects: Effects) -> None:
-        """Effects of which all records are in the log."""
+        """Deliver effects whose records are all in the log."""
         if self._commits:
             self._commits.add_behind(effects)
         else:
@@ -249,7 +251,7 @@ class Host(Generic[S]):
             self._lose(error)
             self._stop(error)
         except BarnabasError as error:
-            if self.lost is None:  # else another node leads the partition now, and the write was refused
+            if self.lost is None:  # else it was refused, as another node leads the partition now
                 is_minor = isinstance(error, (NotEnoughReplicas, NotLeaderOrFollower))
                 level = logging.WARNING if is_minor else logging.ERROR
                 logger.log(level, "%s is loaded anew: a write failed: %s", self.name, error)
@@ -266,7 +268,7 @@ class Host(Generic[S]):
         self._stop(error)
 
     async def _append(self, data: bytearray, outcomes: list[Effects], transaction_version: int = 0) -> int:
-        """Append, and deliver the outcomes once all is committed; gives the offset that is next."""
+        """Append, and deliver the outcomes when all is committed; returns the next offset."""
         appended = await self.replica.append_own(data, transaction_version=transaction_version)
         end_offset = appended.last_offset + 1
         if self.lost is None:
@@ -277,7 +279,7 @@ class Host(Generic[S]):
         self._lose(error)
 
     def _deliver(self, effects: Effects) -> None:
-        # the answers go first: markers are written while they are on their way
+        # responses first: the markers are written while these are on their way
         for reply, response in effects.replies:
             assert isinstance(reply, asyncio.Future)
             if not reply.done():
@@ -288,9 +290,9 @@ class Host(Generic[S]):
     async def write_marker(
         self, batch: bytearray, producer: Producer, *, is_commit: bool, transaction_version: int
     ) -> None:
-        """End a transaction in this partition; returns when the marker is committed. A marker that is refused
-        changes nothing; after one that could not be written the host is lost, as after any failed append: it
-        may be in the log all the same."""
+        """End a transaction in this partition; returns when the marker is committed. A refused marker changes
+        nothing. After a marker that could not be written the host is lost, as after any failed append: it may
+        be in the log all the same."""
         while self._gate is not None:
             await asyncio.shield(self._gate)
         if self.lost is not None:
@@ -305,7 +307,7 @@ class Host(Generic[S]):
                 raise self.lost
             self.shard.replay_end(producer, is_commit)
         except asyncio.CancelledError:
-            # it may be in the log, and the shard does not know
+            # the marker may be in the log, and the shard has not replayed it
             self._lose(CoordinatorNotAvailable("a marker was being written when the request was given up"))
             raise
         except StorageError as error:
@@ -320,7 +322,7 @@ class Host(Generic[S]):
         if self.lost is not None:
             raise self.lost
 
-    # ---- time
+    # ---- timers
 
     def _arm(self) -> None:
         due = self.shard.next_due_seconds()
@@ -341,7 +343,7 @@ class Host(Generic[S]):
         if self._gate is not None:
             self._gate.add_done_callback(lambda _: self._on_time())
             return
-        if self._is_under_min:  # nothing could be written: what is due is due later
+        if self._is_under_min:  # nothing can be written: delay what is due
             self._timer_due = self._clock.monotonic() + UNDER_MIN_SECONDS
             self._timer = asyncio.get_running_loop().call_later(UNDER_MIN_SECONDS, self._on_time)
             return
@@ -354,22 +356,22 @@ class Host(Generic[S]):
         return f"{self.replica.name}-{self.replica.partition}"
 
     def resign(self, error: BarnabasError) -> None:
-        """This node does not coordinate it any more."""
+        """End the host: this node does not coordinate the partition any more."""
         self._lose(error)
 
     @property
     def is_writing(self) -> bool:
-        """Whether records or a marker are on their way to the log, even of a host that is lost."""
+        """Whether records or a marker are being written, even by a lost host."""
         return self._is_due or self._writer is not None or self._gate is not None
 
     async def ended(self) -> None:
-        """Of a host that is lost: wait until nothing of it comes to the log any more."""
+        """Wait until a lost host writes nothing to the log any more."""
         while self._gate is not None:
             await asyncio.shield(self._gate)
         await self.settled()
 
     async def settled(self) -> None:
-        """Wait for what is being written."""
+        """Wait for writes under way."""
         while self._is_due or self._writer is not None:
             if self._writer is None:
                 await asyncio.sleep(0)

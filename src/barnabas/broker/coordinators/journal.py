@@ -1,9 +1,9 @@
-"""What a shard has to write, until it is written: records become batches, many of them one append.
+"""The records that a shard has yet to write: they become batches, and many batches become one append.
 
-Records outside of transactions share batches as long as these stay below the topic's limit; a transaction's
-records are a batch of their own, which bears its producer. Its sequence is always 0, as in Kafka: nobody
-checks it, but Kafka's cleaner refuses to write a producer's batch that has none. A write that no batch has
-room for is refused before anything of it counts.
+Records outside of transactions share batches up to the topic's size limit. The records of a transaction are a
+batch of their own with its producer id. Its sequence is always 0, as in Kafka: it is never checked, but
+Kafka's cleaner refuses to write a producer's batch without one. A write that is too large for one batch is
+refused before any of it is used.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ RECORD_OVERHEAD_BYTES = 32  # lengths, deltas and attributes of a record, at mos
 
 
 class Encoded(NamedTuple):
-    """A write in the bytes of its records."""
+    """A write, encoded."""
 
     records: list[tuple[bytes, bytes | None]]
     producer: Producer | None
@@ -30,10 +30,10 @@ class Encoded(NamedTuple):
 
 
 def encode_write(write: Write, max_bytes: int) -> Encoded:
-    """The bytes of a write; RecordListTooLarge where they cannot be one batch."""
+    """Encode a write; RecordListTooLarge if it does not fit into one batch."""
     try:
         records = [(encode_key(one.key), encode_value(one)) for one in write.records]
-    except struct.error as error:  # requests may bear longer strings than records do
+    except struct.error as error:  # strings in requests may be longer than strings in records
         raise RecordListTooLarge(f"a name is too long to be written down: {error}") from None
     size = sum(len(key) + len(value or b"") + RECORD_OVERHEAD_BYTES for key, value in records)
     if HEADER_BYTES + size > max_bytes:
@@ -50,7 +50,7 @@ class Journal:
         self._open: BatchBuilder | None = None
 
     def add(self, writes: Sequence[Encoded], now_ms: int, max_bytes: int) -> None:
-        """Put writes behind those that are there."""
+        """Append writes to the journal."""
         for write in writes:
             if write.producer is not None:
                 self._close()
@@ -74,7 +74,7 @@ class Journal:
             self._open = None
 
     def take(self) -> bytearray:
-        """Everything so far, to be appended with one write; the journal is empty afterwards."""
+        """Everything so far, as the bytes of one append; the journal is empty afterwards."""
         self._close()
         done, self._done = self._done, []
         return done[0] if len(done) == 1 else bytearray().join(done)

@@ -1,4 +1,4 @@
-"""How a shard learns what its partition holds: what is committed is replayed, in the order of the log."""
+"""Loads a shard: replays the committed records of its partition, in the order of the log."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from barnabas.log.reading import batches
 from barnabas.records.control import parse_end_transaction
 from barnabas.records.reader import read_batch
 
-# what is decoded before others have their turn; a batch may hold more than a chunk has room for
+# how much is decoded before other tasks run; a batch may be larger than a chunk
 _CHUNK_BYTES = 16 * 1024
 _RECORDS_A_TURN = 50
 
 
 async def load(replica: Replica, kinds: Kinds, shard: Shard, turn: asyncio.Lock) -> float:
-    """Replay a partition; records of types that are not known here are left alone. Gives the seconds that it
-    waited, for followers and for its turn.
+    """Replay a partition; records of unknown types are skipped. Returns the seconds spent waiting, for
+    followers and for `turn`.
 
-    Only committed records are replayed. What stands beyond the high watermark of a new leader is committed
-    when its followers have it: the shard is loaded when everything in the log is. Where the ISR is too small
-    for that it is not loaded until it is large enough, or another node leads. When the leader epoch changes
-    the load is given up with NotLeaderOrFollower.
+    Only committed records are replayed. On a new leader, records beyond the high watermark are committed when
+    the followers have them: the shard is loaded when everything in the log is committed. While the ISR is too
+    small for that, the load goes on waiting. When the leader epoch changes the load ends with
+    NotLeaderOrFollower.
 
-    Partitions are replayed one after another (`turn`); none waits for the followers of another.
+    Partitions are replayed one at a time (`turn`); none waits for the followers of another.
     """
     reader, offset, epoch = RecordReader(kinds), replica.log.start_offset, replica.leader_epoch
     waited_seconds = 0.0

@@ -1,23 +1,23 @@
 """Sends the markers of decided transactions, and tells the coordinator when every partition has its marker.
 
 Markers go to the brokers that lead the partitions, this one included, in WriteTxnMarkers requests. Each
-broker has lanes of its own, and none waits for another:
+broker has separate lanes, which do not wait for one another:
 
     PLAIN       most partitions
     OFFSETS     __consumer_offsets: the group coordinator may still be loading
-    TROUBLED    partitions that could not be written the last time
+    TROUBLED    partitions whose last write failed
 
-A lane has one request under way. Transactions that are decided meanwhile wait for the next one, which gives
-each partition all its markers with one append. Where a request takes longer than `PATIENCE_SECONDS`, up to
-`MAX_REQUESTS` go side by side. A partition is in one request at a time.
+A lane has one request in flight. Transactions that are decided meanwhile wait for the next one, which sends
+each partition all its markers for one append. While a request takes longer than `PATIENCE_SECONDS`, up to
+`MAX_REQUESTS` are in flight. A partition is in one request at a time.
 
-A partition that cannot be written now is tried again later, with the leader that it has then, for as long as
-it takes: readers of committed records wait there. When the metadata names another leader the markers go there
-at once, even if the old leader has not answered yet. A deleted partition needs no marker. Where a partition
-has seen a later epoch of the producer or of the coordinator, another coordinator has taken over: the other
-partitions get their markers, but the transaction is not completed here. A host that is lost sends nothing
-more; the host that loads its shard finds the transaction decided, and sends all markers again. A partition
-that gets a marker twice is none the worse for it.
+A partition that cannot be written is retried later, with its leader at that time, for as long as it takes,
+since read_committed consumers wait there. When the metadata names another leader the markers go there at
+once, even if the old leader has not answered yet. A deleted partition needs no marker. If a partition has
+seen a later epoch of the producer or of the coordinator, another coordinator has taken over: the other
+partitions get their markers, but the transaction is not completed here. A lost host sends nothing more; the
+host that loads its shard finds the transaction decided, and sends all markers again. Writing a marker twice
+does no harm.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ logger = logging.getLogger("barnabas.transactions")
 
 RETRY_SECONDS = 0.1
 PATIENCE_SECONDS = 0.05
-MAX_REQUESTS = 3  # of a lane, side by side
+MAX_REQUESTS = 3  # of a lane, in flight
 
 _UNKNOWN_PARTITION = wire_error("UNKNOWN_TOPIC_OR_PARTITION").code
 _NO_ANSWER = wire_error("NETWORK_EXCEPTION").code
@@ -84,14 +84,14 @@ class _Kind(IntEnum):
 
 
 class _Lane(NamedTuple):
-    """A way to a broker."""
+    """A queue of requests to a broker."""
 
     node_id: int
     kind: _Kind
 
 
 class _Request:
-    """A request under way, and the partitions for which its answer counts."""
+    """A request in flight, and the partitions for which its response counts."""
 
     __slots__ = ("node_id", "places")
 
@@ -101,24 +101,24 @@ class _Request:
 
 
 class MarkerSender:
-    """Takes decided transactions from their hosts."""
+    """Sends the markers of decided transactions."""
 
     def __init__(self, services: Services) -> None:
         self._services = services
-        # the markers of a partition are either not sent yet or in one request, each of them
+        # each marker of a partition is either not sent yet or in one request
         self._waiting: dict[TopicPartition, list[_Ending]] = {}
         self._sent: dict[TopicPartition, _Request] = {}
         self._queues: dict[_Lane, dict[TopicPartition, None]] = {}
-        self._workers: dict[_Lane, set[int]] = {}  # numbers of the requests that are under way
+        self._workers: dict[_Lane, set[int]] = {}  # the numbers of the requests in flight
         self._helpers: dict[_Lane, asyncio.TimerHandle] = {}
         self._tasks: dict[asyncio.Task[None], None] = {}
         self._retries: dict[TopicPartition, asyncio.TimerHandle] = {}
-        self._troubled: dict[TopicPartition, None] = {}  # partitions that could not be written
+        self._troubled: dict[TopicPartition, None] = {}  # partitions whose last write failed
         services.replicas.on_changed.append(self._topic_changed)
         services.replicas.on_removed.append(self._topic_changed)
 
     def send(self, host: Host[TransactionShard], markers: Markers) -> None:
-        """Have a transaction ended in all its partitions."""
+        """End a transaction in all its partitions."""
         ending = _Ending(host, markers)
         for place in markers.partitions:
             self._waiting.setdefault(place, []).append(ending)
@@ -126,12 +126,12 @@ class MarkerSender:
         if not markers.partitions:
             self._complete(ending)
 
-    # ---- which request
+    # ---- requests
 
     def _schedule(self, place: TopicPartition) -> None:
-        """Have the markers of a partition sent to its leader, if there is one."""
+        """Send the markers of a partition to its leader, if there is one."""
         if place in self._sent:
-            return  # what comes after that is sent when it is answered
+            return  # these markers are sent after the response
         if (retry := self._retries.pop(place, None)) is not None:
             retry.cancel()
         if self._is_gone(place):
@@ -161,7 +161,7 @@ class MarkerSender:
         self._run(self._work(lane, number))
 
     def _help(self, lane: _Lane) -> None:
-        """A request takes long, and others wait for it: they go in another one."""
+        """A request takes long and others wait for it: send them in another request."""
         del self._helpers[lane]
         workers = self._workers[lane]
         if lane in self._queues and len(workers) < MAX_REQUESTS:
@@ -175,7 +175,7 @@ class MarkerSender:
     def _ended(self, task: asyncio.Task[None]) -> None:
         del self._tasks[task]
         if not task.cancelled() and (error := task.exception()) is not None:
-            self._services.stop(error)  # a marker that is not sent holds readers back for good
+            self._services.stop(error)  # without its marker, a partition blocks its readers for good
 
     async def _work(self, lane: _Lane, number: int) -> None:
         try:
@@ -187,7 +187,7 @@ class MarkerSender:
             self._workers[lane].discard(number)
 
     def _take(self, lane: _Lane, queue: dict[TopicPartition, None]) -> _Request:
-        """The request for these partitions, but for those that have another leader by now."""
+        """The request for these partitions, without those that have another leader now."""
         request = _Request(lane.node_id)
         for place in queue:
             if place in self._sent:
@@ -203,11 +203,11 @@ class MarkerSender:
                 self._troubled.pop(place, None)
         return request
 
-    # ---- and its answer
+    # ---- responses
 
     async def _send(self, request: _Request, way: int) -> None:
         codes: _Codes = {}
-        told: str | None = None  # why there is no answer
+        told: str | None = None  # why there is no response
         try:
             response = await self._services.peers.send(
                 request.node_id, _message(request.places), WriteTxnMarkersResponse, way=way
@@ -215,12 +215,12 @@ class MarkerSender:
             codes = _codes(response)
         except BarnabasError as error:
             told = str(error)
-        for place, endings in request.places.items():  # without those that have another leader since
+        for place, endings in request.places.items():  # without partitions that have another leader since
             del self._sent[place]
             self._settle(place, endings, codes, told)
 
     def _settle(self, place: TopicPartition, endings: list[_Ending], codes: _Codes, told: str | None) -> None:
-        """Complete, drop or retry the endings of a partition, by the answer of its leader."""
+        """Complete, drop or retry the endings of a partition, by its leader's answer."""
         late: list[_Ending] = []
         for ending in endings:
             code = codes.get((ending.markers.producer.id, *place), _NO_ANSWER)
@@ -237,7 +237,7 @@ class MarkerSender:
             if place in self._waiting:
                 self._schedule(place)
             return
-        if place not in self._troubled:  # every try fails like the first, and a full disk holds the log
+        if place not in self._troubled:  # every retry fails alike: log the first one only
             self._troubled[place] = None
             logger.warning("%s-%d gets its markers later: %s", *place, reason)
         self._waiting[place] = late + self._waiting.get(place, [])
@@ -258,8 +258,8 @@ class MarkerSender:
     # ---- retries and leaders
 
     def _is_gone(self, place: TopicPartition) -> bool:
-        """Whether a partition was deleted: it existed for the coordinator that added it, and the image of a
-        later coordinator is no older than that."""
+        """Whether a partition was deleted. It existed for the coordinator that added it, and a later
+        coordinator's image is at least as new."""
         topic = self._services.image.topic(place.topic)
         return topic is None or topic.partition(place.partition) is None
 
@@ -278,7 +278,8 @@ class MarkerSender:
             self._troubled.pop(place, None)
 
     def _topic_changed(self, topic: TopicImage) -> None:
-        """Partitions may have other leaders: their markers go there without waiting for the old ones."""
+        """The leaders of partitions may have changed: send markers to new leaders without waiting for the old
+        ones."""
         if not self._sent and not self._waiting:
             return
         for place, request in list(self._sent.items()):
@@ -290,7 +291,8 @@ class MarkerSender:
 
 
 def _message(places: dict[TopicPartition, list[_Ending]]) -> WriteTxnMarkersRequest:
-    """The markers of each transaction for these partitions; a producer has at most one decided."""
+    """The markers of each transaction for these partitions; a producer has at most one decided
+    transaction."""
     by_ending: dict[_Ending, dict[str, list[int]]] = {}
     for place, endings in places.items():
         for ending in endings:

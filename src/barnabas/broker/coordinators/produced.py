@@ -1,8 +1,8 @@
-"""The transactional batches of a produce request: whose they are, and whether they may be appended.
+"""Verifies the transactional batches of a produce request before they are appended.
 
-All are of one producer and of the transactional id that the request names. Its coordinator is asked once for
-all partitions in which they begin the transaction. What it could not say now is answered in a way that makes
-clients send the batch again, and look for no other leader.
+All of them are of one producer, and of the transactional id in the request. The coordinator is asked once for
+all partitions in which they begin the transaction. If it cannot answer now, the client gets an error that
+makes it send the batch again without looking for another leader.
 """
 
 from __future__ import annotations
@@ -36,18 +36,18 @@ _WORTH_ANOTHER_TRY = {
 }
 _CONCURRENT = wire_error("CONCURRENT_TRANSACTIONS")
 
-# by topic and partition; of batches outside of transactions there is none
+# by topic and partition; batches outside of transactions have none
 Verdicts = dict[tuple[str, int], Verdict]
 
 
 class TransactionalIdNotAuthorized(BarnabasError):
-    """A batch of a transaction in a request that does not say whose."""
+    """A request with a transactional batch names no transactional id."""
 
     wire = wire_error("TRANSACTIONAL_ID_AUTHORIZATION_FAILED")
 
 
 class InvalidProducerIdMapping(BarnabasError):
-    """Batches of several producers as those of one transaction."""
+    """A request has transactional batches of several producers."""
 
     wire = wire_error("INVALID_PRODUCER_ID_MAPPING")
 
@@ -55,7 +55,7 @@ class InvalidProducerIdMapping(BarnabasError):
 async def verify_produced(
     request: ProduceRequest, context: RequestContext, services: Services, *, by_id: bool
 ) -> Verdicts:
-    """What is to be known of each transactional batch before it is appended; raises what refuses them all."""
+    """The verdict on each transactional batch; raises an error that applies to the whole request."""
     transactional_id = request.transactional_id
     if transactional_id is None:
         raise TransactionalIdNotAuthorized("records of a transaction come without a transactional id")
@@ -92,7 +92,7 @@ def _transactional(batch: object) -> BatchHeader | None:
 async def _claim(
     name: str, topic_id: bytes, by_id: bool, index: int, header: BatchHeader, services: Services
 ) -> Claim | None:
-    """None where the append will be refused for another reason."""
+    """The claim of a batch; None if the append will be refused for another reason."""
     try:
         topic: TopicImage = services.replicas.topic(name, topic_id, by_id=by_id)
         if is_internal(topic.name):

@@ -1,7 +1,7 @@
 """Settings of a coordinator, derived from those of the broker.
 
-Every command asks for them, so they are derived only when the broker's settings, or the level of a feature
-that they depend on, have changed.
+Every command needs them, so they are derived again only when the broker's settings, or the feature level on
+which they depend, have changed.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 
 class SettingsCache(Generic[T]):
-    """Called, it gives the settings as they are now. `feature_level` is passed to `derive`."""
+    """Returns the current settings when called. `feature_level` is passed to `derive`."""
 
     __slots__ = ("_derive", "_derived", "_feature_level", "_level", "_services", "_settings")
 

@@ -1,8 +1,8 @@
-"""The coordinators' own topics, made with the first request for a coordinator.
+"""The internal topics of the coordinators, created with the first request for a coordinator.
 
-Settings are those of Kafka. Where the broker's settings do not name the number of replicas there are three,
-or as many as there are brokers: registered ones, even if one of them is down at the moment, since the topic
-outlives that. `barnabas cluster grow-internal` adds replicas when brokers have joined.
+Their settings are Kafka's. If the broker's settings do not set the number of replicas, there are three, or as
+many as there are registered brokers: a broker counts even if it is down at the moment, since the topic will
+outlive that. `barnabas cluster grow-internal` adds replicas when brokers have joined.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _EXISTS = wire_error("TOPIC_ALREADY_EXISTS").code
 
 
 async def ensure_topic(name: str, services: Services) -> None:
-    """Make the topic if it is not there; CoordinatorNotAvailable where that cannot be."""
+    """Create the topic if it does not exist; CoordinatorNotAvailable if that fails."""
     if services.image.topic(name) is None:
         wanted = _wanted(name, services.settings, len(services.image.brokers))
         request = CreateTopicsRequest(topics=[wanted], timeout_ms=_TIMEOUT_MS, validate_only=False)
@@ -47,7 +47,7 @@ async def ensure_topic(name: str, services: Services) -> None:
         (result,) = response.topics
         if services.image.topic(name) is not None:
             return
-        if result.error_code in (0, _EXISTS):  # another broker was faster, or this one's image is behind
+        if result.error_code in (0, _EXISTS):  # another broker was faster, or this image is behind
             raise CoordinatorNotAvailable(f"{name} was made just now, and is not known here yet")
         logger.error("%s cannot be made: %s", name, result.error_message)
         raise CoordinatorNotAvailable(f"{name} cannot be made: {result.error_message}")

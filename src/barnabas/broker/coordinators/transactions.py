@@ -1,4 +1,4 @@
-"""The coordinator of transactions, put together: `__transaction_state`, its shards, and their markers."""
+"""The transaction coordinator: `__transaction_state`, its shards, and their markers."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def coordinate_transactions(services: Services) -> Coordinator[TransactionShard]:
-    """The transactional ids of this node."""
+    """The transaction coordinator of this node."""
     settings = SettingsCache(
         services, _settings, feature_level=lambda: services.image.features.get(TRANSACTION_VERSION, 0)
     )
@@ -32,7 +32,7 @@ def coordinate_transactions(services: Services) -> Coordinator[TransactionShard]
         metadata=services.metadata,
         replicas=services.replicas,
         clock=services.clock,
-        # Kafka gives a write the transaction's own timeout: clients have given up by then
+        # Kafka waits for the transaction's own timeout: clients have given up by then
         commit_timeout=lambda: services.settings.integer("request.timeout.ms") / 1000,
         send_markers=MarkerSender(services).send,
         ensure_topic=partial(ensure_topic, TRANSACTION_STATE, services),

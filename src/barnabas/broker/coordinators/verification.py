@@ -42,9 +42,9 @@ _INVALID_EPOCH = wire_error("INVALID_PRODUCER_EPOCH")
 _ABORTABLE = wire_error("TRANSACTION_ABORTABLE")
 _INVALID_STATE = wire_error("INVALID_TXN_STATE")
 _NOT_ALLOWED = wire_error("CLUSTER_AUTHORIZATION_FAILED")
-_UNKNOWN = wire_error("UNKNOWN_SERVER_ERROR")  # for codes of newer brokers
+_UNKNOWN = wire_error("UNKNOWN_SERVER_ERROR")  # for error codes of newer brokers
 
-_FIRST_OF_BROKERS = 4  # of AddPartitionsToTxn; earlier versions are those of clients
+_FIRST_OF_BROKERS = 4  # of AddPartitionsToTxn; earlier versions are for clients
 
 
 class Unverified(BarnabasError):
@@ -56,7 +56,7 @@ class Unverified(BarnabasError):
 
 
 class Operation(enum.Enum):
-    """The request to the coordinator, and the errors that the client knows."""
+    """The kind of request to the coordinator, and the errors that the client knows."""
 
     VERIFY = "verify"
     VERIFY_OR_ABORT = "verify, where the client knows TRANSACTION_ABORTABLE"
@@ -72,7 +72,7 @@ class Operation(enum.Enum):
 
 
 class Claim(NamedTuple):
-    """A partition that a producer wants to write to, and the sequence of its batch there."""
+    """A partition that a producer writes to, and the sequence of its batch."""
 
     place: TopicPartition
     replica: Replica
@@ -92,9 +92,9 @@ async def verify(
     """For each claim: the guard to append with (None where the transaction is open there), or the error.
 
     While the producer's last transaction is being ended, a request that adds partitions waits a little: the
-    client would send it again just as early, and a produce request is expensive to send again. The marker of
-    that transaction may also be written while the coordinator is asked, which takes the guard away: then the
-    coordinator is asked again, with a new one.
+    client would retry just as early, and a produce request is expensive to send again. The marker of that
+    transaction may also be written during the request to the coordinator, which invalidates the guard: then
+    the coordinator is asked again, with a new guard.
     """
     settings = services.settings
     adds = operation is Operation.ADD
@@ -112,7 +112,8 @@ async def verify(
 
 
 def _backoffs(longest_seconds: float) -> Iterator[float]:
-    """The markers of a transaction are usually written within a few turns of the loop."""
+    """The waits between attempts. The markers of a transaction are usually written within a few turns of the
+    loop."""
     yield from (0, 0, 0)
     seconds = 0.001
     while True:
@@ -163,7 +164,7 @@ async def _ask(
     operation: Operation,
     services: Services,
 ) -> dict[TopicPartition, BarnabasError]:
-    """The partitions that the coordinator refuses, and why."""
+    """The partitions that the coordinator refuses, with the errors."""
     topics: dict[str, list[int]] = {}
     for place in places:
         topics.setdefault(place.topic, []).append(place.partition)
@@ -183,7 +184,7 @@ async def _ask(
         )
     except BarnabasError as error:
         return dict.fromkeys(places, Unverified(error.wire, str(error)))
-    if response.error_code:  # it has judged nothing
+    if response.error_code:  # the request failed as a whole
         code = _INVALID_STATE.code if response.error_code == _NOT_ALLOWED.code else response.error_code
         return dict.fromkeys(places, _refusal(code, operation))
     return {
@@ -196,8 +197,8 @@ async def _ask(
 
 
 def _coordinator_of(transactional_id: str, services: Services) -> TopicPartition:
-    """The partition whose leader coordinates a transactional id. Where there is no leader this broker is
-    asked, and refuses."""
+    """The partition whose leader coordinates a transactional id. Without a leader, this broker is asked, and
+    refuses."""
     topic = services.image.topic(TRANSACTION_STATE)
     partition = 0 if topic is None else partition_for(transactional_id, len(topic.partitions))
     return TopicPartition(TRANSACTION_STATE, partition)
