@@ -1,1 +1,1 @@
-"""A node: connections, one handler an API, the replicas it leads, and who waits for what."""
+"""A node: connections, one handler an API, replicas, coordinators, and its part in the metadata quorum."""

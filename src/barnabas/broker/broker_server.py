@@ -1,8 +1,9 @@
-"""The broker of a node: its place in the cluster, its replicas, and the listeners at which it answers.
+"""The broker of a node: its registration, its replicas, and its listeners.
 
-The order of its life: the replicas follow the metadata, the broker registers and is fenced, says where its
-partitions are, becomes active, and then answers clients. A stop begins with the controlled shutdown: others
-take over while this broker still answers; then it answers what is under way and lets go of everything.
+In the order of its life: the replicas follow the metadata, the broker registers and is fenced, reports the
+directories of its partitions, becomes active, and then answers clients. A stop begins with the controlled
+shutdown: other brokers take over its leaderships while this broker still answers. Then it answers the
+requests under way and closes everything.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("barnabas.node")
 
-# what requests under way get when the node stops: an append is a matter of milliseconds
+# time for requests under way when the node stops: an append takes milliseconds
 FINISH_SECONDS = 0.5
 
 Run = Callable[[Coroutine[Any, Any, None]], Any]
@@ -88,7 +89,7 @@ class BrokerServer:
             submit=self._submit,
             broker_epoch=lambda: self.membership.epoch,
         )
-        self._changes: PartitionChanges | None = None  # where an ISR was to change
+        self._changes: PartitionChanges | None = None  # None until an ISR change is needed
         self.replicas = Replicas(common.node_id, metadata, storage.logs, settings.of_topic, fail, leaders)
         follow(metadata, self.replicas)
         self._upkeep = Upkeep(
@@ -117,13 +118,13 @@ class BrokerServer:
                 fail,
             )
         self._inter_broker_listener = inter_broker_listener
-        self.fetchers: Fetchers | None = None  # where this node follows others
+        self.fetchers: Fetchers | None = None  # None until a replica follows another node
         self.replicas.on_role.append(self._has_role)
         self.connections = Connections(self.services, BROKER_ROUTER, limits_of(settings.broker))
         settings.subscribe(lambda altered: self.connections.limit(limits_of(altered)))
 
     def _has_role(self, replica: Replica) -> None:
-        """A replica that follows is fetched for; a node that leads all that it has needs no fetchers."""
+        """Fetch a following replica. A node that leads all its partitions needs no fetchers."""
         if self.fetchers is None and isinstance(replica.role, Following):
             self.fetchers = self._make_fetchers()
         if self.fetchers is not None:
@@ -171,7 +172,7 @@ class BrokerServer:
         await self.replicas.set_strays_aside()
 
     async def register(self, incarnation_id: UUID, advertised: Sequence[Listener]) -> None:
-        """Become known to the controller, fenced."""
+        """Register with the controller; the broker is fenced."""
         self._found, self._anew = self._placement.survey()
         await self.membership.register(
             cluster_id=self.services.cluster_id,
@@ -184,7 +185,7 @@ class BrokerServer:
         await self._storage.keep_epoch(self.membership.epoch)
 
     async def activate(self) -> None:
-        """Say where the partitions are, and become active."""
+        """Report the directories of the partitions, and become active."""
         if self._found:
             await self.membership.assign_surely(self._found)
         await self.membership.activate()
@@ -195,13 +196,13 @@ class BrokerServer:
         self._upkeep.follow_cordons()
 
     def _is_shown(self) -> bool:
-        """Whether the metadata here says that this broker is active, or speaks of another one."""
+        """Whether the metadata on this node shows this broker as active, or has another registration."""
         known = self._metadata.image.brokers.get(self.membership.node_id)
         return known is None or known.epoch != self.membership.epoch or known.is_active
 
     def serve(self) -> None:
-        """Open what is replicated and fetch what follows, keep the directories in order and load the
-        coordinators, in the background."""
+        """Start the background work: open replicated partitions, fetch those that follow, keep the
+        directories in order and load the coordinators."""
         self._is_serving = True
         if self.fetchers is not None:
             self.fetchers.begin()
@@ -218,14 +219,15 @@ class BrokerServer:
         self._upkeep.failed(directory_id, error)
 
     async def shut_down(self) -> None:
-        """The controlled shutdown: returns when this broker leads nothing any more, or cannot say so."""
+        """The controlled shutdown: returns when this broker leads nothing any more, or cannot reach the
+        controller."""
         try:
             await self.membership.leave()
-        except NOT_COMMITTED as error:  # a full disk does not keep the logs from being closed cleanly
+        except NOT_COMMITTED as error:  # even with a full disk, the logs must be closed cleanly
             logger.error("the metadata will not tell of this stop: %s", error)
 
     async def finish(self) -> None:
-        """Answer what is under way, and let go of clients, coordinators and moves."""
+        """Answer the requests under way, and close connections, coordinators and moves."""
         self.replicas.wake_readers()
         await self._stop_fetching()
         await self.services.close_coordinators()
@@ -239,7 +241,7 @@ class BrokerServer:
             await self.fetchers.close()
 
     async def cut_off(self) -> None:
-        """End all connections at once, and all that waits for coordinators."""
+        """End all connections, and fail all requests that wait for coordinators."""
         await self.services.close_coordinators()
         self.services.close_peers()
         if self._changes is not None:
@@ -247,7 +249,7 @@ class BrokerServer:
         await self.connections.close()
 
     async def close(self) -> None:
-        """Wait for what was begun on the disk and in the metadata."""
+        """Wait for work on the disk and in the metadata that has begun."""
         await self._placement.close()
         await self.replicas.close()
 

@@ -1,8 +1,8 @@
-"""The controller of a node: the listeners at which it answers, and what it does while it is active.
+"""The controller of a node: its listeners, and its work while it is the active controller.
 
 It answers as soon as the metadata is read from the disk, before there is a leader: other voters have to reach
-it, and so has the broker of the same process. While it is the active controller it watches the brokers and
-looks after the leaders of partitions, once there are others than the one in its process.
+it, and so has the broker of the same process. The active controller watches the brokers and elects leaders
+from time to time, once there is a broker outside of its process.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Run = Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]]
 
 
 class ControllerServer:
-    """Beside the `SharedServer` of its process. `run` starts background tasks."""
+    """The controller beside the `SharedServer` of its process. `run` starts background tasks."""
 
     def __init__(self, shared: SharedServer, run: Run) -> None:
         settings = shared.settings
@@ -37,13 +37,14 @@ class ControllerServer:
         shared.quorum.metadata.subscribe(self._published)
 
     async def register(self, listeners: Sequence[Listener]) -> None:
-        """Tell the active controller of this one, once there are others than itself; until cancelled."""
+        """Register this controller with the active one, once there are other controllers; runs until
+        cancelled."""
         try:
             await self._register(listeners)
         except BarnabasError:
             if self._shared.quorum.driver.failure is None:
                 raise
-            # else the node fails by the same, and has said so
+            # otherwise the same error ends the node, and is logged there
 
     async def _register(self, listeners: Sequence[Listener]) -> None:
         quorum = self._shared.quorum
@@ -77,7 +78,7 @@ class ControllerServer:
             self._watch(image)
 
     def _watch(self, image: ClusterImage) -> None:
-        """Watch the brokers and leaders, where there is a broker that is not in this process."""
+        """Watch brokers and leaders, if there is a broker outside of this process."""
         if not self._watching and any(each != self.services.node_id for each in image.brokers):
             shared = self._shared
             self._watching = [self._run(shared.watch().run()), self._run(shared.leader_upkeep().run())]

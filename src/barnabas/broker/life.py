@@ -63,6 +63,6 @@ class NodeLife:
         self.state = state
 
     def fail(self) -> None:
-        """It is not safe to go on; nothing changes where the node has failed or stopped before."""
+        """Go on to FAILED, unless the node has failed or stopped already."""
         if NodeState.FAILED in TRANSITIONS[self.state]:
             self.state = NodeState.FAILED

@@ -1,12 +1,12 @@
-"""A node put together, started and stopped: its directories and listeners, its controller, its broker.
+"""A node: its directories, listeners, controller and broker, from start to stop.
 
-A node has a life in states (life.py), and one role or both. The order of the start: the directories are
-locked and read, the listeners bound, and the controller's listeners answer; when the metadata has what is
-committed, the broker registers, becomes active and answers, too. Connections that come earlier wait. A clean
-stop begins with the broker's controlled shutdown, closes the listeners after it, and ends with the
-checkpoints and the mark of a clean shutdown. An error that makes it unsafe to go on (`fail`) ends the node
-without that mark, so that the next start checks what is there; a disk that fails takes only its own directory
-along where the node can do without it.
+A node has a life in states (life.py), and one role or both. In the order of the start: the directories are
+locked and read, the listeners bound, and the controller's listeners answer. When the metadata on this node
+has all committed records, the broker registers, becomes active and answers, too. Connections that arrive
+earlier wait. A clean stop begins with the broker's controlled shutdown, closes the listeners after it, and
+ends with the checkpoints and the mark of a clean shutdown. An error that makes it unsafe to go on (`fail`)
+ends the node without that mark, so that the next start checks the files. A disk that fails takes only its own
+directory out of use, if the node can go on without it.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("barnabas.node")
 
 
-# why a start ends before it has changed anything but the epoch of the metadata log
+# errors that end a start before it has changed anything but the epoch of the metadata log
 REFUSALS = (DirectoryRefused, UnenforcedSecurity, UnsupportedSetting, CannotListen)
 
 
@@ -82,7 +82,7 @@ class Node:
         self._shared: SharedServer | None = None
         self._controller: ControllerServer | None = None
         self._broker: BrokerServer | None = None
-        self._advertised: tuple[Listener, ...] = ()  # where clients find it
+        self._advertised: tuple[Listener, ...] = ()  # addresses for clients
         self._tasks: list[asyncio.Task[Any]] = []
         self._failure: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
         self._stopping: asyncio.Task[bool] | None = None
@@ -101,10 +101,10 @@ class Node:
         host_name: str = "localhost",
         on_quorum: Callable[[MetadataQuorum], None] = lambda quorum: None,
     ) -> Node:
-        """A node that serves clients; `disk` opens a directory that the settings name.
+        """Start a node; `disk` opens a directory that the settings name.
 
-        `host_name` is what clients are told where a listener is on every interface and advertises none.
-        `on_quorum` is called with the node's part in the quorum before it takes part: the simulator watches.
+        Clients are told `host_name` for a listener that is bound to every interface and advertises no host.
+        `on_quorum` is called with the node's part in the quorum before that starts; the simulator uses it.
         """
         refuse_unenforceable(settings)
         listeners = read_listeners(settings)
@@ -121,7 +121,7 @@ class Node:
                 await node._hand_back()
                 raise
             except NotController as error:
-                # the controller is this node's own: why it could not commit is why the node cannot start
+                # the node's own controller could not commit: the cause of that is why the node cannot start
                 raise error.__cause__ or error from None
             undo.pop_all()
         return node
@@ -183,7 +183,8 @@ class Node:
             measured.started(self._broker, self._clock.monotonic() - self._began)
 
     async def _follow(self, shared: SharedServer) -> None:
-        """A controller alone answers others before it has the metadata, which may be nothing for it."""
+        """Follow the metadata of a node without a broker: it answers requests before it has caught up, and
+        fails if it finds the metadata unusable."""
         try:
             await shared.caught_up()
         except REFUSALS as error:
@@ -191,7 +192,7 @@ class Node:
         except BarnabasError:
             if shared.quorum.driver.failure is None:
                 raise
-            # else the node fails by the same, and has said so
+            # otherwise the same error ends the node, and is logged there
 
     async def _start_broker(
         self, shared: SharedServer, storage: Storage, listeners: Listeners, inter_broker: str
@@ -215,7 +216,7 @@ class Node:
         broker.serve()
 
     def _become(self, state: NodeState) -> None:
-        """The next state of a start; one that has failed meanwhile ends by that."""
+        """Go on to the next state of the start; raises if the node has failed meanwhile."""
         if self._failure.done():
             raise self._failure.result()
         self.life.become(state)
@@ -252,49 +253,49 @@ class Node:
             logger.error("what runs in the background ended by an unexpected error", exc_info=error)
             self.fail(error)
 
-    # --- of a node that has started
+    # --- parts of a node that has started
 
     @property
     def controller(self) -> ControllerServer:
-        """Its controller."""
+        """The node's controller."""
         if self._controller is None:
             raise InvariantViolation(f"a node that is {self.life.state.value} has no controller")
         return self._controller
 
     @property
     def broker(self) -> BrokerServer:
-        """Its broker."""
+        """The node's broker."""
         if self._broker is None:
             raise InvariantViolation(f"a node that is {self.life.state.value} has no broker")
         return self._broker
 
     @property
     def storage(self) -> Storage:
-        """Its directories."""
+        """The node's directories."""
         if self._storage is None:
             raise InvariantViolation(f"a node that is {self.life.state.value} has no directories")
         return self._storage
 
     @property
     def services(self) -> Services:
-        """The services of its broker."""
+        """The services of the node's broker."""
         return self.broker.services
 
     @property
     def shared(self) -> SharedServer:
-        """What its controller and its broker share."""
+        """What the node's controller and broker share."""
         if self._shared is None:
             raise InvariantViolation(f"a node that is {self.life.state.value} has no metadata")
         return self._shared
 
     @property
     def quorum(self) -> MetadataQuorum:
-        """Its part in the metadata quorum."""
+        """The node's part in the metadata quorum."""
         return self.shared.quorum
 
     @property
     def endpoints(self) -> list[str]:
-        """Where clients find this node; where it has no broker, other nodes find its controller there."""
+        """Addresses for clients; of a node without a broker, the controller's addresses for other nodes."""
         told = self.quorum.driver.controllers if self._broker is None else self._advertised
         return [f"{at.host}:{at.port}" for at in told]
 
@@ -307,10 +308,10 @@ class Node:
         """The port at which a listener is bound."""
         return self._listeners.ports[listener]
 
-    # --- its end
+    # --- stop
 
     def fail(self, error: BaseException) -> None:
-        """It is not safe to go on: `failed` gives the first reason."""
+        """End the node, as it is not safe to go on; `failed` returns the first error."""
         self.life.fail()
         if not self._failure.done():
             self._failure.set_result(error)
@@ -322,12 +323,12 @@ class Node:
             self._broker.directory_failed(directory_id, error)
 
     async def failed(self) -> BaseException:
-        """Wait until the node cannot go on, and why."""
+        """Wait until the node cannot go on; returns the error."""
         return await asyncio.shield(self._failure)
 
     async def stop(self) -> bool:
         """Stop cleanly: nothing has to be recovered at the next start. A node that has failed, or fails on
-        the way, is abandoned; returns whether the stop was clean. To stop again is to wait for the first."""
+        the way, is abandoned. Returns whether the stop was clean. A second call waits for the first."""
         if self._stopping is None:
             if self.life.state is NodeState.STOPPED or self.life.has_failed:
                 await self.abandon()
@@ -359,7 +360,7 @@ class Node:
         return is_clean
 
     async def _hand_back(self) -> None:
-        """A start that was refused has touched nothing: the next one need not recover."""
+        """Close after a refused start: it has changed nothing, so the next start need not recover."""
         await self._cut_off()
         if self._shared is not None:
             await self._shared.close()

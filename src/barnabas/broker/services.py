@@ -1,4 +1,4 @@
-"""What handlers have at hand, at a controller's listeners and at a broker's.
+"""The parts of a node that handlers use, at a controller's listeners and at a broker's.
 
 Made once, when a node starts; handlers keep no state of their own.
 """
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 class ControllerServices:
-    """The parts that a controller's handlers have at hand; those of a broker have them, too."""
+    """The parts that a controller's handlers use; a broker's handlers have them, too."""
 
     __slots__ = (
         "_settings",
@@ -76,20 +76,20 @@ class ControllerServices:
         self.controller = controller
         self.features = SUPPORTED_FEATURES
         self.stop = stop
-        self.traffic: RequestTraffic | None = None  # counted only where somebody asks for metrics
+        self.traffic: RequestTraffic | None = None  # None unless the node serves metrics
 
     @property
     def image(self) -> ClusterImage:
-        """The published metadata as it is now; to be read anew after every await."""
+        """The published metadata now; to be read again after every await."""
         return self.metadata.image
 
     @property
     def settings(self) -> BrokerSettings:
-        """The node's settings as they are now."""
+        """The node's current settings."""
         return self._settings.broker
 
     def with_controller(self, controller: ControllerChannel) -> ControllerServices:
-        """The same with another way to the active controller."""
+        """The same services with another channel to the active controller."""
         return ControllerServices(
             node_id=self.node_id,
             cluster_id=self.cluster_id,
@@ -103,12 +103,12 @@ class ControllerServices:
         )
 
     def config_rules(self) -> ConfigRules:
-        """What can be set for topics, brokers, groups and subscriptions."""
+        """The rules for settings of topics, brokers, groups and subscriptions."""
         return self._settings.config_rules()
 
 
 class Services(ControllerServices):
-    """The parts that a broker's handlers have at hand."""
+    """The parts that a broker's handlers use."""
 
     __slots__ = (
         "_inter_broker_listener",
@@ -136,7 +136,7 @@ class Services(ControllerServices):
         producer_ids: ProducerIds,
         storage: Storage,
     ) -> None:
-        """`common` are the services of the controller, or those that a broker alone would have of them."""
+        """`common` are the node's services for a controller; a node without a controller has them, too."""
         super().__init__(
             node_id=common.node_id,
             cluster_id=common.cluster_id,
@@ -156,16 +156,16 @@ class Services(ControllerServices):
         self.sessions = sessions
         self.producer_ids = producer_ids
         self.storage = storage
-        self.moves: Moves | None = None  # where there are several directories
+        self.moves: Moves | None = None  # None with a single directory
         self.groups_in_use: Coordinator[GroupShard] | None = None
         self.transactions_in_use: Coordinator[TransactionShard] | None = None
         self._marker_writes: MarkerWrites | None = None
 
     @property
     def peers(self) -> Peers:
-        """The brokers of the cluster, this one included, to send requests to."""
+        """Channels to the brokers of the cluster, this one included."""
         if self._peers is None:
-            from barnabas.broker.cluster.peers import Peers  # transactions are the first to need them
+            from barnabas.broker.cluster.peers import Peers  # only transactions need them
 
             self._peers = Peers(self, self._network, self._inter_broker_listener)
         return self._peers
@@ -180,17 +180,17 @@ class Services(ControllerServices):
         return self._marker_writes
 
     def close_peers(self) -> None:
-        """Send no more requests to other brokers, and wait for none with markers."""
+        """Send no more requests to other brokers, and stop waiting for markers."""
         if self._marker_writes is not None:
             self._marker_writes.close()
         if self._peers is not None:
             self._peers.close()
 
-    # coordinators are there when they are first asked for, or where they have something to do
+    # coordinators are made at the first request, or when a partition of theirs is led here
 
     @property
     def groups(self) -> Coordinator[GroupShard]:
-        """Who coordinates groups."""
+        """The group coordinator."""
         if self.groups_in_use is None:
             from barnabas.broker.coordinators.groups import coordinate_groups
 
@@ -199,7 +199,7 @@ class Services(ControllerServices):
 
     @property
     def transactions(self) -> Coordinator[TransactionShard]:
-        """Who coordinates transactions."""
+        """The transaction coordinator."""
         if self.transactions_in_use is None:
             from barnabas.broker.coordinators.transactions import coordinate_transactions
 
@@ -207,15 +207,15 @@ class Services(ControllerServices):
         return self.transactions_in_use
 
     def load_coordinators(self) -> None:
-        """Load what this node coordinates, in the background: sessions and transactions have to time out.
-        From now on partitions are loaded when this node becomes their leader."""
+        """Load this node's coordinator partitions in the background: sessions and transactions have to time
+        out. From now on partitions are loaded when this node becomes their leader."""
         for topic in (TRANSACTION_STATE, CONSUMER_OFFSETS):
             if self.image.topic(topic) is not None:
                 self._coordinator_of(topic).load_all()
         self.replicas.on_changed.append(self._coordinate)
 
     def _coordinate(self, topic: TopicImage) -> None:
-        """A partition of a coordinator's topic may be led here now; a coordinator in use loads it itself."""
+        """Load a coordinator's partition that may be led here now; a coordinator in use loads it itself."""
         if topic.name == TRANSACTION_STATE and self.transactions_in_use is None:
             self.transactions.load_all()
         elif topic.name == CONSUMER_OFFSETS and self.groups_in_use is None:
@@ -225,7 +225,7 @@ class Services(ControllerServices):
         return self.transactions if topic == TRANSACTION_STATE else self.groups
 
     async def close_coordinators(self) -> None:
-        """Answer all requests that wait for a group or a transaction: it is not coordinated here any more."""
+        """Close the coordinators, and answer all requests that wait for a group or a transaction."""
         if self.groups_in_use is not None:
             await self.groups_in_use.close()
         if self.transactions_in_use is not None:

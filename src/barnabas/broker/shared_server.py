@@ -1,8 +1,9 @@
-"""What controller and broker of one process share: the metadata quorum, the published image, the settings.
+"""The parts that controller and broker of one process share: metadata quorum, published image, settings.
 
-A process has one part in the quorum, as a voter or as an observer, whichever roles it has. `open` reads what
-is on the disk, `start` takes part. A controller has to answer others before that, for without votes there is
-no leader; a broker waits until the published image has what the leader says is committed (`caught_up`).
+A process has one part in the quorum, as a voter or as an observer, whichever roles it has. `open` reads the
+files, `start` begins to take part. A controller has to answer other nodes before that, for without votes
+there is no leader. A broker waits until the published image has all records that the leader says are
+committed (`caught_up`).
 """
 
 from __future__ import annotations
@@ -42,13 +43,13 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("barnabas.node")
 
-# how often a broker that waits for the quorum says so
+# how often a broker that waits for the quorum logs that
 _WAITING_SECONDS = 10.0
 
 
 class SharedServer:
-    """Made by `open`. `local` are the services of this process's controller; `services` those of its broker,
-    whose requests find the active controller wherever it is."""
+    """Made by `open`. `local` are the services of this process's controller. `services` are those of its
+    broker, whose requests find the active controller on any node."""
 
     def __init__(
         self,
@@ -69,7 +70,7 @@ class SharedServer:
         self._clock = clock
         self._random = random
         self._fail = fail
-        self._kept: object = None  # records of the image that was looked at last
+        self._kept: object = None  # the security records of the image that was checked last
         self.settings = settings = CurrentSettings(static.node_id, quorum.metadata, static)
         self._watch: BrokerWatch | None = None
         self.controller = LocalController(
@@ -120,8 +121,9 @@ class SharedServer:
         random: Random,
         fail: Callable[[BaseException], None],
     ) -> SharedServer:
-        """`static` is what the node was started with; `controllers` is where others find its controller,
-        nowhere if it has none. `inter_broker_listener` is the name of its broker's, if it has one."""
+        """`static` are the settings that the node was started with; `controllers` the addresses of its
+        controller for other nodes, if it has one; `inter_broker_listener` the name of its broker's listener,
+        if it has one."""
         quorum = await MetadataQuorum.open(
             storage.metadata,
             storage.metadata.disk,
@@ -151,7 +153,7 @@ class SharedServer:
         )
 
     def watch(self) -> BrokerWatch:
-        """What watches the brokers while this node is the active controller; made when it is first needed."""
+        """The watch over brokers while this node is the active controller; made at first use."""
         if self._watch is None:
             from barnabas.broker.cluster.broker_watch import BrokerWatch
 
@@ -185,7 +187,7 @@ class SharedServer:
 
     @property
     def watch_in_use(self) -> BrokerWatch | None:
-        """The same, where it was needed."""
+        """The watch over brokers, if it was made."""
         return self._watch
 
     def _remote(self) -> RemoteController:
@@ -200,7 +202,8 @@ class SharedServer:
         )
 
     async def caught_up(self) -> None:
-        """Wait until the image has what is committed; from then on, refuse what could not be enforced."""
+        """Wait until the image has all committed records; from then on, refuse security that cannot be
+        enforced."""
         saying = asyncio.get_running_loop().create_task(self._say_what_is_missing())
         try:
             await self.quorum.caught_up()
@@ -213,7 +216,7 @@ class SharedServer:
         self.quorum.metadata.subscribe(self._published)
 
     async def close(self) -> None:
-        """Take part in the quorum no more."""
+        """Stop taking part in the quorum."""
         self.routed.close()
         await self.quorum.close()
 
@@ -253,8 +256,8 @@ class SharedServer:
 
 
 def initial_voters(settings: BrokerSettings) -> VoterSet | None:
-    """The voters before the log names any: those in the settings; none where other nodes are to be asked for
-    the log; None where the settings tell of no other nodes."""
+    """The voters before the log has any: those of the settings; an empty set where other nodes are asked for
+    the log; None where the settings name no other nodes."""
     listener = settings.strings("controller.listener.names")
     voters = [
         VoterInfo(VoterKey(each.node_id), (Endpoint(listener[0].upper(), each.host, each.port),))
@@ -266,7 +269,7 @@ def initial_voters(settings: BrokerSettings) -> VoterSet | None:
 
 
 def raft_config(settings: BrokerSettings) -> RaftConfig:
-    """The part of the settings that the raft core heeds."""
+    """The settings of the raft core."""
     name = settings.strings("controller.listener.names")[0].upper()
     servers = []
     for server in settings.strings("controller.quorum.bootstrap.servers"):
@@ -276,7 +279,7 @@ def raft_config(settings: BrokerSettings) -> RaftConfig:
         bootstrap=tuple(servers),
         auto_join=settings.boolean("controller.quorum.auto.join.enable"),
         controller_listener=name,
-        # 0 is as short as can be: time has to pass before it is over
+        # 0 means as short as possible: some time has to pass
         election_timeout_ms=max(1, settings.integer("controller.quorum.election.timeout.ms")),
         fetch_timeout_ms=max(1, settings.integer("controller.quorum.fetch.timeout.ms")),
         election_backoff_max_ms=settings.integer("controller.quorum.election.backoff.max.ms"),
@@ -288,7 +291,7 @@ def raft_config(settings: BrokerSettings) -> RaftConfig:
 def _metadata_log(settings: BrokerSettings) -> LogConfig:
     return replace(
         METADATA_LOG,
-        # the internal one goes below the usual minimum, for tests
+        # the internal setting allows less than the usual minimum, for tests
         segment_bytes=settings.optional_integer("internal.metadata.log.segment.bytes")
         or settings.integer("metadata.log.segment.bytes"),
         segment_ms=settings.integer("metadata.log.segment.ms"),

@@ -1,7 +1,7 @@
-"""What passes through a node, counted where it passes: by topic, by listener, and between replicas.
+"""Counters of a node's traffic: by topic, by listener, and between replicas.
 
-Plain numbers that only go up, on objects that the hot path has at hand anyway: an append costs two additions.
-They are there whether or not anybody asks for metrics, and nothing depends on them.
+Plain numbers that only go up, on objects that the hot path uses anyway: an append costs two additions. They
+are always counted, whether or not the node serves metrics, and nothing depends on them.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ def _codes(*names: str) -> frozenset[int]:
     return frozenset(wire_error(name).code for name in names)
 
 
-# What clients run into in the course of things: as in Kafka, no failure of the broker's.
+# Errors that clients meet in normal operation: as in Kafka, they are no failures of the broker.
 _USUAL = ("UNKNOWN_TOPIC_OR_PARTITION", "NOT_LEADER_OR_FOLLOWER", "KAFKA_STORAGE_ERROR")
 _USUAL_PRODUCES = _codes(*_USUAL, "MESSAGE_TOO_LARGE", "RECORD_LIST_TOO_LARGE", "CORRUPT_MESSAGE")
 _USUAL_FETCHES = _codes(
@@ -23,7 +23,7 @@ _TOO_LARGE = wire_error("MESSAGE_TOO_LARGE").code
 
 
 class TopicTraffic:
-    """One topic, all its partitions on this node together; a request counts once for each of them."""
+    """One topic, all its partitions on this node; a request counts once for each partition."""
 
     __slots__ = (
         "bytes_in",
@@ -47,25 +47,25 @@ class TopicTraffic:
         self.failed_fetches = 0
 
     def refused_produce(self, error: BarnabasError, size_bytes: int) -> None:
-        """A batch was not appended."""
+        """Count a batch that was not appended."""
         if error.wire.code == _TOO_LARGE:
             self.bytes_rejected += size_bytes
         elif error.wire.code not in _USUAL_PRODUCES:
             self.failed_produces += 1
 
     def refused_fetch(self, error: BarnabasError) -> None:
-        """A partition was not read."""
+        """Count a partition that was not read."""
         if error.wire.code not in _USUAL_FETCHES:
             self.failed_fetches += 1
 
     def take(self, other: TopicTraffic) -> None:
-        """Add what another has counted, which is going to be forgotten."""
+        """Add the counts of another topic, which is deleted."""
         for name in self.__slots__:
             setattr(self, name, getattr(self, name) + getattr(other, name))
 
 
 class ReplicationTraffic:
-    """What leaders and followers of this node exchange with those of others, all topics together."""
+    """Bytes exchanged between leaders and followers of this node and other nodes, over all topics."""
 
     __slots__ = ("bytes_in", "bytes_out")
 
@@ -82,5 +82,5 @@ class ListenerTraffic:
     def __init__(self) -> None:
         self.created = 0
         self.closed = 0
-        self.expired = 0  # of the closed: idle for too long
-        self.turned_away = 0  # there were too many: never created
+        self.expired = 0  # of the closed ones: idle for too long
+        self.turned_away = 0  # never created, since there were too many

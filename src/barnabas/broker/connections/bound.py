@@ -1,5 +1,6 @@
-"""The listeners of a node, bound before anything is served: a port of 0 is known then, and a second node on
-the same ports fails at once. A connection that comes early waits until the server of its listener takes it.
+"""The listeners of a node, bound before anything is served: then the number of a port given as 0 is known,
+and a second node on the same ports fails at once. Connections that arrive early wait until their listener is
+served.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ Accept = Callable[[Connection, str], None]
 
 
 class BoundListeners:
-    """By name. `bind` opens them, `serve` hands their connections to a server."""
+    """The listeners by name. `bind` opens them, `serve` hands their connections to a server."""
 
     def __init__(self, network: Network) -> None:
         self._network = network
@@ -41,7 +42,7 @@ class BoundListeners:
             accept(connection, name)
 
     def serve(self, listeners: Iterable[Listener], accept: Accept) -> None:
-        """Hand over the connections of these listeners, those that wait first."""
+        """Hand over the connections of these listeners, waiting ones first."""
         names = {each.name for each in listeners}
         self._servers.update(dict.fromkeys(names, accept))
         waiting, self._waiting = self._waiting, []
@@ -49,7 +50,7 @@ class BoundListeners:
             self._accept(name, connection)
 
     def close(self, listeners: Iterable[Listener] | None = None) -> None:
-        """Take no more connections at these listeners, or at all of them; those that wait are cut off."""
+        """Stop accepting at these listeners, or at all; connections that wait are aborted."""
         names = set(self._open) if listeners is None else {each.name for each in listeners}
         for name in names & set(self._open):
             self._open[name].close()

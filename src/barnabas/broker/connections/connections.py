@@ -1,16 +1,18 @@
-"""Connections from clients: accepted within limits, read while there is room, answered in order.
+"""Connections from clients: accepted within limits, read while memory is left, answered in order.
 
-One task a connection: it reads frames, has each answered, and writes the response before it takes the next,
-so that responses leave in the order of their requests, and a client that does not read its responses is not
-read from either. What a connection holds is therefore bounded: one scratch buffer's worth of small requests
-or one large one, and the responses that one of them produced. One whose requests never run out gives way to
-the others after TURN_BYTES of them: most are answered without ever waiting for anything.
+Each connection has one task. It reads frames, has each answered, and writes the response before it handles
+the next, so that responses leave in the order of their requests, and a client that does not read its
+responses is not read from either. So the memory of a connection is bounded: one scratch buffer of small
+requests or one large request, and the responses of one of them. Most requests are answered without waiting
+for anything; so a connection whose requests never run out yields to the others after TURN_BYTES.
 
-Produce requests whose records are in the log, and only have to be replicated, do not hold up further ones of
-that kind: up to MAX_WAITING of them wait at a time, and their responses are sent in the same order. So one
-fetch of a follower takes the records of several. Requests of any other kind wait until they are answered.
+Produce requests whose records are in the log, and only have to be replicated, do not delay further produce
+requests: up to MAX_WAITING of them wait at a time, and their responses are sent in the same order. So one
+fetch of a follower takes the records of several requests. Requests of any other kind wait until they are
+answered.
 
-Whatever is wrong with what a client sends ends its connection with one line in the log, and nothing else.
+An error in the bytes that a client sends ends its connection with one line in the log, and affects nothing
+else.
 """
 
 from __future__ import annotations
@@ -45,12 +47,12 @@ if TYPE_CHECKING:
 logger = logging.getLogger("barnabas.connections")
 
 TURN_BYTES = 1024 * 1024
-REQUEST_BYTES = 16 * 1024  # what a request costs beside its bytes, in bytes
+REQUEST_BYTES = 16 * 1024  # the cost of a request beside its bytes, in bytes
 MAX_WAITING = 32  # responses of one connection that are not complete yet
 
 
 class Limits(NamedTuple):
-    """What clients may take; names as in Kafka's settings."""
+    """Limits of clients, named as Kafka's settings."""
 
     max_request_bytes: int = 100 * 1024 * 1024  # socket.request.max.bytes
     max_idle_ms: int = 600_000  # connections.max.idle.ms
@@ -62,7 +64,7 @@ class Limits(NamedTuple):
 
 
 def limits_of(settings: BrokerSettings) -> Limits:
-    """The limits that a broker's settings set."""
+    """The limits in a broker's settings."""
     return Limits(
         settings.integer("socket.request.max.bytes"),
         settings.integer("connections.max.idle.ms"),
@@ -75,7 +77,7 @@ def limits_of(settings: BrokerSettings) -> Limits:
 
 
 class Session(ClientConnection):
-    """One connection, as long as it lasts."""
+    """The state of one connection."""
 
     __slots__ = (
         "_answered",
@@ -93,12 +95,12 @@ class Session(ClientConnection):
         super().__init__()
         self.connection = connection
         self.listener = listener
-        self.is_answering = False  # rather than waiting for the client
+        self.is_answering = False  # false while it waits for the client
         self.waiting: deque[LaterAnswer | list[Part]] = deque()  # responses, in order
         self._answered: asyncio.Future[None] | None = None
-        self.is_let_go = False  # it was idle for too long; what it was doing may take a while to end
+        self.is_let_go = False  # closed as idle; its task may take a while to end
         self.last_active = now
-        self.unsent_bytes = 0  # when it was last looked at
+        self.unsent_bytes = 0  # as of the last check for idle connections
         self.task: asyncio.Task[None] | None = None
 
     @property
@@ -107,7 +109,7 @@ class Session(ClientConnection):
         return self.is_answering or bool(self.waiting)
 
     def send_complete(self) -> None:
-        """Send the responses that are complete, up to the first one that is not."""
+        """Send the complete responses, up to the first incomplete one."""
         waiting = self.waiting
         while waiting:
             first = waiting[0]
@@ -124,14 +126,14 @@ class Session(ClientConnection):
             self._answered.set_result(None)
 
     async def answered(self) -> None:
-        """Return when no response waits any more, and the client has taken most of them."""
+        """Return when no response waits any more, and the client has read most of them."""
         while self.waiting:
             self._answered = asyncio.get_running_loop().create_future()
             await self._answered
         await self.connection.write(())
 
     def give_up_waiting(self) -> None:
-        """The connection is over: no response is sent any more."""
+        """The connection has ended: no response is sent any more."""
         for each in self.waiting:
             if isinstance(each, LaterAnswer):
                 each.response.give_up()
@@ -139,12 +141,13 @@ class Session(ClientConnection):
 
 
 async def _send(connection: Connection, parts: list[Part]) -> None:
-    with contextlib.suppress(ConnectionLost):  # its reader finds out by itself
+    with contextlib.suppress(ConnectionLost):  # the connection's reader notices by itself
         await connection.write(parts)
 
 
 class MemoryBudget:
-    """The memory that requests may take together (queued.max.request.bytes): who finds none, waits."""
+    """The memory that requests may use together (queued.max.request.bytes). A request waits while none is
+    left."""
 
     def __init__(self, max_bytes: int) -> None:
         self.max_bytes = max_bytes
@@ -152,12 +155,12 @@ class MemoryBudget:
         self.freed = asyncio.Event()
 
     def share(self) -> MemoryShare | None:
-        """A connection's part in it; None where there is no limit."""
+        """The memory accounting of one connection; None without a limit."""
         return MemoryShare(self) if self.max_bytes > 0 else None
 
 
 class MemoryShare:
-    """What one connection holds of the room, for one request at a time."""
+    """The memory that one connection uses of the budget, for one request at a time."""
 
     def __init__(self, room: MemoryBudget) -> None:
         self._room = room
@@ -166,7 +169,7 @@ class MemoryShare:
     async def take(self, size: int) -> None:
         if self._held:
             return
-        # As in Kafka, a request is admitted as soon as any room is left: it may itself exceed the limit.
+        # As in Kafka, a request is admitted as soon as any memory is left: it may itself exceed the limit.
         while self._room.used >= self._room.max_bytes:
             self._room.freed.clear()
             await self._room.freed.wait()
@@ -180,7 +183,7 @@ class MemoryShare:
 
 
 class Connections:
-    """All connections of a broker, or of a controller; `router` says what is served to them."""
+    """All connections of a broker, or of a controller; `router` has the APIs that it serves."""
 
     def __init__(self, services: ControllerServices, router: RequestRouter, limits: Limits) -> None:
         self._services = services
@@ -199,7 +202,7 @@ class Connections:
         return len(self._sessions)
 
     def limit(self, limits: Limits) -> None:
-        """Heed other limits from now on; whoever is there already may stay."""
+        """Apply other limits from now on; open connections stay."""
         self._limits = limits
         self._overrides = dict(limits.per_ip_overrides)
         if limits.created_per_second != self._pace.per_second:
@@ -211,11 +214,11 @@ class Connections:
 
     @property
     def queued_bytes(self) -> int:
-        """What requests take in memory, where that is limited."""
+        """The memory that requests use, where that is limited."""
         return self._room.used
 
     def accept(self, connection: Connection, listener: str) -> None:
-        """Take a connection in, or turn it away."""
+        """Accept a connection, or close it where the limits are reached."""
         host = connection.peer.host
         traffic = self.traffic.setdefault(listener, ListenerTraffic())
         if not self._has_room_for(connection.peer):
@@ -249,9 +252,10 @@ class Connections:
                 await self._clock.sleep(wait_seconds)
                 session.last_active = self._clock.monotonic()
             await self._serve_to_the_end(session)
-            session.has_closed()  # no more requests will come, whatever is still to be sent
+            session.has_closed()  # no more requests will come, even if responses are still to be sent
             if not self._is_closing:
-                # as long as it does not take its last answers it counts, and may be idle for too long
+                # while the client does not read its last responses, the connection counts, and can become
+                # idle
                 session.is_answering = False
                 connection.close()
                 await connection.wait_closed()
@@ -329,14 +333,15 @@ class Connections:
                 room.give_back()
 
     def _may_begin(self, session: Session, frame: memoryview) -> bool:
-        """Whether a request may be begun although others of its client are not answered, or not taken."""
+        """Whether the next request may begin although earlier ones are not answered, or their responses not
+        read."""
         waiting = session.waiting
         if session.connection.unsent_bytes > WRITE_LIMIT_BYTES:
             return False
         return not waiting or (len(waiting) < MAX_WAITING and is_pipelined(frame, self._router))
 
     def _wait(self, session: Session, response: LaterAnswer | list[Part]) -> None:
-        """Send a response when it is complete, and those before it are sent."""
+        """Send a response when it is complete, and all before it are sent."""
         session.waiting.append(response)
         if isinstance(response, LaterAnswer):
             response.response.when_done(lambda: self._is_complete(session))
@@ -369,10 +374,10 @@ class Connections:
             self._per_host.pop(host, None)
 
     async def close_idle(self) -> None:
-        """Run until cancelled: let go of clients that have neither sent nor taken anything for too long.
+        """Run until cancelled: close connections on which nothing was received or sent for too long.
 
-        As in Kafka, a long poll of more than that time ends so as well: whether its client is still there
-        cannot be known otherwise.
+        As in Kafka, this also ends a long poll that waits for longer: it is not known whether its client is
+        still there.
         """
         idle_seconds = self._limits.max_idle_ms / 1000
         while idle_seconds >= 0:
@@ -391,7 +396,8 @@ class Connections:
                     session.task.cancel()
 
     async def finish(self, seconds: float) -> None:
-        """Take no more requests; those being answered get that long, and then are cut off."""
+        """Take no more requests. Requests that are being answered get that long, then their connections are
+        closed."""
         self._is_closing = True
         busy = []
         for session in self._sessions:
@@ -405,18 +411,19 @@ class Connections:
         await self.close()
 
     async def close(self) -> None:
-        """End every connection; what is being answered is cut off, what was answered is still sent."""
+        """End every connection. Requests that are being answered are cancelled, complete responses are still
+        sent."""
         self._is_closing = True
         tasks = [session.task for session in self._sessions if session.task is not None]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        for session in list(self._sessions):  # a task that is cancelled before its first step never takes it
+        for session in list(self._sessions):  # a task that is cancelled before its first step never runs
             session.connection.close()
             self._forget(session)
 
 
 def _look_at(task: asyncio.Task[None]) -> None:
-    """Whatever else ends a connection is an error in the program: the log has it, and the rest goes on."""
+    """Any other exception is a bug: it is logged, and the other connections go on."""
     if not task.cancelled() and (error := task.exception()) is not None:
         logger.error("a connection was closed by an unexpected error", exc_info=error)

@@ -1,6 +1,6 @@
-"""Responses that are complete later, although their requests have had all their effects.
+"""Responses that are completed later, although their requests have had all their effects.
 
-A handler's `begin` returns one in place of a response. Meanwhile the connection serves the client's next
+The `begin` of a handler returns one in place of a response. Meanwhile the connection serves the client's next
 requests of the same kind. It sends the responses in the order of the requests.
 """
 
@@ -26,7 +26,7 @@ class LaterResponse(ABC):
         self._call: Callable[[], None] | None = None
 
     def when_done(self, call: Callable[[], None]) -> None:
-        """Call this, once, as soon as the response is complete; at once where it is."""
+        """Call `call` once, when the response is complete, which may be at once."""
         if self.is_done:
             call()
         else:
@@ -34,14 +34,14 @@ class LaterResponse(ABC):
 
     @abstractmethod
     def finish(self) -> Message | None:
-        """The response, which is complete."""
+        """The complete response."""
 
     @abstractmethod
     def give_up(self) -> None:
-        """Wait for nothing any more: the response is not sent."""
+        """Stop waiting: the response is not sent."""
 
     async def wait(self) -> None:
-        """Return when the response is complete; it is given up where the caller is cancelled."""
+        """Return when the response is complete. If the caller is cancelled, the response is given up."""
         if not self.is_done:
             done = asyncio.get_running_loop().create_future()
             self.when_done(lambda: None if done.done() else done.set_result(None))
@@ -70,5 +70,5 @@ class LaterAnswer:
         self._encode = encode
 
     def parts(self) -> list[Part] | None:
-        """The parts to be written; the response is complete."""
+        """The parts to write, once the response is complete."""
         return self._encode(self.response.finish())

@@ -1,7 +1,7 @@
-"""How many may begin a second (`max.connection.creation.rate`); who comes sooner begins later, in order.
+"""The rate limit of new connections (`max.connection.creation.rate`); beyond it connections are delayed.
 
-A bucket of tokens that holds a second's worth: whoever begins takes one, and where there is none left waits
-for the one that will be there then. What is taken in advance is a debt, so that the next one waits longer.
+A token bucket that holds the tokens of one second. A connection takes one token. Without a token it takes one
+in advance and waits until that token is due, so that the next connection waits longer.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ UNLIMITED = 2**31 - 1
 
 
 class Pace:
-    """Tokens, as many a second as are allowed; time is whoever asks's."""
+    """A token bucket; the caller gives the time."""
 
     __slots__ = ("_last", "_tokens", "per_second")
 
@@ -20,7 +20,7 @@ class Pace:
         self._last = now
 
     def wait_seconds(self, now: float) -> float:
-        """How long the next one has to wait; to ask is to take a token."""
+        """Take a token; returns how long to wait until it is due."""
         if self.per_second >= UNLIMITED:
             return 0.0
         rate = max(1, self.per_second)

@@ -1,10 +1,11 @@
-"""A frame's way to its handler and back: a router for each kind of listener, codecs loaded when first used.
+"""Routes a frame to its handler and encodes the response: one router for each kind of listener.
 
-The table of a router is the whole truth about what its listeners serve: ApiVersions answers from it, and an
-API that it does not list is refused. The same API may have another handler at a controller's listener than at
-a broker's. A handler gets the decoded request and gives the response, or None where the client wants none
-(acks=0). An API that is not served, bytes that are no request of the version they claim, and a handler that
-fails unexpectedly end the connection: the stream has lost its meaning, and clients reconnect.
+The table of a router defines everything that its listeners serve: ApiVersions answers from it, and an API
+that is not listed is refused. An API may have another handler at a controller's listener than at a broker's.
+Codecs are loaded when first used. A handler gets the decoded request and returns the response, or None if the
+client wants none (acks=0). The connection is closed for an API that is not served, for bytes that are no
+request of the claimed version, and for a handler that fails unexpectedly: the position in the stream is lost,
+and clients reconnect.
 """
 
 from __future__ import annotations
@@ -34,25 +35,25 @@ from barnabas.protocol.wire import Beside, parts, size_of
 if TYPE_CHECKING:
     from barnabas.broker.services import ControllerServices
 
-# Most appends and reads wait for nothing: a request about more partitions gives way to others in between.
+# Most appends and reads wait for nothing: after this many partitions a request yields to others.
 PARTITIONS_A_TURN = 200
 FETCH = 1  # the API that consumers and followers share
 _KEY = struct.Struct(">h")
 
-ANONYMOUS = "User:ANONYMOUS"  # there is no authentication yet, between brokers neither
+ANONYMOUS = "User:ANONYMOUS"  # there is no authentication yet, not between brokers either
 
 
 class ClientConnection:
-    """The connection on which a request came, as far as its handler is concerned."""
+    """A handler's view of the connection of its request."""
 
     __slots__ = ("_on_close", "is_open")
 
     def __init__(self) -> None:
         self.is_open = True
-        self._on_close: list[Callable[[], None]] | None = None  # hardly anybody waits for it
+        self._on_close: list[Callable[[], None]] | None = None  # rarely used
 
     def when_closed(self, call: Callable[[], None]) -> None:
-        """Call this as soon as the connection has ended, by either side; at once where it has."""
+        """Call `call` as soon as the connection has ended, by either side; at once if it has."""
         if not self.is_open:
             call()
         elif self._on_close is None:
@@ -61,7 +62,7 @@ class ClientConnection:
             self._on_close.append(call)
 
     def has_closed(self) -> None:
-        """Called where connections are kept: the connection has ended."""
+        """Called by the owner of the connection when it has ended."""
         self.is_open = False
         calls, self._on_close = self._on_close, None
         for call in calls or ():
@@ -78,11 +79,11 @@ class RequestContext(NamedTuple):
     client_id: str | None
     api_version: int
     is_forwarded: bool = False
-    connection: ClientConnection | None = None  # None where it came on none: this broker asks itself
+    connection: ClientConnection | None = None  # None for this broker's own requests
 
     @property
     def is_at_controller(self) -> bool:
-        """Whether a controller is asked, and not a broker."""
+        """Whether the request arrived at a controller's listener, not at a broker's."""
         return self.router.served is SERVED_BY_CONTROLLER
 
 
@@ -91,13 +92,13 @@ Begin = Callable[[Any, RequestContext, Any], Awaitable[Message | LaterResponse |
 
 
 class NotServed(BarnabasError):
-    """An API, or a version of one, that this broker does not have."""
+    """An API, or a version of it, that is not served."""
 
     wire = wire_error("UNSUPPORTED_VERSION")
 
 
 class _Route(NamedTuple):
-    """What is needed to answer one API at one version."""
+    """The handler and codecs of one API at one version."""
 
     handle: Begin
     decode: Decoder
@@ -106,7 +107,7 @@ class _Route(NamedTuple):
 
 
 class RequestRouter:
-    """What one kind of listener serves, by API key, and the routes that were used so far."""
+    """The APIs that one kind of listener serves, and the routes that were used so far."""
 
     __slots__ = ("routes", "served")
 
@@ -115,7 +116,7 @@ class RequestRouter:
         self.routes: dict[tuple[int, int], _Route] = {}
 
     def route(self, header: RequestHeader) -> _Route:
-        """The route of an API and version that is used for the first time."""
+        """Make the route of an API and version at its first use."""
         served, version = self.served[header.api_key], header.api_version
         request = _class_of(served, "Request")
         first, last = request.__versions__
@@ -132,7 +133,7 @@ class RequestRouter:
         return route
 
     def handler_of(self, request: type[Message]) -> Handle:
-        """The handler of an API, imported when it is first asked for."""
+        """The handler of an API, imported at its first use."""
         handle: Handle = self._module_of(request).handle
         return handle
 
@@ -150,7 +151,7 @@ CONTROLLER_ROUTER = RequestRouter(SERVED_BY_CONTROLLER)
 
 
 def is_pipelined(frame: memoryview, router: RequestRouter) -> bool:
-    """Whether a request may be begun while earlier ones of its kind wait to be complete."""
+    """Whether a request may begin while responses of its kind are not complete yet."""
     if len(frame) < _KEY.size:
         return False
     served = router.served.get(_KEY.unpack_from(frame)[0])
@@ -171,8 +172,8 @@ async def answer(
     services: ControllerServices,
     connection: ClientConnection | None = None,
 ) -> list[Part] | LaterAnswer | None:
-    """The response to a request, as parts to be written; None where there is none. A LaterAnswer gives them
-    once the response is complete."""
+    """The response to a request, as parts to write; None if there is none. A LaterAnswer has the parts once
+    the response is complete."""
     traffic = services.traffic
     began = 0.0 if traffic is None else services.clock.monotonic()
     header = read_request_header(frame)
@@ -227,7 +228,7 @@ def _encoded(response: Message, encode: Encoder, frame: bytearray) -> list[Part]
 
 
 def _unsupported_api_versions(header: RequestHeader, router: RequestRouter) -> list[Part]:
-    """A client that is newer than this broker learns what is spoken here, in the oldest format."""
+    """Tell a client that is newer than this broker the versions served here, in the oldest format."""
     from barnabas.broker.handlers.api_versions import unsupported
 
     frame = begin_response(API_VERSIONS, header.correlation_id, flexible=False)

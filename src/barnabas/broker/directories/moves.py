@@ -1,8 +1,8 @@
-"""Moves of partitions between the log directories of this node, as somebody asked for them.
+"""Moves of partitions between the log directories of this node (AlterReplicaLogDirs).
 
-A move runs in the background until it is over, another place is asked for, the partition is deleted or the
-node stops; one that fails leaves the partition where it was. `replica.alter.log.dirs.io.max.bytes.per.second`
-bounds the copying of each.
+A move runs in the background until it is over, another directory is asked for, the partition is deleted or
+the node stops. A move that fails leaves the partition where it was.
+`replica.alter.log.dirs.io.max.bytes.per.second` bounds the copying of each move.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ BYTES_PER_SECOND = "replica.alter.log.dirs.io.max.bytes.per.second"
 
 
 class Moves:
-    """Those under way, by partition."""
+    """The moves under way, by partition."""
 
     def __init__(
         self,
@@ -52,9 +52,9 @@ class Moves:
         logs.stop_moving = self.stop
 
     async def move(self, topic: TopicImage, partition: int, target_id: UUID) -> None:
-        """Begin to move a partition into a directory in use, instead of what was begun with it before."""
+        """Begin to move a partition into a directory in use, in place of an earlier move of it."""
         key = (topic.name, partition)
-        while (begun := self._under_way.get(key)) is not None:  # others may ask while this waits
+        while (begun := self._under_way.get(key)) is not None:  # other requests may arrive while this waits
             if begun[0].target is self._logs.live.get(target_id):
                 return
             await self.stop(key)
@@ -95,26 +95,27 @@ class Moves:
             switching.set_result(None)
 
     async def stop(self, key: TopicPartition) -> None:
-        """Return when nothing moves that partition any more: it is where it was, or has arrived."""
+        """Stop the move of a partition, if there is one. Returns when the partition is where it was, or has
+        arrived."""
         if (begun := self._under_way.get(key)) is not None:
             begun[1].cancel()
             await asyncio.wait((begun[1],))
-            self._forget(begun[0])  # it may not even have begun
+            self._forget(begun[0])  # its task may not even have begun
 
     def _forget(self, move: Move) -> None:
         if (begun := self._under_way.get(move.key)) is not None and begun[0] is move:
             del self._under_way[move.key]
 
     def copies_in(self, directory: LogDirectory) -> list[Move]:
-        """What is on its way to a directory."""
+        """The moves into a directory."""
         return [move for move, _ in self._under_way.values() if move.target is directory]
 
     async def close(self) -> None:
-        """Give up what is under way."""
+        """Stop all moves."""
         for key in list(self._under_way):
             await self.stop(key)
 
     async def abandon(self) -> None:
-        """End as a crash would: nothing is put in order, which is for the next start."""
+        """End as a crash would: the next start cleans up."""
         self._is_abandoned = True
         await self.close()

@@ -1,12 +1,13 @@
-"""In which log directory each partition of this node is, and that the metadata says the same.
+"""Decides in which log directory each partition of this node is, and keeps the metadata up to date with it.
 
-The files decide. What is found elsewhere than the metadata says is told to the controller before this node
-becomes active, so that it leads what it has. A partition without files gets a place: the one that the
-metadata names, if that is in use, else one that is chosen here and told. A partition that the metadata puts
-into a directory which is gone for good is made anew, empty, but not led before somebody elects it knowing
-that; if a directory is only missing, the partition may be in it, and is lost until that is back.
+The files decide. Where they are in another directory than the metadata says, the controller is told before
+this node becomes active, so that it leads what it has. A partition without files gets a directory: the one in
+the metadata, if that is in use, else one that is chosen here and reported. If the metadata names a directory
+that is gone for good, the partition is created anew, empty, but does not lead until someone who knows that
+elects it. If a directory is only missing, the partition may be in it, and is offline until the directory is
+back.
 
-A node with one directory has nothing to choose: the controller names it when a partition is made.
+A node with one directory has nothing to choose: the controller assigns it when a partition is created.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ _NOT_CHOSEN = (UNASSIGNED_DIRECTORY, MIGRATING_DIRECTORY)
 
 
 class Placement:
-    """Follows the metadata once it has been surveyed. `fail` ends the node."""
+    """Places new partitions after the initial `survey`. `fail` ends the node."""
 
     def __init__(
         self,
@@ -54,7 +55,8 @@ class Placement:
         self._telling: asyncio.Task[None] | None = None
 
     def survey(self) -> tuple[Places, Places]:
-        """What must be told at a start: where partitions are, and where lost ones will be anew."""
+        """Compare directories and metadata at start: returns the directories to report, and those of lost
+        partitions that will be created anew."""
         found: Places = {}
         anew: Places = {}
         own = self._storage.directories
@@ -97,7 +99,7 @@ class Placement:
             anew[topic.id, number] = self._storage.place(topic.name, number)
 
     def follow(self) -> None:
-        """Give every partition that is made from now on its place."""
+        """Place every partition that is created from now on."""
         if not self._storage.logs.is_single:
             self._metadata.subscribe(self._published)
 
@@ -122,7 +124,7 @@ class Placement:
             while self._untold:
                 places, self._untold = self._untold, {}
                 await self._membership.assign_surely(places)
-        except BarnabasError as error:  # the node stops, or has no room for its metadata
+        except BarnabasError as error:  # the node stops, or has no space for its metadata
             logger.warning("the metadata will be told at the next start where new partitions are: %s", error)
         except Exception as error:  # noqa: BLE001 - nothing awaits this task
             self._fail(error)
@@ -130,12 +132,12 @@ class Placement:
             self._telling = None
 
     async def close(self) -> None:
-        """Wait for what is being told."""
+        """Wait for reports that are under way."""
         if self._telling is not None:
             await asyncio.wait((self._telling,))
 
     async def abandon(self) -> None:
-        """Tell no more."""
+        """Cancel reports that are under way."""
         if self._telling is not None:
             self._telling.cancel()
             await asyncio.wait((self._telling,))

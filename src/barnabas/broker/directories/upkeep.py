@@ -1,8 +1,8 @@
-"""What keeps the directories of a node in order: housekeeping, failed disks, cordoned directories.
+"""Background work on the directories of a node: housekeeping, failed disks, cordoned directories.
 
-Each directory is seen to by itself. One whose disk fails goes out of use at once (nothing is asked of it any
-more), then the metadata is told, and its files are let go of when those who use them have ended. Where the
-node cannot do without it (it holds the metadata, or is the last), the node stops.
+Each directory is handled separately. A directory whose disk fails goes out of use at once (no request reaches
+it any more), then the controller is told, and its files are released when the tasks that use them have ended.
+Where the node cannot go on without it (it holds the metadata, or is the last), the node stops.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ SAY_AGAIN_SECONDS = 60.0
 
 
 class Upkeep:
-    """Of one node. `run` starts something in its background, `fail` ends it."""
+    """The directories' background work of one node. `run` starts a background task, `fail` ends the node."""
 
     def __init__(
         self,
@@ -65,10 +65,10 @@ class Upkeep:
             spare = storage.can_do_without(directory_id)
             directory.on_trouble = partial(self._in_trouble, directory_id, spare)
 
-    # --- as time goes by
+    # --- housekeeping
 
     def begin(self, settings: BrokerSettings) -> None:
-        """Keep house in every directory."""
+        """Start housekeeping in every directory."""
         intervals = Intervals(
             checkpoint_ms=settings.integer("log.flush.offset.checkpoint.interval.ms"),
             retention_ms=settings.integer("log.retention.check.interval.ms"),
@@ -79,7 +79,7 @@ class Upkeep:
             self._houses[directory_id] = self._run(keep_house(directory, self._clock, intervals, cleaner))
 
     def _share(self) -> CleanerSettings:
-        """What the compactions of one directory may use of what is there for all."""
+        """The share of one directory in the resources for compaction."""
         whole, count = self._settings.cleaner(), len(self._storage.directories)
         if count == 1:
             return whole
@@ -91,24 +91,24 @@ class Upkeep:
     # --- disks that fail
 
     def _in_trouble(self, directory_id: UUID, spare: bool, error: StorageError) -> None:
-        """A call of a disk failed: one that is full or out of descriptors may get over it, others not."""
+        """A disk call failed. A full disk or a lack of descriptors may pass, other failures do not."""
         if spare and isinstance(error, (DiskFailed, FileMissing)):
             self.failed(directory_id, error)
         elif isinstance(error, (DiskFull, TooManyOpenFiles, DiskFailed)):
             self._say(directory_id, error)
 
     def _say(self, directory_id: UUID, error: StorageError) -> None:
-        """Clients are told of every failure, and try again: the log needs one now and then."""
+        """Log a failure now and then: clients hear of every failure, and try again."""
         now = self._clock.monotonic()
         if now >= self._said_at.get(directory_id, now):
             self._said_at[directory_id] = now + SAY_AGAIN_SECONDS
             logger.error("%s", error)
 
     def failed(self, directory_id: UUID, error: StorageError) -> None:
-        """What is in a directory is in doubt: the node goes on without it, if it can."""
+        """A directory has failed, and its content is in doubt: go on without it, if possible."""
         storage = self._storage
         if directory_id not in storage.all:
-            return  # which is known
+            return  # reported already
         if not storage.can_do_without(directory_id):
             self._fail(error)
             return
@@ -133,11 +133,12 @@ class Upkeep:
             await self._tell(self._membership.tell_failed(directory_id), "has failed")
         await directory.give_up(reason)
 
-    # --- directories that get nothing new
+    # --- cordoned directories
 
     def follow_cordons(self) -> None:
-        """Have the metadata say which those are, now and when it changes. Before metadata.version 4.3-IV0 it
-        cannot: there the setting counts only for what this node places itself."""
+        """Report the cordoned directories, now and when they change. Before metadata.version 4.3-IV0 the
+        metadata cannot hold them: then the setting counts only for partitions that this node places itself.
+        """
         self._cordon(self._settings.broker)
         self._settings.subscribe(self._cordon)
 
@@ -146,7 +147,7 @@ class Upkeep:
             return
         directory_ids = self._storage.cordoned(settings.strings("cordoned.log.dirs"))
         broker = self._metadata.image.brokers.get(self._membership.node_id)
-        if broker is None:  # it was unregistered, and what concerns it is told no more
+        if broker is None:  # the broker was unregistered, and reports nothing any more
             return
         if sorted(each.bytes for each in directory_ids) != sorted(broker.cordoned_log_dirs or ()):
             self._run(self._tell(self._membership.tell_cordoned(directory_ids), "is cordoned"))

@@ -1,12 +1,13 @@
-"""Requests to alter settings: what a node answers itself, and what it hands on to the active controller.
+"""Requests to alter settings: what a node answers itself, and what it forwards to the active controller.
 
-It refuses what is malformed, judges changes to its own settings and to those of all brokers (only it knows
-what it was started with), and sets the levels of its own loggers, which are stored nowhere. The rest is for
-the controller. Every resource gets an answer of its own, in the order of the request.
+A node refuses malformed changes. It validates changes to its own settings and to the cluster-wide defaults of
+brokers, since only it knows its static settings. It sets the levels of its own loggers, which are stored
+nowhere. The rest is forwarded to the controller. Every resource gets a result of its own, in the order of the
+request.
 
-Settings of another node are refused by a broker: clients ask the one that is meant. A controller takes them:
-from that broker, which has judged them, and from tools that ask it directly. In the latter case nobody has
-judged them, and directories cannot be cordoned so, only let go again, as in Kafka.
+A broker refuses settings of another broker: clients ask that broker. A controller accepts them, forwarded by
+that broker, which has validated them, or from tools that ask the controller directly. In the latter case
+nothing is validated, and directories can only be uncordoned, not cordoned, as in Kafka.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ BROKER_LOGGER_RESOURCE = 8
 _STORED = (TOPIC_RESOURCE, BROKER_RESOURCE, CLIENT_METRICS_RESOURCE, GROUP_RESOURCE)
 
 
-# sends the resources at these positions of the request to the controller, and gives their results
+# sends the resources at these positions of the request to the controller, and returns their results
 Forward = Callable[[Sequence[int]], Awaitable[Sequence[ConfigResult]]]
 
 
@@ -55,7 +56,7 @@ async def alter(
     *,
     validate_only: bool,
 ) -> list[ConfigResult]:
-    """Carry out, or only judge, what is asked; a result for each resource."""
+    """Carry out, or only validate, the changes; returns a result for each resource."""
     times = Counter((one.resource_type, one.resource_name) for one in asked)
     results: dict[int, ConfigResult] = {}
     for index, one in enumerate(asked):
@@ -96,7 +97,7 @@ def _check_node_id(name: str, services: ControllerServices, words: str) -> None:
         node_id = int(name)
     except ValueError:
         raise Refused("INVALID_REQUEST", f"Node id must be an integer, but it is: {name}") from None
-    if node_id != services.node_id or name != str(node_id):  # settings of "01" would be found by nobody
+    if node_id != services.node_id or name != str(node_id):  # settings stored for "01" would never be found
         raise Refused("INVALID_REQUEST", f"Unexpected {words} {services.node_id}, but received {name}")
 
 
@@ -118,7 +119,8 @@ def _check_broker(one: Alteration, services: ControllerServices, *, at_controlle
 
 
 def _check_cordons(one: Alteration, services: ControllerServices) -> None:
-    """A controller does not know the paths of a broker's directories."""
+    """Refuse to cordon further directories: a controller does not know the paths of a broker's
+    directories."""
     old = services.image.broker_config(one.resource_name)
     new = resulting_changes(old, one, services.config_rules().list_default).get(CORDONED_LOG_DIRS)
     if new and not set(_paths(new)) <= set(_paths(old.get(CORDONED_LOG_DIRS, ""))):

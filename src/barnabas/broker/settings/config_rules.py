@@ -1,6 +1,6 @@
-"""What the controller holds altered settings to, by the type of what they are set for.
+"""The controller's rules for altered settings, by resource type.
 
-Changes to brokers are judged by the broker that is asked (config_requests.py): it alone knows its settings.
+Changes to brokers are validated by the broker that is asked (config_requests.py): only it knows its settings.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from barnabas.metadata.image import BROKER_RESOURCE, TOPIC_RESOURCE
 
 
 def config_rules(broker: BrokerSettings, static: BrokerSettings) -> ConfigRules:
-    """The rules under the broker's settings as they are now, and as they were when it was started."""
+    """The rules under the broker's current settings (`broker`) and those that it was started with
+    (`static`)."""
 
     def validate(resource_type: int, resource_name: str, overrides: Mapping[str, str]) -> None:
         if resource_type == TOPIC_RESOURCE:

@@ -1,8 +1,8 @@
-"""Settings as they are now: what the node was started with, under what the metadata says since then.
+"""The current settings: those that the node was started with, overridden by the metadata.
 
-A topic's settings are its own over the broker's; they are worked out once and kept until something changes.
-Altered settings that cannot be heeded (another version of Kafka left them) are passed over, with a line in
-the log: a node must start, so that they can be altered again.
+A topic's settings are its own over the broker's; they are computed once and cached until something changes.
+Altered settings that are unusable (another version of Kafka left them) are ignored, with a line in the log: a
+node must start, so that they can be altered again.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ _MAX_KEPT = 1000
 
 
 class TopicSettings(NamedTuple):
-    """What the logs of a topic heed, and what their leaders do."""
+    """Settings of a topic's logs and leaders."""
 
     log: LogConfig
     min_in_sync: int
 
 
 class CurrentSettings:
-    """The settings of a node and of its topics. Topics that override nothing share theirs."""
+    """The settings of a node and of its topics. Topics without overrides share theirs."""
 
     def __init__(self, node_id: int, metadata: MetadataPublisher, static: BrokerSettings) -> None:
         self._name = str(node_id)
@@ -56,7 +56,7 @@ class CurrentSettings:
         metadata.subscribe(self._published)
 
     def _published(self, image: ClusterImage, delta: Delta) -> None:
-        # some settings need a metadata.version
+        # the values of some settings depend on the metadata.version
         is_altered = any(resource_type == BROKER_RESOURCE for resource_type, _ in delta.changed_configs)
         if is_altered or delta.changed_features:
             self._work_out_broker(image)
@@ -69,11 +69,11 @@ class CurrentSettings:
             tell(self.broker)
 
     def subscribe(self, tell: Callable[[BrokerSettings], None]) -> None:
-        """Be told of the broker's settings whenever they were altered."""
+        """Call `tell` with the broker's settings whenever they were altered."""
         self._subscribers.append(tell)
 
     def cleaner(self) -> CleanerSettings:
-        """How logs are compacted."""
+        """Settings of log compaction."""
         settings = self.broker
         return CleanerSettings(
             backoff_ms=max(1, settings.integer("log.cleaner.backoff.ms")),
@@ -97,18 +97,18 @@ class CurrentSettings:
         usable = {name: text for name, text in overrides.items() if _fits(TOPIC.get(name), text)}
         try:
             return _topic_settings(usable, self.broker)
-        except InvalidConfig as error:  # of brokers, and right but for what it means to a topic
+        except InvalidConfig as error:  # of brokers, valid but not as a topic's defaults
             logger.error("the altered settings of brokers are passed over for topics: %s", error)
             return _topic_settings(usable, self._static)
 
     def topic_policy(self) -> TopicPolicy:
-        """What new topics get that do not say, and which settings they may have."""
+        """Defaults of new topics, and the rules for their settings."""
         settings = self.broker
         defaults = topic_defaults(settings)
 
         def describe(overrides: Mapping[str, str]) -> Iterable[Described]:
             from barnabas.core.settings.describe import (
-                describe_topic,  # much to import for those who never ask
+                describe_topic,  # much to import, and rarely needed
             )
 
             return describe_topic(overrides, settings)
@@ -121,15 +121,15 @@ class CurrentSettings:
         )
 
     def election_defaults(self) -> ElectionDefaults:
-        """What elections go by where neither a topic nor the cluster's settings say otherwise."""
+        """Settings of elections where neither the topic nor the cluster overrides them."""
         return ElectionDefaults(
             self.broker.integer("min.insync.replicas"),
             self.broker.boolean("unclean.leader.election.enable"),
         )
 
     def config_rules(self) -> ConfigRules:
-        """What can be set for topics, brokers, groups and subscriptions to clients' metrics."""
-        from barnabas.broker.settings.config_rules import config_rules  # nobody may ever alter anything
+        """The rules for settings of topics, brokers, groups and client metrics subscriptions."""
+        from barnabas.broker.settings.config_rules import config_rules  # rarely needed
 
         return config_rules(self.broker, self._static)
 

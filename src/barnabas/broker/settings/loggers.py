@@ -1,8 +1,8 @@
 """The loggers of this process, as the resource BROKER_LOGGER: their levels under Kafka's names.
 
-Levels take effect at once and are stored nowhere: after a restart they are what the command line says. A
-logger exists once the part of the program that writes to it was first used; all of them are below `barnabas`
-and `root`, whose levels hold for whoever has none of their own.
+Levels take effect at once and are stored nowhere: after a restart they are those of the command line. A
+logger exists once its module was first imported. All of them are below `barnabas` and `root`, whose levels
+hold for loggers without one of their own.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def _level_name(level: int) -> str:
 
 
 def alter_levels(changes: Sequence[Change], *, validate_only: bool) -> None:
-    """Set and reset levels, all of them or, where one is Refused, none."""
+    """Set and reset levels: all of them, or none if one is Refused."""
     known = levels()
     for change in changes:
         _check(change, known)

@@ -1,8 +1,8 @@
-"""What the metadata says of who may do what, and is not enforced here: access rules, credentials, tokens.
+"""Security records in the metadata that are not enforced here: ACLs, SCRAM credentials, delegation tokens.
 
-Whoever wrote them relies on them, so a node does not start on a directory that holds any, unless it is told
-to go on without (`barnabas.allow.unenforced.security`). Then every start warns, and the records stay in the
-metadata for the day when something enforces them again.
+A cluster with such records relies on them, so a node does not start on a directory that has any, unless it is
+configured to go on without (`barnabas.allow.unenforced.security`). Then every start warns, and the records
+stay in the metadata for a later version, or another node, that enforces them.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ _KINDS = {
 
 
 class UnenforcedSecurity(BarnabasError):
-    """The metadata holds what was to protect the cluster, and would not."""
+    """The metadata has security records that would not be enforced."""
 
     wire = wire_error("SECURITY_DISABLED")
 
 
 def refuse_unenforced(image: ClusterImage, where: str, *, allowed: bool) -> None:
-    """UnenforcedSecurity where the metadata of `where` holds such records; a warning if that is allowed."""
+    """Raise UnenforcedSecurity if the metadata of `where` has such records; only warn if that is allowed."""
     found = list(_found(image))
     if not found:
         return

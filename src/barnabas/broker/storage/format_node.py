@@ -1,8 +1,8 @@
-"""All directories of a node formatted, as Kafka's storage tool does it for the nodes of a cluster.
+"""Formats all directories of a node, as Kafka's storage tool does it for the nodes of a cluster.
 
-Each gets the ids and the features that the cluster begins with; that of the metadata, which is the first, the
-voters too. A broker alone has a metadata log as well: it follows the quorum and does not vote. A voter's
-metadata directory has the directory id by which the others know it.
+Each directory gets the ids and the cluster's initial features. The metadata directory comes first and gets
+the voters, too. A node that is only a broker has a metadata log as well: it follows the quorum and does not
+vote. The metadata directory of a voter gets the directory id that the other voters know.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ MakeProperties = Callable[[Mapping[str, str]], Mapping[str, str]]
 
 
 class AlreadyFormatted(DirectoryRefused):
-    """The directory has an owner, and was to get one."""
+    """The directory is formatted already."""
 
 
 class FormattedDirectory(NamedTuple):
-    """A directory that is the node's now; it may have been before."""
+    """A directory that belongs to this node; `is_new` if it was formatted now."""
 
     where: str
     directory_id: UUID
@@ -54,10 +54,11 @@ async def format_node(
     ignore_formatted: bool = False,
     properties: MakeProperties | None = None,
 ) -> list[FormattedDirectory]:
-    """Format those that are new; others are refused, or left alone where they are this node's.
+    """Format new directories. Others are refused, or left alone if they are this node's and
+    `ignore_formatted`.
 
-    `levels` are those of the features, `voters` and `listener` as in `format_directory`; `properties` makes
-    the `server.properties` of settings that say where the directories are.
+    `levels` are the feature levels, `voters` and `listener` as in `format_directory`; `properties` makes the
+    `server.properties` from the settings that name the directories.
     """
     disks = {path: disk_of(path) for path in dict.fromkeys((layout.metadata_dir, *layout.log_dirs))}
     refuse_overlaps(disks)

@@ -1,11 +1,11 @@
-"""A directory before its first start: whose it is, and what is in it when it is new.
+"""A log directory before its first start: the check of its owner, and its formatting when it is new.
 
-A new directory is formatted as Kafka's storage tool does it: the ids (`meta.properties`) and the features
-that a cluster begins with (`bootstrap.checkpoint`); in that of the metadata, where the voters of a new quorum
-are given, the voters (a snapshot of the metadata log that stands for its beginning). A `server.properties`
-with which Apache Kafka starts on it may be written besides. `meta.properties` comes last and makes it count:
-what a crash leaves before that is made anew. A directory that holds anything else is somebody's, and refused.
-A directory that is added to a node later gets its ids alone.
+A new directory is formatted as by Kafka's storage tool. It gets the ids (`meta.properties`) and the cluster's
+initial features (`bootstrap.checkpoint`). The metadata directory also gets the voters of a new quorum, if
+they are given, in a snapshot at the start of the metadata log. A `server.properties` with which Apache Kafka
+can start on the directory may be written besides. `meta.properties` is written last and makes the directory
+formatted: what a crash leaves before that is written again. A directory with any other content may belong to
+something else, and is refused. A directory that is added to a node later gets only its ids.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ METADATA_TOPIC = "__cluster_metadata"
 METADATA_TOPIC_ID = UUID(int=1)
 METADATA_DIRECTORY = names.partition_directory(METADATA_TOPIC, 0)
 SERVER_PROPERTIES = "server.properties"
-# the version of the quorum's protocol in which its voters stand in the log
+# the kraft.version in which the voters are in the log
 KRAFT_VERSION = 1
 _SUPPORTED_KRAFT = KRaftVersionFeature(min_supported_version=0, max_supported_version=KRAFT_VERSION)
 
-# what an unfinished formatting may have left, and a directory may hold that is still nobody's
+# files that an unfinished formatting may have left, or that an unformatted directory may have
 _HARMLESS = {
     names.LOCK,
     "lost+found",
@@ -51,13 +51,13 @@ _HARMLESS = {
 }
 
 
-# and in the directory of the metadata log
+# and in the metadata log's directory
 _VOTERS = SnapshotId(0, 0).name
 _OF_FORMATTING = (_VOTERS.removesuffix(CHECKPOINT), names.PARTITION_METADATA)
 
 
 class InitialVoter(NamedTuple):
-    """A voter of a new quorum: the node, where its controller is reached, and its metadata directory."""
+    """A voter of a new quorum: the node, its controller's address, and its metadata directory."""
 
     node_id: int
     host: str
@@ -66,11 +66,12 @@ class InitialVoter(NamedTuple):
 
 
 class DirectoryRefused(BarnabasError):
-    """This directory is not for this node, or not for Barnabas at all."""
+    """The directory belongs to another node or cluster, or to another program."""
 
 
 async def check_directory(disk: Disk, node_id: int) -> MetaProperties | None:
-    """Whose directory this is, which must be this node's; None where it is new and is to be formatted."""
+    """The owner of a directory, which must be this node; None for a new directory, which is to be
+    formatted."""
     where = disk.describe("")
     await _refuse_old_formats(disk)
     meta = await checkpoints.read_meta_properties(disk)
@@ -104,7 +105,7 @@ async def _refuse_old_formats(disk: Disk) -> None:
 
 
 async def _strangers(disk: Disk) -> list[str]:
-    """What is in the directory that formatting does not leave behind."""
+    """The files in the directory that formatting does not leave behind."""
     found = [name for name in await disk.listdir("") if name not in _HARMLESS]
     inside = await disk.listdir(METADATA_DIRECTORY)
     return found + [f"{METADATA_DIRECTORY}/{name}" for name in inside if not name.startswith(_OF_FORMATTING)]
@@ -120,22 +121,23 @@ async def format_directory(
     properties: Mapping[str, str] | None = None,
     now_ms: int,
 ) -> MetaProperties:
-    """Make a new directory that of this node; gives whose it is then.
+    """Format a new directory for this node; returns the directory's owner.
 
     `bootstrap` are the records with which the cluster begins (its features), `voters` those of a new quorum,
-    reached by the controller listener of that name; `properties` is what goes into `server.properties`.
+    reached by the controller listener with the name `listener`; `properties` are the contents of
+    `server.properties`.
     """
     features = build_snapshot([encode_record(record) for record in bootstrap], now_ms)
     await disk.mkdir("")
     release = await disk.lock(names.LOCK)
     try:
         if (found := await check_directory(disk, meta.node_id)) is not None:
-            return found  # another process was here between the look and the lock
-        await disk.remove_tree(METADATA_DIRECTORY)  # of an earlier one that was not finished
+            return found  # another process formatted it between the check and the lock
+        await disk.remove_tree(METADATA_DIRECTORY)  # of an unfinished formatting
         if voters:
             await _write_voters(disk, voters, listener, now_ms)
         await _write(disk, BOOTSTRAP_CHECKPOINT, features)
-        if properties is not None and not await disk.size_of(SERVER_PROPERTIES):  # someone's own is better
+        if properties is not None and not await disk.size_of(SERVER_PROPERTIES):  # a user's own is kept
             text = format_properties(properties)
             await checkpoints.write_atomically(disk, SERVER_PROPERTIES, text.encode())
         await disk.sync_dir("")
@@ -146,7 +148,7 @@ async def format_directory(
 
 
 async def _write_voters(disk: Disk, voters: Sequence[InitialVoter], listener: str, now_ms: int) -> None:
-    """The snapshot with which a log begins whose voters stand in it."""
+    """Write the snapshot at the start of a log that holds its voters."""
     quorum = [
         KRaftVersionRecord(k_raft_version=KRAFT_VERSION),
         VotersRecord(voters=[make_voter(each, listener) for each in sorted(voters)]),
@@ -158,7 +160,7 @@ async def _write_voters(disk: Disk, voters: Sequence[InitialVoter], listener: st
 
 
 async def format_further(disk: Disk, meta: MetaProperties) -> None:
-    """Make a new directory one more of a node that has its metadata elsewhere."""
+    """Make a new directory a further one of a node whose metadata is elsewhere."""
     await disk.mkdir("")
     release = await disk.lock(names.LOCK)
     try:
@@ -170,7 +172,7 @@ async def format_further(disk: Disk, meta: MetaProperties) -> None:
 
 
 def make_voter(voter: InitialVoter, listener: str) -> Voter:
-    """A voter as the log tells of it, reached by the controller listener of that name."""
+    """A voter as in a VotersRecord, reached by the controller listener of that name."""
     return Voter(
         voter_id=voter.node_id,
         voter_directory_id=voter.directory_id.bytes,
@@ -180,7 +182,7 @@ def make_voter(voter: InitialVoter, listener: str) -> Voter:
 
 
 async def _write(disk: Disk, path: str, data: bytes) -> None:
-    """A file that does not count yet: it needs to be durable, but not to come into being at once."""
+    """Write a file durably but not atomically: it does not count before `meta.properties` is there."""
     file = await disk.open(path, create=True)
     try:
         if file.size:

@@ -1,8 +1,8 @@
-"""A new cluster, founded by a node on its own.
+"""Founds a new cluster: a node with empty directories becomes a cluster of one.
 
-A node that finds its directories empty becomes a cluster of one: broker and controller, the only voter. One
-that was to be part of something larger does not: settings that name other nodes, or give it one role only,
-mean that its directories are to be formatted with the id of their cluster first (`NotFormatted`).
+The node is broker and controller, and the only voter. If the settings name other nodes, or give it only one
+role, it is meant for a larger cluster: then its directories must first be formatted with the id of that
+cluster (`NotFormatted`).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
 class NotFormatted(DirectoryRefused):
-    """The directory is empty, and the node is no cluster of its own."""
+    """The directory is empty, and the settings describe a larger cluster."""
 
 
 async def found_cluster(
@@ -41,7 +41,7 @@ async def found_cluster(
     clock: Clock,
     random: Random,
 ) -> MetaProperties:
-    """Make the empty directory of the metadata that of this node, and of a cluster of its own."""
+    """Format the empty metadata directory for this node, as a new cluster."""
     if (reason := larger_cluster(settings, listeners, host_name)) is not None:
         raise NotFormatted(
             f"{disk.describe('')} is empty, and {reason}: this node is part of a larger cluster. Format the "
@@ -65,7 +65,7 @@ async def found_cluster(
 
 
 def larger_cluster(settings: BrokerSettings, listeners: Listeners, host_name: str) -> str | None:
-    """By which setting a node belongs to a cluster of more than itself; None where it is a cluster of one."""
+    """The setting by which a node belongs to a larger cluster; None for a cluster of one."""
     if set(settings.roles) != {"broker", "controller"}:
         return f"process.roles={','.join(settings.roles)}"
     if any(voter.node_id != settings.node_id for voter in read_voters(settings)):
@@ -79,7 +79,7 @@ def larger_cluster(settings: BrokerSettings, listeners: Listeners, host_name: st
 
 
 def _own_addresses(listeners: Listeners, host_name: str) -> set[tuple[str, str]]:
-    """Every name that the settings give for the controller of this node."""
+    """Every address that the settings give for this node's controller."""
     hosts = {*_LOOPBACK, host_name, *(each.host for each in (*listeners.controller, *listeners.advertised))}
     ports = {str(each.port) for each in listeners.controller}
     advertised = {(each.host, str(each.port)) for each in listeners.controller_advertised}
@@ -87,5 +87,5 @@ def _own_addresses(listeners: Listeners, host_name: str) -> set[tuple[str, str]]
 
 
 def sole_voter(node_id: int, listener: Listener, directory_id: UUID) -> InitialVoter:
-    """The voter of a quorum that begins with one, at its controller's listener."""
+    """The only voter of a new quorum, reached at its controller's listener."""
     return InitialVoter(node_id, listener.host or "localhost", listener.port, directory_id)

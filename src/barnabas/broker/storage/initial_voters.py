@@ -1,8 +1,8 @@
-"""The voters with which a quorum begins, where they stand in the metadata log (kraft.version 1).
+"""The initial voters of a quorum whose voters are in the metadata log (kraft.version 1).
 
-All nodes of a cluster are formatted with the same ones, written as Kafka does: `id@host:port:directory-id`. A
-controller that is formatted with none joins a quorum that there is already; a broker needs none. Where
-`controller.quorum.voters` names the voters, the log has none of them.
+All nodes of a cluster are formatted with the same voters, written as in Kafka: `id@host:port:directory-id`. A
+controller that is formatted without voters joins an existing quorum; a broker needs none. With
+`controller.quorum.voters`, the voters are in the settings and not in the log.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ MAX_ID, MAX_PORT = 2**31 - 1, 65535
 
 
 def parse_voters(text: str) -> tuple[InitialVoter, ...]:
-    """The voters in `id@host:port:directory-id,...`, by id."""
+    """The voters in `id@host:port:directory-id,...`, sorted by id."""
     voters = sorted(_parse(entry.strip()) for entry in text.split(",") if entry.strip())
     ids = [voter.node_id for voter in voters]
     if not voters or len(set(ids)) < len(ids):
@@ -53,7 +53,7 @@ def _is_number(text: str, most: int) -> bool:
 
 
 def format_voters(voters: tuple[InitialVoter, ...]) -> str:
-    """The voters as `parse_voters` reads them."""
+    """The voters in the form that `parse_voters` reads."""
     return ",".join(
         f"{each.node_id}@{f'[{each.host}]' if ':' in each.host else each.host}:{each.port}:"
         f"{uuid_to_text(each.directory_id)}"
@@ -70,8 +70,8 @@ def choose_voters(
     no_initial: bool,
     random: Random,
 ) -> tuple[InitialVoter, ...]:
-    """The voters that go into the log of a new directory, by what was asked for: this node alone, these, or
-    none; InvalidSetting where that does not go with the settings."""
+    """The voters to write into the log of a new directory, by the given options: this node alone, `initial`,
+    or none. InvalidSetting where the options contradict the settings."""
     is_controller = "controller" in settings.roles
     if read_voters(settings):
         if standalone or initial:

@@ -1,13 +1,13 @@
-"""The epoch of a broker, kept from its registration on: `barnabas-broker-epoch.json`, beside the metadata.
+"""The broker epoch of the last registration: `barnabas-broker-epoch.json`, in the metadata directory.
 
-A process that dies loses nothing that it has written: the page cache is the kernel's, and lives until the
-next boot. So a broker that comes back within one boot registers with the epoch that it had, as after a clean
-stop, and stays in the ISR. The file names the boot for each log directory. After another boot, with a
-directory that is not in it or without one that is, or when a disk has failed (`forget`), what was written may
-be lost: then the epoch does not count, and the shutdown was an unclean one.
+A process that dies loses nothing that it has written: the page cache belongs to the kernel, and survives
+until the next boot. So a broker that restarts within one boot registers with its previous epoch, as after a
+clean stop, and stays in the ISR. The file has the boot id for each log directory. Written data may be lost
+after another boot, with a directory that is not in the file, without one that is, or after a disk failure
+(`forget`): then the epoch does not count, and the shutdown was unclean.
 
-Apache Kafka does not look at the file. When it ran on the directory in between, the controller knows a later
-epoch than the one in the file, and takes the stop for an unclean one.
+Apache Kafka does not read the file. When it ran on the directory in between, the controller knows a later
+epoch than the one in the file, and treats the shutdown as unclean.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Boots = Mapping[UUID, str | None]
 
 
 class EpochKeeper:
-    """The file in the directory of the metadata. Boots are named by the ids of the log directories."""
+    """The file in the metadata directory. Boot ids are stored by the ids of the log directories."""
 
     def __init__(self, disk: Disk) -> None:
         self._disk = disk
@@ -40,14 +40,14 @@ class EpochKeeper:
         self._forgetting: asyncio.Task[None] | None = None
 
     async def misses_none(self, directories: Iterable[UUID]) -> bool:
-        """Whether all directories are still there with which the broker registered last, as far as that is
-        known: what was in one that was replaced, or is not used any more, is lost."""
+        """Whether all directories of the last registration are still there, as far as it is known: the data
+        of a directory that was replaced, or is not used any more, is lost."""
         data = await read_whole(self._disk, BROKER_EPOCH)
         found = None if data is None else _parse(data)
         return found is None or set(found[1]) <= {uuid_to_text(each) for each in directories}
 
     async def read(self, boots: Boots) -> int | None:
-        """The epoch that was kept, if these directories have lost nothing since."""
+        """The previous epoch, if these directories have lost nothing since."""
         data = await read_whole(self._disk, BROKER_EPOCH)
         found = None if data is None else _parse(data)
         if found is None:
@@ -58,8 +58,8 @@ class EpochKeeper:
         return epoch if is_whole else None
 
     async def keep(self, epoch: int, boots: Boots) -> None:
-        """From now on a crash of the process comes back with this epoch; with none where that cannot be
-        written, as on a full disk."""
+        """Store the epoch for a restart after a crash. Where it cannot be written, as on a full disk, a crash
+        counts as an unclean shutdown."""
         directories = {uuid_to_text(each): boot for each, boot in boots.items()}
         content = {"version": _VERSION, "brokerEpoch": epoch, "bootIds": directories}
         async with self._turn:
@@ -70,7 +70,7 @@ class EpochKeeper:
                     logger.warning("a crash will count as an unclean shutdown: %s", error)
 
     def forget(self) -> None:
-        """A disk has failed: what was written to it last may be lost, whatever the boot."""
+        """Remove the file after a disk failure: the last writes may be lost, whatever the boot id."""
         if self._forgetting is None:
             self._forgetting = asyncio.get_running_loop().create_task(self._remove())
 
@@ -83,13 +83,14 @@ class EpochKeeper:
                 logger.error("remove %s before the next start: %s", self._disk.describe(BROKER_EPOCH), error)
 
     async def close(self) -> None:
-        """Wait for what was begun."""
+        """Wait for a removal that has begun."""
         if self._forgetting is not None:
             await self._forgetting
 
 
 def _parse(data: bytes) -> tuple[int, dict[str, object]] | None:
-    """The epoch and the boots in the file; None where it says nothing: that is an unclean shutdown."""
+    """The epoch and the boot ids in the file; None where it is unusable, which counts as an unclean
+    shutdown."""
     try:
         content = json.loads(data)
     except ValueError:

@@ -1,7 +1,7 @@
 """The `server.properties` that is written beside new data: with it Apache Kafka runs on the directories.
 
-Kafka refuses to make an internal topic with more replicas than there are brokers, so a cluster of one or two
-names fewer than the default of three.
+Kafka refuses to create an internal topic with more replicas than there are brokers, so a cluster of one or
+two brokers sets fewer than the default of three.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ def server_properties(
     protocols: Mapping[str, str] = _CONTROLLER,
     brokers: int | None = 1,
 ) -> dict[str, str]:
-    """The settings of a node with these listeners; `places` are those that say where its directories are.
-    `brokers` is how many there will be, None where that is not known.
+    """The settings of a node with these listeners; `places` are the settings that name its directories.
 
-    `quorum` says where the controllers are, which are this node alone unless it is given; `protocols` are
-    those of the controllers' listeners, for a node that has none.
+    `brokers` is how many there will be, None where that is not known. `quorum` are the settings that name the
+    controllers, by default only this node; `protocols` are those of the controllers' listeners, for a node
+    that has none.
     """
     both = (*listeners, *controllers)
     names = {each.name: each.protocol for each in controllers} or protocols
@@ -65,7 +65,7 @@ def _internal_topics(brokers: int | None) -> dict[str, str]:
 def properties_of(
     settings: BrokerSettings, listeners: Listeners, places: Mapping[str, str]
 ) -> dict[str, str]:
-    """Those of a node with these settings."""
+    """The properties of a node with these settings."""
     told = {name: settings.text(name) or "" for name in (VOTERS, BOOTSTRAP_SERVERS) if settings.is_set(name)}
     advertised = "advertised.listeners"
     if settings.is_set(advertised):
@@ -85,5 +85,5 @@ def properties_of(
 
 
 def address(listener: Listener) -> str:
-    """Where the node itself reaches one of its listeners, which may be bound to every interface."""
+    """The address by which the node itself reaches its listener, which may be bound to every interface."""
     return listener._replace(host=listener.host or "localhost").endpoint.partition("://")[2]

@@ -1,12 +1,11 @@
-"""The directories of a node: whose they are, made ready where they are new, opened.
+"""Opens the directories of a node: checks their owners, and formats new ones.
 
-Topics are in those that `log.dirs` names, the metadata in `metadata.log.dir` or else in the first of them.
-The directory of the metadata comes first: a cluster is founded in it, and only then are the others made ready
-as further ones of the same node, so that a crash in between leaves nothing that contradicts itself.
-
-Of several log directories, one that cannot be read is left out while others remain
-(`missing` says why), since its partitions are better offline than the whole node; one that belongs to another
-node or cluster is a mistake, and refused.
+Topics are in the directories of `log.dirs`, the metadata in `metadata.log.dir` or else in the first of them.
+The metadata directory comes first: a cluster is founded in it, and only then are the other directories
+formatted for the same node, so that a crash in between leaves nothing contradictory. Of several log
+directories, one that cannot be read is left out while others remain (`missing` has the reason), since it is
+better to have its partitions offline than the whole node. A directory of another node or cluster is a
+mistake, and refused.
 """
 
 from __future__ import annotations
@@ -45,14 +44,14 @@ Found = Callable[[Disk, dict[str, str]], Awaitable[MetaProperties]]
 
 
 class Layout(NamedTuple):
-    """Where the settings put things."""
+    """The directories that the settings name."""
 
     log_dirs: tuple[str, ...]
     metadata_dir: str
 
 
 def read_layout(settings: BrokerSettings) -> Layout:
-    """What `log.dirs`, `log.dir` and `metadata.log.dir` come to."""
+    """The directories of `log.dirs`, `log.dir` and `metadata.log.dir`."""
     log_dirs = settings.log_dirs
     if not log_dirs:
         raise InvalidSetting("log.dirs names no directory: name one")
@@ -60,7 +59,7 @@ def read_layout(settings: BrokerSettings) -> Layout:
 
 
 class Storage:
-    """What a node has to keep its data in. `logs` holds the topics; made by `open_storage`."""
+    """The open directories of a node. `logs` holds the topics; made by `open_storage`."""
 
     def __init__(
         self,
@@ -78,46 +77,48 @@ class Storage:
         self.metadata = metadata
         self.directories = directories
         self.logs = logs
-        # the full names of all of `log.dirs`, in use or not, by the names that the settings have for them
+        # the full names of all of `log.dirs`, in use or not, by their names in the settings
         self.named = named
         self._epochs = epochs
-        # of the broker that stopped cleanly here, or whose process died without loss
+        # the last registration's epoch, if that broker stopped cleanly or its process died without loss
         self.previous_epoch = previous_epoch
 
     def at(self, where: str) -> LogDirectory | None:
-        """The directory of that full name, if it is in use."""
+        """The directory in use with that full name, or None."""
         return next((each for each in self.directories.values() if each.where == where), None)
 
     def place(self, topic: str, partition: int, told: UUID | None = None) -> UUID:
-        """In which directory a partition is or will be; `told` counts where it has no files yet."""
+        """The directory in which a partition is or will be; `told` is used for one without files."""
         return self.logs.place(topic, partition, told)
 
     def cordon(self, log_dirs: Callable[[], Sequence[str]]) -> None:
-        """Put no new partition into those of `log.dirs` that are named when it comes, `*` for all."""
+        """Put no new partition into the directories that `log_dirs` returns at that time; `*` stands for
+        all."""
         self.logs.is_cordoned = lambda where: is_cordoned(self.named, where, log_dirs())
 
     def cordoned(self, log_dirs: Sequence[str]) -> list[UUID]:
-        """The directories in use that these are."""
+        """The directories in use that these settings name."""
         directories = self.directories.items()
         return [each for each, one in directories if is_cordoned(self.named, one.where, log_dirs)]
 
     @property
     def all(self) -> dict[UUID, LogDirectory]:
-        """The directories in use: those of the topics, and that of the metadata."""
+        """The directories in use, the metadata directory included."""
         return {self.metadata_id: self.metadata, **self.directories}
 
     def drop(self, directory_id: UUID, reason: StorageError) -> tuple[LogDirectory, list[tuple[str, int]]]:
-        """A directory has failed, and others remain: gives it, and the partitions that were in it."""
+        """Take a failed directory out of use while others remain; returns it, and the partitions that were in
+        it."""
         directory = self.directories.pop(directory_id)
         return directory, self.logs.drop(directory_id, reason)
 
     def can_do_without(self, directory_id: UUID) -> bool:
-        """Whether the node may go on without a directory."""
+        """Whether the node can go on without a directory."""
         others = [each for each in self.directories if each != directory_id]
         return directory_id in self.directories and directory_id != self.metadata_id and bool(others)
 
     async def settle(self, image: ClusterImage, node_id: int) -> None:
-        """See that no partition is in two directories; the metadata tells which topics there are."""
+        """Make sure that no partition is in two directories; the image decides which topics exist."""
 
         def topic_id_of(name: str) -> UUID | None:
             topic = image.topic(name)
@@ -131,12 +132,12 @@ class Storage:
         await self.logs.settle(topic_id_of, told)
 
     async def keep_epoch(self, broker_epoch: int) -> None:
-        """The broker has registered: should its process die, that is no unclean shutdown."""
+        """The broker has registered: from now on the death of its process is no unclean shutdown."""
         await self._epochs.keep(broker_epoch, _boots(self.directories))
 
     async def close(self, broker_epoch: int) -> bool:
-        """Stop cleanly; the directory of the metadata comes last. False where something could not be closed,
-        as on a full disk: the log says what, and the next start checks that directory."""
+        """Stop cleanly; the metadata directory is closed last. False if a directory could not be closed, as
+        on a full disk: the log has the error, and the next start checks that directory."""
         await self._epochs.close()
         is_clean = True
         everything = self.all
@@ -150,7 +151,7 @@ class Storage:
         return is_clean
 
     async def abandon(self) -> None:
-        """Let go of everything as a crash would."""
+        """Release everything as a crash would."""
         await self._epochs.close()
         for directory in self.all.values():
             await directory.abandon()
@@ -166,7 +167,7 @@ def is_cordoned(named: Mapping[str, str], where: str, cordoned: Sequence[str]) -
 
 
 class _Owned:
-    """A directory that is this node's."""
+    """A directory of this node."""
 
     def __init__(self, disk: Disk, meta: MetaProperties, *, is_new: bool) -> None:
         assert meta.directory_id is not None
@@ -187,7 +188,7 @@ async def open_storage(
     random: Random,
     workers: Workers,
 ) -> Storage:
-    """Open every directory; `found_cluster` formats the one of the metadata where it is new."""
+    """Open every directory; `found_cluster` formats the metadata directory if it is new."""
     open_log = partial(LogDirectory.open, clock=clock, random=random, workers=workers)
     missing: dict[str, StorageError] = {}
     disks = {path: disk_of(path) for path in dict.fromkeys((layout.metadata_dir, *layout.log_dirs))}
@@ -219,7 +220,8 @@ async def open_storage(
 
 
 def refuse_overlaps(disks: Mapping[str, Disk]) -> None:
-    """No directory is there twice, or inside another, which would take it for a partition's."""
+    """Refuse a directory that is named twice, or inside another, where it would be taken for a
+    partition's."""
     full = {path: disk.describe("").rstrip("/") for path, disk in disks.items()}
     for path, other in permutations(full, 2):
         if full[path] == full[other]:
@@ -238,7 +240,7 @@ async def _identify(
     random: Random,
     missing: dict[str, StorageError],
 ) -> dict[str, _Owned]:
-    """The directories that are this node's, that of the metadata first; new ones become so."""
+    """Check the owner of all directories, and format new ones; the metadata directory comes first."""
     first = disks[layout.metadata_dir]
     meta = await check_directory(first, node_id)
     others: dict[str, tuple[Disk, MetaProperties | None]] = {}
@@ -267,7 +269,7 @@ async def _identify(
 
 
 def directory_settings(layout: Layout, disks: Mapping[str, Disk]) -> dict[str, str]:
-    """The settings that name the directories, by their full names."""
+    """The settings that name the directories, with their full names."""
     full = {path: disk.describe("").rstrip("/") for path, disk in disks.items()}
     places = {"log.dirs": ",".join(full[path] for path in layout.log_dirs)}
     if layout.metadata_dir not in layout.log_dirs:
@@ -337,7 +339,7 @@ async def _assemble(
     if not directories:
         told = "; ".join(str(error) for error in missing.values())
         raise StorageError(f"none of log.dirs can be used: {told}")
-    # a new one may have taken the place of one that is lost, with all that it held
+    # a new directory may have replaced one that is lost with all its data
     is_whole = not missing and not any(each.is_new for each in owned.values())
     previous_epoch = None
     if is_whole and await epochs.misses_none(directories):
