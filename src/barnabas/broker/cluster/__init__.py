@@ -1,1 +1,1 @@
-"""This broker as a member of its cluster: registration, calls to the controller, blocks of producer ids."""
+"""This broker as a member of its cluster: registration, requests to the controller and to other brokers."""

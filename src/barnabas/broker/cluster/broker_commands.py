@@ -1,7 +1,7 @@
 """The active controller's commands for registrations and heartbeats of brokers.
 
-They differ from others in that they depend on how they came: on a connection, or by a call from the broker in
-this process. What is heard so is soft state (controller/contacts.py).
+Unlike other commands they depend on how a request arrived: on a connection, or by a call from the broker in
+this process. That is recorded as soft state (controller/contacts.py).
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 
 
 class BrokerCommands:
-    """`watch` makes what watches the brokers, when another node is first heard of; None where there are none:
-    then only the broker of this process registers."""
+    """`watch` makes the watch over brokers, at the first request from another node. If it is None, only the
+    broker of this process registers."""
 
     def __init__(
         self,
@@ -51,7 +51,7 @@ class BrokerCommands:
         self._election_defaults = election_defaults
 
     def defaults(self) -> ElectionDefaults:
-        """What elections go by now."""
+        """The settings of elections, with the brokers that they wait for now."""
         waiting_for = self._active.contacts.waiting_for(self._active.decided, self._clock.monotonic())
         defaults = self._election_defaults()
         return defaults._replace(waiting_for=waiting_for) if waiting_for else defaults
@@ -61,7 +61,7 @@ class BrokerCommands:
     async def register(
         self, request: BrokerRegistrationRequest, connection: ClientConnection | None
     ) -> BrokerRegistrationResponse:
-        """`connection` is that on which the request came, None where it came from this process."""
+        """`connection` is the connection of the request, None for a request from this process."""
         active = self._active
         active.contacts.forget_all_but(active.decided)
         refused = await self._refused(request, connection)
@@ -87,7 +87,7 @@ class BrokerCommands:
     async def _refused(
         self, request: BrokerRegistrationRequest, connection: ClientConnection | None
     ) -> BrokerLife | None:
-        """The incarnation that has the id, where its listener had to be dialled and refuses."""
+        """The incarnation that holds the id, if its listener was dialled and refused the connection."""
         known = self._active.decided.brokers.get(request.broker_id)
         if known is None or known.incarnation_id == request.incarnation_id or not self._active.is_active:
             return None
@@ -137,12 +137,12 @@ class BrokerCommands:
     async def heartbeat(
         self, request: BrokerHeartbeatRequest, connection: ClientConnection | None
     ) -> BrokerHeartbeatResponse:
-        """`connection` is that on which the heartbeat came, None where it came from this process."""
+        """`connection` is the connection of the heartbeat, None for one from this process."""
         active, contacts = self._active, self._active.contacts
         broker = BrokerLife(request.broker_id, request.broker_epoch)
         known = active.decided.brokers.get(request.broker_id)
         if known is not None and known.epoch == request.broker_epoch:
-            # that a broker lives is known at once; everything else is decided in its turn
+            # the contact counts at once; the rest is decided in the order of the commands
             self._hear(broker, request.current_metadata_offset, connection)
 
         def decide(image: ClusterImage) -> Decision[BrokerHeartbeatResponse]:

@@ -1,17 +1,17 @@
-"""The active controller watches the brokers: it fences those that are silent, and those that have died.
+"""The active controller's watch over brokers: it fences brokers that are silent or have died.
 
-Sessions are looked at from time to time (controller/sessions.py). A death is noticed by the sockets: the
-connection that carried a broker's latest heartbeat closes, and a dial to the listener that the broker has
-registered is refused. A controller that becomes active has no such connections yet, and dials every broker
-whose session it inherits, at once and whenever it looks at the sessions until the broker's first heartbeat.
-A broker in the process of the former leader has its session from when that leader was last heard, for it is
-silent since then: what a voter waited for it counts. Before a broker is fenced that was found dead,
+Sessions are checked from time to time (controller/sessions.py). A death is noticed by the sockets: the
+connection of a broker's latest heartbeat closes, and a dial to the broker's registered listener is refused. A
+controller that becomes active has no such connections yet. It dials every broker whose session it inherits,
+at once and at every check of the sessions until the broker's first heartbeat. The session of a broker in the
+former leader's process starts when that leader was last heard, because it has been silent since then; so the
+time that a voter waited for the leader counts. Before a broker that was found dead is fenced:
 
 - a dial that is accepted is repeated: a process that is being killed may lose its connections first;
-- a dial that is refused is repeated after a pause in which other deaths are noticed: where most brokers are
+- a dial that is refused is repeated after a pause in which other deaths are noticed: if most brokers are
   found dead at once, none of them is fenced, and their sessions decide.
 
-`run` goes on while this node is the active controller. Nothing here is kept: the next one begins anew.
+`run` goes on while this node is the active controller. Nothing is kept: the next run begins anew.
 """
 
 from __future__ import annotations
@@ -39,20 +39,21 @@ from barnabas.metadata.parts import BrokerImage
 
 logger = logging.getLogger("barnabas.controller")
 
-# at most so much of a session that is inherited counts as over: the rest is for heartbeats to this controller
+# the largest part of an inherited session that may count as over: the rest is for heartbeats to this
+# controller
 COUNTED_OF_SESSION = 1 / 3
 # a dial that takes longer proves nothing
 DIAL_S = 1.0
-# when a dial that was accepted is repeated
+# the pauses before an accepted dial is repeated
 REPEATED_AFTER_S = (0.0, 0.05, 0.25)
 # between the first refused dial and the decision
 SETTLE_S = 0.1
 
 
 class BrokerWatch:
-    """`former_leader` gives the node that led before this one, and when it was last heard (monotonic);
-    `inter_broker_listener` is the name of the listener to dial, None where this node knows of none;
-    `by_socket` is `barnabas.fence.by.socket`."""
+    """`former_leader` returns the node that led before this one, and when it was last heard (monotonic);
+    `inter_broker_listener` is the name of the listener to dial, None if this node knows none; `by_socket` is
+    `barnabas.fence.by.socket`."""
 
     def __init__(
         self,
@@ -69,7 +70,7 @@ class BrokerWatch:
     ) -> None:
         self.session_s = session_s
         self.inter_broker_listener = inter_broker_listener
-        self.fenced_by_session = self.fenced_by_socket = 0  # how many so far, for the metrics
+        self.fenced_by_session = self.fenced_by_socket = 0  # totals, for the metrics
         self._active = active
         self._network = network
         self._clock = clock
@@ -78,23 +79,23 @@ class BrokerWatch:
         self._by_socket = by_socket
         self._election_settings = election_defaults
         self._tasks: asyncio.TaskGroup | None = None
-        # being dialled; True where there is a reason to do so again
+        # brokers being dialled; True to repeat the check afterwards
         self._suspected: dict[BrokerLife, bool] = {}
-        self._dead: dict[BrokerLife, Contact] = {}  # found dead, with the last that was heard of them
+        self._dead: dict[BrokerLife, Contact] = {}  # found dead, with their last contact
 
     @property
     def _contacts(self) -> BrokerContacts:
         return self._active.contacts
 
     async def run(self) -> None:
-        """Watch, until cancelled. Begins when this node has become the active controller."""
+        """Watch until cancelled. Begins when this node has become the active controller."""
         try:
             async with asyncio.TaskGroup() as tasks:
                 self._tasks, self._suspected, self._dead = tasks, {}, {}
                 try:
                     await self._watch()
                 finally:
-                    if self._tasks is tasks:  # and not that of the next run
+                    if self._tasks is tasks:  # not that of the next run
                         self._tasks = None
         except BaseExceptionGroup as errors:
             raise errors.exceptions[0] from None
@@ -110,8 +111,8 @@ class BrokerWatch:
     # --- sessions
 
     async def _sweep(self) -> float:
-        """Fence one broker whose session is over, or elect leaders where one is waited for no longer; returns
-        when to look again."""
+        """Fence one broker whose session is over, or elect leaders if the wait for one broker is over;
+        returns the time until the next check."""
         found = sweep(self._active.decided, self._contacts, self._clock.monotonic(), self.session_s)
         try:
             if found.expired is not None:
@@ -139,24 +140,25 @@ class BrokerWatch:
         self._contacts.waited_for(hint)
 
     def election_defaults(self, image: ClusterImage) -> ElectionDefaults:
-        """What holds for elections now, with the brokers that are waited for."""
+        """The current settings of elections, with the brokers that they wait for."""
         waiting_for = self._contacts.waiting_for(image, self._clock.monotonic())
         return self._election_settings()._replace(waiting_for=waiting_for)
 
     # --- deaths
 
     def closed(self, broker: BrokerLife, carrier: Carrier) -> None:
-        """A connection has closed on which heartbeats of a broker came."""
+        """A connection with heartbeats of a broker has closed."""
         contact = self._contacts.last(broker)
         if contact is not None and contact.carrier is carrier:
             self._suspect(broker)
 
     def _suspect_silent(self) -> None:
-        """Dial brokers that have sent no heartbeat to this controller yet: no connection tells of them."""
+        """Dial brokers that have sent no heartbeat to this controller yet: they have no connection that could
+        close."""
         for broker in self._active.decided.brokers.values():
             contact = self._contacts.last(BrokerLife.of(broker))
             is_silent = contact is not None and contact.carrier is None
-            if is_silent and not broker.fenced and broker.id != self._node_id:  # that one is in this process
+            if is_silent and not broker.fenced and broker.id != self._node_id:  # not the one in this process
                 self._suspect(BrokerLife.of(broker))
 
     def _suspect(self, broker: BrokerLife) -> None:
@@ -203,7 +205,7 @@ class BrokerWatch:
         return None if known is None or known.epoch != broker.epoch or known.fenced else known
 
     def _still_dead(self) -> set[BrokerLife]:
-        """Those that were found dead and not heard of since."""
+        """The brokers that were found dead and have had no contact since."""
         last = self._contacts.last
         self._dead = {each: heard for each, heard in self._dead.items() if last(each) is heard}
         return set(self._dead)
@@ -230,8 +232,8 @@ class BrokerWatch:
             logger.warning("broker %d is found dead, %s: its session decides", broker.id, why)
 
     async def is_refused(self, broker: BrokerImage) -> bool:
-        """Whether nothing listens where the broker is registered: one dial that is accepted, or that nobody
-        answers, is enough to say no."""
+        """Whether nothing listens at the broker's registered addresses. One dial that is accepted, or gets no
+        answer, means False."""
         from barnabas.transport.errors import TimedOut  # a cluster of one dials nobody
         from barnabas.transport.waiting import within
 

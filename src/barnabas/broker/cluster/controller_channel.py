@@ -1,9 +1,9 @@
-"""How a broker asks the active controller: a request of the wire protocol in, its response out.
+"""A broker's channel to the active controller: takes a request of the wire protocol, returns the response.
 
-`LocalController` is the active controller in this process. It gets the request as it is, without encoding it;
-the commands of `controller/` decide, and the quorum commits the decision before `send` returns. A decision
-depends on the request and on the controller's own settings (defaults of topics, rules for settings), never on
-the broker that sent it: the same request from another node gives the same decision.
+`LocalController` is the active controller in this process. It gets the request without encoding; the commands
+of `controller/` decide, and the quorum commits the decision before `send` returns. A decision depends on the
+request and on the controller's own settings (defaults of topics, rules for settings), never on the broker
+that sent it: the same request from another node gives the same decision.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ Command = Callable[[ClusterImage], Decision[R]]
 
 
 class ControllerChannel(Protocol):
-    """Sends requests to the active controller, wherever it is."""
+    """Sends requests to the active controller, on any node."""
 
     async def send(
         self,
@@ -83,8 +83,8 @@ class ControllerChannel(Protocol):
     ) -> M:
         """The response to a request, once its records are committed; raises one of NOT_COMMITTED.
 
-        `context` is that of the client's request, None where this node asks for itself. `timeout_s` limits
-        the time that a request to another node takes, with all attempts.
+        `context` is that of the client's request, None for this node's own. `timeout_s` limits the time of a
+        request to another node, with all attempts.
         """
         ...
 
@@ -106,7 +106,7 @@ class LocalController:
         watch: Callable[[], BrokerWatch] | None = None,
         static_voters: Collection[int] = (),
     ) -> None:
-        """`static_voters` are those of controller.quorum.voters."""
+        """`static_voters` are the voters of controller.quorum.voters."""
         self._active = active
         self._node_id = node_id
         self._random = random
@@ -138,7 +138,7 @@ class LocalController:
         return answer
 
     def _electing(self, command: Callable[..., Decision[R]], request: Message) -> Command[R]:
-        """A command that may elect leaders, by the controller's settings."""
+        """A command that may elect leaders, with the controller's settings."""
         return partial(command, request=request, defaults=self._brokers.defaults())
 
     async def _unregister_broker(self, request: UnregisterBrokerRequest) -> UnregisterBrokerResponse:
@@ -157,7 +157,7 @@ class LocalController:
     async def _delete_topics(self, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
         return await self._active.submit(partial(topics.delete_topics, request=request))
 
-    # the following are seldom used, and imported at the first use
+    # the following commands are rarely used, and imported at their first use
 
     async def _alter_configs(self, request: AlterConfigsRequest) -> AlterConfigsResponse:
         from barnabas.controller.config_messages import decide_alter_configs

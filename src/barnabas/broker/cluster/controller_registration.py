@@ -1,7 +1,7 @@
-"""A controller tells the active controller where it is reached and which features it supports, as in Kafka.
+"""Registers this controller with the active controller: its addresses and supported features, as in Kafka.
 
-It does so once in its life, and again where the published metadata does not have it: the record may have been
-lost with a leader that had not committed it. A sole voter has nobody to tell until another controller comes.
+It registers once in its life, and again if the published metadata does not have it: the record may have been
+lost with a leader that had not committed it. A sole voter registers only once another controller exists.
 """
 
 from __future__ import annotations
@@ -67,14 +67,14 @@ class ControllerRegistration:
         )
 
     async def run(self) -> None:
-        """Register whenever the metadata does not have this controller, until cancelled."""
+        """Register whenever the metadata does not have this controller; runs until cancelled."""
         while True:
             await self._quorum.until(lambda: self._is_missing)
             if not await self._register():
                 await self._clock.sleep(RETRY_S)
                 continue
             await self._quorum.refreshed()
-            if self._is_missing:  # not here yet: looked at again, but not at once
+            if self._is_missing:  # not here yet: check again, but not at once
                 await self._clock.sleep(RETRY_S)
 
     @property

@@ -1,15 +1,15 @@
-"""Requests to the active controller, wherever it is: in this process, or on another node.
+"""Requests to the active controller, in this process or on another node.
 
-While this node is the active controller, a request that it makes for itself goes to the commands, and one of
-a client to the handler that a controller's listener would give it to, both without encoding. Otherwise it
-goes over the wire (remote_controller.py), and is repeated as Kafka 4.3.0 does it: after NOT_CONTROLLER, a
-refused dial or a lost connection it is sent again, at once where another leader is known by then, else after
-a pause, until its time is over (NodeToControllerRequestThread). So a request may be carried out twice, and a
-client may be told TOPIC_ALREADY_EXISTS of the topic that it has just created. In Kafka a request stays with
-the node that it was sent to until that answers; here it also goes to the next leader once one is known.
+While this node is the active controller, its own requests go to the commands, and a client's request to the
+handler of the controller's listener, both without encoding. Otherwise the request goes over the wire
+(remote_controller.py), and is repeated as in Kafka 4.3.0 (NodeToControllerRequestThread): after
+NOT_CONTROLLER, a refused dial or a lost connection it is sent again until its timeout, at once if another
+leader is known by then, otherwise after a pause. So a request may be carried out twice, and a client may get
+TOPIC_ALREADY_EXISTS for a topic that it has just created. In Kafka a request stays with the node that it was
+sent to until that answers; here it also goes to the next leader once one is known.
 
-A change that another node has committed is answered when this node's image has it (`caught_up`), so that a
-client that asks this broker next finds what it was told.
+A change that another node has committed is answered when this node's image has it (`caught_up`), so that the
+client sees it in its next request to this broker.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ M = TypeVar("M", bound=Message)
 Leader = tuple[int, Address]
 
 RETRY_S = 0.05
-TIMEOUT_S = 60.0  # of a request of a client, with all attempts
+TIMEOUT_S = 60.0  # of a client's request, with all attempts
 REGISTRATION_TIMEOUT_S = 5.0  # of a controller's registration
-# of what clients wait for that have asked for something else: a topic that is created on their way
+# of a topic that is created while a client waits for another request
 ON_THE_WAY_TIMEOUT_S = 5.0
 
 _ALTER_PARTITION, _REGISTRATION, _HEARTBEAT, _PRODUCER_IDS, _CONTROLLER_REGISTRATION = 56, 62, 63, 67, 70
@@ -47,13 +47,14 @@ _TIMEOUTS_S = {
     _ALTER_PARTITION: inf,
     _PRODUCER_IDS: ON_THE_WAY_TIMEOUT_S,
     _CONTROLLER_REGISTRATION: REGISTRATION_TIMEOUT_S,
-    # a partition that moves between directories is not written to meanwhile; who has to tell, tries again
+    # a partition that moves between directories is not written meanwhile; the sender retries
     _ASSIGN_DIRECTORIES: ON_THE_WAY_TIMEOUT_S,
 }
 # CreateTopics, DeleteTopics, AlterConfigs, CreatePartitions, ElectLeaders, IncrementalAlterConfigs,
 # AlterPartitionReassignments, AlterClientQuotas, UpdateFeatures, UnregisterBroker
 _CHANGES = frozenset((19, 20, 33, 37, 43, 44, 45, 49, 57, 64))
-# DescribeQuorum, AddRaftVoter, RemoveRaftVoter: a controller that does not lead calls itself a follower
+# DescribeQuorum, AddRaftVoter, RemoveRaftVoter: a controller that is not the leader answers
+# NOT_LEADER_OR_FOLLOWER
 _OF_QUORUM = frozenset((55, 80, 81))
 
 _NOT_CONTROLLER = wire_error("NOT_CONTROLLER").code
@@ -86,11 +87,11 @@ class OwnController:
 
 
 class RoutedController:
-    """The active controller as this node finds it; `own` is None on a node that is no controller.
+    """Sends requests to the active controller; `own` is None on a node without a controller.
 
-    `is_active` says whether this node is the active controller; `leader` gives id and address of the node
-    that is, None while none is known; `until` waits for something to be true of these. `caught_up` waits
-    until this node's image has what is committed by now, but not for long.
+    `is_active` says whether this node is the active controller; `leader` returns id and address of the active
+    controller, None while it is unknown; `until` waits until a condition on these holds. `caught_up` waits a
+    limited time until this node's image has what is committed now.
     """
 
     def __init__(
@@ -105,7 +106,7 @@ class RoutedController:
         settings: Callable[[], BrokerSettings],
         clock: Clock,
     ) -> None:
-        """`remote` makes the way to other nodes when it is first needed."""
+        """`remote` makes the channel to other nodes at its first use."""
         self._own = own
         self._is_active = is_active
         self._leader = leader
@@ -148,7 +149,7 @@ class RoutedController:
             await self._pause(leader)
 
     def close(self) -> None:
-        """Send no more requests to other nodes; those under way fail."""
+        """Send no more requests to other nodes; those in flight fail."""
         self._is_closed = True
         if self._remote is not None:
             self._remote.close()
@@ -162,11 +163,12 @@ class RoutedController:
     async def _ask_own(
         self, own: ControllerChannel, request: Message, response: type[M], context: RequestContext | None
     ) -> M | None:
-        """The answer of this node; None where it is the active controller no more, and another one may be."""
+        """The response of this node; None if it is no longer the active controller, and another node may
+        be."""
         try:
             answer = await own.send(request, response, context)
         except NotController:
-            if self._is_active():  # it could not write, and still leads
+            if self._is_active():  # it could not write, but still leads
                 raise
             return None
         return answer if self._is_active() or not tells_not_controller(answer) else None
@@ -179,7 +181,7 @@ class RoutedController:
         context: RequestContext | None,
         deadline: float,
     ) -> M | None:
-        """The answer of the leader; None where it has not given one, or is another now."""
+        """The leader's response; None if there is none, or the leader has changed."""
         remaining_s = deadline - self._clock.monotonic()
         if leader is None or remaining_s <= 0 or self._is_active():
             return None
@@ -194,7 +196,7 @@ class RoutedController:
         return answer
 
     async def _unless_moved(self, leader: Leader, asking: Coroutine[Any, Any, M]) -> M | None:
-        """What the leader answers; None where there is another one before it does."""
+        """The leader's response; None if another leader is known first."""
         loop = asyncio.get_running_loop()
         ask = loop.create_task(asking)
         move = loop.create_task(_wait(self._until, lambda: self._leader() not in (None, leader)))
@@ -202,7 +204,7 @@ class RoutedController:
         return None if ask.cancelled() else ask.result()
 
     async def _pause(self, leader: Leader | None) -> None:
-        """Wait a little, or until another leader is known, this node perhaps."""
+        """Wait for the retry pause, or until another leader is known, which may be this node."""
         loop = asyncio.get_running_loop()
 
         def has_moved() -> bool:
@@ -214,7 +216,7 @@ class RoutedController:
 
 
 async def _first_of(one: asyncio.Task[Any], other: asyncio.Task[None]) -> None:
-    """Wait for either, and cancel what is left; raises what the other has raised."""
+    """Wait for either task, and cancel the other; raises the error of `other`."""
     try:
         await asyncio.wait((one, other), return_when=asyncio.FIRST_COMPLETED)
     finally:
@@ -234,16 +236,16 @@ def _has_changed_anything(request: Message, response: Message) -> bool:
 
 
 def tells_not_controller(response: Message) -> bool:
-    """Whether a response says anywhere that the node that gave it is not the active controller."""
+    """Whether a response says anywhere that its node is not the active controller."""
     told = _NOT_LEADER if response.__key__ in _OF_QUORUM else _NOT_CONTROLLER
     return any(code == told for code in outcomes(response))
 
 
 def outcomes(response: Struct) -> Iterator[int]:
-    """The error code of everything that a response tells of, 0 where it has succeeded.
+    """The error codes of everything in a response, 0 for success.
 
-    A structure with an error speaks for everything in it; one without leaves that to what is in it, if
-    anything in it has an error code.
+    A structure with an error stands for everything in it. A structure without one leaves that to its parts,
+    if any of them has an error code.
     """
     own = getattr(response, "error_code", None)
     inner: list[int] = []

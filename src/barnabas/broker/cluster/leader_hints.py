@@ -1,4 +1,4 @@
-"""What a client that asked the wrong node is told beside the error: who leads, and where (KIP-951)."""
+"""Tells a client of the wrong node the partition's leader and its address, beside the error (KIP-951)."""
 
 from __future__ import annotations
 
@@ -25,10 +25,11 @@ class Answered(Protocol):
 def point_to_leaders(
     api: str, failed: Iterable[tuple[str, bytes, int, Answered]], context: RequestContext, services: Services
 ) -> list[NodeEndpoint]:
-    """Tell in each partition that failed for it who leads now; gives where these nodes are.
+    """Set the current leader in each partition that failed because of it; returns the addresses of these
+    nodes.
 
-    A partition comes with its topic's name or id, and its index. Each node is named once: Java's clients
-    fail over a second mention.
+    A partition comes with its topic's name or id, and its index. Each node is named once: Java's clients fail
+    over a second mention.
     """
     image = services.image
     endpoints: dict[int, NodeEndpoint] = {}

@@ -1,10 +1,10 @@
-"""The active controller looks after leaders from time to time (what it elects: controller/leader_upkeep.py).
+"""Periodic elections of the active controller (for what it elects see controller/leader_upkeep.py).
 
     leader.imbalance.check.interval.seconds   preferred leaders, unless auto.leader.rebalance.enable is false
     unclean.leader.election.interval.ms       partitions without a leader
 
-The first look is a whole interval after the controller has become active. All partitions are looked through
-for preferred leaders, with turns for others in between; what is found is decided in portions.
+The first check is one interval after the controller has become active. The check for preferred leaders goes
+through all partitions and yields to other tasks in between; its elections are decided in portions.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ PARTITIONS_A_TURN = 1000
 
 
 class LeaderUpkeep:
-    """`preferred_s` and `leaderless_s` are the intervals; None where nothing is to be done."""
+    """`preferred_s` and `leaderless_s` are the intervals; None for no elections of that kind."""
 
     def __init__(
         self,
@@ -50,7 +50,7 @@ class LeaderUpkeep:
         self._defaults = election_defaults
 
     async def run(self) -> None:
-        """Look after leaders, until cancelled. Begins when this node has become the active controller."""
+        """Elect leaders until cancelled. Begins when this node has become the active controller."""
         try:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self._every(self._leaderless_s, self._lead_leaderless))

@@ -1,15 +1,15 @@
-"""This broker's place in the cluster: registered under an epoch, unfenced, and let go when it stops.
+"""The registration of this broker: it registers under an epoch, is unfenced, and leaves when it stops.
 
-Only a registered broker that is not fenced leads partitions. The epoch is the offset of its registration in
+Only a registered broker that is not fenced leads partitions. The epoch is the offset of the registration in
 the metadata log, so a later incarnation always has a larger one.
 
     register -> activate -> run -> leave
 
-`register` is repeated while the active controller is not found, or says that another incarnation may live.
-`activate` sends heartbeats until the broker is unfenced, `run` goes on with them; one that fails is repeated
-with the next. `greet` sends one more to every controller that becomes active meanwhile. Each of them tells
-how far the metadata has been replayed here, and which directories have failed or are cordoned. `leave` is the
-controlled shutdown: others lead first.
+`register` retries while no active controller is found, or another incarnation may be alive. `activate` sends
+heartbeats until the broker is unfenced, `run` continues them; a failed heartbeat is repeated by the next.
+`greet` sends an additional one to every controller that becomes active meanwhile. Each heartbeat reports the
+metadata offset up to which this broker has replayed, and its failed and cordoned directories. `leave` is the
+controlled shutdown: other brokers take over the leaderships first.
 
 An incarnation that has been replaced by another one of the same id stops with `BrokerSuperseded`, and does
 not register again: two nodes with one id would replace each other for ever.
@@ -47,12 +47,12 @@ from barnabas.protocol.messages.broker_registration import Listener as Registere
 
 logger = logging.getLogger("barnabas.cluster")
 
-RETRY_S = 0.1  # of a registration, twice as long each time, up to the interval of heartbeats
+RETRY_S = 0.1  # before a registration is repeated; doubled each time, up to the heartbeat interval
 CATCHING_UP_S = 0.01  # between heartbeats of a broker that has not replayed its registration yet
 FIRST_SHUTDOWN_S = 0.05  # between the first two heartbeats of a controlled shutdown
 MAX_SHUTDOWN_S = 300.0
 
-# why a controller refuses a registration for good, as far as it can be this broker's doing
+# hints for errors that refuse a registration for good and may be this broker's fault
 _REASONS = {
     "INCONSISTENT_CLUSTER_ID": "its directories were formatted for another cluster",
     "INVALID_REGISTRATION": "one of its directories has the id of a directory of another broker: a copy "
@@ -67,11 +67,11 @@ _REGISTER = "register"
 
 
 class RegistrationRefused(BarnabasError):
-    """The controller does not take this broker in, or no longer knows it."""
+    """The controller refuses this broker, or no longer knows it."""
 
 
 class NotRegistered(RegistrationRefused):
-    """The controller knows no broker of this id: it was unregistered."""
+    """The controller knows no broker with this id: it was unregistered."""
 
 
 class RegistrationTimedOut(RegistrationRefused):
@@ -79,11 +79,11 @@ class RegistrationTimedOut(RegistrationRefused):
 
 
 class BrokerSuperseded(RegistrationRefused):
-    """Another broker has registered under the id of this one, which must stop."""
+    """Another broker has registered with this broker's id; this one must stop."""
 
 
 class MembershipTiming(NamedTuple):
-    """How often a broker reports, how long it may be silent, and how long it tries to register."""
+    """The heartbeat interval, the session timeout, and the time limit of a registration."""
 
     heartbeat_s: float = 2.0
     session_s: float = 9.0
@@ -99,7 +99,7 @@ class MembershipTiming(NamedTuple):
 
 
 class Membership:
-    """One incarnation of a broker. `image` gives the published metadata; `fail` ends the node."""
+    """One incarnation of a broker. `image` returns the published metadata; `fail` ends the node."""
 
     def __init__(
         self,
@@ -112,7 +112,7 @@ class Membership:
         fail: Callable[[BaseException], None],
         is_led: Callable[[], bool] = lambda: True,
     ) -> None:
-        """`is_led` says whether an active controller is known."""
+        """`is_led` returns whether an active controller is known."""
         self.node_id = node_id
         self.epoch = -1
         self._controller = controller
@@ -124,9 +124,9 @@ class Membership:
         self._registration: BrokerRegistrationRequest | None = None
         self._turn = asyncio.Lock()  # one heartbeat at a time
         self._failed: dict[bytes, None] = {}  # directories
-        self._cordoned: list[bytes] | None = None  # None until it is known which
+        self._cordoned: list[bytes] | None = None  # None until it is known
         self._is_leaving = False
-        self._trouble = ""  # why the last request came to nothing
+        self._trouble = ""  # why the last request failed
 
     # --- registration
 
@@ -140,8 +140,8 @@ class Membership:
         rack: str | None,
         previous_epoch: int | None,
     ) -> None:
-        """Become known to the controller; `previous_epoch` is that of the last incarnation, where it has lost
-        nothing that it had written."""
+        """Register with the controller. `previous_epoch` is the last incarnation's epoch, if no written data
+        was lost since."""
         self._registration = BrokerRegistrationRequest(
             broker_id=self.node_id,
             cluster_id=cluster_id,
@@ -174,7 +174,7 @@ class Membership:
             pause_s = min(2 * pause_s, self._timing.heartbeat_s)
 
     async def _try_to_register(self, request: BrokerRegistrationRequest) -> bool:
-        """Whether the broker is registered now; where it is not, it may be soon."""
+        """Whether the broker is registered now; if not, the caller retries."""
         try:
             response = await self._controller.send(request, BrokerRegistrationResponse)
         except NOT_COMMITTED as error:
@@ -195,7 +195,7 @@ class Membership:
         return True
 
     async def _tell_directories(self) -> None:
-        """Register anew where the metadata can tell of directories only since a later version."""
+        """Register again once the metadata.version can hold this broker's directories."""
         known, image = self._known(), self._image()
         is_missing = known is not None and known.epoch == self.epoch and not known.log_dirs
         if is_missing and image.metadata_version >= DIRECTORIES_SINCE:
@@ -205,7 +205,7 @@ class Membership:
     # --- heartbeats
 
     async def activate(self) -> None:
-        """Lead what there is to lead: returns when the broker is unfenced."""
+        """Send heartbeats until the broker is unfenced."""
         while True:
             response = await self._heartbeat()
             if response is None:
@@ -216,31 +216,31 @@ class Membership:
                 return
 
     async def run(self) -> None:
-        """Send heartbeats, until the broker leaves. Begins when it is active."""
+        """Send heartbeats until the broker leaves. Begins when it is active."""
         while True:
             await self._clock.sleep(self._timing.heartbeat_s)
             if self._is_leaving or not await self._report():
                 return
 
     async def greet(self, epoch: int, led_after: Callable[[int], Awaitable[int]]) -> None:
-        """Send a heartbeat to every new active controller at once, until the broker leaves. One that has had
-        none yet has no connection whose end would tell it that this broker has died. `led_after` waits for
-        the leader of a later epoch, and gives that epoch."""
+        """Send a heartbeat to every new active controller at once, until the broker leaves. Without one, the
+        controller has no connection whose end would tell it that this broker has died. `led_after` waits for
+        the leader of a later epoch, and returns that epoch."""
         while True:
             try:
                 epoch = await led_after(epoch)
-            except BarnabasError as error:  # this node's part in the quorum has ended, and so will the node
+            except BarnabasError as error:  # this node's part in the quorum has ended, and the node ends
                 logger.debug("no other controller is waited for: %s", error)
                 return
             if self._is_leaving or not await self._report():
                 return
 
     async def _report(self) -> bool:
-        """Tell the controller everything that has to be told; False where this broker has been replaced."""
+        """Send a heartbeat, and register directories if needed; False if this broker has been replaced."""
         try:
             await self._heartbeat()
             await self._tell_directories()
-        except StorageError as error:  # of the controller in this process; it says so itself
+        except StorageError as error:  # of the controller in this process, which logs it
             logger.debug("no heartbeat: %s", error)
         except BrokerSuperseded as error:
             self._fail(error)
@@ -250,18 +250,17 @@ class Membership:
         return True
 
     async def tell_failed(self, directory_id: UUID) -> None:
-        """A directory has failed: what is in it cannot be led from here."""
+        """Report a failed directory: this broker cannot lead the partitions in it."""
         self._failed[directory_id.bytes] = None
         await self._heartbeat()
 
     async def tell_cordoned(self, directory_ids: Sequence[UUID]) -> None:
-        """These directories, and no others, get no new partitions."""
+        """Report the cordoned directories, which get no new partitions; they replace the previous ones."""
         self._cordoned = sorted(each.bytes for each in directory_ids)
         await self._heartbeat()
 
     async def _heartbeat(self) -> BrokerHeartbeatResponse | None:
-        """The answer to a heartbeat that tells everything that has to be told; None where there is none, and
-        the next one has to do."""
+        """Send a heartbeat with the full state; None if it failed, and the next one must do."""
         async with self._turn:
             request = BrokerHeartbeatRequest(
                 broker_id=self.node_id,
@@ -293,11 +292,11 @@ class Membership:
                 "every node needs an id of its own (node.id)"
             )
 
-    # --- the end
+    # --- controlled shutdown
 
     async def leave(self) -> None:
-        """The controlled shutdown: returns when others lead, or when there is nothing to wait for: the broker
-        is not registered any more, or no controller has answered for so long that it counts as dead."""
+        """The controlled shutdown: returns when other brokers lead, or when waiting is useless: the broker is
+        not registered any more, or no controller has answered for longer than a session."""
         self._is_leaving = True
         began = answered = self._clock.monotonic()
         pause_s = FIRST_SHUTDOWN_S if self._has_others() else 0.0
@@ -313,7 +312,7 @@ class Membership:
                 answered = now
             elif self._known() is None:
                 return
-            # without a majority of the voters nobody takes over, however long it is waited for
+            # without a majority of the voters no other broker can take over
             patience_s = self._timing.session_s if self._is_led() else self._timing.heartbeat_s
             if now + pause_s > min(began + MAX_SHUTDOWN_S, answered + patience_s):
                 logger.error(
@@ -324,14 +323,14 @@ class Membership:
             pause_s = self._timing.heartbeat_s
 
     def _has_others(self) -> bool:
-        """Whether there are other brokers, which have to learn that this one stops."""
+        """Whether there are other active brokers, which have to learn that this one stops."""
         return any(each.is_active and each.id != self.node_id for each in self._image().brokers.values())
 
-    # --- what else is asked of the controller
+    # --- other requests to the controller
 
     async def assign(self, places: Mapping[tuple[bytes, int], UUID]) -> None:
-        """Tell in which directories partitions are, by topic id and number; the metadata of an older version
-        cannot say so, and need not."""
+        """Report the directories of partitions, by topic id and number. A metadata.version that cannot hold
+        them is no error."""
         from barnabas.protocol.messages.assign_replicas_to_dirs import (
             AssignReplicasToDirsRequest,
             AssignReplicasToDirsResponse,
@@ -360,7 +359,7 @@ class Membership:
             self._require(response.error_code, "say where its partitions are")
 
     async def assign_surely(self, places: Mapping[tuple[bytes, int], UUID]) -> None:
-        """The same, again and again while no controller answers, until this broker leaves."""
+        """The same as `assign`, repeated while no controller answers, until this broker leaves."""
         while not self._is_leaving:
             try:
                 await self.assign(places)
@@ -371,21 +370,21 @@ class Membership:
             await self._clock.sleep(self._timing.heartbeat_s)
 
     async def allocate_producer_ids(self) -> range:
-        """A block of producer ids for this broker alone."""
+        """A block of producer ids that no other broker gets."""
         request = AllocateProducerIdsRequest(broker_id=self.node_id, broker_epoch=self.epoch)
         response = await self._controller.send(request, AllocateProducerIdsResponse)
         self._require(response.error_code, "allocate producer ids")
         first = response.producer_id_start
         return range(first, first + response.producer_id_len)
 
-    # --- answers
+    # --- responses
 
     def _known(self) -> BrokerImage | None:
-        """The broker of this id in the metadata, this incarnation or another one."""
+        """The broker with this id in the metadata: this incarnation or another one."""
         return self._image().brokers.get(self.node_id)
 
     def _where(self) -> str:
-        """The address of the broker of this id in the metadata, if there is one."""
+        """The addresses of the broker with this id in the metadata, if there is one."""
         known = self._known()
         addresses = () if known is None else known.endpoints.values()
         return " at " + ", ".join(f"{each.host}:{each.port}" for each in addresses) if addresses else ""
@@ -399,7 +398,8 @@ class Membership:
             raise kind(f"broker {self.node_id} could not {what}: {name}{reason}")
 
     def _note(self, error: BarnabasError) -> None:
-        """A request came to nothing. What the disk of this node's own controller refuses is not repeated."""
+        """A request failed. An error of the disk under this node's own controller is raised: a retry would
+        not help."""
         if isinstance(error, StorageError):
             raise error
         if isinstance(error.__cause__, StorageError):
@@ -407,7 +407,7 @@ class Membership:
         self._say(str(error))
 
     def _say(self, trouble: str) -> None:
-        """Log what is wrong, or right again, once."""
+        """Log the first failure, and the first success after it."""
         if trouble and trouble != self._trouble:
             logger.warning("broker %d and the active controller: %s", self.node_id, trouble)
         elif self._trouble and not trouble:
@@ -416,5 +416,5 @@ class Membership:
 
 
 def _name(error_code: int) -> str:
-    known = WIRE_ERRORS.get(error_code)  # a newer controller may have others
+    known = WIRE_ERRORS.get(error_code)  # a newer controller may have other errors
     return f"error {error_code}" if known is None else known.name

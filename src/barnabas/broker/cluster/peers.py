@@ -1,10 +1,10 @@
 """Requests from this broker to the brokers of the cluster, this one included.
 
-A request to this broker goes to its own handler: the same messages in the newest version, without encoding
-them. Any other broker is sent the request at its inter-broker listener, where the metadata has it, over a
-connection that is kept. Brokers answer the requests of one connection in order, so what may take long has a
-connection of its own (`way`), and questions to coordinators are divided over a few. After a failure the next
-attempt to connect waits, longer each time in a row.
+A request to this broker goes to its own handler: the same messages in the newest version, without encoding. A
+request to another broker goes to its inter-broker listener in the metadata, over a connection that is kept.
+Brokers answer the requests of one connection in order, so requests that may take long have separate
+connections (`way`), and requests to coordinators are divided over a few. After a failure the next attempt to
+connect waits, longer each time in a row.
 
 A request to the leader of a partition (`send_to_leader`) is given up when the metadata names another leader:
 a broker that hangs would not answer before the request times out.
@@ -36,12 +36,12 @@ if TYPE_CHECKING:
 M = TypeVar("M", bound=Message)
 
 RECONNECT_MS, RECONNECT_MAX_MS = 50, 1_000
-# the ways of requests to leaders: a partition that waits for its followers does not hold up the others
+# the connections for requests to leaders: a partition that waits for its followers does not delay the others
 LEADER_WAYS = range(-4, 0)
 
 
 class PeerNotReachable(BarnabasError):
-    """Another broker could not be sent a request, or has not answered it."""
+    """A request could not be sent to another broker, or was not answered."""
 
     wire = wire_error("NETWORK_EXCEPTION")
 
@@ -57,17 +57,18 @@ class Peers:
         self._own: dict[type[Message], tuple[Handle, RequestContext]] = {}
         self._links: dict[tuple[int, int], tuple[Address, Link]] = {}  # by broker and way
         self._moved: dict[asyncio.Future[None], tuple[TopicPartition, int]] = {}
-        self._under_way: Counter[tuple[int, int]] = Counter()  # requests to leaders, by broker and way
+        self._under_way: Counter[tuple[int, int]] = Counter()  # to leaders, in flight, by broker and way
         self._is_closed = False
         services.replicas.on_changed.append(self._topic_changed)
 
     def leader_of(self, place: TopicPartition) -> int:
-        """The broker that leads a partition; this one where there is no leader: its handler says why not."""
+        """The broker that leads a partition; without a leader this broker, whose handler answers with the
+        error."""
         leader = self.known_leader_of(place)
         return self._services.node_id if leader is None else leader
 
     def known_leader_of(self, place: TopicPartition) -> int | None:
-        """The broker that leads a partition; None where there is no leader."""
+        """The broker that leads a partition; None without a leader."""
         topic = self._services.image.topic(place.topic)
         partition = None if topic is None else topic.partition(place.partition)
         return None if partition is None or partition.leader < 0 else partition.leader
@@ -75,7 +76,7 @@ class Peers:
     async def send_to_leader(
         self, place: TopicPartition, request: Message, response: type[M], *, needs: int = 0
     ) -> M:
-        """The response of the broker that leads a partition, while it does."""
+        """The response of a partition's leader; given up when the leader changes."""
         node_id = self.leader_of(place)
         if node_id == self._services.node_id:
             return await self._hand_over(request, response)
@@ -103,7 +104,7 @@ class Peers:
     async def send(
         self, node_id: int, request: Message, response: type[M], *, needs: int = 0, way: int = 0
     ) -> M:
-        """The response of that broker; `needs` is the oldest version of the request that can be used."""
+        """The response of a broker; `needs` is the oldest version of the request that can be used."""
         if node_id == self._services.node_id:
             return await self._hand_over(request, response)
         try:
@@ -118,7 +119,7 @@ class Peers:
             raise PeerNotReachable(f"broker {node_id} does not answer: {error}") from error
 
     def close(self) -> None:
-        """Close all connections, and make none any more."""
+        """Close all connections, and open no more."""
         self._is_closed = True
         for _, link in self._links.values():
             link.close()

@@ -1,7 +1,7 @@
-"""Producer ids, each given out once in the life of a cluster.
+"""Producer ids, each used once in the life of a cluster.
 
-The controller hands out blocks of a thousand; a node takes ids from its block and asks for another when it is
-used up. What a node had left when it stopped is never used: there are enough.
+The controller allocates blocks of a thousand. A node takes ids from its block and asks for another when it is
+used up. The rest of a node's block is lost when it stops: there are enough.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class ProducerIds:
         self._turn = asyncio.Lock()
 
     async def next(self) -> int:
-        """An id that nobody has; those who ask while a block is on its way wait for it together."""
+        """An unused id. Callers that need a new block wait for the same request."""
         if self._next == self._end:
             async with self._turn:
                 if self._next == self._end:

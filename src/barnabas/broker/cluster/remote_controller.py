@@ -1,13 +1,13 @@
-"""The active controller on another node: a request sent to it, and its answer.
+"""The active controller on another node: sends requests to it, and returns the responses.
 
-What this node asks for itself goes as it is. A client's request goes in an Envelope (KIP-590) with the
-client's principal and address and a header of its own, in the newest version that the controller speaks up to
-the client's. There is a connection for each kind of request, as in Kafka: a change that takes long must not
-hold up heartbeats, since a node answers the requests of a connection one after another. A connection is kept,
-and made anew, with its address resolved again, when it is lost or when another node leads.
+This node's own requests are sent as they are. A client's request is sent in an Envelope (KIP-590) with the
+client's principal and address and a header of its own, in the newest version that the controller supports, up
+to the client's. There is a connection for each kind of request, as in Kafka: a node answers the requests of a
+connection one after another, and a change that takes long must not delay heartbeats. A connection is kept,
+and opened anew, with its address resolved again, when it is lost or when another node leads.
 
-`NotController` says that this attempt has come to nothing: the node does not lead, cannot be reached, or has
-not answered. In the last case it may have carried out the request.
+`NotController` means that this attempt failed: the node does not lead, cannot be reached, or has not
+answered. In the last case it may have carried out the request.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _NOT_CONTROLLER = wire_error("NOT_CONTROLLER").code
 
 
 class RemoteController:
-    """The nodes that lead the quorum, one after another."""
+    """Sends requests to the current leader of the quorum."""
 
     def __init__(
         self,
@@ -63,13 +63,13 @@ class RemoteController:
         random: Random,
         settings: Callable[[], BrokerSettings],
     ) -> None:
-        self._client_id = str(node_id)  # as Kafka's brokers have it
+        self._client_id = str(node_id)  # as in Kafka's brokers
         self._network = network
         self._clock = clock
         self._backoff = Backoff(RECONNECT_MS, RECONNECT_MS, random)
         self._settings = settings
         self._links: dict[str, tuple[Leader, Link]] = {}
-        self._next_id = 0  # of the requests in Envelopes
+        self._next_id = 0  # of requests in Envelopes
         self._is_closed = False
 
     async def ask(
@@ -81,7 +81,7 @@ class RemoteController:
         *,
         timeout_s: float,
     ) -> M:
-        """The leader's answer; a client's request has a context. NotController where it has given none."""
+        """The leader's response; a client's request has a context. NotController if there is none."""
         try:
             asking = self._ask(leader, request, response, context)
             return await within(self._clock, timeout_s, asking, f"an answer of node {leader[0]}")
@@ -89,7 +89,7 @@ class RemoteController:
             raise NotController(f"node {leader[0]} does not answer: {error}") from error
 
     def close(self) -> None:
-        """Close all connections, and make none any more."""
+        """Close all connections, and open no more."""
         self._is_closed = True
         for _, link in self._links.values():
             link.close()
@@ -142,7 +142,7 @@ class RemoteController:
 def enveloped(
     request: Message, version: int, correlation_id: int, context: RequestContext
 ) -> EnvelopeRequest:
-    """A client's request, with all that the controller must know of the client."""
+    """A client's request, with the client's principal and address."""
     cls = type(request)
     kind, _, name = context.principal.partition(":")
     principal = DefaultPrincipalData(type=kind, name=name, token_authenticated=False)
@@ -157,7 +157,7 @@ def enveloped(
 
 
 def _address_of(host: str) -> bytes:
-    """The bytes of an IP address; the loopback address for a host that has only a name (in memory)."""
+    """The bytes of an IP address; the loopback address for a host without one (in memory)."""
     try:
         return ipaddress.ip_address(host.partition("%")[0]).packed
     except ValueError:
@@ -167,7 +167,7 @@ def _address_of(host: str) -> bytes:
 def _opened(
     envelope: EnvelopeResponse, request: type[Message], version: int, correlation_id: int, response: type[M]
 ) -> M:
-    """The response in an Envelope."""
+    """The response in an Envelope's response."""
     name = request.__name__.removesuffix("Request")
     code = envelope.error_code
     if code == _NOT_CONTROLLER:
