@@ -1,1 +1,2 @@
-"""The metadata quorum as this node runs it: its log and snapshots on disk, commands, and the image."""
+"""The metadata quorum on this node: its log and snapshots on disk, the controller's commands, and the
+image."""

@@ -3,12 +3,12 @@
 There are three references to images. A command decides on the *decided* image, which runs ahead; its records
 get their offsets at that moment and are proposed to the quorum, and the next command is decided at once on
 the image with them. When the high watermark covers a decision, its image becomes the *published* one and its
-answer is sent: after any crash, a client finds again what it was told. An answer that wrote nothing (an
-error, a heartbeat) waits for the decisions that it may have seen, so that nothing uncommitted is ever told.
+response is sent: after any crash, the metadata has what a client was told. A response without records (an
+error, a heartbeat) waits for the decisions that it may depend on, so that nothing uncommitted is ever told.
 
-The loss of the lead drops the decided image for the published one, and all answers that wait become
-NOT_CONTROLLER. A failed append goes the same way back, as far as the last decision that is in the log: other
-voters may have that already.
+When the lead is lost, the decided image falls back to the published one, and all waiting responses become
+NOT_CONTROLLER. After a failed append the decided image falls back to the last decision that is in the log:
+other voters may have that already.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ R = TypeVar("R")
 
 
 class _Pending(NamedTuple):
-    """An answer on its way. `change` is to be published, None where nothing was written; its records begin
+    """A response that waits. `change` is to be published, None where nothing was written; its records begin
     at `base_offset`."""
 
     end_offset: int
@@ -59,7 +59,7 @@ class _Pending(NamedTuple):
 
 
 class ActiveController:
-    """Commands of this node's quorum. `activate` begins, with the image of all that is committed."""
+    """The controller's commands on this node. `activate` begins, with the image of all that is committed."""
 
     def __init__(
         self,
@@ -77,7 +77,7 @@ class ActiveController:
         self._is_active = False
         self._is_closed = False
         self.contacts = BrokerContacts()
-        # called with size and timestamp of what was published
+        # called with size and timestamp of each published change
         self.on_published: Callable[[int, int], None] = lambda size_bytes, timestamp_ms: None
 
     def activate(self) -> None:
@@ -96,12 +96,12 @@ class ActiveController:
 
     @property
     def decided(self) -> ClusterImage:
-        """The image with everything that was decided, committed or not."""
+        """The image with all decisions, committed or not."""
         return self._decided
 
     @property
     def next_offset(self) -> int:
-        """To a command, the offset of the first record that it returns."""
+        """For a command: the offset of the first record that it returns."""
         return self._driver.next_offset
 
     @property
@@ -109,13 +109,13 @@ class ActiveController:
         return self._driver.kraft_version
 
     def kraft_version_problem(self, version: int) -> str:
-        """Why the quorum cannot go to that kraft.version now; empty where it can."""
+        """The reason why the quorum cannot change to that kraft.version now; empty if it can."""
         return self._driver.core.raise_problem(version)
 
     async def submit(self, command: Callable[[ClusterImage], Decision[R]]) -> R:
         """Decide a command now; returns its response once its records are committed and published.
 
-        A caller that is cancelled does not take the decision back.
+        Cancelling the caller does not take the decision back.
         """
         self._check()
         try:
@@ -130,7 +130,7 @@ class ActiveController:
         return decision.response
 
     async def write(self, records: Sequence[Message]) -> None:
-        """Commit records that no command decided: those with which a controller begins."""
+        """Commit records without a command: the first records of a controller."""
         self._check()
         await self._append(records)
 
@@ -142,7 +142,7 @@ class ActiveController:
             await self._told()
             return
         base_offset, end_offset = driver.next_offset, driver.raise_kraft_version(KRAFT_VERSION)
-        if end_offset <= self._decided.offset:  # it was asked for before, and other decisions came behind it
+        if end_offset <= self._decided.offset:  # asked for before, and decided on since
             await self._told()
             return
         change = Change(self._decided, Delta(self._decided))
@@ -155,15 +155,16 @@ class ActiveController:
             raise NotController("this node is stopping, or does not lead the metadata quorum")
 
     def _append(self, records: Sequence[Message]) -> asyncio.Future[None]:
-        """Propose records and decide on from them; done when they are published."""
+        """Propose records and replay them into the decided image; done when they are published."""
         version, now_ms = self._decided.metadata_version, self._clock.wall_ms()
         batches = self._batches(records, version, now_ms)
         if len(batches) > 1:
-            # a crash could leave some of them: in a transaction they count together or not at all
+            # after a crash the log could have only some batches: in a metadata transaction all of them count
+            # or none
             framed = [BeginTransactionRecord(), *records, EndTransactionRecord()]
             batches = self._batches(framed, version, now_ms)
         if version < LATEST_METADATA_VERSION:
-            # fields that an older version cannot write are not replayed here, either
+            # fields that the older version cannot write must not be replayed here either
             records = [decode_record(_encode(record, version)) for record in records]
         delta = Delta(self._decided)
         try:
@@ -183,7 +184,7 @@ class ActiveController:
     def _proposed(
         self, base_offset: int, end_offset: int, change: Change, now_ms: int, size_bytes: int = 0
     ) -> asyncio.Future[None]:
-        """Decide on from that change; done when it is published."""
+        """Make the change's image the decided one; done when it is published."""
         self._decided = change.image._replace(offset=end_offset, epoch=self._driver.epoch)
         change = change._replace(image=self._decided)
         decided_at = self._clock.monotonic()
@@ -192,7 +193,7 @@ class ActiveController:
         )
 
     async def _told(self) -> None:
-        """Wait until everything that was decided so far is committed."""
+        """Wait until all decisions so far are committed."""
         if self._pending:
             end_offset = self._pending[-1].end_offset
             await self._wait(_Pending(end_offset, _future()))
@@ -201,10 +202,10 @@ class ActiveController:
         self._pending.append(pending)
         return pending.answer
 
-    # --- told by the quorum
+    # --- called by the quorum
 
     def committed(self, high_watermark: int) -> None:
-        """Publish and answer what was decided below that offset."""
+        """Publish the decisions below that offset, and answer them."""
         while self._pending and self._pending[0].end_offset <= high_watermark:
             pending = self._pending.popleft()
             if pending.change is not None:
@@ -225,15 +226,14 @@ class ActiveController:
         self.on_published(pending.size_bytes, pending.wall_ms)
 
     def lost(self, reason: BarnabasError) -> None:
-        """Nothing that is pending will be committed by this node: go back to the published image."""
+        """The lead was lost, and pending decisions fail: go back to the published image."""
         self._refuse_behind(-1, "the decision was not committed in time, and may count or not", reason)
 
     def withdrawn(self, reason: BarnabasError) -> bool:
-        """What could not be written is taken back. This node leads on, and what is in its log will be
-        committed: go back to the last decision that is.
-
-        True: of a decision only the first batches are in the log, so this node must not lead on. Who leads
-        next loads them, and aborts their metadata transaction."""
+        """An append has failed, and its records are withdrawn. This node leads on, and what is in its log
+        will be committed: go back to the last decision in the log. Returns True if only the first batches of
+        a decision are in the log. Then this node must not lead on: the next leader loads them, and aborts
+        their metadata transaction."""
         end_offset = self._driver.end_offset
         is_torn = any(0 <= each.base_offset < end_offset < each.end_offset for each in self._pending)
         self._refuse_behind(end_offset, "the decision could not be committed, and does not count", reason)
@@ -250,12 +250,12 @@ class ActiveController:
                 each.answer.set_exception(self._driver.failure or _not_committed(told, reason))
 
     def close(self) -> None:
-        """Take no more commands; those that were given are finished."""
+        """Take no more commands; commands under way are finished."""
         self._is_closed = True
 
     @property
     def is_deciding(self) -> bool:
-        """Whether answers wait for a commit."""
+        """Whether responses wait for a commit."""
         return bool(self._pending)
 
 

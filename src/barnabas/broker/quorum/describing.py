@@ -1,6 +1,6 @@
-"""What the leader of the quorum tells of its replicas: DescribeQuorum and the metrics read it here.
+"""The replicas of the metadata log as the quorum's leader knows them, for DescribeQuorum and the metrics.
 
-The core counts in monotonic time; others are told times of day. Observers that have not fetched for
+The core counts in monotonic time, responses have times of day. Observers that have not fetched for
 `observer_session_ms` are left out, as in Kafka.
 """
 
@@ -17,7 +17,7 @@ UNKNOWN = -1
 
 
 class DescribedReplica(NamedTuple):
-    """A replica of the metadata log; times are in wall-clock milliseconds, -1 where nothing is known."""
+    """A replica of the metadata log; times are in wall-clock milliseconds, -1 if unknown."""
 
     key: VoterKey
     end_offset: int
@@ -31,7 +31,7 @@ class DescribedQuorum(NamedTuple):
 
 
 def describe(raft: Raft, role: Leadership, now_ms: int, wall_ms: int) -> DescribedQuorum:
-    """The replicas as this leader sees them, at `now_ms` of its monotonic clock."""
+    """The replicas as this leader knows them, at `now_ms` of its monotonic clock."""
     voters = [_voter(raft, role, each, now_ms, wall_ms) for each in raft.voters.voters]
     oldest_ms = now_ms - raft.config.observer_session_ms
     observers = [

@@ -1,17 +1,17 @@
-"""Drives the core of `raft`: tells it of time, messages and connections, and does what it asks for.
+"""Drives the core of `raft`: passes time, messages and connection events in, and carries out what it returns.
 
-Every event goes through `step` or a tick of the timer. What the core then asks for is carried out by one task
-at a time, in the core's order: the vote is made durable, messages leave, the log changes and is flushed, and
-only then `advance` lets it count. `propose` fixes the offsets of batches and returns at once; they are
-written with everything that is proposed meanwhile, in one append and one flush.
+Every event goes through `step` or a tick of the timer. One task carries out the core's output, in the core's
+order: the vote is made durable, messages are sent, the log is changed and flushed, and only then `advance`
+confirms it. `propose` assigns the offsets of batches and returns at once; they are written with all batches
+that are proposed meanwhile, in one append and one flush.
 
-The owner is told: `on_commit` when the high watermark has moved, `on_elected` when this node has become the
-leader of an epoch, `on_lost` when proposals will not be committed by this node: because the lead is lost, or
-because they could not be written and left no trace (a full disk), where the node goes on leading.
+Callbacks to the owner: `on_commit` when the high watermark has moved; `on_elected` when this node has become
+the leader of an epoch; `on_lost` when proposals will not be committed by this node, because the lead is lost,
+or because an append failed without a trace (a full disk), in which case the node goes on leading.
 
 An error that leaves the log or the vote in doubt (a failed sync) ends this node's part in the cluster:
 `on_failure` is called once, every later proposal gets the same `MetadataLogFailed`, and the node must stop. A
-new start reads what is there and can tell.
+new start reads the files and recovers.
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("barnabas.quorum")
 
-# after a write that failed and left no trace, the core is left alone for so long; a vote is written again
+# the pause of the core after a write that failed without a trace, and between attempts to write a vote
 _RETRY_SECONDS = 1.0
 _TRIES_A_MESSAGE = 60
-# the clock is read in whole milliseconds: rung a little later, the deadline has surely passed
+# the clock is read in whole milliseconds: a little later, the deadline has surely passed
 _PAST_DEADLINE_MS = 0.5
 
 Appended = Callable[[int, int, Sequence[Buffer]], None]
@@ -56,11 +56,11 @@ WriteSnapshot = Callable[[], Awaitable[Snapshot]]
 
 
 class MetadataLogFailed(StorageError):
-    """The metadata log is in doubt: the node must stop, and start anew."""
+    """The metadata log is in doubt: the node must stop, and restart."""
 
 
 class _Withdrawn(Exception):
-    """A change of the log failed and left no trace."""
+    """A change of the log failed without a trace."""
 
     def __init__(self, error: BarnabasError) -> None:
         super().__init__(str(error))
@@ -68,22 +68,22 @@ class _Withdrawn(Exception):
 
 
 class Sender(Protocol):
-    """Carries the core's requests to other nodes (links.py)."""
+    """Sends the core's requests to other nodes (links.py)."""
 
-    problems: dict[str, str]  # by address: why the last request there came to nothing
+    problems: dict[str, str]  # by address: why the last request there failed
 
     def send(self, send: Send) -> None:
-        """Send a request; what comes of it is told by `step`."""
+        """Send a request; its outcome is passed to `step`."""
 
     async def ask(self, node_id: int, endpoint: Endpoint, request: Request) -> Response:
-        """The answer to a request that is not the core's."""
+        """The response to a request that is not the core's."""
 
     def close(self) -> None:
         """Send nothing any more."""
 
 
 class RaftDriver:
-    """This node's part in the metadata quorum. `start` comes first."""
+    """This node's part in the metadata quorum. Begins with `start`."""
 
     def __init__(
         self,
@@ -95,8 +95,8 @@ class RaftDriver:
         sender: Callable[[RaftDriver], Sender],
         on_failure: Callable[[BaseException], None] | None,
     ) -> None:
-        """`controllers` are this node's controller listeners; `sender` is asked for when the core has
-        something to send for the first time."""
+        """`controllers` are this node's controller listeners; `sender` is called when the core first sends a
+        request."""
         self._raft = raft
         self._disk = disk
         self._clock = clock
@@ -109,25 +109,25 @@ class RaftDriver:
         self._carrying_out: asyncio.Task[None] | None = None
         self._alarm = Alarm(clock, self._tick)
         self._not_before = 0.0
-        self._led_epoch = -1  # the epoch that this node leads, -1 where it leads none
+        self._led_epoch = -1  # the epoch that this node leads, or -1
         self._is_closed = False
         self._has_persisted = False  # since this start
         # set by the owner
         self.on_commit: Callable[[int], None] = lambda high_watermark: None
         self.on_lost: Callable[[BarnabasError], None] = lambda reason: None
         self.on_elected: Callable[[int], None] = lambda epoch: None
-        self.on_change: Callable[[], None] = lambda: None  # of the state, the epoch or the leader
-        # the last piece of a fetched snapshot has come: called with what writes it and lets the log begin
-        # behind it; gives the voters and the kraft.version in it
+        self.on_change: Callable[[], None] = lambda: None  # when the state, the epoch or the leader changes
+        # called with the last piece of a fetched snapshot, with a function that writes it and starts the log
+        # behind it; returns the snapshot's voters and kraft.version
         self.install: Callable[[SnapshotId, WriteSnapshot], Awaitable[tuple[VoterSet, int]]]
-        # called with offset, epoch and bytes of what was appended; the simulator replays it a second time
+        # called with offset, epoch and bytes of each append; the simulator replays them a second time
         self.on_append: Appended | None = None
-        # called with the offset at which the log ends since it was cut; the simulator counts
+        # called with the end offset after each truncation; the simulator counts them
         self.on_truncate: Callable[[int], None] = lambda end_offset: None
         self._told: Any = None
-        self._committed = -1  # what the owner was told of the high watermark
+        self._committed = -1  # the high watermark of the last `on_commit`
 
-    # --- what is known
+    # --- state
 
     @property
     def epoch(self) -> int:
@@ -135,12 +135,12 @@ class RaftDriver:
 
     @property
     def leader_id(self) -> int:
-        """The node that leads the quorum, -1 where none is known."""
+        """The node that leads the quorum, or -1."""
         return self._raft.leader_id
 
     @property
     def leader_address(self) -> Address | None:
-        """Where the leader is reached, where that is known."""
+        """The leader's address, if it is known."""
         leader_id = self._raft.leader_id
         if leader_id == NO_NODE:
             return None
@@ -153,7 +153,7 @@ class RaftDriver:
 
     @property
     def is_closed(self) -> bool:
-        """Whether it takes part no more."""
+        """Whether it has stopped taking part."""
         return self._is_closed
 
     @property
@@ -162,7 +162,7 @@ class RaftDriver:
 
     @property
     def is_led(self) -> bool:
-        """Whether a leader is known that is not known to be gone."""
+        """Whether a leader is known that is not suspected to be gone."""
         return self.is_leader or (self._raft.state is State.FOLLOWER and not self._raft.suspicion.is_gone)
 
     @property
@@ -171,21 +171,21 @@ class RaftDriver:
 
     @property
     def core(self) -> Raft:
-        """The core, to be read."""
+        """The core, for reading only."""
         return self._raft
 
     @property
     def me(self) -> VoterKey:
-        """This node, as a voter."""
+        """This node's key as a voter."""
         return self._raft.me
 
     @property
     def kraft_version(self) -> int:
-        """The version of the quorum's protocol that is committed."""
+        """The committed kraft.version."""
         return self._raft.log.kraft_version.at(self._raft.high_watermark)[1]
 
     def describe(self) -> DescribedQuorum | None:
-        """What this node knows of the replicas of the log, if it leads."""
+        """The replicas of the log as this node knows them, if it leads."""
         from barnabas.broker.quorum.describing import describe
 
         role = self._raft.role
@@ -194,49 +194,50 @@ class RaftDriver:
         return describe(self._raft, role, self._now_ms(), self._clock.wall_ms())
 
     def voters_at(self, end_offset: int) -> tuple[int, VoterSet]:
-        """The kraft.version and the voters by what the log says below that offset."""
+        """The kraft.version and the voters by the log below that offset."""
         log = self._raft.log
         return log.kraft_version.at(end_offset)[1], log.voters.at(end_offset)[1]
 
     @property
     def high_watermark(self) -> int:
-        """Everything below is committed."""
+        """The offset below which everything is committed."""
         return self._raft.high_watermark
 
     @property
     def leader_high_watermark(self) -> int:
-        """What the leader of this epoch said is committed; -1 where it has not said so yet."""
+        """The high watermark that the leader of this epoch has reported; -1 before that."""
         return self._raft.leader_high_watermark
 
     @property
     def has_committed(self) -> bool:
-        """Whether this node leads, and a record of its own epoch is committed: so all before it is, too."""
+        """Whether this node leads, and a record of its own epoch is committed: then everything before it is,
+        too."""
         role = self._raft.role
         return isinstance(role, Leadership) and role.high_watermark >= 0
 
     @property
     def end_offset(self) -> int:
-        """The end of what is written."""
+        """The end of the written log."""
         return self._raft.end_offset
 
     @property
     def next_offset(self) -> int:
-        """The offset of the first record that is proposed next."""
+        """The offset of the next record to be proposed."""
         return self._raft.next_offset
 
-    # --- what happens
+    # --- events
 
     def start(self) -> None:
-        """Take part from now on."""
+        """Begin to take part."""
         self._tick()
 
     def step(self, event: Event) -> None:
-        """A message came, or something was noticed."""
+        """Pass an event to the core."""
         if self.failure is None and not self._is_closed:
             self._do(lambda: self._raft.step(event, self._now_ms()))
 
     async def received(self, request: Request) -> Response:
-        """A request of another node: its answer."""
+        """The response to a request of another node."""
         if self.failure is not None:
             raise self.failure
         if self._is_closed:
@@ -248,7 +249,7 @@ class RaftDriver:
         return await token
 
     def propose(self, batches: Sequence[bytearray]) -> int:
-        """Append these; returns the offset behind them, with which they are committed."""
+        """Append these batches; returns the offset behind them, with which they are committed."""
         if self.failure is not None:
             raise self.failure
         largest = max(map(len, batches))
@@ -264,7 +265,7 @@ class RaftDriver:
         return end_offset
 
     def raise_kraft_version(self, version: int) -> int:
-        """Keep the voters in the log; returns the offset behind the records that say so."""
+        """Keep the voters in the log; returns the offset behind the records for that."""
         if self.failure is not None:
             raise self.failure
         end_offset = self._raft.raise_kraft_version(version)
@@ -272,9 +273,9 @@ class RaftDriver:
         return end_offset
 
     async def fetched(self, response: FetchResponse) -> bytearray | None:
-        """The records that the core's answer names; None where this node leads that epoch no more, and what
-        it holds may have changed. None of them where a snapshot has taken their place meanwhile: the next
-        fetch is told so."""
+        """The records for a fetch response of the core. None if this node no longer leads that epoch, since
+        the log may have changed. Empty if a snapshot has replaced them meanwhile: the next fetch is told so.
+        """
         read = response.read
         if read is None:
             return bytearray()
@@ -285,14 +286,14 @@ class RaftDriver:
         return found if self.is_leader and self.epoch == response.known.epoch else None
 
     async def fetched_snapshot(self, response: FetchSnapshotResponse) -> bytes | None:
-        """The piece of a snapshot that the core's answer names; None where it has been removed meanwhile."""
+        """The piece of a snapshot for a response of the core; None if the snapshot was removed meanwhile."""
         try:
             return await self._disk.read_snapshot(response.snapshot, response.position, response.max_bytes)
         except FileMissing:
             return None
 
     async def ask_high_watermark(self) -> int:
-        """What the leader has committed by now: the answer to a fetch that does not wait."""
+        """The leader's high watermark now, by a fetch that does not wait."""
         from barnabas.raft.following import fetch_request
 
         raft = self._raft
@@ -307,13 +308,13 @@ class RaftDriver:
         return high_watermark
 
     def resign(self) -> None:
-        """Lead no more in this epoch, and tell the voters; proposals that are not committed are lost."""
+        """Stop leading in this epoch, and tell the voters; uncommitted proposals are lost."""
         if self.is_leader and self.failure is None:
             self._do(lambda: self._raft.resign(self._now_ms()))
 
     @property
     def problems(self) -> list[str]:
-        """Why requests to other nodes of the quorum have come to nothing, a line for each address."""
+        """Why requests to other nodes of the quorum failed, a line for each address."""
         found = {} if self._sender is None else self._sender.problems
         return [f"{address} {problem}" for address, problem in found.items() if problem]
 
@@ -325,23 +326,23 @@ class RaftDriver:
 
     @property
     def is_settled(self) -> bool:
-        """Whether nothing is being written."""
+        """Whether no write is under way."""
         return self._carrying_out is None or self._carrying_out.done()
 
     async def settle(self) -> None:
-        """Wait until everything that was proposed is written, or withdrawn."""
+        """Wait until all proposals are written or withdrawn."""
         while self._carrying_out is not None and not self._carrying_out.done():
             await asyncio.wait((self._carrying_out,))
 
     async def close(self) -> None:
-        """Take part no more; what is being written is finished."""
+        """Stop taking part; a write under way is finished."""
         self._is_closed = True
         self._end_sending()
         await self.settle()
         self._disk.close()
 
     async def abandon(self) -> None:
-        """Write nothing any more, as a crash would."""
+        """Stop at once, as a crash would."""
         self._is_closed = True
         if self.failure is None:
             self.failure = MetadataLogFailed("the node was abandoned")
@@ -374,7 +375,7 @@ class RaftDriver:
         self._wake()
 
     def _wake(self) -> None:
-        """See to it that what the core asks for is done, and that it is told of its deadline."""
+        """Have the core's output carried out, and set the timer to its next deadline."""
         self._observe()
         if self._carrying_out is None or self._carrying_out.done():
             task = self._carrying_out = asyncio.get_running_loop().create_task(self._carry_out())
@@ -387,7 +388,7 @@ class RaftDriver:
             self._alarm.set(max((deadline_ms + _PAST_DEADLINE_MS) / 1000, self._not_before))
 
     def _observe(self) -> None:
-        """Tell the owner what has changed."""
+        """Call the owner for what has changed."""
         raft = self._raft
         led_epoch = raft.epoch if raft.state is State.LEADER else -1
         if led_epoch != self._led_epoch:
@@ -402,7 +403,7 @@ class RaftDriver:
             self.totals.saw(raft.state, raft.election, self._clock.monotonic())
             self.on_change()
 
-    # --- what the core asks for
+    # --- the core's output
 
     async def _carry_out(self) -> None:
         try:
@@ -425,13 +426,14 @@ class RaftDriver:
         self._observe()
         high_watermark = self._raft.high_watermark
         self._disk.log.advance_high_watermark(high_watermark)
-        if high_watermark > self._committed:  # the log may know it already, from before the start
+        if high_watermark > self._committed:  # at the start the log may know it already
             self._committed = high_watermark
             self.on_commit(high_watermark)
         self._set_alarm()
 
     def _carried_out(self, task: asyncio.Task[None]) -> None:
-        """One that is cancelled may never have begun; nobody who waits is forgotten."""
+        """A task that was cancelled may never have begun: the waiting callers must get an error all the
+        same."""
         if task.cancelled():
             self.on_lost(self.fail(asyncio.CancelledError("the write was cancelled")))
         elif self.failure is None:
@@ -448,13 +450,14 @@ class RaftDriver:
                 tries += 1
                 await self._clock.sleep(_RETRY_SECONDS)
         except BaseException as error:
-            # whether the vote is on the disk is not known, and the epoch must not be voted in again
+            # the vote may be on the disk or not: this node must not vote in that epoch again
             raise self.fail(error) from error
         self._has_persisted = True
 
     async def _write_election(self, election: Election) -> DiskFull | None:
-        """Write the vote; an error where there is no room. Until there is, the vote is not told, nor anything
-        else, and the same one is tried again. A start, or a stop, does not wait for that."""
+        """Write the vote; returns the error if the disk is full. Then nothing is sent, neither the vote nor
+        anything else, and the same vote is written again. A start or a stop does not wait for that, and gets
+        the error."""
         try:
             await self._disk.write_election(election, self._raft.kraft_version, self._raft.voters.ids)
         except DiskFull as error:
@@ -478,8 +481,8 @@ class RaftDriver:
             self._sender.send(message)
 
     async def _change_log(self, ready: Ready, is_leader: bool) -> tuple[Ready, tuple[VoterSet, int] | None]:
-        """Truncate, take a piece of a snapshot, append; returns what was done of it, and what the quorum
-        is by a snapshot that has become whole."""
+        """Truncate, write a piece of a snapshot, append. Returns what was done, and the voters and
+        kraft.version of a snapshot that is complete now."""
         installed = None
         end_offset = self._disk.log.end_offset
         batches: Sequence[Buffer] = ()
@@ -513,8 +516,8 @@ class RaftDriver:
         return None
 
     def _left_no_trace(self, ready: Ready, end_offset: int) -> bool:
-        """Whether a change that failed is as if it had never been asked for: an append, or a piece of a
-        snapshot that does not count yet."""
+        """Whether a failed change has left the log as it was: an append, or a piece of an incomplete
+        snapshot."""
         log = self._disk.log
         return log.failure is None and ready.truncate_to is None and log.end_offset == end_offset
 
@@ -524,7 +527,7 @@ class RaftDriver:
         self.on_lost(error)
 
     def fail(self, error: BaseException) -> BarnabasError:
-        """From now on nothing is proposed here; the node is told to stop."""
+        """Refuse proposals from now on; the node is told to stop."""
         if self.failure is None:
             self.failure = MetadataLogFailed(f"the metadata log is in doubt ({error}): the node must stop")
             logger.critical("%s", self.failure)

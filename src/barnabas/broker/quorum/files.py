@@ -1,9 +1,9 @@
-"""What a start finds of the metadata quorum on the disk: the vote, the newest snapshot, the log behind it.
+"""The files of the metadata quorum at the start: the vote, the newest snapshot, and the log behind it.
 
-A snapshot that is not whole is set aside, and the one before it counts, or none: as long as the log reaches
-back far enough, nothing is lost by that. One that goes beyond the log stands for what the log has lost, and
-one of a later epoch than any of the log's is not of this log: it was fetched, and the process ended before
-the log was cut. In both cases the log begins anew behind it, as in Kafka.
+An incomplete snapshot is renamed, and the one before it is used, or none: as long as the log reaches back far
+enough, nothing is lost. A snapshot that ends beyond the log's end replaces what the log has lost. A snapshot
+of a later epoch than any in the log is not of this log: it was fetched, and the process ended before the log
+was truncated. In both cases the log starts anew behind the snapshot, as in Kafka.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ QUORUM_STATE_PATH = f"{METADATA_DIRECTORY}/{QUORUM_STATE}"
 
 
 class MetadataGap(StorageError):
-    """The metadata log and its snapshot do not meet: something between them is missing."""
+    """The metadata log begins behind the end of its newest snapshot: records in between are missing."""
 
 
 class QuorumFiles(NamedTuple):
-    """What is known of the quorum before the log is replayed."""
+    """The state of the quorum on disk, before the log is replayed."""
 
     election: Election
     snapshot: Snapshot
@@ -55,20 +55,20 @@ class QuorumFiles(NamedTuple):
     snapshot_bytes: int
     kraft_version: int
     voters: VotersRecord | None
-    controls: list[tuple[int, Message]]  # in the log behind the snapshot, with their offsets
-    snapshots: list[SnapshotId]  # all that are whole, as far as was looked; ascending
+    controls: list[tuple[int, Message]]  # control records in the log behind the snapshot, with their offsets
+    snapshots: list[SnapshotId]  # without those found incomplete; ascending
     uncovered_bytes: int  # of the log behind the newest
 
 
 async def find_quorum(disk: Disk, log: PartitionLog) -> QuorumFiles:
-    """Read the vote and the newest snapshot, and look through the log for what the quorum says of itself."""
+    """Read the vote, the newest snapshot, and the control records in the log."""
     data = await read_whole(disk, QUORUM_STATE_PATH)
     election = decode_quorum_state(data, disk.describe(QUORUM_STATE_PATH)) if data is not None else Election()
     snapshots = await _list_snapshots(disk)
     snapshot_id, snapshot, snapshot_bytes = await _newest_snapshot(disk, snapshots)
     if _is_beyond(snapshot_id, log):
         for value in snapshot.values:
-            decode_record(value)  # nothing is cut away for one that cannot be understood
+            decode_record(value)  # nothing is truncated for a snapshot with unknown records
         await _begin_behind(snapshot_id, log, disk)
     elif snapshot_id.end_offset < log.start_offset:
         raise MetadataGap(
@@ -97,7 +97,7 @@ async def find_quorum(disk: Disk, log: PartitionLog) -> QuorumFiles:
 
 
 def _is_beyond(snapshot: SnapshotId, log: PartitionLog) -> bool:
-    """Whether the log does not hold what the snapshot stands for, or what comes behind it."""
+    """Whether the snapshot ends beyond the log, or is of a later epoch than any in it."""
     if not log.start_offset <= snapshot.end_offset <= log.end_offset:
         return snapshot.end_offset > log.end_offset
     last_epoch = log.epochs.latest_epoch
@@ -127,7 +127,7 @@ def _told(
 
 
 async def _list_snapshots(disk: Disk) -> list[SnapshotId]:
-    """The snapshots, ascending; what was never finished, or was to be deleted, goes."""
+    """The snapshots, ascending; unfinished ones, and those marked as deleted, are removed."""
     found = []
     for name in await disk.listdir(METADATA_DIRECTORY):
         if name.endswith((CHECKPOINT + PART, CHECKPOINT + DELETED)):
@@ -138,7 +138,7 @@ async def _list_snapshots(disk: Disk) -> list[SnapshotId]:
 
 
 async def _newest_snapshot(disk: Disk, listed: list[SnapshotId]) -> tuple[SnapshotId, Snapshot, int]:
-    """The newest that is whole, and its size; those that are not are set aside, and taken off the list."""
+    """The newest complete snapshot, and its size; incomplete ones are renamed, and taken off the list."""
     while listed:
         path = f"{METADATA_DIRECTORY}/{listed[-1].name}"
         data = await read_whole(disk, path) or b""
@@ -154,8 +154,8 @@ async def _newest_snapshot(disk: Disk, listed: list[SnapshotId]) -> tuple[Snapsh
 async def batches(
     log: PartitionLog, offset: int, end_offset: int
 ) -> AsyncIterator[tuple[BatchHeader, list[Message]]]:
-    """The batches of the log from `offset` to `end_offset` with their metadata records, none in a control
-    batch. Snapshots and the log meet between two batches."""
+    """The batches of the log from `offset` to `end_offset` with their metadata records; a control batch has
+    none. Snapshots end between two batches."""
     async for chunk, position, header in reading.batches(log, offset, end_offset):
         if header.is_control:
             yield header, []

@@ -1,13 +1,13 @@
-"""Connections to the other nodes of the quorum, and what the raft core is told of them.
+"""Connections to the other nodes of the quorum, and the connection events for the raft core.
 
-Each node has two: one for fetches, which wait at the leader for something to answer, and one for everything
-else, so that no vote waits behind a fetch. A connection is made when there is something to send; its address
-is resolved anew each time. The core decides when to try again.
+There are two connections to each node: one for fetches, which wait at the leader, and one for all other
+requests, so that no vote waits behind a fetch. A connection is opened when there is a request to send; its
+address is resolved anew each time. The core decides when to retry.
 
-A dial that is refused and a fetch connection that the other side has closed are told to the core: together
-they prove that the process of a leader has ended. Answers that came before the end of their connection are
-told before it, or they would speak against it. A connection on which nothing is answered in time is closed by
-this side, which proves nothing.
+The core is told of a dial that was refused and of a fetch connection that the other side has closed: together
+they prove that a leader's process has ended. Responses that arrived before the end of their connection are
+passed on first, or they would seem to contradict it. A connection without an answer in time is closed by this
+side, which proves nothing.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class LinkSettings(NamedTuple):
 
 
 class _Link:
-    """The way to one address: a connection, or the attempt to make one."""
+    """The connection to one address, or the attempt to open one."""
 
     def __init__(self, address: Address) -> None:
         self.address = address
@@ -63,7 +63,7 @@ class _Link:
 
 
 class QuorumLinks:
-    """`step` tells the core what came of a request, and what was noticed on the way."""
+    """Sends requests; `step` passes responses and connection events to the core."""
 
     def __init__(
         self, network: Network, clock: Clock, settings: LinkSettings, step: Callable[[raft.Event], None]
@@ -73,13 +73,13 @@ class QuorumLinks:
         self._settings = settings
         self._step = step
         self._scratch = memoryview(bytearray(SCRATCH_BYTES))
-        self.problems: dict[str, str] = {}  # by address: why the last request there came to nothing
+        self.problems: dict[str, str] = {}  # by address: why the last request there failed
         self._links: dict[tuple[int, bool], _Link] = {}
         self._requests: set[asyncio.Task[None]] = set()
         self._is_closed = False
 
     def send(self, send: raft.Send) -> None:
-        """Send a request; its answer, or its failure, is stepped."""
+        """Send a request; its response, or its failure, goes to `step`."""
         if self._is_closed:
             return
         task = asyncio.get_running_loop().create_task(self._request(send))
@@ -87,7 +87,7 @@ class QuorumLinks:
         task.add_done_callback(self._requests.discard)
 
     async def ask(self, node_id: int, endpoint: Endpoint, request: raft.Request) -> raft.Response:
-        """The answer to a request that is not the core's, on the connection without fetches."""
+        """The response to a request that is not the core's, on the connection without fetches."""
         if self._is_closed:
             raise ConnectionLost("this node takes part in the quorum no more")
         send = raft.Send(-1, node_id, endpoint, request)
@@ -97,7 +97,7 @@ class QuorumLinks:
         return answer.response
 
     def close(self) -> None:
-        """Close all connections, and tell the core nothing any more."""
+        """Close all connections, and send no more events to the core."""
         self._is_closed = True
         for link in self._links.values():
             link.close()
@@ -193,7 +193,7 @@ class QuorumLinks:
             )
         except ConnectionRefused:
             raise
-        except ConnectionLost:  # before it knew what the other side speaks
+        except ConnectionLost:  # before the versions were negotiated
             if is_fetching:
                 self._tell(raft.ConnectionLost(node_id))
             raise
@@ -209,11 +209,11 @@ class QuorumLinks:
     def _lost(self, link: _Link, node_id: int, is_fetching: bool) -> None:
         connection, link.connection = link.connection, None
         if is_fetching and connection is not None and isinstance(connection.lost, ConnectionLost):
-            # those who wait for answers that came before it are woken, and tell of them first
+            # tasks that wait for earlier responses are woken first, and pass them on before this event
             asyncio.get_running_loop().call_soon(self._tell, raft.ConnectionLost(node_id))
 
 
 def _look_at(attempt: asyncio.Task[BrokerConnection]) -> None:
-    """Those who wait for an attempt may all have been cancelled before it fails."""
+    """All tasks that wait for an attempt may have been cancelled before it fails."""
     if not attempt.cancelled():
         attempt.exception()

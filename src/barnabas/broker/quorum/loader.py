@@ -1,11 +1,12 @@
-"""From the metadata log to the published image, on a node that does not decide.
+"""Loads the metadata log into the published image, on a node that is not the active controller.
 
-The leader publishes what it decided; every other node, and every start, loads: the newest snapshot, and then
-the committed batches of the log behind it, decoded one after another. The first time all that is committed
-makes one change; from then on each batch does. A snapshot that was fetched from the leader replaces the
-image, and is published as what differs.
+The active controller publishes its decisions. Every other node, and every start, loads: first the newest
+snapshot, then the committed batches of the log behind it, one after another. At the start everything that is
+committed makes one change; after that each batch makes one. A snapshot that was fetched from the leader
+replaces the image, and is published as its difference.
 
-`position` is how far the log was read. It is ahead of the image's offset only inside a metadata transaction.
+`position` is the offset up to which the log was read. It is ahead of the image's offset only inside a
+metadata transaction.
 """
 
 from __future__ import annotations
@@ -26,14 +27,14 @@ from barnabas.records.batch import BatchHeader
 
 
 def snapshot_image(snapshot_id: SnapshotId, snapshot: Snapshot) -> ClusterImage:
-    """The image that a snapshot stands for."""
+    """The image of a snapshot."""
     empty = ClusterImage(snapshot_id.end_offset, snapshot_id.epoch)
     return replay_all(empty, map(decode_record, snapshot.values))
 
 
 class MetadataLoader:
-    """`advance` is told what is committed. `pause` comes before the active controller publishes, or before
-    the log is replaced, and `resume` or `install` after it."""
+    """`advance` is called with the high watermark. `pause` comes before the active controller publishes, or
+    before the log is replaced, and `resume` or `install` after it."""
 
     def __init__(
         self,
@@ -52,7 +53,7 @@ class MetadataLoader:
         self._has_published = False
         self._is_paused = False
         self._loading: asyncio.Task[None] | None = None
-        # called with size and timestamp of a batch that was published, and when `position` has moved
+        # called with size and timestamp of each published batch, and when `position` has moved
         self.on_published: Callable[[int, int], None] = lambda size_bytes, timestamp_ms: None
         self.on_moved: Callable[[], None] = lambda: None
 
@@ -65,7 +66,7 @@ class MetadataLoader:
         return self._loading is not None and not self._loading.done()
 
     def advance(self, high_watermark: int) -> None:
-        """Everything below is committed."""
+        """Everything below `high_watermark` is committed."""
         self._target = max(self._target, high_watermark)
         if (
             not self._is_paused
@@ -83,14 +84,14 @@ class MetadataLoader:
             await asyncio.gather(self._loading, return_exceptions=True)
 
     def stand_by(self) -> None:
-        """The same, where nothing is being loaded: the active controller publishes from now on."""
+        """The same as `pause`, while nothing is being loaded: the active controller publishes from now on."""
         if self.is_loading:
             raise InvariantViolation("the controller becomes active while metadata is loaded")
         self._is_paused = True
 
     def resume(self) -> None:
-        """Go on behind the published image, which the active controller may have moved; where nothing has
-        been published since the start, where it stopped."""
+        """Go on behind the published image, which the active controller may have moved; if nothing was
+        published since the start, go on at the last position."""
         if self._has_published:
             image = self._metadata.image
             self._replayer = Replayer(image)
@@ -99,7 +100,7 @@ class MetadataLoader:
         self.advance(self._target)
 
     def install(self, snapshot_id: SnapshotId, snapshot: Snapshot) -> None:
-        """A snapshot was fetched, and the log goes on behind it."""
+        """Replace the image with a snapshot that was fetched; the log goes on behind it."""
         image = snapshot_image(snapshot_id, snapshot)
         self._replayer = Replayer(image)
         self.position = self._target = image.offset
@@ -124,7 +125,7 @@ class MetadataLoader:
             self._fail(InvariantViolation(f"the metadata could not be followed: {error!r}"))
 
     async def _load_at_once(self) -> None:
-        """All that is committed, in one change."""
+        """Load everything that is committed, in one change."""
         replayer, timestamp_ms = self._replayer, 0
         while self.position < self._target:
             began = self.position
@@ -138,11 +139,11 @@ class MetadataLoader:
         self._has_published = True
         self._publish(Change(replayer.image, difference(self._metadata.image, replayer.image)))
         if timestamp_ms:
-            self.on_published(0, timestamp_ms)  # a start knows what no snapshot covers
+            self.on_published(0, timestamp_ms)  # its bytes were counted at the start
         self.on_moved()
 
     def _check_moved(self, began: int) -> None:
-        """Reading the same again would find nothing again, for ever."""
+        """Raise if a read has made no progress: it would be repeated for ever."""
         if self.position == began:
             raise InvariantViolation(f"the metadata log has nothing at {began}, of {self._target} committed")
 
@@ -158,5 +159,5 @@ class MetadataLoader:
 
 
 def _base_offset(header: BatchHeader) -> int:
-    """A control batch has no records, and the image stands behind it."""
+    """The offset before a batch's records. A control batch has none, and the image's offset is behind it."""
     return header.next_offset if header.is_control else header.base_offset

@@ -1,7 +1,7 @@
-"""The batches that a leader of the quorum sent, as entries for the raft core.
+"""Turns batches that a leader of the quorum sent into entries for the raft core.
 
-The core never looks into a batch: `Entry.data` is its bytes, `Entry.control` what its control records tell of
-the quorum. Batches are checked here, before anything of them is believed.
+The core never parses a batch: `Entry.data` is its bytes, `Entry.control` the content of its control records.
+Batches are checked here, before any of their content is used.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from barnabas.records.batch import HEADER_BYTES, BatchHeader
 
 
 def entries_of(records: Buffer) -> tuple[Entry, ...]:
-    """The whole batches, each with a view of its bytes; the last one may be cut short, and is left out then.
-    CorruptMessage where one is whole and wrong."""
+    """The complete batches, each with a view of its bytes; a last one that is cut short is left out.
+    CorruptMessage if a complete batch is damaged."""
     view = memoryview(records)
     return tuple(_entry(view, position, header) for header, position in _whole_batches(view))
 

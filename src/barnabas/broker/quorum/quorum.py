@@ -1,10 +1,10 @@
-"""The metadata quorum of this node, put together: raft driver, loader, publisher, controller, snapshots.
+"""The metadata quorum of this node: raft driver, loader, publisher, controller and snapshots together.
 
-`driver` replicates the log. `metadata` is the published image: `loader` moves it by what the log says, and
-while this node is the active controller, `controller` moves it by what it decided. The lead begins with an
-election; the controller becomes active when a record of its own epoch is committed and everything before it
-is loaded, and then writes what a leader has to say first. When the lead is lost the loader goes on behind
-what was published. A node that is no voter (a broker) is always a follower: an observer.
+`driver` replicates the log. `metadata` is the published image: `loader` updates it from the log, and while
+this node is the active controller, `controller` updates it with its decisions. The lead begins with an
+election. The controller becomes active when a record of its own epoch is committed and everything before it
+is loaded, and then writes the first records of a leader. When the lead is lost the loader goes on behind the
+published image. A node that is no voter (a broker) is always a follower: an observer.
 """
 
 from __future__ import annotations
@@ -59,20 +59,20 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("barnabas.quorum")
 
-# Kafka's defaults (metadata.log.segment.bytes and .ms); nothing is deleted but what a snapshot stands for
+# Kafka's defaults (metadata.log.segment.bytes and .ms); only snapshots allow records to be deleted
 METADATA_LOG = LogConfig(retention_ms=UNLIMITED, retention_bytes=UNLIMITED, max_message_bytes=MAX_BATCH_BYTES)
 
 SNAPSHOT_POLICY = SnapshotPolicy()
-# what a broker waits at most for a change that another node has committed
+# how long a broker waits at most for a change that another node has committed
 REFRESH_SECONDS = 0.5
 REFRESH_RETRY_SECONDS = 0.02
-# how long a leader that stops waits until the other voters know
+# how long a leader that stops waits for the other voters to know
 RESIGN_SECONDS = 1.0
 _RANDOM = SystemRandom()
 
 
 class MetadataQuorum:
-    """Made by `open`; takes part from `start` on."""
+    """Made by `open`; begins to take part with `start`."""
 
     def __init__(
         self,
@@ -97,10 +97,10 @@ class MetadataQuorum:
         # the timestamp of the last batch in the published image
         self.last_published_ms = found.snapshot.last_contained_ms
         self._led_until = 0.0  # monotonic
-        self._behind_since: float | None = None  # when more was committed than is published; None: it is not
+        self._behind_since: float | None = None  # since when more is committed than published
         self._activation: asyncio.Task[None] | None = None
         self._refusal: BaseException | None = None  # why this node could not become the active controller
-        self._waiting: dict[asyncio.Future[None], None] = {}  # a set in the order in which they came
+        self._waiting: dict[asyncio.Future[None], None] = {}  # a set in the order of arrival
         self.snapshots = Snapshots(
             disk,
             log,
@@ -110,7 +110,7 @@ class MetadataQuorum:
             known=found.snapshots,
             uncovered_bytes=found.uncovered_bytes,
         )
-        # called when this node becomes the active controller, and when it is that no more
+        # called when this node becomes the active controller, and when it no longer is
         self.on_active: Callable[[bool], None] = lambda is_active: None
         self._follow_driver()
 
@@ -156,9 +156,9 @@ class MetadataQuorum:
         cluster_id: str = "",
         on_failure: Callable[[BaseException], None] | None = None,
     ) -> MetadataQuorum:
-        """Read what is on the disk. `controllers` are the node's controller listeners as others reach them,
-        none where it is only a broker; `voters` count where the log names none, this node alone where they
-        are not given; `min_insync_replicas` is what a new cluster begins with; `network` leads to others."""
+        """Read the files. `controllers` are the node's controller listeners as other nodes reach them, none
+        for a broker alone. `voters` are used if the log has none; by default this node is the only voter.
+        `min_insync_replicas` is the setting of a new cluster; `network` is used to reach other nodes."""
         log = await directory.partition(METADATA_TOPIC, 0, topic_id=METADATA_TOPIC_ID, config=config)
         endpoints = tuple(Endpoint(each.name, each.host, each.port) for each in controllers)
         own = VoterSet([VoterInfo(VoterKey(node_id), endpoints)] if endpoints else [])
@@ -188,8 +188,8 @@ class MetadataQuorum:
             raise _refused(disk, error) from error
 
     async def start(self) -> None:
-        """Take part. The sole voter returns from here as the active controller; in a larger quorum
-        `caught_up` waits for what others decide."""
+        """Begin to take part. A sole voter is the active controller on return; in a larger quorum `caught_up`
+        waits for the first metadata."""
         self.driver.start()
         if self.driver.is_sole_voter:
             await self.until(lambda: self.controller.is_active or self._refusal is not None)
@@ -199,7 +199,7 @@ class MetadataQuorum:
                 raise _reason(self._refusal)
 
     async def caught_up(self) -> None:
-        """Wait until the published image has everything that is committed, as far as the leader tells."""
+        """Wait until the published image has everything that the leader has reported as committed."""
         await self.until(lambda: self.is_caught_up)
 
     @property
@@ -212,7 +212,7 @@ class MetadataQuorum:
 
     @property
     def lag_s(self) -> float:
-        """For how long this node has not known that the published image has all that is committed."""
+        """For how long it has been uncertain whether the published image has everything committed."""
         if self.controller.is_active:
             return 0.0
         since = max(self.driver.core.heard_ms / 1000, self._led_until)
@@ -222,22 +222,22 @@ class MetadataQuorum:
 
     @property
     def former_leader(self) -> tuple[int, float]:
-        """The node that this one last heard as the leader, and when (monotonic); -1 where there was none, or
-        this node itself has led since."""
+        """The node that was last heard as the leader, and when (monotonic); -1 if there was none, or this
+        node has led since."""
         core = self.driver.core
         heard_at = core.heard_ms / 1000
         return NO_NODE if self._led_until > heard_at else core.heard_id, heard_at
 
     @property
     def is_attached(self) -> bool:
-        """Whether this node is the active controller, or follows one from which it hears."""
+        """Whether this node is the active controller, or a follower that hears from its leader."""
         role, suspicion = self.driver.core.role, self.driver.core.suspicion
         if isinstance(role, Follower):
             return role.has_fetched and not suspicion.is_gone
         return self.controller.is_active
 
     async def until(self, is_true: Callable[[], bool]) -> None:
-        """Wait for something to be true of the quorum or of the published image."""
+        """Wait until a condition on the quorum or on the published image holds."""
         while not is_true():
             if self.driver.failure is not None:
                 raise _reason(self._refusal or self.driver.failure)
@@ -246,23 +246,23 @@ class MetadataQuorum:
             try:
                 await waiting
             finally:
-                self._waiting.pop(waiting, None)  # who goes away may do so long before anything changes
+                self._waiting.pop(waiting, None)  # a cancelled caller must not stay here
 
     @property
     def led_epoch(self) -> int:
-        """The last epoch whose leader is known, or one before that of a leader that is not known yet."""
+        """The latest epoch with a known leader, or the one before an epoch whose leader is not known yet."""
         driver = self.driver
         return driver.epoch - (driver.leader_id == NO_NODE)
 
     async def led_after(self, epoch: int) -> int:
-        """Wait until the leader of a later epoch is known, and give that epoch."""
+        """Wait until the leader of a later epoch is known; returns that epoch."""
         driver = self.driver
         await self.until(lambda: driver.epoch > epoch and driver.leader_id != NO_NODE)
         return driver.epoch
 
     async def refreshed(self) -> None:
-        """Wait until the published image has what the leader has committed by now, but not for long. A node
-        that stops meanwhile raises why."""
+        """Wait, for a limited time, until the published image has what the leader has committed by now.
+        Raises the failure of a node that stops meanwhile."""
         from barnabas.transport.waiting import within
 
         try:
@@ -287,11 +287,11 @@ class MetadataQuorum:
 
     @property
     def leader(self) -> tuple[int, Address] | None:
-        """The active controller's id and address, as far as this node knows them."""
+        """The active controller's id and address, if this node knows them."""
         address = self.driver.leader_address
         return None if address is None else (self.driver.leader_id, address)
 
-    # --- told by the driver
+    # --- called by the driver
 
     def _committed(self, high_watermark: int) -> None:
         if self.controller.is_active:
@@ -334,7 +334,7 @@ class MetadataQuorum:
         try:
             self.loader.install(snapshot_id, snapshot)
         except (UnknownRecord, InvariantViolation) as error:
-            self._fail(error)  # the log is that of the snapshot by now, and the image is not
+            self._fail(error)  # the log belongs to the snapshot by now, and the image does not
             raise
         self.last_published_ms = snapshot.last_contained_ms
         self.driver.totals.snapshots_loaded += 1
@@ -381,14 +381,15 @@ class MetadataQuorum:
     # --- becoming the active controller
 
     async def _activate(self, epoch: int) -> None:
-        """Load what is committed, and say what a leader has to say first; ends when the lead is lost."""
+        """Load everything that is committed, and write a leader's first records; ends when the lead is
+        lost."""
         try:
             while True:
                 await self.until(lambda: self._has_loaded(epoch) or not self._leads(epoch))
                 if not self._leads(epoch):
                     return
                 first = await self._first_records()
-                if self._has_loaded(epoch):  # nothing came meanwhile
+                if self._has_loaded(epoch):  # no record arrived meanwhile
                     break
             self.loader.stand_by()
             self.controller.activate()
@@ -402,14 +403,14 @@ class MetadataQuorum:
         self._changed()
 
     def _activation_ended(self, activation: asyncio.Task[None]) -> None:
-        """A leader that is not active, and does not know why, must not go on."""
+        """After an unexpected error, a leader that is not active must not go on."""
         if not activation.cancelled() and (error := activation.exception()) is not None:
             self._fail(error)
 
     def _could_not_activate(self, error: BarnabasError) -> None:
-        """What it has to say could not be written: another voter may be able to."""
+        """The first records could not be written: resign, as another voter may be able to."""
         self._refusal = _refused(self._disk, error) if isinstance(error, UnknownRecord) else _reason(error)
-        if self.driver.is_leader and not self.driver.is_closed:  # else the node stops
+        if self.driver.is_leader and not self.driver.is_closed:  # otherwise the node stops
             logger.error("node %d cannot lead the metadata quorum: %s", self.driver.me.id, error)
             self.driver.resign()
         self._changed()
@@ -424,7 +425,7 @@ class MetadataQuorum:
         return loader.position >= driver.high_watermark
 
     async def _first_records(self) -> list[Message]:
-        """What a leader has to say first: in a new cluster, what its formatting left for it."""
+        """The first records of a leader; in a new cluster, those that formatting has left."""
         image, in_transaction = self.metadata.image, self.loader.in_transaction
         if image.features:
             return activation_records(image, in_transaction=in_transaction)
@@ -433,7 +434,7 @@ class MetadataQuorum:
             return activation_records(image, min_insync_replicas=self._min_insync_replicas)
         values = read_snapshot(data, self._disk.describe(BOOTSTRAP_CHECKPOINT)).values
         told = [decode_record(value) for value in values]
-        replay_all(ClusterImage(), told)  # nothing goes into the log that nobody here could replay
+        replay_all(ClusterImage(), told)  # nothing goes into the log that this node could not replay
         levels = {each.name: each.feature_level for each in told if isinstance(each, FeatureLevelRecord)}
         return activation_records(
             image,
@@ -444,7 +445,7 @@ class MetadataQuorum:
         )
 
     def _moment(self) -> SnapshotSource:
-        """What a snapshot would hold now: a reference to the published image."""
+        """The source of a snapshot now: a reference to the published image."""
         if self.driver.failure is not None:
             raise self.driver.failure
         image = self.metadata.image
@@ -452,7 +453,7 @@ class MetadataQuorum:
         told: list[Control] = [KRaftVersion(kraft_version), voters] if kraft_version > 0 else []
         return SnapshotSource(image, [to_message(each) for each in told], self.last_published_ms)
 
-    # --- its end
+    # --- stop
 
     async def abandon(self) -> None:
         """Stop at once, as a crash would."""
@@ -460,7 +461,7 @@ class MetadataQuorum:
         await self._end()
 
     async def resign(self) -> None:
-        """Take no more commands, finish those that were given, and lead no more."""
+        """Take no more commands, finish those under way, and resign."""
         self.controller.close()
         if not self.driver.is_settled:
             await self._briefly(self.driver.settle(), "writing the last decisions")
@@ -470,7 +471,7 @@ class MetadataQuorum:
             await self._soon(lambda: self.driver.has_told_successors, "telling the other voters")
 
     async def close(self) -> None:
-        """Take part no more; the directory closes the log."""
+        """Stop taking part; the directory closes the log."""
         await self.resign()
         self.driver.resign()
         await self.driver.close()
@@ -501,7 +502,7 @@ def _links(
 ) -> QuorumLinks:
     from barnabas.broker.quorum.links import LinkSettings, QuorumLinks  # a sole voter dials nobody
 
-    assert network is not None  # else nothing is known that could be dialled
+    assert network is not None  # otherwise no other node is known
     endpoint = config.listener or (config.bootstrap[0] if config.bootstrap else None)
     listener = "CONTROLLER" if endpoint is None else endpoint.listener
     timeout_s = config.request_timeout_ms / 1000
@@ -510,7 +511,7 @@ def _links(
 
 
 def _reason(error: BaseException) -> BaseException:
-    """What a start says of an error: the fault itself, before the doubt that it leaves."""
+    """The error to report at a start: the cause, rather than the doubt that it leaves."""
     return error.__cause__ if isinstance(error.__cause__, BarnabasError) else error
 
 
@@ -536,7 +537,7 @@ def _check_found(found: QuorumFiles, me: VoterKey, disk: Disk) -> None:
 
 
 def _log_state(found: QuorumFiles, log: PartitionLog, voters: VoterSet) -> LogState:
-    """What the core is to know of the log; `voters` are those by the settings, where nothing tells any."""
+    """The core's view of the log; `voters` are those of the settings, used if the log has none."""
     base = [to_control(message) for message in found.snapshot.controls]
     told = [each for each in base if isinstance(each, VoterSet)]
     versions = [each.version for each in base if isinstance(each, KRaftVersion)]
@@ -548,7 +549,7 @@ def _log_state(found: QuorumFiles, log: PartitionLog, voters: VoterSet) -> LogSt
         log.start_offset,
         log.end_offset,
         log.epochs.entries,
-        # only the newest is ever served, so only its size is known
+        # only the newest is ever served, so only its size is needed
         [(each, found.snapshot_bytes if each == found.snapshot_id else 0) for each in found.snapshots],
         found.snapshot_id.end_offset - 1,
     )

@@ -1,10 +1,10 @@
-"""What the raft core asks of the disk: its vote, the metadata log, and snapshots that are fetched.
+"""The raft core's files: its vote, the metadata log, and snapshots that are being fetched.
 
-`write_election` replaces `quorum-state` whole and durably. The log is appended to as a leader (batches that
-were decided here get their offsets) or as a follower (batches as the leader sent them), and flushed; what
-counts as appended is durable. A fetched snapshot is written piece by piece to a `.part` file; with its last
-piece it is synced, renamed, and the log goes on behind it. A crash in between leaves a snapshot that goes
-beyond the log, which the next start takes for what it is (files.py).
+`write_election` replaces `quorum-state` atomically and durably. The log is appended to as a leader (batches
+decided here get their offsets) or as a follower (batches as the leader sent them), and flushed: an append is
+durable when it counts. A fetched snapshot is written piece by piece to a `.part` file; after its last piece
+it is synced and renamed, and the log goes on behind it. A crash in between leaves a snapshot that ends beyond
+the log, which the next start handles (files.py).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from barnabas.raft.quorum_state import encode_quorum_state
 from barnabas.raft.ready import SnapshotChunk
 from barnabas.raft.snapshot import PART, Snapshot, SnapshotId, read_snapshot
 
-# their changes are published without a pause when the flush is done: some milliseconds
+# the changes in them are published without a pause after the flush, which takes some milliseconds
 MAX_BATCHES_A_WRITE = 200
 
 
@@ -40,7 +40,7 @@ class RaftDisk:
         self.log = log
         self._disk = disk
         self._clock = clock
-        self._part: File | None = None  # of the snapshot that is being fetched
+        self._part: File | None = None  # the file of the snapshot that is being fetched
         self._part_id: SnapshotId | None = None
 
     async def write_election(self, election: Election, kraft_version: int, voter_ids: Sequence[int]) -> None:
@@ -51,7 +51,7 @@ class RaftDisk:
 
     def first_of(self, entries: Sequence[Entry]) -> list[Buffer]:
         """The batches of as many entries as one append takes: within a segment, and few enough to be
-        published in one turn."""
+        published in one turn of the loop."""
         batches: list[Buffer] = []
         size = 0
         for entry in entries[:MAX_BATCHES_A_WRITE]:
@@ -82,12 +82,13 @@ class RaftDisk:
         await log.flush()
 
     async def truncate(self, end_offset: int) -> None:
-        """Forget what is not in the leader's log."""
+        """Remove records that are not in the leader's log."""
         await trimming.truncate_to(self.log, end_offset)
         await self.log.flush()
 
     async def read(self, offset: int, end_offset: int, max_bytes: int) -> bytearray:
-        """Whole batches from `offset` on, below `end_offset`: at least one, and not more than that."""
+        """Complete batches from `offset` on, below `end_offset`: at least one, and otherwise at most
+        `max_bytes`."""
         found = bytearray()
         async for chunk, position, header in log_batches(self.log, offset, end_offset):
             if found and len(found) + header.size_bytes > max_bytes:
@@ -106,17 +107,17 @@ class RaftDisk:
             file.close()
 
     async def write_chunk(self, chunk: SnapshotChunk) -> File:
-        """Keep a piece of a snapshot."""
+        """Write a piece of a snapshot."""
         file = await self._part_of(chunk)
         await file.append(chunk.data)
         return file
 
     async def write_last_chunk(self, chunk: SnapshotChunk) -> Snapshot:
-        """Keep its last piece: the snapshot counts, and the log begins behind it."""
+        """Write the last piece: the snapshot is complete, and the log starts behind it."""
         file = await self.write_chunk(chunk)
         part = _part_path(chunk.snapshot)
         await file.sync()
-        # nothing is cut away for a snapshot that cannot be read
+        # nothing is truncated for a snapshot that cannot be read
         data = await read_whole(self._disk, part) or b""
         snapshot = read_snapshot(data, self._disk.describe(part))
         await file.rename(f"{METADATA_DIRECTORY}/{chunk.snapshot.name}")

@@ -1,13 +1,13 @@
-"""Snapshots of the metadata log: when one is due, how it is written, and what it makes superfluous.
+"""Snapshots of the metadata log: when one is due, how it is written, and which ones it replaces.
 
-One is due after so many bytes of records, or so long after the last one if anything has been committed since.
-It is taken of one image, a slice at a time, while commands go on and make others; written beside as `.part`,
-synced and renamed, so that a crash leaves it whole or not at all. Nothing relies on it before that: until
-then the log and the snapshots before it tell everything.
+A snapshot is due after a number of bytes of records, or a time after the last one if anything was committed
+since. It is made from one image, a slice at a time, while commands go on and make new images. It is written
+as `.part`, synced and renamed, so that a crash leaves it complete or not at all. Nothing relies on it before
+that: until then the log and the earlier snapshots have everything.
 
-The oldest snapshots go, and with them the log before the next one, when together they are larger than
-metadata.max.retention.bytes or the oldest was made longer than metadata.max.retention.ms ago. So the log
-always reaches back to the oldest snapshot that is kept, and the newest one never goes.
+The oldest snapshots are removed, and with them the log before the next one, when together they are larger
+than metadata.max.retention.bytes or the oldest was made longer than metadata.max.retention.ms ago. So the log
+always reaches back to the oldest remaining snapshot, and the newest one is never removed.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ from barnabas.raft.snapshot import PART, SnapshotBuilder, SnapshotId, read_last_
 
 logger = logging.getLogger("barnabas.quorum")
 
-# how often it is looked whether one is due, or may go; as Kafka does
+# how often the intervals and the retention are checked, as in Kafka
 CHECK_SECONDS = 60.0
-# records that are encoded in one turn of the loop: about a millisecond
+# encoded in one turn of the loop: about a millisecond
 SLICE_RECORDS = 100
 # Between two slices the loop must sleep, not only yield: the threads that flush the log get the GIL when the
-# loop waits for events. A loop that is always busy lets go of the GIL so briefly that they miss it, for 70 ms
+# loop waits for events. A loop that is always busy releases the GIL so briefly that they miss it, for 70 ms
 # at a time (measured: bench/metadata.py).
 _PAUSE_SECONDS = 0.001
 _WRITE_BYTES = 1 << 20
@@ -51,7 +51,7 @@ class SnapshotPolicy(NamedTuple):
 
     max_bytes: int = 20 << 20
     interval_ms: int = 3_600_000  # 0: only by size
-    retention_bytes: int = 100 << 20  # negative: any number of them
+    retention_bytes: int = 100 << 20  # negative: unlimited
     retention_ms: int = 7 * 24 * 3_600_000
 
     @classmethod
@@ -65,7 +65,7 @@ class SnapshotPolicy(NamedTuple):
 
 
 class SnapshotSource(NamedTuple):
-    """What a snapshot is taken of: a committed image, and what the quorum said by then."""
+    """The content of a snapshot: a committed image, and the quorum's control records up to it."""
 
     image: ClusterImage
     controls: Sequence[Message]
@@ -77,7 +77,7 @@ class SnapshotSource(NamedTuple):
 
 
 class Snapshots:
-    """The snapshots beside one metadata log. `keep` runs for as long as the node does."""
+    """The snapshots of one metadata log. `keep` runs until the node stops."""
 
     def __init__(
         self,
@@ -90,7 +90,8 @@ class Snapshots:
         known: Sequence[SnapshotId],
         uncovered_bytes: int,
     ) -> None:
-        """`known` are those on the disk, ascending; `uncovered_bytes` is how much of the log none covers."""
+        """`known` are those on the disk, ascending; `uncovered_bytes` is the size of the log behind the
+        newest."""
         self._disk = disk
         self._log = log
         self._clock = clock
@@ -100,8 +101,8 @@ class Snapshots:
         self._uncovered_bytes = uncovered_bytes
         self._taken_at = clock.monotonic()
         self._wake = asyncio.Event()
-        self.turn = asyncio.Lock()  # of what makes, removes or replaces snapshots
-        # called with a snapshot and its size, and with the oldest that is kept once those before it are gone
+        self.turn = asyncio.Lock()  # held while snapshots are made, removed or replaced
+        # called with a snapshot and its size, and with the oldest remaining one after others were removed
         self.on_taken: Callable[[SnapshotId, int], None] = lambda snapshot, size_bytes: None
         self.on_trimmed: Callable[[SnapshotId], None] = lambda snapshot: None
         self.count(0)
@@ -111,13 +112,13 @@ class Snapshots:
         return self._known[-1] if self._known else None
 
     def count(self, size_bytes: int) -> None:
-        """So much more of the log is committed."""
+        """Count committed bytes of the log."""
         self._uncovered_bytes += size_bytes
         if self._uncovered_bytes >= self._policy.max_bytes:
             self._wake.set()
 
     def installed(self, snapshot: SnapshotId) -> list[SnapshotId]:
-        """One was fetched, which takes the place of all others; returns those."""
+        """A snapshot was fetched, and replaces all others; returns those."""
         replaced = [each for each in self._known if each != snapshot]
         self._known = [snapshot]
         self._uncovered_bytes = 0
@@ -132,7 +133,7 @@ class Snapshots:
         return 0 < self._policy.interval_ms <= waited_ms and self._uncovered_bytes > 0
 
     async def keep(self) -> None:
-        """Take those that are due and let go of old ones, until cancelled."""
+        """Take snapshots that are due and remove old ones, until cancelled."""
         while True:
             await self._wait()
             try:
@@ -144,7 +145,7 @@ class Snapshots:
                 logger.error("no snapshot of the metadata, it will be tried again: %s", error)
 
     async def _wait(self) -> None:
-        """Until it is time to look, or so much has come that one is due at once."""
+        """Wait for the next check, or until a snapshot is due by size."""
         alarm = asyncio.ensure_future(self._alarm())
         try:
             await self._wake.wait()
@@ -157,7 +158,7 @@ class Snapshots:
         self._wake.set()
 
     async def take(self) -> SnapshotId | None:
-        """Write one of what is committed now; None where the newest says the same."""
+        """Write a snapshot of what is committed now; None if the newest one covers it."""
         moment = self._moment()
         covered_bytes = self._uncovered_bytes
         if self._known and moment.id <= self._known[-1]:
@@ -211,14 +212,14 @@ class Snapshots:
             logger.warning("an unfinished snapshot stays until the next start: %s", error)
 
     async def clean(self) -> int:
-        """Let go of what retention no longer covers; returns how many snapshots went."""
+        """Remove snapshots beyond the retention; returns how many."""
         gone = 0
         while len(self._known) > 1:
             oldest, next_oldest = self._known[:2]
-            # a node that has just started does not know yet that so much is committed
+            # after a start, the node may not know yet that so much is committed
             if next_oldest.end_offset > self._log.high_watermark or not await self._oldest_may_go():
                 break
-            # first the log begins later, then the files go that nothing needs any more
+            # first move the start of the log, then remove files that are no longer needed
             await trimming.delete_records(self._log, next_oldest.end_offset)
             await self._disk.remove(f"{METADATA_DIRECTORY}/{oldest.name}")
             del self._known[0]
@@ -238,7 +239,7 @@ class Snapshots:
         return made_ms >= 0 and self._clock.wall_ms() - made_ms > policy.retention_ms
 
     async def _size_bytes(self) -> int:
-        """Of the snapshots, and of the log behind the oldest."""
+        """The size of all snapshots, and of the log behind the oldest."""
         size = 0
         for index, each in enumerate(self._log.segments):
             is_last = index + 1 == len(self._log.segments)

@@ -1,7 +1,7 @@
-"""What a node's part in the quorum counts for the metrics.
+"""Counters of a node's part in the quorum, for the metrics.
 
-The parts of the quorum add to plain numbers here while they work; names and units are up to the metrics.
-Times are told as Kafka's own sensors tell them: average and maximum of the last half minute to minute.
+The parts of the quorum add to plain numbers here; the metrics give them names and units. Times are like those
+of Kafka's own sensors: average and maximum of the last half minute to minute.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ WINDOW_SECONDS = 30.0
 
 
 class _Window(NamedTuple):
-    """What came in a while."""
+    """The durations within a window."""
 
     times: int = 0
     seconds: float = 0.0
@@ -32,19 +32,19 @@ class RecentTimes:
         self._before = self._current = _Window()
 
     def observe(self, seconds: float, now: float) -> None:
-        """Count one."""
+        """Add a duration."""
         self._turn(now)
         times, total, longest = self._current
         self._current = _Window(times + 1, total + seconds, max(longest, seconds))
 
     def average(self, now: float) -> float:
-        """In seconds; nan where nothing came."""
+        """In seconds; nan without any."""
         self._turn(now)
         times = self._before.times + self._current.times
         return (self._before.seconds + self._current.seconds) / times if times else nan
 
     def maximum(self, now: float) -> float:
-        """In seconds; nan where nothing came."""
+        """In seconds; nan without any."""
         self._turn(now)
         is_empty = not self._before.times and not self._current.times
         return nan if is_empty else max(self._before.longest, self._current.longest)
@@ -58,7 +58,7 @@ class RecentTimes:
 
 
 class QuorumTotals:
-    """One a node."""
+    """The counters of one node."""
 
     __slots__ = (
         "_asked_at",
@@ -72,17 +72,17 @@ class QuorumTotals:
     )
 
     def __init__(self) -> None:
-        self.elections = RecentTimes()  # from asking for votes to a leader
+        self.elections = RecentTimes()  # from the first vote request until a leader is known
         self.commits = RecentTimes()  # from a decision of the active controller to its commit
-        self.leaders = 0  # of how many epochs the leader became known
+        self.leaders = 0  # how many epochs with a known leader there were
         self.snapshots_loaded = 0
-        self.load_errors = 0  # metadata that could not be read or replayed
-        self.apply_errors = 0  # changes that a service of this node could not follow
+        self.load_errors = 0  # metadata records that could not be read or replayed
+        self.apply_errors = 0  # changes that a subscriber on this node could not apply
         self._asked_at: float | None = None
         self._leader = (-1, NO_NODE)
 
     def saw(self, state: State, election: Election, now: float) -> None:
-        """State or election of this node have changed."""
+        """The state or the election of this node has changed."""
         if state in (State.PROSPECTIVE, State.CANDIDATE):
             if self._asked_at is None:
                 self._asked_at = now

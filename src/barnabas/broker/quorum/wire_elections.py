@@ -33,7 +33,7 @@ PRE_VOTE_FIRST = 2
 
 
 def _not_here(response: Any, request: Any, cluster_id: str) -> Message | None:
-    """The answer to a request for another cluster or another partition: an error on top, and no more."""
+    """The response to a request for another cluster or another partition, with only a top-level error."""
     error = raft.NONE
     if is_other_cluster(request.cluster_id, cluster_id):
         error = INCONSISTENT_CLUSTER_ID
@@ -196,7 +196,7 @@ def end_response(answer: raft.EpochResponse, asked: Asked) -> Message:
 def _nobody_leads(
     module: Any, response: Any, request: Any, known: raft.Known, asked: Asked
 ) -> Message | None:
-    """The answer to one who claims that no node at all leads, in an epoch that is not over."""
+    """The response to a claim that no node leads, in the current epoch or a later one."""
     partition = request.topics[0].partitions[0]
     if partition.leader_id >= 0 or partition.leader_epoch < known.epoch:
         return None

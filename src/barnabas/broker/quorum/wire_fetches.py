@@ -1,7 +1,7 @@
 """Fetch and FetchSnapshot: the raft core's values as Kafka's messages, and back.
 
-The core's answer to a fetch names what is to be read; `with_records` puts the bytes in. What a follower gets
-is cut into batches by `log_entries`.
+The core's response to a fetch names the records to read; `with_records` adds the bytes. A follower splits
+them into batches with `log_entries`.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ from barnabas.raft.election import NO_NODE
 from barnabas.raft.log_index import EpochEnd
 from barnabas.raft.snapshot import SnapshotId
 
-FETCH_FIRST = 13  # names topics by id
-ENDPOINTS_FIRST = 17  # Kafka's quorum leaves them out of 16, which has a field for them
+FETCH_FIRST = 13  # the first version that names topics by id
+ENDPOINTS_FIRST = 17  # Kafka's quorum does not set them in version 16, which has a field for them
 TOPIC_ID = METADATA_TOPIC_ID.bytes
 UNKNOWN_SERVER_ERROR = wire_error("UNKNOWN_SERVER_ERROR").code
 UNKNOWN_TOPIC_OR_PARTITION = wire_error("UNKNOWN_TOPIC_OR_PARTITION").code
@@ -52,7 +52,7 @@ def fetch_request(asked: raft.Fetch, cluster_id: str, version: int) -> fetches.F
         current_leader_epoch=asked.epoch,
         fetch_offset=asked.offset,
         last_fetched_epoch=asked.last_epoch,
-        partition_max_bytes=0,  # the limit of the whole answer is that of the partition
+        partition_max_bytes=0,  # only the limit of the whole response counts
         replica_directory_id=asked.replica.directory_id.bytes,
         high_watermark=asked.high_watermark,
     )
@@ -128,7 +128,7 @@ def fetch_response(answer: raft.FetchResponse, asked: Asked) -> fetches.FetchRes
 
 
 def with_records(response: fetches.FetchResponse, records: Records) -> fetches.FetchResponse:
-    """The bytes of what the core's answer names; whole batches, but for the last."""
+    """Add the bytes for the core's response; all batches are complete but the last."""
     response.responses[0].partitions[0].records = records
     return response
 
@@ -202,7 +202,7 @@ def snapshot(request: snapshots.FetchSnapshotRequest, listener: str) -> raft.Fet
 def refuse_snapshot(
     request: snapshots.FetchSnapshotRequest, cluster_id: str, known: raft.Known, asked: Asked
 ) -> Message | None:
-    """Another partition has its own error here, not that of the other requests."""
+    """Another partition gets an error that the other requests do not use."""
     if is_other_cluster(request.cluster_id, cluster_id):
         return _snapshot_error(INCONSISTENT_CLUSTER_ID)
     topics = request.topics
@@ -254,7 +254,7 @@ def snapshot_response(answer: raft.FetchSnapshotResponse, asked: Asked) -> snaps
 def snapshot_answer(
     response: snapshots.FetchSnapshotResponse, request: raft.FetchSnapshot, listener: str
 ) -> raft.FetchSnapshotResponse:
-    if response.error_code == UNKNOWN_SERVER_ERROR:  # Kafka 4.3.0's word for an error in the partition
+    if response.error_code == UNKNOWN_SERVER_ERROR:  # Kafka 4.3.0 sends this for any error in the partition
         return raft.FetchSnapshotResponse(UNKNOWN_SERVER_ERROR, raft.Known(request.epoch), request.snapshot)
     require_no_error(response)
     partition = _snapshot_partition(response)

@@ -1,7 +1,7 @@
-"""What Kafka's messages of the quorum have in common: keys of replicas, addresses, the only partition.
+"""Common parts of Kafka's quorum messages: keys of replicas, addresses, the only partition.
 
-Listeners have Kafka's normal form: names in capitals, and the controller listener that this node itself uses
-first, since the core reaches a node at its first endpoint; the others by name.
+Listeners are in Kafka's normal form: names in capitals, first the controller listener that this node itself
+uses, since the core reaches a node at its first endpoint, then the others by name.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ INCONSISTENT_CLUSTER_ID = wire_error("INCONSISTENT_CLUSTER_ID").code
 
 
 class UnsupportedVersion(BarnabasError):
-    """The version that both nodes speak has no field for what would have to be said."""
+    """The version that both nodes support has no field for a value that must be sent."""
 
     wire = wire_error("UNSUPPORTED_VERSION")
 
 
 class Unanswered(BarnabasError):
-    """A response that tells nothing of the quorum: the request was not understood, or not for that node."""
+    """A response with a top-level error: the request was not understood, or not for that node."""
 
     def __init__(self, text: str, error: int = raft.NONE) -> None:
         super().__init__(text)
@@ -38,14 +38,14 @@ class Unanswered(BarnabasError):
 
 
 class Asked(NamedTuple):
-    """Where a request came in: what its answer depends on beside the core."""
+    """How a request arrived; the response depends on it."""
 
     version: int
     listener: str
 
 
 class Asking(NamedTuple):
-    """An API as it is asked: its messages, the first version that serves the quorum, and the mapping."""
+    """An API on the sending side: its messages, the first version for the quorum, and the mapping."""
 
     request: type[Message]
     response: type[Message]
@@ -59,7 +59,7 @@ class Asking(NamedTuple):
 
 
 class Answering(NamedTuple):
-    """An API as it is answered; `refuse` gives the answer to what is not for this quorum."""
+    """An API on the answering side; `refuse` gives the response to a request that is not for this quorum."""
 
     from_request: Callable[[Any, str], raft.Request]
     refuse: Callable[[Any, str, raft.Known, Asked], Message | None]
@@ -74,7 +74,7 @@ def voter_key(node_id: int, directory_id: bytes) -> VoterKey:
 
 
 def asked_voter(node_id: int, directory_id: bytes) -> VoterKey | None:
-    """The voter that a request is meant for, None where it does not say."""
+    """The voter that a request is meant for; None if it names none."""
     return None if node_id < 0 else voter_key(node_id, directory_id)
 
 
@@ -82,14 +82,14 @@ def asked_voter(node_id: int, directory_id: bytes) -> VoterKey | None:
 
 
 def ordered(endpoints: Iterable[Endpoint], listener: str) -> Endpoints:
-    """In their normal form, for a node that reaches others at that listener."""
+    """Endpoints in normal form, for a node that reaches others at that listener."""
     named = {each.listener.upper(): each for each in endpoints}
     names = sorted(named, key=lambda name: (name != listener.upper(), name))
     return tuple(named[name]._replace(listener=name) for name in names)
 
 
 def endpoints_of(listeners: Iterable[Any], listener: str) -> Endpoints:
-    """The endpoints that a request names; none where the node could not be reached at that listener."""
+    """The endpoints in a request; none if the node could not be reached at that listener."""
     found = ordered((Endpoint(each.name, each.host, each.port) for each in listeners), listener)
     return found if found and found[0].listener == listener.upper() else ()
 
@@ -99,7 +99,7 @@ def listeners_of(endpoints: Endpoints) -> list[Listener]:
 
 
 def leader_endpoint(known: raft.Known, listener: str) -> Endpoint | None:
-    """The leader's address for one who asked at that listener."""
+    """The leader's address for a sender at that listener."""
     if known.leader_id == NO_NODE:
         return None
     return next((each for each in known.endpoints if each.listener.upper() == listener.upper()), None)
@@ -113,7 +113,7 @@ def leader_nodes(known: raft.Known, listener: str) -> list[LeaderNode]:
 
 
 def known_by(leader_id: int, epoch: int, nodes: Iterable[Any], listener: str) -> raft.Known:
-    """The leader that a response tells of, with its address if that is among `nodes`."""
+    """The leader in a response, with its address if that is among `nodes`."""
     if leader_id < 0:
         return raft.Known(epoch)
     found = [Endpoint(listener, each.host, each.port) for each in nodes if each.node_id == leader_id]
@@ -124,12 +124,12 @@ def known_by(leader_id: int, epoch: int, nodes: Iterable[Any], listener: str) ->
 
 
 def is_other_cluster(asked: str | None, cluster_id: str) -> bool:
-    """Whether a request is for another cluster; one that names none is for any."""
+    """Whether a request is for another cluster; one without a cluster id is for any."""
     return asked is not None and asked != cluster_id
 
 
 def sole_partition(topics: Sequence[Any]) -> Any:
-    """The entry for the one partition of the quorum, None where anything else stands in the message."""
+    """The entry for the quorum's partition; None if the message has anything else."""
     if len(topics) != 1 or topics[0].topic_name != CLUSTER_METADATA or len(topics[0].partitions) != 1:
         return None
     partition = topics[0].partitions[0]
@@ -137,7 +137,7 @@ def sole_partition(topics: Sequence[Any]) -> Any:
 
 
 def answered_partition(message: Any) -> Any:
-    """The same for a response that bears its own error on top."""
+    """The entry for the quorum's partition, in a response that may have a top-level error."""
     require_no_error(message)
     partition = sole_partition(message.topics)
     if partition is None:

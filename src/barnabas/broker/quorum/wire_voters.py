@@ -1,6 +1,6 @@
-"""AddRaftVoter, RemoveRaftVoter, UpdateRaftVoter, and ApiVersions as it is asked of a voter to be.
+"""AddRaftVoter, RemoveRaftVoter, UpdateRaftVoter, and the ApiVersions request to a future voter.
 
-The raft core's values as Kafka's messages, and back. These have their error on top and nowhere else.
+The raft core's values as Kafka's messages, and back. These have only a top-level error.
 """
 
 from __future__ import annotations
