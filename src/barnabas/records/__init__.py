@@ -1,1 +1,1 @@
-"""Bytes: record batches, their compression, their validation, and the kernel that looks inside them."""
+"""Record batches as bytes: format, compression, validation, and the kernel that parses them."""

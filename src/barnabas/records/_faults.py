@@ -1,7 +1,7 @@
-"""What can be wrong with bytes that claim to be record batches: one numbered table for both kernels.
+"""The faults of bytes that should be record batches: one numbered table for both kernels.
 
-The C pass runs without the GIL and cannot raise; it returns a number, and the functions below make of it
-the exception that both kernels raise. So they agree on class and wording by construction.
+The C pass runs without the GIL and cannot raise. It returns a number, from which the functions below make the
+exception. Both kernels use them, so they agree on class and wording.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from barnabas.core.errors import (
 
 OK: Final = 0
 
-# Of a batch. SHORT is no fault of the bytes that are there: more of them may still come.
+# Of a batch. SHORT is not a fault of the present bytes: more of them may follow.
 SHORT: Final = 1
 OLD_MAGIC: Final = 2
 BAD_MAGIC: Final = 3
@@ -70,10 +70,10 @@ _FAULTS: dict[int, tuple[type[BarnabasError], str]] = {
 }
 
 
-# So many records of a batch are named at most: the largest batch could hold millions of bad ones.
+# At most so many records of a batch are named: the largest batch could hold millions of bad ones.
 NAMED_RECORDS: Final = 10_000
 
-# what a fault of a record is raised as
+# the exceptions for faults of a record
 RECORD_ERRORS = (InvalidRecord, InvalidTimestamp, RecordListTooLarge)
 
 
@@ -97,9 +97,9 @@ def record_error(fault: int, index: int) -> BarnabasError:
 
 
 def rules_error(broken: list[tuple[int, int, int]], earliest_ms: int, latest_ms: int) -> BarnabasError:
-    """The exception for sound records that break rules of their topic: (fault, index, timestamp) of each.
+    """The exception for well-formed records that break rules of their topic: (fault, index, timestamp) each.
 
-    It names all of them. As in Kafka, a bad timestamp decides the class even behind other faults.
+    It names all of them. As in Kafka, a bad timestamp decides the class even if it comes after other faults.
     """
     decisive = next((one for one in broken if one[0] == BAD_TIMESTAMP), broken[0])
     error = record_error(*decisive[:2])

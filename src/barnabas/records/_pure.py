@@ -1,7 +1,7 @@
-"""The record kernel in plain Python: the reference for the compiled one, and what runs without it.
+"""The record kernel in plain Python: the reference for the compiled one, and the kernel in use without it.
 
-Same functions, same values, same errors as _kernel.pyx; only slower. Faults inside a record travel as `Fault`
-up to the function that was called, which turns them into the error both kernels raise.
+Same functions, same values, same errors as _kernel.pyx; only slower. A fault inside a record is raised as
+`Fault`; the called function turns it into the error that both kernels raise.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _MAX_INT64 = 0x7FFFFFFFFFFFFFFF
 
 
 class Fault(Exception):
-    """A fault of the record at hand, on its way to the function that knows its index."""
+    """A fault of the current record, raised to the function that knows the record's index."""
 
     def __init__(self, number: int) -> None:
         self.number = number
@@ -57,7 +57,7 @@ def check_range(buffer: Buffer, start: int, end: int) -> memoryview:
 
 
 def to_int64(value: int) -> int:
-    """Wrap as 64-bit arithmetic does."""
+    """Wrap to 64 bits, as 64-bit arithmetic does."""
     return ((value + (1 << 63)) & ((1 << 64) - 1)) - (1 << 63)
 
 
@@ -74,7 +74,7 @@ def _int32_at(view: memoryview, position: int) -> int:
 
 
 def _frame_fault(view: memoryview, position: int, end: int) -> int:
-    """Is there a whole v2 batch at `position`, to judge by its length and magic?"""
+    """Whether there is a whole v2 batch at `position`, judged by its length and magic."""
     if end - position <= MAGIC_AT:
         return _faults.SHORT
     magic = view[position + MAGIC_AT]
@@ -87,7 +87,7 @@ def _frame_fault(view: memoryview, position: int, end: int) -> int:
 
 
 def _field_fault(header: BatchHeader) -> int:
-    """Do the fields of a complete header make sense by themselves?"""
+    """Whether the fields of a complete header are consistent."""
     codec, count, last_delta = header.attributes & CODEC_MASK, header.record_count, header.last_offset_delta
     if codec > MAX_CODEC:
         return _faults.BAD_CODEC
@@ -107,7 +107,7 @@ def _read_header(view: memoryview, position: int) -> BatchHeader:
 def frame_and_field_fault(
     view: memoryview, position: int, end: int, verify_crc: bool
 ) -> tuple[int, BatchHeader | None]:
-    """What is wrong with the batch at `position`, and its header if there is a whole batch."""
+    """The fault of the batch at `position`, and its header if the batch is whole."""
     fault = _frame_fault(view, position, end)
     if fault != _faults.OK:
         return fault, None
@@ -120,7 +120,8 @@ def frame_and_field_fault(
 
 
 def check_batch(buffer: Buffer, position: int, end: int) -> BatchHeader:
-    """The header of the batch at `position`, once its length, magic, CRC-32C and fields have been checked."""
+    """The header of the batch at `position`, after its length, magic, CRC-32C and fields have been
+    checked."""
     view = check_range(buffer, position, end)
     fault, header = frame_and_field_fault(view, position, end, True)
     if header is None or fault != _faults.OK:
@@ -138,12 +139,12 @@ def assign(buffer: Buffer, position: int, base_offset: int, leader_epoch: int) -
 
 
 def stamp(buffer: Buffer, position: int, size: int, max_timestamp: int) -> None:
-    """Make the batch at `position` one of log append time, `max_timestamp`, and renew its CRC."""
+    """Turn the batch at `position` into one of log append time, at `max_timestamp`, and update its CRC."""
     _renew(_writable(buffer), position, size, LOG_APPEND_TIME_FLAG, max_timestamp)
 
 
 def set_max_timestamp(buffer: Buffer, position: int, size: int, max_timestamp: int) -> None:
-    """Correct the largest timestamp that the header of the batch at `position` states, and renew its CRC."""
+    """Correct the largest timestamp in the header of the batch at `position`, and update its CRC."""
     _renew(_writable(buffer), position, size, 0, max_timestamp)
 
 
@@ -166,7 +167,7 @@ def _writable(buffer: Buffer) -> memoryview:
 def scan(
     buffer: Buffer, position: int, end: int, verify_crc: bool
 ) -> tuple[list[BatchHeader], int, str | None]:
-    """Walk whole batches: (their headers, bytes they take, what is wrong with what follows or None).
+    """Walk whole batches: (their headers, the bytes they take, the fault of what follows or None).
 
     None with all bytes consumed means that they end with a batch; None with bytes left means that an
     incomplete batch follows, as far as its bytes can tell.
@@ -185,9 +186,9 @@ def scan(
 
 
 def scan_headers(buffer: Buffer, position: int, end: int) -> list[tuple[BatchHeader, int]]:
-    """The headers from `position` on, each with where it stands; of the last, the body may be missing.
+    """The headers from `position` on, each with its position; the last one's body may be missing.
 
-    The walk ends before the first header that is incomplete or no header; checksums are not looked at.
+    The walk ends before the first header that is incomplete or invalid; checksums are not verified.
     """
     view = check_range(buffer, position, end)
     headers: list[tuple[BatchHeader, int]] = []
@@ -208,7 +209,8 @@ def scan_headers(buffer: Buffer, position: int, end: int) -> list[tuple[BatchHea
 class RecordView(NamedTuple):
     """One record as positions in the buffer; a size below zero is a null.
 
-    From `tail_at` on (the key's length and all behind it) nothing depends on the batch that holds it.
+    From `tail_at` on (the key's length and the rest), the bytes do not depend on the batch that holds the
+    record.
     """
 
     timestamp_delta: int
@@ -234,7 +236,7 @@ def _read_unsigned(view: memoryview, at: int, end: int, max_bytes: int) -> tuple
 
 
 def read_varint(view: memoryview, at: int, end: int) -> tuple[int, int]:
-    """A zigzag number of at most five bytes, and where it ends; bits beyond 32 are dropped as Kafka does."""
+    """A zigzag number of at most five bytes, and where it ends; bits beyond 32 are dropped as in Kafka."""
     if at < end and (byte := view[at]) < 128:
         return (byte >> 1) ^ -(byte & 1), at + 1
     raw, at = _read_unsigned(view, at, end, 5)
@@ -243,14 +245,14 @@ def read_varint(view: memoryview, at: int, end: int) -> tuple[int, int]:
 
 
 def read_varlong(view: memoryview, at: int, end: int) -> tuple[int, int]:
-    """The same of at most ten bytes and 64 bits."""
+    """As `read_varint`, of at most ten bytes and 64 bits."""
     raw, at = _read_unsigned(view, at, end, 10)
     raw &= 0xFFFFFFFFFFFFFFFF
     return (raw >> 1) ^ -(raw & 1), at
 
 
 def _read_field(view: memoryview, at: int, end: int) -> tuple[int, int, int]:
-    """A length and that many bytes: (where they start, how many or negative for null, where they end)."""
+    """A length and that many bytes: (their start, the length or negative for null, their end)."""
     size, at = read_varint(view, at, end)
     if size > end - at:
         raise Fault(_faults.BAD_FIELD)
@@ -269,7 +271,7 @@ def _skip_headers(view: memoryview, at: int, end: int, count: int) -> int:
 
 
 def read_record(view: memoryview, at: int, end: int) -> RecordView:
-    """Take one record apart; every length is checked against the record, and the record against `end`."""
+    """Parse one record; every length is checked against the record, and the record against `end`."""
     if at == end:
         raise Fault(_faults.MISSING_RECORDS)
     size, at = read_varint(view, at, end)
@@ -311,8 +313,8 @@ def check_records(
 ) -> tuple[int, int]:
     """One pass over the records at `buffer[start:end]`: (largest timestamp, offset delta of its record).
 
-    (-1, -1) where no record has a timestamp. The bytes are those behind the header of an uncompressed batch,
-    or what decompressing them gave. An error names all records that break a rule of the topic.
+    (-1, -1) if no record has a timestamp. The bytes follow the header of an uncompressed batch, or are a
+    batch's decompressed records. An error names all records that break a rule of the topic.
     """
     view = check_range(buffer, start, end)
     max_timestamp = latest_index = -1
@@ -351,10 +353,10 @@ def admit(
     earliest_ms: int,
     latest_ms: int,
 ) -> BatchHeader | None:
-    """Number the one plain batch that fills `buffer`, in place; its header, or None if it is not the usual.
+    """Fast path for the common produce: set offset and leader epoch of the single batch that fills `buffer`.
 
-    The usual is an uncompressed batch to which no rule for clients objects. What to do about any other is
-    `validate_batch`'s to say; nothing is changed then.
+    Returns its header. Only an uncompressed batch that passes every rule for clients is accepted; for any
+    other the result is None, nothing is changed, and `validate_batch` decides.
     """
     _writable(buffer)
     try:
@@ -389,7 +391,7 @@ def optional_bytes(view: memoryview, at: int, size: int) -> bytes | None:
 
 
 def read_headers(view: memoryview, at: int, end: int, count: int) -> list[tuple[bytes, bytes | None]]:
-    """The headers of a record that `read_record` has already walked over."""
+    """The headers of a record that `read_record` has already checked."""
     headers = []
     for _ in range(count):
         name_at, size, at = _read_field(view, at, end)
@@ -400,7 +402,7 @@ def read_headers(view: memoryview, at: int, end: int, count: int) -> list[tuple[
 
 
 def walk(view: memoryview, start: int, end: int, header: BatchHeader) -> Iterator[RecordView]:
-    """The records of one batch as positions, their offset deltas rising and within the header's."""
+    """The records of one batch as positions; offset deltas must rise and stay within the header's."""
     at, previous, index = start, -1, 0
     try:
         while index < header.record_count:
@@ -417,7 +419,7 @@ def walk(view: memoryview, start: int, end: int, header: BatchHeader) -> Iterato
 
 
 def iterate(buffer: Buffer, start: int, end: int, header: BatchHeader) -> Iterator[Record]:
-    """The records at `buffer[start:end]` one after another; a fault is raised when it is reached."""
+    """The records at `buffer[start:end]` one by one; a fault is raised when it is reached."""
     return _iterate(check_range(buffer, start, end), start, end, header)
 
 
@@ -478,7 +480,7 @@ def append_encoded(
     value: bytes | None,
     headers: list[tuple[bytes, bytes | None]],
 ) -> None:
-    """The same for headers whose names are already bytes."""
+    """As `append_record`, for headers whose names are already bytes."""
     body = bytearray(1)
     write_varlong(body, to_int64(timestamp - base_timestamp))
     write_varlong(body, offset_delta)

@@ -39,7 +39,7 @@ MAX_COLUMN_BYTES = 0x7FFFFFFF
 
 
 class _Binary:
-    """A binary column in the making."""
+    """A binary column under construction."""
 
     def __init__(self) -> None:
         self.valid: list[bool] = []
@@ -66,7 +66,7 @@ class _Binary:
 
 
 class ColumnDecoder:
-    """Gathers the records of many batches into one set of columns; see columnar.decode for its use."""
+    """Collects the records of many batches into one set of columns; see columnar.decode for its use."""
 
     def __init__(self) -> None:
         self._clear()
@@ -90,7 +90,8 @@ class ColumnDecoder:
         control: bool,
         verify_crc: bool,
     ) -> tuple[int, BatchHeader | None]:
-        """Take in the batches from `position` on; (where it stopped, the header of a compressed one)."""
+        """Add the batches from `position` on; returns (where it stopped, the header of a compressed batch
+        there)."""
         view = check_range(buffer, position, end)
         while position < end:
             fault, header = frame_and_field_fault(view, position, end, verify_crc)
@@ -110,7 +111,7 @@ class ColumnDecoder:
     def section(
         self, buffer: Buffer, start: int, end: int, header: BatchHeader, first_offset: int, end_offset: int
     ) -> None:
-        """Take in the records at `buffer[start:end]`, which a compressed batch with that header held."""
+        """Add the records at `buffer[start:end]`, which are those of a compressed batch with that header."""
         view = check_range(buffer, start, end)
         columns = (self._key, self._value, self._name, self._held)
         if any(len(column.data) + end - start > MAX_COLUMN_BYTES for column in columns):
@@ -149,7 +150,7 @@ class ColumnDecoder:
             self._header_ends.append(len(self._name.valid))
 
     def finish(self) -> Columns:
-        """The columns; the decoder is empty again."""
+        """The columns; afterwards the decoder is empty again."""
         columns = Columns(
             self.rows,
             self._offsets.tobytes(),
@@ -191,7 +192,7 @@ def _bytes_of(buffer: Any, size: int) -> memoryview:
 
 
 class ColumnEncoder:
-    """Makes batches of the rows of one set of columns; see columnar.Encoder for its use."""
+    """Makes batches from the rows of one set of columns; see columnar.Encoder for its use."""
 
     def __init__(self, columns: Columns, order: Any = None) -> None:
         self._order: Any = range(columns.rows)
@@ -304,9 +305,9 @@ def partition_column(column: BinaryColumn, rows: int, partitions: int) -> bytear
 
 
 def group_rows(numbers: Any, rows: int, groups: int) -> tuple[bytearray, bytearray]:
-    """Rows by their int32 number (-1 to groups - 1), stable: (row numbers, where each group ends).
+    """Group rows by their int32 number (-1 to groups - 1), stable: (row numbers, the end of each group).
 
-    Both as int32 values. Group n stands from ends[n] to ends[n + 1]; ends[0] is where those of -1 end.
+    Both as int32 values. Group n is from ends[n] to ends[n + 1]; ends[0] is the end of group -1.
     """
     if not (0 <= rows <= MAX_COLUMN_BYTES and 0 <= groups < MAX_COLUMN_BYTES - 2):
         raise ValueError(BAD_COLUMNS)

@@ -1,10 +1,9 @@
-"""Compaction in plain Python: twin of _offset_map.pxi and _compact.pxi, and what stays, said plainly.
+"""Compaction in plain Python: the twin of _offset_map.pxi and _compact.pxi.
 
-A record stays if it lies beyond what the map has seen, or if no later offset is known for its key and it is
-no tombstone whose time is over; a record without a key that the map has passed goes. A batch that loses
-nothing stays byte for byte. Another is rebuilt at the same offsets and sequences, so that producers and
-readers find their places; where tombstones stay, the time at which they may go (KIP-534) is set once, in
-place of the base timestamp.
+A record is kept if its offset is beyond the map's latest one. Otherwise it is kept if it has a key for which
+the map has no later offset, and is not an expired tombstone. A batch that loses nothing is kept byte for
+byte. Any other is rebuilt with the same offsets and sequences, so that producers and readers find their
+positions; if tombstones remain, their delete horizon (KIP-534) is set once, in place of the base timestamp.
 """
 
 from __future__ import annotations
@@ -49,7 +48,7 @@ _LASTING_FLAGS = LOG_APPEND_TIME_FLAG | TRANSACTIONAL_FLAG | CONTROL_FLAG
 
 
 def _header_at(view: memoryview, position: int, end: int) -> BatchHeader | None:
-    """The header of the batch at `position`, or None where the batch is incomplete."""
+    """The header of the batch at `position`, or None if the batch is incomplete."""
     fault, header = frame_and_field_fault(view, position, end, True)
     if fault == _faults.SHORT:
         return None
@@ -59,10 +58,10 @@ def _header_at(view: memoryview, position: int, end: int) -> BatchHeader | None:
 
 
 class OffsetMap:
-    """The latest offset of every key, in as many slots as the memory would give the compiled one.
+    """The latest offset of every key, in as many slots as the compiled map would have in the same memory.
 
-    Here a slot is a dictionary's entry and takes more than 24 bytes. Keys are told apart by a keyed hash of
-    the same width; which one cannot be seen from outside, and this one is quick to call from Python.
+    Here a slot is a dictionary entry and takes more than 24 bytes. Keys are identified by a keyed hash of the
+    same width. Callers cannot see which hash it is; this one is quick to call from Python.
     """
 
     def __init__(self, memory_bytes: int, hash_key: bytes) -> None:
@@ -84,14 +83,14 @@ class OffsetMap:
         self.latest_offset = -1
 
     def advance(self, offset: int) -> None:
-        """Everything up to `offset` has been seen."""
+        """Note that everything up to `offset` has been seen."""
         self.latest_offset = max(self.latest_offset, offset)
 
     def _hash(self, key: bytes) -> bytes:
         return blake2b(key, digest_size=HASH_BYTES, key=self._hash_key).digest()
 
     def put(self, key: bytes, offset: int) -> None:
-        """Note the latest offset of `key`."""
+        """Store the latest offset of `key`."""
         if not 0 <= offset <= MAX_OFFSET:
             raise ValueError("there is no such offset")
         hashed = self._hash(key)
@@ -107,7 +106,8 @@ class OffsetMap:
     def note(
         self, buffer: Buffer, position: int, end: int, first_offset: int, limit: int
     ) -> tuple[int, BatchHeader | None, bool]:
-        """Note plain batches: (where it stopped, the header of another kind of batch there, is it full)."""
+        """Note plain batches: (where it stopped, the header of another kind of batch there, whether the map
+        is full)."""
         view = check_range(buffer, position, end)
         while position < end and (header := _header_at(view, position, end)) is not None:
             if header.attributes & (CONTROL_FLAG | TRANSACTIONAL_FLAG):
@@ -124,7 +124,8 @@ class OffsetMap:
     def note_section(
         self, section: Buffer, start: int, stop: int, header: BatchHeader, first_offset: int, limit: int
     ) -> bool:
-        """The same for the records of one batch, at `section[start:stop]`: is the map full?"""
+        """As `note`, for the records of one batch at `section[start:stop]`; returns whether the map is
+        full."""
         view = check_range(section, start, stop)
         return self._note_records(view, start, stop, header, first_offset, limit)
 
@@ -144,7 +145,7 @@ class OffsetMap:
 
 
 class BatchFilter:
-    """What compaction leaves of batches, gathered in memory."""
+    """The batches that remain after compaction, collected in memory."""
 
     def __init__(
         self,
@@ -159,7 +160,7 @@ class BatchFilter:
         self._kept_offsets = frozenset(memoryview(kept_offsets).cast("B").cast("q"))
         self._end_offset = end_offset
         self._now_ms = now_ms
-        # beyond the end of time is never
+        # beyond the largest timestamp: never
         self._new_horizon_ms = now_ms + delete_retention_ms
         if self._new_horizon_ms > _MAX_INT64:
             self._new_horizon_ms = NO_TIMESTAMP
@@ -195,8 +196,8 @@ class BatchFilter:
     ) -> bytearray | None:
         """Filter the batch at `position`, its records at `section[start:stop]`.
 
-        What stays is gathered; only a compressed batch that had to be rebuilt is handed out, without its
-        compression: the caller compresses it and gives it to `copy`.
+        What remains is collected. Only a compressed batch that had to be rebuilt is returned, uncompressed:
+        the caller compresses it and passes it to `copy`.
         """
         check_range(buffer, position, position + header.size_bytes)
         view = check_range(section, start, stop)
@@ -246,17 +247,17 @@ class BatchFilter:
         return record.value_size >= 0 or horizon_ms is None or self._now_ms < horizon_ms
 
     def copy(self, buffer: Buffer, start: int, end: int) -> None:
-        """Gather bytes as they are."""
+        """Collect bytes unchanged."""
         self._gathered += check_range(buffer, start, end)[start:end]
 
     def take(self) -> memoryview:
-        """What has gathered since the last time, read-only."""
+        """The bytes collected since the last call, read-only."""
         gathered, self._gathered = self._gathered, bytearray()
         return memoryview(gathered).toreadonly()
 
 
 def _rebuilt(view: memoryview, header: BatchHeader, kept: list[RecordView], horizon_ms: int) -> bytearray:
-    """The batch with these of its records alone, uncompressed; a horizon below zero is none."""
+    """The batch with only these records, uncompressed; a horizon below zero means none."""
     batch, largest = bytearray(HEADER_BYTES), NO_TIMESTAMP
     base = horizon_ms if horizon_ms >= 0 else _timestamp(header, kept[0])
     for record in kept:
@@ -286,7 +287,7 @@ def _append(batch: bytearray, timestamp_delta: int, offset_delta: int, tail: mem
 def _finished(
     header: BatchHeader, batch: bytearray, count: int, base_timestamp: int, flags: int
 ) -> bytearray:
-    """Write the header over the first bytes of `batch`: the old one, but for what has changed."""
+    """Write the header over the first bytes of `batch`: the old one with the changed fields."""
     length = len(batch) - LOG_OVERHEAD_BYTES
     if length > _MAX_BATCH_LENGTH:
         raise OverflowError("a batch cannot be larger than 2 GiB")

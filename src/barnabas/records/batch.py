@@ -1,8 +1,8 @@
-"""A v2 record batch as bytes: where each field of its 61-byte header stands, and a view over it.
+"""A v2 record batch as bytes: the position of each field of its 61-byte header, and a view over it.
 
-A batch is never taken apart on the broker's path. `BatchHeader` is what one unpack of the header gives: a
-tuple of integers, made without copying the batch. The CRC-32C covers everything from `attributes` to the
-end, so base offset, length, leader epoch and magic can be patched without touching it.
+The broker's hot path never parses a whole batch. `BatchHeader` is one unpack of the header: a tuple of
+integers, made without copying the batch. The CRC-32C covers everything from `attributes` to the end, so base
+offset, length, leader epoch and magic can be patched without updating it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from barnabas.core.disk import Buffer
 
 HEADER = struct.Struct(">qiibIhiqqqhii")
 HEADER_BYTES = 61
-# base offset and batch length: what stands before the bytes that `batch_length` counts
+# base offset and batch length: the bytes that `batch_length` does not count
 LOG_OVERHEAD_BYTES = 12
 
 BASE_OFFSET_AT = 0
@@ -66,12 +66,12 @@ class BatchHeader(NamedTuple):
 
     @classmethod
     def parse(cls, buffer: Buffer, position: int = 0) -> BatchHeader:
-        """Read the header that starts at `position`; struct.error where fewer than 61 bytes are left."""
+        """Read the header that starts at `position`; struct.error if fewer than 61 bytes are left."""
         return cls._make(HEADER.unpack_from(buffer, position))
 
     @property
     def size_bytes(self) -> int:
-        """The whole batch, in bytes."""
+        """The size of the whole batch."""
         return self.batch_length + LOG_OVERHEAD_BYTES
 
     @property
@@ -107,10 +107,11 @@ class BatchHeader(NamedTuple):
 
     @property
     def delete_horizon_ms(self) -> int | None:
-        """When tombstones and markers in it may go (KIP-534); it is kept in place of the base timestamp."""
+        """The delete horizon of its tombstones and markers (KIP-534), stored in place of the base
+        timestamp."""
         return self.base_timestamp if self.attributes & DELETE_HORIZON_FLAG else None
 
 
 def increment_sequence(sequence: int, by: int) -> int:
-    """A producer's sequence `by` records later, wrapping as Kafka's does."""
+    """A producer's sequence number `by` records later, wrapping as Kafka's does."""
     return (sequence + by) & MAX_SEQUENCE

@@ -1,11 +1,11 @@
-"""Building a batch record by record, where it is not encoded from columns.
+"""Building a batch record by record; batches from columns are made by columnar.py.
 
-A `BatchBuilder` holds the batch as it grows: 61 bytes kept free for the header, then the records, each
-encoded by the kernel as it comes. `build` writes the header, compresses what stands behind it, and sets the
-CRC; until then nothing of it is a valid batch.
+A `BatchBuilder` holds the growing batch: 61 bytes reserved for the header, then the records, each encoded by
+the kernel when it is appended. `build` writes the header, compresses the records, and sets the CRC; before
+that the bytes are not a valid batch.
 
-Record timestamps are kept as differences from the header's base timestamp: that of the first record, or the
-delete horizon where the batch has one (KIP-534), which then stands in the same field.
+Record timestamps are stored as differences from the header's base timestamp: that of the first record, or the
+delete horizon if the batch has one (KIP-534), which is stored in the same field.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from barnabas.records.record import Headers, Record
 
 
 class BatchBuilder:
-    """One batch in the making; see `build_batch` for the arguments."""
+    """One batch under construction; see `build_batch` for the arguments."""
 
     def __init__(
         self,
@@ -73,7 +73,7 @@ class BatchBuilder:
 
     @property
     def size_bytes(self) -> int:
-        """What the batch takes so far, uncompressed."""
+        """The size of the batch so far, uncompressed."""
         return len(self._buffer)
 
     def append(
@@ -85,7 +85,7 @@ class BatchBuilder:
         *,
         offset: int | None = None,
     ) -> None:
-        """Add a record behind the last one, or at `offset`, which must be beyond it."""
+        """Add a record after the last one, or at `offset`, which must be greater than the last one's."""
         delta = self._last_delta + 1 if offset is None else offset - self.base_offset
         if not self._last_delta < delta <= 0x7FFFFFFF:
             raise InvalidRecord(f"offset {offset} does not fit into the batch at {self.base_offset}")
@@ -97,7 +97,8 @@ class BatchBuilder:
         self.record_count += 1
 
     def build(self, *, last_offset: int | None = None) -> bytearray:
-        """The batch; the builder is spent. `last_offset` is for a batch whose last records were removed."""
+        """The finished batch; the builder cannot be used again. `last_offset` is for a batch whose last
+        records were removed."""
         buffer = self._buffer
         del self._buffer
         last_delta = self._last_delta if last_offset is None else last_offset - self.base_offset
@@ -125,7 +126,7 @@ class BatchBuilder:
 
 
 def compress_batch(batch: bytearray, codec: int, level: int | None = None) -> bytearray:
-    """The same batch with its plain records compressed, in place where that is possible."""
+    """The batch with its plain records compressed, in place if possible."""
     codec = codec_of(codec)
     if codec is not Codec.NONE:
         batch[HEADER_BYTES:] = compress(codec, bytes(batch[HEADER_BYTES:]), level)
@@ -157,10 +158,10 @@ def build_batch(
     leader_epoch: int = NO_LEADER_EPOCH,
     delete_horizon_ms: int | None = None,
 ) -> bytearray:
-    """One batch of these records, numbered from `base_offset` on.
+    """One batch of these records, with offsets from `base_offset` on.
 
-    With `keep_offsets` they stay at the offsets they name, gaps included, and `last_offset` may lie beyond
-    them, as in a compacted batch. `append_time_ms` makes it a batch of log append time.
+    With `keep_offsets` the records keep their offsets, gaps included, and `last_offset` may lie beyond them,
+    as in a compacted batch. `append_time_ms` makes it a batch of log append time.
     """
     builder = BatchBuilder(
         base_offset=base_offset,

@@ -1,8 +1,8 @@
-"""Batches to columns and back: the fast way in and out, for whatever handles records by the thousand.
+"""Batches to columns and back: the fast way to read and write records by the thousand.
 
-`decode` turns all batches of a buffer (a fetch response, a piece of a segment) into one set of columns;
-uncompressed batches go through the kernel in one run without the GIL, compressed ones are unfolded first.
-`Encoder` makes batches of ranges of rows.
+`decode` turns all batches of a buffer (a fetch response, a part of a segment) into one set of columns;
+uncompressed batches are decoded by the kernel in one run without the GIL, compressed ones are decompressed
+first. `Encoder` makes batches of ranges of rows.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ __all__ = ["BinaryColumn", "Columns", "Encoder", "HeaderColumn", "decode", "part
 
 MAX_OFFSET = (1 << 63) - 1
 MAX_BATCH_BYTES = 0x7FFFFFFF
-# what a producer's batch holds unless told otherwise: Kafka's default for batch.size
+# the default size of a producer's batch: Kafka's default for batch.size
 BATCH_BYTES = 16384
 
 
@@ -41,8 +41,8 @@ def decode(
 ) -> Columns:
     """The records from `first_offset` up to but not including `end_offset` of the batches in the buffer.
 
-    A batch cut short at the end is left out, as fetch responses have it; a bad one raises. Control batches
-    are skipped unless asked for. `into` may already hold the records of other buffers.
+    An incomplete batch at the end, as in fetch responses, is left out; an invalid one raises. Control batches
+    are skipped unless `control` is set. `into` may already hold the records of other buffers.
     """
     decoder = kernel.ColumnDecoder() if into is None else into
     end = len(buffer) if end is None else end
@@ -56,7 +56,8 @@ def decode(
 
 
 class Encoder:
-    """Makes batches of the rows of one set of columns; `order` are int32 row numbers, where it matters."""
+    """Makes batches from the rows of one set of columns; `order` are int32 row numbers, if rows are
+    reordered."""
 
     def __init__(self, columns: Columns, order: Buffer | None = None) -> None:
         self.rows = columns.rows if order is None else len(order) // 4
@@ -77,7 +78,7 @@ class Encoder:
     ) -> tuple[bytearray, int]:
         """A batch of as many rows from `start` as fit `limit_bytes` uncompressed, at least one.
 
-        Returns it with the row that the next one starts from.
+        Returns it with the first row of the next batch.
         """
         stop = self.rows if stop is None else stop
         flags = TRANSACTIONAL_FLAG if transactional else 0

@@ -1,9 +1,9 @@
 """Records as columns, in the memory layout of Apache Arrow: many records, no Python object for any.
 
-A `Columns` is buffers and counts. Numbers are 64-bit in native byte order; a binary column has, as in Arrow,
-an optional bitmap of what is not null, 32-bit ends (one more than rows, starting with 0) and the bytes; the
-headers of a row are a slice of two more such columns. `to_arrow` and `from_arrow` hand the same memory over
-without a copy, and are all that needs pyarrow. See columnar.py for how batches become columns and back.
+A `Columns` is buffers and counts. Numbers are 64-bit in native byte order. A binary column has, as in Arrow,
+an optional validity bitmap, 32-bit ends (one more than rows, starting with 0) and the bytes; the headers of a
+row are a slice of two more such columns. `to_arrow` and `from_arrow` share the memory without a copy, and are
+all that needs pyarrow. columnar.py turns batches into columns and back.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class BadColumn(ValueError):
 
 
 class BinaryColumn(NamedTuple):
-    """Bytes or nulls; row 0 stands at index `first` of the bitmap and the ends."""
+    """Bytes or nulls; row 0 is at index `first` of the bitmap and the ends."""
 
     valid: Memory | None
     ends: Memory
@@ -76,9 +76,9 @@ class Columns(NamedTuple):
 
     @classmethod
     def from_arrow(cls, batch: pa.RecordBatch, *, now_ms: int = -1) -> Columns:
-        """The columns of an Arrow record batch: value, and where it has them key, timestamp and headers.
+        """The columns of an Arrow record batch: value, and if present key, timestamp and headers.
 
-        Rows without a timestamp get `now_ms`. BadColumn where one has the wrong type.
+        Rows without a timestamp get `now_ms`. BadColumn if a column has the wrong type.
         """
         rows = batch.num_rows
         names = set(batch.schema.names)
@@ -120,7 +120,7 @@ def _header_array(column: HeaderColumn, rows: int) -> pa.Array:
 
 
 def _as_text(names: pa.Array) -> pa.Array:
-    """Header names are text by agreement only: bytes that are not get replacement characters."""
+    """Header names are text only by convention: invalid UTF-8 gets replacement characters."""
     import pyarrow as pa
 
     if not len(names):  # a cast makes Arrow load much more of itself
@@ -142,7 +142,8 @@ def _binary_column(array: pa.Array, name: str) -> BinaryColumn:
 
 
 def _as_binary(array: pa.Array, name: str) -> pa.Array:
-    """Bytes with 32-bit ends; a cast, which makes Arrow load much more of itself, only where it must be."""
+    """Bytes with 32-bit ends; a cast, which makes Arrow load much more of itself, only where it is
+    unavoidable."""
     import pyarrow as pa
 
     if pa.types.is_dictionary(array.type):
@@ -186,10 +187,10 @@ def _header_column(array: pa.Array) -> HeaderColumn | None:
     if pa.types.is_null(array.type):
         return None
     _check_headers(array.type)
-    if not pa.types.is_list(array.type):  # its ends are not 32 bits wide, or not there at all
+    if not pa.types.is_list(array.type):  # its ends are not 32 bits wide, or missing
         array = array.cast(pa.list_(array.type.value_field))
     if array.null_count or array.offset or not len(array):
-        # null lists may stand over anything; flattening makes them empty and starts from 0 again
+        # null lists may cover arbitrary values; flattening makes them empty and starts from 0 again
         headers, memory = array.flatten(), _ends_from_zero(array)
     else:
         headers, memory = array.values, array.buffers()[1]
@@ -210,7 +211,7 @@ def _check_headers(kind: pa.DataType) -> None:
 
 
 def _ends_from_zero(array: pa.Array) -> Memory:
-    """The ends of lists that are flattened."""
+    """The ends of the flattened lists."""
     import pyarrow as pa
     import pyarrow.compute as pc  # type: ignore[import-untyped]
 

@@ -1,12 +1,12 @@
-"""The five codecs of record batches, with bounds on what they may unfold to.
+"""The five codecs of record batches, with bounds on the decompressed size.
 
-Only the records behind the header are compressed. Two codecs have framings to know about: snappy is written
-as the Java clients do (xerial's stream of 32 KiB blocks) and read in that or as one raw block; lz4 is written
-as a frame of independent blocks, the only kind Kafka's reader takes.
+Only the records after the header are compressed. Two codecs have framings of their own: snappy is written as
+the Java clients do (xerial's stream of 32 KiB blocks) and read in that form or as one raw block; lz4 is
+written as a frame of independent blocks, the only kind that Kafka reads.
 
-Decompression is bounded before memory is spent: the output goes into a buffer that grows up to the limit and
-no further. The limit is absolute (`max_bytes`) and, beyond an allowance that any batch has, relative to the
-compressed size (`max_ratio`). Whatever is wrong with the bytes, the error is an `InvalidRecord`.
+Decompression is bounded before memory is allocated: the output goes into a buffer that grows up to the limit
+and no further. The limit is absolute (`max_bytes`) and, above an allowance for every batch, relative to the
+compressed size (`max_ratio`). Any fault of the bytes is an `InvalidRecord`.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ from barnabas.core.errors import InvalidRecord, UnsupportedCompression
 
 MAX_BYTES = 256 << 20
 MAX_RATIO = 1024
-# What any batch may unfold to whatever its ratio: a few kilobytes of zstd can honestly be megabytes of zeros.
+# Allowed for any batch whatever its ratio: a few kilobytes of zstd can legitimately be megabytes of zeros.
 RATIO_FREE_BYTES = 16 << 20
 
 _XERIAL_HEADER = b"\x82SNAPPY\x00" + (1).to_bytes(4, "big") + (1).to_bytes(4, "big")
 _XERIAL_MAGIC = _XERIAL_HEADER[:8]
 _XERIAL_BLOCK_BYTES = 32 << 10
 _LZ4_MAGIC = b"\x04\x22\x4d\x18"
-# format version 1 and the flag for blocks that do not refer to each other
+# format version 1 and the flag for independent blocks
 _LZ4_INDEPENDENT = 0x60
-# a frame of such blocks, of at most 64 KiB, without checksums; the last byte is one of the two before it
+# a frame of such blocks, of at most 64 KiB, without checksums; the last byte is the checksum of those two
 _LZ4_HEADER = _LZ4_MAGIC + bytes((_LZ4_INDEPENDENT, 0x40, 0x82))
 _LZ4_BLOCK_BYTES = 64 << 10
-_LZ4_STORED = 1 << 31  # in a block's size: it was not made smaller, and is as it was
+_LZ4_STORED = 1 << 31  # in a block's size: the block is stored as it was, not compressed
 _ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
-# the words of cramjam's error when a fixed output is full; anything else means bad input
+# cramjam's message when a fixed output is full; any other message means bad input
 _OUTPUT_FULL = "failed to write whole buffer"
 
 
@@ -51,7 +51,7 @@ class Codec(IntEnum):
 
 
 class DecompressionLimit(InvalidRecord):
-    """Compressed bytes that unfold to more than the bounds allow."""
+    """Compressed bytes that decompress to more than the bounds allow."""
 
 
 def codec_of(number: int) -> Codec:
@@ -63,7 +63,7 @@ def codec_of(number: int) -> Codec:
 
 
 def compress(codec: int, data: Buffer, level: int | None = None) -> Buffer:
-    """`data` compressed; `level` is the codec's own scale and None its default."""
+    """`data` compressed; `level` is on the codec's own scale, None its default."""
     match codec_of(codec):
         case Codec.NONE:
             return data
@@ -78,7 +78,7 @@ def compress(codec: int, data: Buffer, level: int | None = None) -> Buffer:
 
 
 def decompress(codec: int, data: Buffer, *, max_bytes: int = MAX_BYTES, max_ratio: int = MAX_RATIO) -> Buffer:
-    """What `data` unfolds to; `DecompressionLimit` beyond the bounds, `InvalidRecord` for bad bytes."""
+    """The decompressed bytes; `DecompressionLimit` beyond the bounds, `InvalidRecord` for bad bytes."""
     limit = min(max_bytes, max(RATIO_FREE_BYTES, len(data) * max_ratio))
     match codec_of(codec):
         case Codec.NONE:
@@ -94,10 +94,10 @@ def decompress(codec: int, data: Buffer, *, max_bytes: int = MAX_BYTES, max_rati
 
 
 def check_framing(codec: int, data: Buffer) -> None:
-    """Do these look like records of that codec, to judge by the first bytes?
+    """Check the first bytes for the codec's framing.
 
-    Far from a full check, but it costs nothing. It refuses what Kafka's own readers could never read, above
-    all lz4 frames of linked blocks, in batches that are stored unopened.
+    Far from a full check, but it costs nothing. It refuses records that Kafka's readers could never read,
+    above all lz4 frames of linked blocks, in batches that are stored without being decompressed.
     """
     start = bytes(data[:5])
     match codec_of(codec):
@@ -138,7 +138,8 @@ def _decompress_stream(
 
 
 def _gzip_size(data: Buffer) -> int | None:
-    """What the last member's trailer says; a hint, since it may lie and other members may precede it."""
+    """The size in the last member's trailer; a hint, since it may be wrong and other members may precede
+    it."""
     return int.from_bytes(data[-4:], "little") if len(data) > 18 else None
 
 
@@ -160,7 +161,7 @@ def _zstd_size(data: Buffer) -> int | None:
 
 
 def _compress_lz4(data: Buffer) -> bytearray:
-    """Block by block, since only what makes single blocks lets go of the GIL."""
+    """Block by block, since only cramjam's function for single blocks releases the GIL."""
     output, view = bytearray(_LZ4_HEADER), memoryview(data)
     for start in range(0, len(view), _LZ4_BLOCK_BYTES):
         plain = view[start : start + _LZ4_BLOCK_BYTES]
@@ -176,7 +177,7 @@ def _compress_lz4(data: Buffer) -> bytearray:
 
 
 def _compress_lz4_harder(data: Buffer, level: int) -> memoryview:
-    """With the thorough compressor, which holds the GIL: it is let go of after each block."""
+    """With the thorough compressor, which holds the GIL: it is released after each block."""
     compressor, view = cramjam.lz4.Compressor(level=level, block_linked=False), memoryview(data)
     for start in range(0, len(view), _LZ4_BLOCK_BYTES):
         compressor.compress(bytes(view[start : start + _LZ4_BLOCK_BYTES]))

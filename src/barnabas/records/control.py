@@ -1,7 +1,7 @@
-"""Control records: what brokers write between the records of clients.
+"""Control records: records that brokers write between those of clients.
 
-A control record's key is a version and a type, its value a versioned message. Two types end a transaction and
-are written and read here; those of the metadata quorum are recognised, and left to it.
+A control record's key is a version and a type, its value a versioned message. The two types that end a
+transaction are written and read here; those of the metadata quorum are recognised, and read there.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _VERSION = 0
 
 
 class ControlType(IntEnum):
-    """The type in a control record's key; UNKNOWN stands for those that newer versions may add."""
+    """The type in a control record's key; UNKNOWN stands for types of newer versions."""
 
     UNKNOWN = -1
     ABORT = 0
@@ -51,7 +51,7 @@ def control_key(kind: ControlType) -> bytes:
 
 
 def control_type(key: bytes | None) -> ControlType:
-    """The type that a control record's key names; later versions of the key may be longer."""
+    """The type in a control record's key; later versions of the key may be longer."""
     if key is None or len(key) < _KEY.size:
         raise InvalidRecord("a control record's key is shorter than its version and type")
     version, number = _KEY.unpack_from(key)
@@ -86,7 +86,7 @@ def build_end_transaction(
 
 
 def parse_marker(record: Record) -> EndTransactionMarker | None:
-    """The end of a transaction that a control record states, or None for one of another type."""
+    """The transaction marker in a control record, or None if it has another type."""
     kind = control_type(record.key)
     if kind not in (ControlType.ABORT, ControlType.COMMIT):
         return None
@@ -101,7 +101,7 @@ def parse_marker(record: Record) -> EndTransactionMarker | None:
 def parse_end_transaction(
     buffer: Buffer, position: int = 0, header: BatchHeader | None = None
 ) -> EndTransactionMarker | None:
-    """The marker in the control batch at `position`, or None where it holds something else or nothing."""
+    """The marker in the control batch at `position`, or None if it is empty or of another type."""
     for record in read_batch(buffer, position, header):
         return parse_marker(record)
     return None

@@ -1,7 +1,7 @@
-"""The record kernel in use: compiled where it could be built, the pure twin elsewhere.
+"""The record kernel in use: the compiled one if it could be built, otherwise the pure twin.
 
-`BARNABAS_KERNEL` decides, read once, at import: `c` insists on the compiled one, `pure` on the twin, `auto`
-(the default) takes the compiled one if it is there. Everybody else imports from here and never from a twin.
+`BARNABAS_KERNEL` is read once, at import: `c` requires the compiled one, `pure` selects the twin, `auto` (the
+default) takes the compiled one if it exists. All other modules import from here and never from a twin.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from barnabas.core.errors import BarnabasError
 
 
 class NoSuchKernel(BarnabasError):
-    """BARNABAS_KERNEL asks for a kernel that is not there."""
+    """BARNABAS_KERNEL selects a kernel that does not exist."""
 
 
 _CHOICES = ("c", "pure", "auto")
@@ -22,7 +22,7 @@ _choice = os.environ.get("BARNABAS_KERNEL", "auto")
 if _choice not in _CHOICES:
     raise NoSuchKernel(f"BARNABAS_KERNEL={_choice!r}: must be one of {', '.join(_CHOICES)}")
 
-# Why the pure twin serves, or None when the compiled kernel does.
+# Why the pure twin is in use, or None if the compiled kernel is.
 PURE_REASON: str | None = "BARNABAS_KERNEL=pure asks for it" if _choice == "pure" else None
 if PURE_REASON is None:
     try:
@@ -111,7 +111,7 @@ __all__ = [
 
 
 def announce() -> None:
-    """Say once, when a node starts, that records are handled by the slow twin, and why."""
+    """Log, when a node starts, that the slow twin is in use, and why."""
     if PURE_REASON is not None:
         logging.getLogger("barnabas.records").warning(
             "record kernel: the pure-Python twin serves, many times slower than the compiled one: %s",

@@ -1,6 +1,6 @@
-"""Reading records back out of batches, one Python object at a time and only when asked for.
+"""Reading records from batches lazily, one Python object each.
 
-For tests, tools, coordinators and small logs. What wants many records fast decodes columns instead.
+For tests, tools, coordinators and small logs. Code that reads many records decodes columns instead.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ __all__ = ["Headers", "Record", "read_batch", "read_batches", "read_records", "r
 
 
 def records_section(buffer: Buffer, position: int, header: BatchHeader) -> tuple[Buffer, int, int]:
-    """Where the plain records of the batch at `position` are, decompressed if need be: buffer, start, end."""
+    """The plain records of the batch at `position`, decompressed if needed: (buffer, start, end)."""
     start, end = position + HEADER_BYTES, position + header.size_bytes
     codec = header.attributes & CODEC_MASK
     if codec == 0:
@@ -36,7 +36,8 @@ def read_batch(buffer: Buffer, position: int = 0, header: BatchHeader | None = N
 def read_batches(
     buffer: Buffer, position: int = 0, end: int | None = None
 ) -> Iterator[tuple[BatchHeader, int]]:
-    """Every batch in the buffer, checked, with where it starts; a cut or bad one raises when reached."""
+    """Every batch in the buffer, checked, with its position; an incomplete or invalid one raises when it is
+    reached."""
     end = len(buffer) if end is None else end
     while position < end:
         header = kernel.check_batch(buffer, position, end)

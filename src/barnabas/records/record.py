@@ -1,4 +1,4 @@
-"""One record, as Python sees it."""
+"""One record as a Python object."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ Headers = tuple[tuple[str, bytes | None], ...]
 
 
 class Record(NamedTuple):
-    """A record with its place in the log; a null key or value is None."""
+    """A record with its offset in the log; a null key or value is None."""
 
     offset: int
     timestamp: int

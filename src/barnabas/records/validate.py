@@ -1,12 +1,12 @@
-"""What a batch from a client must be before it may enter the log, in two depths.
+"""Validation of a client's batch before it is appended, at two depths.
 
-The header of every batch is checked: `kernel.check_batch` for what makes it a sound v2 batch at all, then
-`check_client_batch` for what a client may send. The records behind it are checked by one kernel pass. For a
-compressed batch that would mean decompressing it, so it happens only where the topic's policy needs it;
-otherwise the header is taken at its word, and only the first compressed bytes are looked at.
+The header of every batch is checked: `kernel.check_batch` for a well-formed v2 batch, then
+`check_client_batch` for the rules for clients. The records are checked by one kernel pass. For a compressed
+batch that would mean decompressing it, so it happens only if the topic's policy needs it; otherwise the
+header is trusted, and only the first compressed bytes are checked.
 
 The rules and their errors are those of Apache Kafka 4.3 as a running broker answers them; docs/records.md
-lists the few places where Barnabas is stricter or answers with a better name.
+lists the few places where Barnabas is stricter or answers with a more fitting error.
 """
 
 from __future__ import annotations
@@ -35,22 +35,22 @@ from barnabas.records.reader import records_section
 
 MIN_TIMESTAMP = -(1 << 63)
 MAX_TIMESTAMP = (1 << 63) - 1
-# the smallest length any message format has; below it Kafka calls the bytes corrupt
+# the smallest length of any message format; below it Kafka answers CORRUPT_MESSAGE
 _MIN_ANY_LENGTH = 14
 
 
 class RecordPolicy(NamedTuple):
-    """What a topic asks of its records. Bounds are inclusive, and the widest ones ask nothing."""
+    """The rules of a topic for its records. Bounds are inclusive; the widest ones exclude nothing."""
 
     require_keys: bool = False
     earliest_ms: int = MIN_TIMESTAMP
     latest_ms: int = MAX_TIMESTAMP
-    # None: open compressed batches where the other rules cannot be checked without
+    # None: decompress only if the other rules cannot be checked otherwise
     open_compressed: bool | None = None
 
     @property
     def opens_compressed(self) -> bool:
-        """Whether a compressed batch is decompressed: its header tells the latest timestamp, but neither the
+        """Whether compressed batches are decompressed: the header has the latest timestamp, but neither the
         earliest one nor whether every record has a key."""
         if self.open_compressed is not None:
             return self.open_compressed
@@ -63,8 +63,8 @@ ANY_RECORD = RecordPolicy()
 class RecordSummary(NamedTuple):
     """The largest timestamp among the records and the offset delta of the first record that has it.
 
-    Where they were looked at, it is what the header should say (Kafka corrects a header that says otherwise,
-    and so does `validate_batch`); where not, it is what the header says, and the delta is the last one.
+    If the records were checked, it is what the header should have (Kafka corrects a header that differs, and
+    so does `validate_batch`); otherwise it is the header's timestamp, with the delta of the last record.
     """
 
     max_timestamp: int
@@ -72,10 +72,10 @@ class RecordSummary(NamedTuple):
 
 
 def validate_batch(buffer: Buffer, policy: RecordPolicy = ANY_RECORD) -> BatchHeader:
-    """Check what a produce request holds for one partition: exactly one batch, and bytes of no other.
+    """Check one partition's data of a produce request: exactly one batch, and no bytes of another.
 
-    A cut batch behind the first is tolerated, as Kafka does; the header's size says what counts. A wrong
-    largest timestamp is corrected in place, so the buffer must be writable.
+    An incomplete batch after the first is tolerated, as in Kafka; the header's size decides. A wrong largest
+    timestamp is corrected in place, so the buffer must be writable.
     """
     header = check_only_batch(buffer)
     summary = check_client_records(buffer, 0, header, policy)
@@ -86,7 +86,7 @@ def validate_batch(buffer: Buffer, policy: RecordPolicy = ANY_RECORD) -> BatchHe
 
 
 def check_only_batch(buffer: Buffer) -> BatchHeader:
-    """The one batch that the buffer holds, and that a client may send as far as its header tells."""
+    """The header of the single batch in the buffer, after the checks that need only the header."""
     _check_first_frame(buffer)
     header = kernel.check_batch(buffer, 0, len(buffer))
     _check_alone(buffer, header.size_bytes)
@@ -95,7 +95,7 @@ def check_only_batch(buffer: Buffer) -> BatchHeader:
 
 
 def check_client_batch(header: BatchHeader) -> None:
-    """The rules for the header of a batch that a client sends."""
+    """The rules for the header of a client's batch."""
     if header.record_count <= 0:
         raise InvalidRecord(f"a batch of {header.record_count} records")
     if header.last_offset_delta != header.record_count - 1:
@@ -116,7 +116,7 @@ def check_client_batch(header: BatchHeader) -> None:
 def check_client_records(
     buffer: Buffer, position: int, header: BatchHeader, policy: RecordPolicy = ANY_RECORD
 ) -> RecordSummary:
-    """The rules for the records of the batch at `position`, as far as the policy looks at them."""
+    """The rules for the records of the batch at `position`, as far as the policy requires them to be read."""
     codec = header.attributes & CODEC_MASK
     if codec and not policy.opens_compressed:
         _check_framing(buffer, position, header)
@@ -127,7 +127,7 @@ def check_client_records(
 def check_opened_records(
     buffer: Buffer, header: BatchHeader, policy: RecordPolicy = ANY_RECORD, position: int = 0
 ) -> tuple[memoryview, RecordSummary]:
-    """The records of the batch at `position`, decompressed if need be, and every one of them checked."""
+    """The records of the batch at `position`, decompressed if needed, after every one of them was checked."""
     if header.attributes & CODEC_MASK:
         _check_framing(buffer, position, header)
     section, start, end = records_section(buffer, position, header)
@@ -156,9 +156,9 @@ def _length_at(buffer: Buffer, position: int) -> int:
 
 
 def _check_first_frame(buffer: Buffer) -> None:
-    """What Kafka looks at before it judges the batch itself.
+    """The checks that Kafka makes before it looks at the batch itself.
 
-    Bytes that hold no whole batch are no corruption to it, but a request without a batch.
+    Bytes without a whole batch are not corrupt to Kafka: the request just has no batch.
     """
     short = len(buffer) <= MAGIC_AT
     if short or (buffer[MAGIC_AT] <= MAGIC and _length_at(buffer, 0) > len(buffer) - LOG_OVERHEAD_BYTES):
