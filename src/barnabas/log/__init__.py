@@ -1,1 +1,1 @@
-"""A partition on disk, in Kafka's own files: segments, indexes, producer state, recovery, retention."""
+"""A partition on disk, in Kafka's file formats: segments, indexes, producer state, recovery, retention."""

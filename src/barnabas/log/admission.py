@@ -1,8 +1,9 @@
-"""What may enter the log as its leader, and how it gets its offsets.
+"""Validation of batches that a leader appends, and the assignment of their offsets.
 
-A client's append is one batch: checked, numbered and, where the topic asks for it, stamped, in place. The
-offsets and the leader epoch stand outside the checksum, so numbering costs nothing but the write of twelve
-bytes. What coordinators append is our own: only its framing is checked, and it may be several batches.
+A client's append is one batch: it is checked, numbered and, if the topic uses log append time, stamped, all
+in place. The offsets and the leader epoch are outside the checksum, so numbering costs only the write of
+twelve bytes. Appends of coordinators are this broker's own: only their framing is checked, and they may hold
+several batches.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ Writable = bytearray | memoryview
 def admit_batch(
     data: Writable, config: LogConfig, offset: int, leader_epoch: int, now_ms: int
 ) -> BatchHeader | None:
-    """Check and number a client's batch if it is the usual, plain one; None where it needs a closer look."""
+    """Check and number a client's batch if it is a plain one; None if it needs `admit_unusual_batch`."""
     if len(data) > config.plain_batch_bytes:
         return None
     return kernel.admit(
@@ -37,12 +38,12 @@ def admit_batch(
 async def admit_unusual_batch(
     data: Writable, config: LogConfig, offset: int, leader_epoch: int, now_ms: int, workers: Workers
 ) -> tuple[memoryview, BatchHeader]:
-    """Check and number any batch of a client, or say what is wrong with it; the batch as it is to be stored.
+    """Check and number any batch of a client, or raise its fault; returns the batch as it is to be stored.
 
-    A compressed batch whose records must be seen is opened off the loop; that is so where keys are required
-    or timestamps have an earliest bound. Otherwise the header is believed. Where the topic has a codec of its
-    own, a batch in another one is recompressed, off the loop, too; it must not be too large before or after.
-    One that is too large is not looked at any further: that would hold up others for nothing.
+    A compressed batch is decompressed, off the loop, only if its records must be checked: if keys are
+    required or timestamps have an earliest bound. Otherwise the header is trusted. If the topic has a codec
+    of its own, a batch in another one is recompressed, off the loop, too; it must not be too large before or
+    after. A batch that is too large is not checked any further: that would delay others for nothing.
     """
     policy = _policy(config, now_ms)
     has_header = len(data) >= HEADER_BYTES
@@ -90,7 +91,7 @@ def _policy(config: LogConfig, now_ms: int) -> RecordPolicy:
 def admit_batches(
     data: Writable, config: LogConfig, offset: int, leader_epoch: int, now_ms: int
 ) -> list[BatchHeader]:
-    """Check the framing of our own batches and give them their offsets."""
+    """Check the framing of the broker's own batches and assign their offsets."""
     end = len(data)
     _check_size(end, config)
     headers: list[BatchHeader] = []

@@ -1,11 +1,10 @@
-"""The small text files in which a log directory remembers where it stood, in Kafka's own format.
+"""The small text files of a log directory (checkpoints and metadata), in Kafka's format.
 
-Every one is replaced as a whole: written beside under `.tmp`, synced, renamed over the old one, and the
-directory synced, so that a crash leaves the old contents or the new, never a mixture. A caller that can
-derive the contents again may leave out the syncs; after a power loss it may then find an older file, or an
-empty or torn one. A missing or empty checkpoint reads as no entries, as it does for Kafka; anything else that
-is not well-formed is a `CorruptCheckpoint` that names file, line and reason. Calls for one path are made one
-after another by its owner.
+Each file is replaced as a whole: written under `.tmp`, synced, renamed over the old one, and the directory
+synced, so that a crash leaves the old contents or the new, never a mixture. A caller that can derive the
+contents again may omit the syncs; after a power loss it may then find an older file, or an empty or torn one.
+A missing or empty checkpoint reads as no entries, as in Kafka; any other malformed file is a
+`CorruptCheckpoint` that names file, line and reason. The owner of a path makes one call at a time.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from barnabas.log.names import CLEAN_SHUTDOWN, META_PROPERTIES
 
 TEMPORARY = ".tmp"
 _VERSION = 0
-# no offset is longer
+# the digits of the largest offset
 _MAX_DIGITS = 19
 
 Entry = TypeVar("Entry")
@@ -32,14 +31,14 @@ TopicPartition = tuple[str, int]
 
 
 class CorruptCheckpoint(StorageError):
-    """A checkpoint file that no program wrote like this."""
+    """A malformed checkpoint file."""
 
 
 # --- whole files
 
 
 async def read_whole(disk: Disk, path: str) -> bytes | None:
-    """All of a small file; None where there is none."""
+    """All of a small file; None if it does not exist."""
     size = await disk.size_of(path)
     if size is None:
         return None
@@ -51,7 +50,7 @@ async def read_whole(disk: Disk, path: str) -> bytes | None:
 
 
 async def write_atomically(disk: Disk, path: str, data: Buffer, *, sync: bool = True) -> None:
-    """Replace a small file by `data`, durably unless told otherwise."""
+    """Replace a small file by `data`, durably unless `sync` is False."""
     file = await disk.open(path + TEMPORARY, create=True)
     try:
         if file.size:  # left over from a crash
@@ -70,13 +69,13 @@ async def write_atomically(disk: Disk, path: str, data: Buffer, *, sync: bool = 
 
 
 async def read_checkpoint(disk: Disk, path: str, parse: Callable[[list[str]], Entry]) -> list[Entry]:
-    """The entries of a checkpoint; `parse` turns a line's fields into one, or raises ValueError."""
+    """The entries of a checkpoint; `parse` turns a line's fields into an entry, or raises ValueError."""
     data = await read_whole(disk, path)
     return [] if data is None else parse_checkpoint(data, disk.describe(path), parse)
 
 
 def parse_checkpoint(data: bytes, where: str, parse: Callable[[list[str]], Entry]) -> list[Entry]:
-    """The entries in the bytes of a checkpoint that was found at `where`."""
+    """The entries in the bytes of the checkpoint at `where`."""
     lines = _text(data, where).splitlines()
     if not lines:
         return []
@@ -104,7 +103,7 @@ def _checkpoint(lines: Iterable[str]) -> bytes:
 
 
 async def read_offset_checkpoint(disk: Disk, path: str) -> dict[TopicPartition, int]:
-    """One offset for each partition: recovery point, high watermark, log start or cleaned-up-to."""
+    """One offset a partition: recovery point, high watermark, log start or cleaner checkpoint."""
     return dict(await read_checkpoint(disk, path, _parse_offset_entry))
 
 
@@ -114,7 +113,7 @@ async def write_offset_checkpoint(disk: Disk, path: str, offsets: Mapping[TopicP
 
 
 async def read_leader_epochs(disk: Disk, path: str) -> list[EpochEntry]:
-    """The leader epochs of a partition, as they were written."""
+    """The leader epochs of a partition, in the order of the file."""
     return await read_checkpoint(disk, path, _parse_epoch_entry)
 
 
@@ -123,8 +122,8 @@ async def write_leader_epochs(disk: Disk, path: str, entries: Iterable[tuple[int
 
 
 async def prepare_leader_epochs(disk: Disk, path: str, entries: Iterable[tuple[int, int]]) -> None:
-    """Write them beside the file, without a sync. They may take its place when they are durable: nothing in a
-    checkpoint tells that a number was cut."""
+    """Write the entries to a temporary file, without a sync. It may replace the checkpoint only once it is
+    durable: a torn checkpoint, with a number cut short, can look well-formed."""
     file = await disk.open(path + TEMPORARY, create=True)
     try:
         if file.size:  # left over from a crash
@@ -148,11 +147,11 @@ def _parse_epoch_entry(fields: list[str]) -> EpochEntry:
     return EpochEntry(_natural(epoch), _natural(start_offset))
 
 
-# --- partition.metadata: which topic a directory belongs to
+# --- partition.metadata: the topic id of a directory
 
 
 async def read_partition_metadata(disk: Disk, path: str) -> UUID | None:
-    """The id of the topic; None where the file is missing."""
+    """The id of the topic; None if the file is missing."""
     data = await read_whole(disk, path)
     if data is None:
         return None
@@ -177,7 +176,7 @@ def uuid_to_text(value: UUID) -> str:
 
 
 def uuid_from_text(text: str) -> UUID:
-    """The UUID that Kafka prints as `text`; ValueError where it prints none like this."""
+    """The UUID that Kafka prints as `text`; ValueError if it is not one."""
     try:
         value = UUID(bytes=base64.urlsafe_b64decode(text + "=="))
     except ValueError as error:
@@ -187,17 +186,17 @@ def uuid_from_text(text: str) -> UUID:
     return value
 
 
-# --- .kafka_cleanshutdown: the node stopped in good order, so nothing needs to be scanned
+# --- .kafka_cleanshutdown: the node stopped cleanly, so no log needs to be scanned
 
 
 class CleanShutdown(NamedTuple):
-    """The node stopped in good order; -1 where the file does not tell in which broker epoch."""
+    """The node stopped cleanly; the broker epoch is -1 if the file does not have it."""
 
     broker_epoch: int
 
 
 async def read_clean_shutdown(disk: Disk) -> CleanShutdown | None:
-    """Whether the last stop was clean. The file's presence says so, even if its contents say nothing."""
+    """Whether the last stop was clean. The file's presence decides, even if its contents cannot be read."""
     data = await read_whole(disk, CLEAN_SHUTDOWN)
     if data is None:
         return None
@@ -210,18 +209,18 @@ async def read_clean_shutdown(disk: Disk) -> CleanShutdown | None:
 
 
 async def write_clean_shutdown(disk: Disk, broker_epoch: int) -> None:
-    """The last thing a node writes, when everything else is synced."""
+    """Write the mark of a clean stop: a node's last write, when everything else is synced."""
     text = json.dumps({"version": _VERSION, "brokerEpoch": broker_epoch}, separators=(",", ":"))
     await write_atomically(disk, CLEAN_SHUTDOWN, text.encode())
 
 
 async def remove_clean_shutdown(disk: Disk) -> None:
-    """The first thing a node does, durably: or a crash later on would pass for a clean stop."""
+    """Remove the mark, durably, before anything else: after a later crash it would claim a clean stop."""
     await disk.remove(CLEAN_SHUTDOWN)
     await disk.sync_dir("")
 
 
-# --- meta.properties: whose log directory this is
+# --- meta.properties: the owner of the log directory
 
 
 class MetaProperties(NamedTuple):
@@ -233,7 +232,7 @@ class MetaProperties(NamedTuple):
 
 
 async def read_meta_properties(disk: Disk) -> MetaProperties | None:
-    """The owner; None where the directory has not been formatted."""
+    """The owner; None if the directory has not been formatted."""
     data = await read_whole(disk, META_PROPERTIES)
     if data is None:
         return None
@@ -272,7 +271,7 @@ async def write_meta_properties(disk: Disk, meta: MetaProperties) -> None:
 
 
 def _escaped(value: str) -> str:
-    """As Java writes a property's value."""
+    """In Java's escaping of a property's value."""
     return "".join("\\" + char if char in "\\:=#!" else char for char in value)
 
 

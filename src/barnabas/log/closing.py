@@ -1,13 +1,13 @@
-"""A clean stop of many logs at once: all write what they have, and one sync makes it durable.
+"""A clean stop of many logs at once: all are written out, and one sync makes them durable.
 
-Closed by itself, a log syncs each of its files and its directory, some ten calls, of which the file system
-can join only a few. Here every log is written out first, without a sync; then the disk syncs everything; then
-files that must be whole before they replace others do so; and after a second sync the logs count as flushed,
-and closing them has nothing left to do. A log that changed in between, or could not be written out, is closed
-by itself.
+A log that is closed alone syncs each of its files and its directory, about ten calls, of which the file
+system can join only a few. Here every log is written out first, without a sync; then the disk syncs
+everything; then files that must be whole before they replace others are renamed; and after a second sync the
+logs count as flushed, and closing them has nothing left to do. A log that changed in between, or could not be
+written out, is closed alone.
 
-A sync that fails is a failed flush of every log: what it left unwritten is not known. None of them moves its
-recovery point then, and the next start recovers them.
+A failed sync is a failed flush of every log, since it is unknown what it left unwritten. None of them
+advances its recovery point then, and the next start recovers them.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from barnabas.log.partition import PartitionLog
 
 logger = logging.getLogger("barnabas.log")
 
-# For fewer, it is not worth it to have all that others wrote to the file system synced, too.
+# For fewer logs, syncing everything that others wrote to the file system is not worth it.
 TOGETHER_FROM = 200
 
 

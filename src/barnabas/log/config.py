@@ -1,7 +1,7 @@
-"""What a topic's settings mean to its partitions on disk.
+"""The settings of a partition's log.
 
 Outside, the names are Kafka's (`segment.bytes`); inside, typed fields with their units. Ranges are checked
-where settings come in from users (`from_properties`), so that tests may use segments of a few bytes.
+when settings come from users (`from_properties`), so that tests may use segments of a few bytes.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class LogConfig:
     lz4_level: int = 9
     zstd_level: int = 3
 
-    # what every append asks, worked out once
+    # derived values that every append needs
     is_compacted: bool = field(init=False, repr=False)
     roll_ms: int = field(init=False, repr=False)
     plain_batch_bytes: int = field(init=False, repr=False)
@@ -70,7 +70,7 @@ class LogConfig:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "is_compacted", "compact" in self.cleanup_policy)
-        # what must be compacted by then must have left the active segment by then
+        # records must have left the active segment by the time they must be compacted
         roll_ms = min(self.segment_ms, self.max_compaction_lag_ms) if self.is_compacted else self.segment_ms
         object.__setattr__(self, "roll_ms", roll_ms)
         codec = _CODECS[self.compression_type]
@@ -80,11 +80,11 @@ class LogConfig:
 
     @property
     def codec_level(self) -> int | None:
-        """How hard the codec tries, on its own scale; None is its default."""
+        """The codec's compression level on its own scale; None is its default."""
         match self.codec:
             case Codec.GZIP:
                 return None if self.gzip_level == -1 else self.gzip_level
-            case Codec.LZ4:  # Kafka's 9 is the fast compressor, all others are degrees of the thorough one
+            case Codec.LZ4:  # Kafka's 9 is the fast compressor, all others are levels of the thorough one
                 return None if self.lz4_level == 9 else min(max(self.lz4_level, 3), 12)
             case Codec.ZSTD:
                 return self.zstd_level
@@ -92,9 +92,9 @@ class LogConfig:
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, str]) -> LogConfig:
-        """Kafka's topic settings, by Kafka's names; an unknown name or a bad value is InvalidConfig.
+        """From Kafka's topic settings, by Kafka's names; an unknown name or a bad value is InvalidConfig.
 
-        `known_settings` says which names mean something to a log.
+        `known_settings` lists the names that a log uses.
         """
         fields: dict[str, Any] = {}
         for name, text in properties.items():
@@ -106,7 +106,7 @@ class LogConfig:
 
 
 class CleanerSettings(NamedTuple):
-    """How a node compacts: what `log.cleaner.*` means, but for what topics have settings of their own for."""
+    """The settings of a node's log cleaner: `log.cleaner.*`, without those that topics have themselves."""
 
     backoff_ms: int = 15_000
     dedupe_buffer_bytes: int = 128 << 20
@@ -138,14 +138,14 @@ def _ratio(name: str, text: str) -> float:
         value = float(text)
     except ValueError:
         raise InvalidConfig(f"{name}={text!r} is not a number") from None
-    if not 0 <= value <= 1:  # which is not true of NaN either
+    if not 0 <= value <= 1:  # also excludes NaN
         raise InvalidConfig(f"{name}={text} is outside its range, 0 to 1")
     return value
 
 
 def _policies(name: str, text: str) -> frozenset[str]:
     policies = frozenset(part.strip() for part in text.split(",") if part.strip())
-    if policies - {"compact", "delete"}:  # neither of them: everything is kept
+    if policies - {"compact", "delete"}:  # an empty policy keeps everything
         raise InvalidConfig(f"{name}={text!r} must be delete, compact or compact,delete")
     return policies
 
@@ -192,5 +192,5 @@ _SETTINGS: dict[str, _Setting] = {
 
 
 def known_settings() -> frozenset[str]:
-    """The settings of a topic that its logs heed; the others are for whoever stands above."""
+    """The topic settings that a log uses; the others are used by higher layers."""
     return frozenset(_SETTINGS)

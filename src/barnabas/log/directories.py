@@ -1,15 +1,15 @@
 """The log directories of a node as one: every partition is in exactly one of them (`settle`).
 
-Where a partition's files are, there it stays; a new one goes to the directory that has the fewest, and keeps
-that place even before its files exist (`place`). What a node tells of a partition's place is therefore true
-from the moment it is chosen.
+A partition stays in the directory that has its files. A new one goes to the directory with the fewest
+partitions, and keeps that place even before its files exist (`place`), so that the node can report the place
+as soon as it is chosen.
 
-A directory whose disk fails is dropped while the others go on: nothing is asked of it again, and nothing of
-what it holds is made anew elsewhere, since it comes back when the disk does. The same holds for one that
-could not be opened at the start, with one difference: what was in it is not known. As long as a directory is
-missing, a partition without files may be there, and is taken for lost unless somebody knows it to be new.
+A directory whose disk fails is dropped while the others go on: it is not used again, and its partitions are
+not created elsewhere, since they come back with the disk. The same holds for a directory that could not be
+opened at the start, but its partitions are not known. As long as a directory is missing, a partition without
+files may be in it, and counts as lost unless it is known to be new.
 
-Most nodes have one directory (`is_single`). Then there is nothing to choose, and no place is kept in memory.
+Most nodes have one directory (`is_single`). Then there is no choice, and no place is kept in memory.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from barnabas.log.partition import PartitionLog
 
 logger = logging.getLogger("barnabas.log")
 
-# it lives in a log directory, but is no topic's partition that could be placed
+# it is in a log directory, but is not a topic's partition that could be placed
 _METADATA = ("__cluster_metadata", 0)
 
 
@@ -37,24 +37,24 @@ class PartitionTwice(StorageError):
 
 
 class LogDirectories:
-    """The directories of a node, by their ids; `missing` could not be opened."""
+    """The log directories of a node, by id; `missing` are those that could not be opened."""
 
     def __init__(
         self, directories: Mapping[UUID, LogDirectory], missing: Mapping[str, StorageError] | None = None
     ) -> None:
         self._live = dict(directories)
-        # why those that are not in use are not, by their names
+        # by name, the reason why a directory is not in use
         self.missing: dict[str, StorageError] = dict(missing or {})
-        # has a move let go of a partition, before its files are taken away
+        # cancels the move of a partition before its files are removed
         self.stop_moving: Callable[[TopicPartition], Awaitable[None]] = _nobody_moves
-        # what is changing its directory at this moment: whoever wants it waits
+        # partitions that are changing their directory at the moment: callers wait for these
         self.switching: dict[TopicPartition, asyncio.Future[None]] = {}
-        # may be asked to leave some out when a new partition is placed
+        # whether a directory is left out when a new partition is placed
         self.is_cordoned: Callable[[str], bool] = lambda where: False
-        # the places of those that have no files yet
+        # the places of partitions without files
         self._planned: dict[UUID, dict[TopicPartition, None]] = {each: {} for each in self._live}
 
-    # --- what there is
+    # --- the directories
 
     @property
     def live(self) -> dict[UUID, LogDirectory]:
@@ -73,18 +73,19 @@ class LogDirectories:
 
     @property
     def was_clean(self) -> bool:
-        """Whether the last stop was a clean one, everywhere."""
+        """Whether the last stop was clean in all of them."""
         return all(directory.was_clean for directory in self._live.values())
 
     # --- where a partition is
 
     def where(self, topic: str, partition: int) -> UUID | None:
-        """The directory in which a partition has files."""
+        """The directory with a partition's files."""
         key = (topic, partition)
         return next((each for each, directory in self._live.items() if key in directory), None)
 
     def place(self, topic: str, partition: int, told: UUID | None = None) -> UUID:
-        """Where a partition is or will be: `told` if that is a directory in use, else the emptiest one."""
+        """The place of a partition, now or in future: `told` if that directory is in use, else the emptiest
+        one."""
         there = self._found_or_planned((topic, partition))
         if there is None:
             there = told if told in self._live else self._emptiest()
@@ -109,12 +110,12 @@ class LogDirectories:
         return min(open_to_new or self._live, key=partitions_in)
 
     def put(self, topic: str, partition: int, directory_id: UUID) -> None:
-        """Give a partition that has no files yet another place."""
+        """Assign another place to a partition without files."""
         self.forget(topic, partition)
         self._planned[directory_id][topic, partition] = None
 
     def forget(self, topic: str, partition: int) -> None:
-        """The partition is being deleted: the next of that name may be placed anew."""
+        """Forget the place of a partition that is being deleted: the next of that name may be placed anew."""
         for planned in self._planned.values():
             planned.pop((topic, partition), None)
 
@@ -123,9 +124,9 @@ class LogDirectories:
         topic_id_of: Callable[[str], UUID | None],
         told: Callable[[TopicPartition], UUID | None] = lambda key: None,
     ) -> None:
-        """See that no partition is in two directories: one that the metadata does not name (`told`), as a
-        move leaves it that was nearly over, or one of a topic that was deleted while its directory was away
-        is set aside. Where that does not decide, somebody has to."""
+        """Make sure that no partition is in two directories. Set aside a copy in a directory that the
+        metadata does not name (`told`), left by a move that was nearly over, and a copy of another topic id,
+        left by a topic that was deleted while its directory was away. If that does not decide, raise."""
         for key, holders in self._held_twice().items():
             topic_id = topic_id_of(key[0])
             valid = [each for each in holders if await each.owner(key) == topic_id]
@@ -145,12 +146,12 @@ class LogDirectories:
                     await directory.set_aside(*key)
         for directory in self._live.values():
             for key, name in directory.unfinished:
-                if self.where(*key) is not None:  # or it may be all that is left
+                if self.where(*key) is not None:  # otherwise it may be all that is left
                     logger.warning("a move to %s/%s was not finished: the copy goes", directory.where, name)
                     directory.drop_unfinished(name)
 
     def _held_twice(self) -> dict[TopicPartition, list[LogDirectory]]:
-        if len(self._live) == 1:  # which may hold very many
+        if len(self._live) == 1:  # it may hold very many
             return {}
         found: dict[TopicPartition, list[LogDirectory]] = {}
         for directory in self._live.values():
@@ -158,10 +159,10 @@ class LogDirectories:
                 found.setdefault(key, []).append(directory)
         return {key: holders for key, holders in found.items() if len(holders) > 1}
 
-    # --- what is done with a partition: as in one directory
+    # --- operations on a partition: as in one directory
 
     def opened(self, topic: str, partition: int) -> PartitionLog | None:
-        """A partition's log, if it has been touched before."""
+        """A partition's log, if it has been opened before."""
         for directory in self._live.values():
             if (log := directory.opened(topic, partition)) is not None:
                 return log
@@ -170,7 +171,7 @@ class LogDirectories:
     async def partition(
         self, topic: str, partition: int, *, topic_id: UUID | None = None, config: LogConfig | None = None
     ) -> PartitionLog:
-        """A partition's log, opened (and recovered) or created on the first touch."""
+        """A partition's log, opened (and recovered) or created at first use."""
         await self._settled((topic, partition))
         there = self.place(topic, partition)
         log = await self._live[there].partition(topic, partition, topic_id=topic_id, config=config)
@@ -178,7 +179,7 @@ class LogDirectories:
         return log
 
     async def existing(self, topic: str, partition: int) -> PartitionLog | None:
-        """A partition's log, opened if need be; None where there is no such partition, or not any more."""
+        """A partition's log, opened if needed; None if there is no such partition, or not any more."""
         await self._settled((topic, partition))
         there = self.where(topic, partition)
         return None if there is None else await self._live[there].existing(topic, partition)
@@ -191,15 +192,15 @@ class LogDirectories:
         keep: UUID | None = None,
         unless: Callable[[], bool] = lambda: False,
     ) -> None:
-        """Take a partition away, unless it is of topic id `keep`, or is needed after all."""
+        """Delete a partition, unless it has topic id `keep`, or `unless` says that it is needed."""
         await self.stop_moving((topic, partition))
-        there = self._found_or_planned((topic, partition))  # it may be about to be made
+        there = self._found_or_planned((topic, partition))  # it may be about to be created
         if there is not None:
             await self._live[there].delete_partition(topic, partition, keep=keep, unless=unless)
 
     async def set_aside(self, topic: str, partition: int, *, keep: UUID | None = None) -> None:
-        """Take a partition out of use that nobody knows, unless it is of topic id `keep`; its files stay,
-        under a name that says so."""
+        """Take an unknown partition out of use, unless it has topic id `keep`; its files stay, renamed to
+        `-stray`."""
         there = self.where(topic, partition)
         if there is None:
             return
@@ -219,8 +220,9 @@ class LogDirectories:
     # --- a directory that fails
 
     def drop(self, directory_id: UUID, reason: StorageError) -> list[TopicPartition]:
-        """A directory is out of use from now on, which must not be the last; returns what was in it, with
-        what was to be. Whoever runs it has to stop, and give it up (`LogDirectory.give_up`)."""
+        """Take a failed directory, which must not be the last one, out of use; returns its partitions,
+        including the planned ones. The caller has to stop them and to release the directory
+        (`LogDirectory.give_up`)."""
         directory = self._live.pop(directory_id)
         directory.refuse(reason)
         self.missing[directory.where] = reason
@@ -236,10 +238,10 @@ def _twice(key: TopicPartition, one: LogDirectory, other: LogDirectory) -> Parti
 
 
 def last_epoch(directories: Iterable[LogDirectory]) -> int | None:
-    """The epoch of the broker that stopped cleanly in all of them; None where one was left otherwise."""
+    """The epoch of the broker that stopped cleanly in all of them; None if they differ."""
     epochs = {directory.stopped_epoch for directory in directories}
     return epochs.pop() if len(epochs) == 1 else None
 
 
 async def _nobody_moves(key: TopicPartition) -> None:
-    """There is nothing to wait for."""
+    """No move is in progress."""

@@ -1,15 +1,14 @@
 """A log directory: the partitions on one disk, opened, deleted, moved and closed.
 
-A partition is opened when it is first touched; until then it costs a name in a dictionary. The directory
-is locked against other nodes. `.kafka_cleanshutdown` says that the last stop was clean: it is believed once,
-and removed, durably, before anything is written.
+A partition is opened at first use; until then it costs a dictionary entry. The directory is locked against
+other nodes. `.kafka_cleanshutdown` marks a clean stop: the mark is used once, and removed, durably, before
+anything is written.
 
-The checkpoints of the directory are in `offset_checkpoints.py`, files that wait for their removal in
-`removals.py`, what is done periodically in `housekeeping.py`, and what can be told of partitions without
-opening them in `untouched.py`.
+The checkpoints of the directory are in `offset_checkpoints.py`, deleted files that wait for their removal in
+`removals.py`, periodic work in `housekeeping.py`, and what is known of unopened partitions in `untouched.py`.
 
-A node has one of these for each directory (`directories.py`). One whose disk has failed is given up: it
-refuses everything, for that reason, and lets go of its files.
+A node has one of these for each directory (`directories.py`). A directory whose disk has failed is given up:
+it refuses every call with that reason, and releases its files.
 """
 
 from __future__ import annotations
@@ -48,13 +47,13 @@ CLOSED_AT_ONCE = 32
 
 
 class PartitionDeleted(StorageError):
-    """The partition was deleted while something still used its log."""
+    """The partition was deleted while its log was still in use."""
 
     wire = wire_error("UNKNOWN_TOPIC_OR_PARTITION")
 
 
 class LogDirectory:
-    """The partitions of one disk. Made by `open`; `close` leaves a clean stop behind."""
+    """The partitions of one disk. Created by `open`; `close` stops cleanly."""
 
     def __init__(
         self,
@@ -69,30 +68,30 @@ class LogDirectory:
         self._clock = clock
         self._random = random
         self._config = config
-        # the settings of partitions that are opened without any, as those are that nobody has touched
+        # the settings of partitions that are opened without any, such as those not yet used
         self.config_of: Callable[[str], LogConfig] = lambda topic: config
-        # the log that is being compacted, whose segments retention leaves alone meanwhile; and what has it
-        # let go of, before its files are taken away
+        # the log that is being compacted, which retention skips; and the function that cancels its compaction
+        # before its files are removed
         self.being_cleaned: PartitionLog | None = None
         self.stop_cleaning: Callable[[TopicPartition], Awaitable[None]] = _nobody_cleans
-        # what is on its way to another directory, and not compacted meanwhile
+        # partitions on their way to another directory, which are not compacted meanwhile
         self.held_back: dict[TopicPartition, None] = {}
-        # the copies of such that a stop has left unfinished here, with the names of their directories
+        # unfinished copies of such partitions, left by a stop, with the names of their directories
         self.unfinished: list[tuple[TopicPartition, str]] = []
-        # told of errors that say that the disk is failing, though no file is in doubt because of them
+        # called with errors that mean that the disk is failing, even if no file is in doubt
         self.on_trouble: Callable[[StorageError], None] = _nobody_minds
         self.totals = LogTotals()
         self._is_clean = False
-        # why nothing can be opened here any more
+        # the reason why nothing can be opened here any more
         self._closed: StorageError | None = None
         self._release: Callable[[], None] = lambda: None
-        # the partitions that have a directory here, open or not
+        # the partitions with a directory here, open or not
         self.known: dict[TopicPartition, None] = {}
-        # written to since the start, and let go of by a deletion that failed
+        # partitions that were written to since the start and released by a failed deletion
         self._left_open: set[TopicPartition] = set()
-        # those that are open; only this class changes it
+        # the open ones; only this class changes it
         self.logs: dict[TopicPartition, PartitionLog] = {}
-        # who opens or deletes a partition; one for every name that was ever touched
+        # locks for opening and deleting a partition; one for every name that was ever used
         self._turns: dict[TopicPartition, Turn] = {}
         self._recovery_points_known = True
         self.stopped_epoch: int | None = None  # of the broker that stopped cleanly here
@@ -124,10 +123,10 @@ class LogDirectory:
         config: LogConfig | None = None,
         on_failure: Callable[[StorageError], None] = lambda failure: None,
     ) -> LogDirectory:
-        """Lock the directory and read its checkpoints; partitions are opened when they are first touched.
+        """Lock the directory and read its checkpoints; partitions are opened at first use.
 
-        `on_failure` is told when a disk failed in a way that leaves files in doubt: whoever runs this should
-        stop, since nothing that was written last can be relied upon before it is read anew.
+        `on_failure` is called when a failure of the disk leaves files in doubt: the node should stop, since
+        the last writes cannot be relied upon before the files are read again.
         """
         kernel.announce()
         directory = cls(disk, clock, random, workers, config or LogConfig(), on_failure)
@@ -146,7 +145,7 @@ class LogDirectory:
         if self._is_clean:
             await checkpoints.remove_clean_shutdown(self._disk)
         else:
-            await self._disk.sync_dir("")  # what is acted upon must still be there after the next crash
+            await self._disk.sync_dir("")  # the start relies on these names: they must survive the next crash
         for name in await self._disk.listdir(""):
             parsed = names.parse_partition_directory(name)
             if parsed is None:
@@ -193,7 +192,7 @@ class LogDirectory:
 
     @property
     def count(self) -> int:
-        """How many partitions have a directory here."""
+        """The number of partitions that have a directory here."""
         return len(self.known)
 
     @property
@@ -203,7 +202,7 @@ class LogDirectory:
 
     @property
     def was_clean(self) -> bool:
-        """Whether the last stop was a clean one."""
+        """Whether the last stop was clean."""
         return self._is_clean
 
     def is_untouched(self, key: TopicPartition) -> bool:
@@ -211,13 +210,13 @@ class LogDirectory:
         return key in self.known and key not in self._turns
 
     def opened(self, topic: str, partition: int) -> PartitionLog | None:
-        """A partition's log, if it has been touched before."""
+        """A partition's log, if it has been opened before."""
         return self.logs.get((topic, partition))
 
     async def partition(
         self, topic: str, partition: int, *, topic_id: UUID | None = None, config: LogConfig | None = None
     ) -> PartitionLog:
-        """A partition's log, opened (and recovered) or created on the first touch."""
+        """A partition's log, opened (and recovered) or created at first use."""
         key = (topic, partition)
         log = self.logs.get(key)
         if log is not None and topic_id in (None, log.topic_id):
@@ -226,7 +225,7 @@ class LogDirectory:
             return await self._touch(key, topic_id, config)
 
     async def existing(self, topic: str, partition: int) -> PartitionLog | None:
-        """A partition's log, opened if need be; None where there is no such partition, or not any more."""
+        """A partition's log, opened if needed; None if there is no such partition, or not any more."""
         key = (topic, partition)
         async with self._turns.setdefault(key, Turn()):
             return await self._touch(key, None, None) if key in self.known else None
@@ -279,21 +278,21 @@ class LogDirectory:
         keep: UUID | None = None,
         unless: Callable[[], bool] = lambda: False,
     ) -> None:
-        """Take a partition away: its directory is renamed at once and removed after the delay.
+        """Delete a partition: its directory is renamed at once and removed after the delay.
 
-        One that is of topic id `keep` stays: it has been made anew meanwhile. `unless` is asked in the turn
-        of the partition whether it is needed after all.
+        A partition with topic id `keep` stays: it was created again meanwhile. `unless` is called under the
+        partition's lock; if it returns True, the partition is needed and stays.
         """
         await self._take_away((topic, partition), DirectoryKind.DELETE, keep, unless=unless)
 
     async def set_aside(self, topic: str, partition: int, *, keep: UUID | None = None) -> None:
-        """Take a partition out of use that nobody knows, unless it is of topic id `keep`; its files stay,
-        under a name that says so."""
+        """Take an unknown partition out of use, unless it has topic id `keep`; its files stay, renamed to
+        `-stray`."""
         await self._take_away((topic, partition), DirectoryKind.STRAY, keep)
 
     async def discard(self, key: TopicPartition, reason: StorageError) -> None:
-        """Take a partition away that is elsewhere now, for that reason to those who still use it. Where its
-        files cannot be moved out of the way nobody finds them here nevertheless."""
+        """Remove a partition that has moved to another directory; its users get `reason`. Even if its files
+        cannot be renamed, the partition is not in this directory any more."""
         try:
             await self._take_away(key, DirectoryKind.DELETE, reason=reason)
         except StorageError as error:
@@ -302,7 +301,7 @@ class LogDirectory:
             self.in_trouble(error)
 
     def _disown(self, key: TopicPartition) -> None:
-        """Know nothing of a partition any more, whatever there is on the disk."""
+        """Forget a partition; its files stay as they are."""
         self.known.pop(key, None)
         self._left_open.discard(key)
         log = self.logs.pop(key, None)
@@ -311,28 +310,28 @@ class LogDirectory:
         self.offsets.forget(key)
 
     def require_open(self) -> None:
-        """Raise why nothing can be opened here any more, if that is so."""
+        """Raise the reason why nothing can be opened here any more, if there is one."""
         if self._closed is not None:
             raise self._closed
 
     async def make_copy(self, key: TopicPartition, log: PartitionLog) -> PartitionLog:
-        """An empty log for what is to move in from another directory; nobody finds it before `adopt`."""
+        """An empty log for a partition that moves in from another directory; it is hidden until `adopt`."""
         path = names.marked_directory(*key, DirectoryKind.FUTURE, self._random.uuid())
         await owners.claim(self._disk, path, log.topic_id, is_new=True)
         return await open_partition(self._home, path, log.config, is_clean=False, recovery_point=0)
 
     async def drop_copy(self, copy: PartitionLog) -> None:
-        """Let go of an unfinished copy, and of its files, unless the disk has failed."""
+        """Release an unfinished copy and remove its files, unless the disk has failed."""
         copy.abandon()
         if self._closed is None:
             await self._disk.remove_tree(copy.path)
 
     def drop_unfinished(self, name: str) -> None:
-        """Have the files of a copy go that was never finished."""
+        """Remove the files of an unfinished copy."""
         self.removals.add(name)
 
     async def adopt(self, key: TopicPartition, copy: PartitionLog, original: PartitionLog) -> PartitionLog:
-        """A copy that has been closed takes its place; returns its log, opened anew."""
+        """Put a closed copy in the partition's place; returns its log, reopened."""
         async with self._turns.setdefault(key, Turn()):
             self.offsets.note(key, copy)
             try:
@@ -342,7 +341,7 @@ class LogDirectory:
                 await self._sync_names()
                 return await self._touch(key, original.topic_id, original.config)
             except BaseException:
-                self._disown(key)  # the original goes on, and is the one that the metadata names
+                self._disown(key)  # the original stays in use; the metadata names it
                 raise
 
     async def _take_away(
@@ -353,10 +352,10 @@ class LogDirectory:
         reason: StorageError | None = None,
         unless: Callable[[], bool] = lambda: False,
     ) -> None:
-        # whoever wants one of the same name waits until nothing is left of this one, not even its checkpoints
+        # waiters for the same name go on only when nothing is left of this one, checkpoints included
         async with self._turns.setdefault(key, Turn()):
             if key not in self.known:
-                return  # never touched: there is nothing to take away
+                return  # it does not exist: there is nothing to remove
             if unless():
                 return
             if keep is not None and await self.owner(key) == keep:
@@ -377,7 +376,7 @@ class LogDirectory:
             await self.checkpoint()
 
     async def owner(self, key: TopicPartition) -> UUID | None:
-        """The topic id that a directory bears, if it can be told."""
+        """The topic id of a partition's directory, None if unknown."""
         log = self.logs.get(key)
         if log is not None:
             return log.topic_id
@@ -388,7 +387,7 @@ class LogDirectory:
         await self.offsets.write_all()
 
     async def abandon(self) -> None:
-        """Let go of the directory as a crash would: nothing is written, and the next start recovers."""
+        """Release the directory as a crash would: nothing is written, and the next start recovers."""
         self._closed = self._closed or LogClosed(f"{self.where} was closed")
         for log in self.logs.values():
             log.abandon()
@@ -401,7 +400,7 @@ class LogDirectory:
             log.failure = log.failure or reason
 
     async def give_up(self, reason: StorageError) -> None:
-        """Let go of the files of a disk that has failed, when those who use them have ended."""
+        """Release the files of a failed disk, once their users have ended."""
         self.refuse(reason)
         for key, turn in list(self._turns.items()):
             await self.stop_cleaning(key)
@@ -411,19 +410,18 @@ class LogDirectory:
         self._release()
 
     def in_trouble(self, error: StorageError) -> None:
-        """Tell of an error of the disk, unless the directory is closed or given up."""
+        """Report an error of the disk, unless the directory is closed or given up."""
         if self._closed is None:
             self.on_trouble(error)
 
     async def close(self, broker_epoch: int = -1) -> bool:
-        """Stop cleanly: every log closed, checkpoints written, and the mark that says so; False where a log
-        could not be closed.
+        """Stop cleanly: close all logs, write checkpoints and the clean-shutdown mark; False if a log failed to.
 
-        There is no mark then, nor where a log was never recovered from an unclean stop.
+        The mark is not written then, nor if a log was never recovered from an unclean stop.
         """
         self._closed = LogClosed(f"{self.where} was closed")
         for turn in list(self._turns.values()):
-            async with turn:  # whatever is being opened or deleted is waited for
+            async with turn:  # wait for partitions that are being opened or deleted
                 pass
         is_clean = (self._is_clean and not self._left_open) or self.known.keys() == self.logs.keys()
         await flush_together(self._disk, list(self.logs.values()), self._home.on_failure)
@@ -437,7 +435,8 @@ class LogDirectory:
         return are_closed
 
     async def _close_logs(self) -> bool:
-        """Close all logs, several at a time, so that the file system joins their syncs; True if all could."""
+        """Close all logs, several at a time, so that the file system joins their syncs; True if all were
+        closed."""
         to_close = iter(list(self.logs.values()))
         is_clean = True
 
@@ -459,8 +458,8 @@ class LogDirectory:
 
 
 def _nobody_minds(error: StorageError) -> None:
-    """Whoever met with the error says so to whom it concerns."""
+    """The default of `on_trouble`: does nothing."""
 
 
 async def _nobody_cleans(key: TopicPartition) -> None:
-    """There is nothing to wait for."""
+    """No compaction is in progress."""

@@ -1,9 +1,9 @@
-"""Which leader epoch wrote which offsets: the start offset of every epoch that the log holds data of.
+"""The leader epochs of a log: the start offset of every epoch that has records in it.
 
-Followers truncate by this, and consumers find out by it that they read something that is no longer there.
-Invariant: epochs and start offsets both ascend strictly, from one entry to the next. An epoch ends where the
-next one starts, the last one at the end of the log. Nothing here touches a disk: a call that says it changed
-something obliges its owner (the partition) to write the checkpoint before the recovery point moves on.
+Followers truncate by these, and consumers detect by them that the log was truncated. Invariant: epochs and
+start offsets both ascend strictly, from one entry to the next. An epoch ends where the next one starts, the
+last one at the end of the log. Nothing here touches a disk: after a call that reports a change, the owner
+(the partition) must write the checkpoint before the recovery point advances.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ UNDEFINED_OFFSET = -1
 
 
 class EpochEntry(NamedTuple):
-    """A leader epoch and the first offset that it wrote."""
+    """A leader epoch and the first offset written in it."""
 
     epoch: int
     start_offset: int
@@ -57,10 +57,10 @@ class LeaderEpochs:
         return self._entries[-1].epoch if self._entries else None
 
     def assign(self, epoch: int, start_offset: int) -> bool:
-        """Note that `epoch` begins at `start_offset`; True where that was news.
+        """Note that `epoch` begins at `start_offset`; returns whether anything changed.
 
-        A later start of the latest epoch is no news. What contradicts the new entry gives way to it: it
-        describes data that a truncation has removed, or an epoch that wrote nothing.
+        A later start of the latest epoch changes nothing. Entries that contradict the new one are removed:
+        they describe records that a truncation has removed, or an epoch in which nothing was written.
         """
         if epoch < 0 or start_offset < 0:
             raise InvariantViolation(f"leader epoch {epoch} cannot begin at offset {start_offset}")
@@ -79,8 +79,8 @@ class LeaderEpochs:
     def end_offset_for(self, requested_epoch: int, log_end_offset: int) -> EpochEntry:
         """The largest epoch up to the requested one, and the offset where it ends.
 
-        For the latest epoch that is the end of the log. Before the first known epoch the data is gone: the
-        requested epoch is answered with the first known start. Beyond the last, or for an undefined epoch,
+        For the latest epoch that is the end of the log. A requested epoch before the first known one gets the
+        first known start offset, since its records are gone. Beyond the last epoch, or for an undefined one,
         the answer is undefined: -1, -1.
         """
         if requested_epoch == UNDEFINED_EPOCH:
@@ -94,12 +94,12 @@ class LeaderEpochs:
         return EpochEntry(found, self._entries[higher].start_offset)
 
     def epoch_for_offset(self, offset: int) -> int | None:
-        """The epoch that wrote `offset`; None before the first known one."""
+        """The epoch in which `offset` was written; None before the first known one."""
         index = bisect_right(self._entries, offset, key=_start_offset)
         return self._entries[index - 1].epoch if index else None
 
     def truncate_from_end(self, end_offset: int) -> bool:
-        """Forget epochs that begin at or after `end_offset`; True where there were any."""
+        """Remove epochs that begin at or after `end_offset`; returns whether there were any."""
         keep = bisect_left(self._entries, end_offset, key=_start_offset)
         if keep == len(self._entries):
             return False
@@ -107,7 +107,8 @@ class LeaderEpochs:
         return True
 
     def truncate_from_start(self, start_offset: int) -> bool:
-        """Forget what lies before `start_offset`; the epoch covering it begins there now. True if changed."""
+        """Remove epochs before `start_offset`; the epoch that covers it now begins there. Returns whether it
+        changed."""
         before = bisect_right(self._entries, start_offset, key=_start_offset)
         if not before or (before == 1 and self._entries[0].start_offset == start_offset):
             return False
@@ -116,7 +117,7 @@ class LeaderEpochs:
         return True
 
     def clear(self) -> bool:
-        """Forget everything; True where there was something."""
+        """Remove all entries; returns whether there were any."""
         changed = bool(self._entries)
         self._entries = ()
         return changed

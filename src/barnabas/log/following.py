@@ -1,11 +1,11 @@
-"""What a follower does to its log by the word of its leader, and how far that word holds.
+"""Changes of a follower's log by the answers of its leader, and the epochs for which these are valid.
 
-Every change is made in the log's turn, and only as long as the epoch lasts in which the leader was asked:
-`refuse_epochs_before` ends it, and an overtaken answer changes nothing any more (FencedLeaderEpoch).
+Every change is made under the log's lock, and only while the epoch lasts in which the leader was asked:
+`refuse_epochs_before` ends it, and a late answer changes nothing any more (FencedLeaderEpoch).
 
-A follower goes by leader epochs, never by its high watermark: it cuts where the two histories part. The high
-watermark only follows what is in the log already, and is never above it; the start of the log follows the
-leader's, up to the high watermark.
+A follower truncates by leader epochs, never by its high watermark: it cuts where the two histories diverge.
+The high watermark never exceeds the end of the follower's log; the start of the log follows the leader's, up
+to the high watermark.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ logger = logging.getLogger("barnabas.log")
 
 
 async def append(log: PartitionLog, data: Buffer, leader_epoch: int) -> int:
-    """Append what the leader sent; gives the number of bytes that were appended."""
+    """Append the leader's batches; returns the number of bytes that were appended."""
     try:
         appended = await log.append_as_follower(data, leader_epoch)
     except UnexpectedOffset as error:
@@ -34,7 +34,7 @@ async def append(log: PartitionLog, data: Buffer, leader_epoch: int) -> int:
 
 
 async def follow_marks(log: PartitionLog, high_watermark: int, start_offset: int, leader_epoch: int) -> None:
-    """Take over how far the leader's log is committed, and where it begins."""
+    """Advance the high watermark and the start of the log to the leader's."""
     log.require_epoch(leader_epoch)
     log.advance_high_watermark(high_watermark)
     if start_offset > log.start_offset < log.high_watermark:
@@ -45,10 +45,10 @@ async def follow_marks(log: PartitionLog, high_watermark: int, start_offset: int
 
 
 async def truncate_to_leader(log: PartitionLog, epoch: int, end_offset: int, leader_epoch: int) -> bool:
-    """Cut what the leader does not have: of the epochs up to the last batch's, `epoch` is the latest that it
-    knows, and there it ends at `end_offset`. False where nothing was there to be cut.
+    """Truncate by the leader's answer: of the epochs up to the last batch's, `epoch` is the latest that it
+    knows, and there it ends at `end_offset`. Returns whether anything was cut.
 
-    Where that epoch is not known here, an earlier one decides, and the leader is asked about that next.
+    If that epoch is not known here, an earlier one decides, and the leader is asked about that next.
     """
     async with log.turn:
         log.require_sound()
@@ -71,7 +71,8 @@ async def truncate_to_leader(log: PartitionLog, epoch: int, end_offset: int, lea
 
 
 async def meet_leader(log: PartitionLog, first: int, end: int, leader_epoch: int) -> bool:
-    """Come to a place that the leader has, whose log goes from `first` to `end`; False where it is there."""
+    """Move to an offset that the leader has, whose log is from `first` to `end`; False if no change is
+    needed."""
     async with log.turn:
         log.require_sound()
         log.require_epoch(leader_epoch)
@@ -90,7 +91,7 @@ async def meet_leader(log: PartitionLog, first: int, end: int, leader_epoch: int
 
 
 async def begin_at(log: PartitionLog, offset: int, leader_epoch: int) -> None:
-    """Start an empty log anew, at the beginning of the batch in which the leader's starts."""
+    """Restart an empty log at the beginning of the batch with which the leader's log starts."""
     async with log.turn:
         log.require_sound()
         log.require_epoch(leader_epoch)

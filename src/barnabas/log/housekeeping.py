@@ -1,9 +1,9 @@
-"""What a log directory does by itself as time goes by, at Kafka's intervals.
+"""Periodic work of a log directory, at Kafka's intervals.
 
-Flushes what is due (sealed segments, `flush.ms`), writes the index entries that wait in memory, removes what
-was deleted a while ago, writes checkpoints, lets go of what retention no longer covers, compacts what is
-dirty, and after an unclean stop recovers the partitions that nobody has touched. A failure of one round is
-logged and the next one comes; the log concerned has already refused further appends if it must.
+Flushes what is due (sealed segments, `flush.ms`), writes index entries that wait in memory, removes files
+that were deleted a while ago, writes checkpoints, applies retention, compacts, and after an unclean stop
+recovers the partitions that have not been opened yet. A failure of one round is logged and the next one
+follows; the log concerned already refuses appends if it must.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from barnabas.log.directory import LogDirectory
 
 logger = logging.getLogger("barnabas.log")
 
-# logs that are looked at before others get a turn
+# logs that are checked before other tasks run
 LOOKED_AT_ONCE = 500
 
 
 @dataclass(frozen=True, slots=True)
 class Intervals:
-    """How often; the defaults are Kafka's, but for flushes and removals, which Kafka schedules one by one,
-    and for index entries, which Kafka has in mapped memory."""
+    """The intervals; the defaults are Kafka's. Flushes and removals, which Kafka schedules one by one, and
+    index entries, which Kafka keeps in mapped memory, are exceptions."""
 
     flush_ms: int = 1000
     index_ms: int = 1000
@@ -45,7 +45,7 @@ async def keep_house(
     intervals: Intervals | None = None,
     cleaner: Callable[[], CleanerSettings] | None = None,
 ) -> None:
-    """Run until cancelled. `cleaner` says how logs are compacted, as it is now; None where they are not."""
+    """Run until cancelled. `cleaner` returns the current settings of compaction; None disables it."""
     every = intervals or Intervals()
     works = [
         _repeat(clock, every.flush_ms, partial(flush_due, directory), directory),
@@ -58,7 +58,7 @@ async def keep_house(
         works.append(_compact(directory, clock, cleaner))
     if not directory.was_clean:
         works.append(recover_untouched(directory))
-    # no TaskGroup: it cancels in the order of a set, which is another one in every run
+    # no TaskGroup: it cancels in the order of a set, which differs between runs
     tasks = [asyncio.ensure_future(work) for work in works]
     try:
         await asyncio.gather(*tasks)
@@ -69,7 +69,7 @@ async def keep_house(
 
 
 async def _compact(directory: LogDirectory, clock: Clock, settings: Callable[[], CleanerSettings]) -> None:
-    """What compacts is loaded when there is first a topic for it, and not while the node starts."""
+    """Run the cleaner. Its code is loaded when the first topic needs it, not while the node starts."""
     while True:
         await clock.sleep(settings().backoff_ms / 1000)
         from barnabas.log.untouched import compacted
@@ -94,8 +94,8 @@ async def _repeat(
 
 
 async def carried_through(action: Callable[[], Awaitable[object]]) -> None:
-    """Whoever cancels this, however often, waits for what has begun: a deletion cut short would leave files
-    in doubt, and one that goes on would find its disk closed."""
+    """Run an action to its end even if this is cancelled, however often: a deletion cut short would leave
+    files in doubt, and one that went on alone would find its disk closed."""
     task = asyncio.ensure_future(action())
     try:
         await asyncio.shield(task)
@@ -108,11 +108,11 @@ async def carried_through(action: Callable[[], Awaitable[object]]) -> None:
         raise
 
 
-# ---- rounds: an error of one log does not keep the others from their turn
+# ---- rounds: an error of one log does not affect the others
 
 
 async def flush_due(directory: LogDirectory) -> None:
-    """Flush sealed segments, and what has waited for `flush.ms`."""
+    """Flush sealed segments, and logs whose `flush.ms` has passed."""
     now = directory.clock.monotonic()
     rolled = set(directory.to_flush)
     directory.to_flush.clear()
@@ -141,7 +141,8 @@ async def write_index_entries(directory: LogDirectory) -> None:
 
 
 async def apply_retention(directory: LogDirectory) -> int:
-    """Delete what retention no longer covers, and what was deleted long enough ago; returns the count."""
+    """Delete segments by retention, and files that were deleted long enough ago; returns the number of
+    segments."""
     await _touch_what_is_due(directory)
     count = 0
     for log in list(directory.logs.values()):
@@ -150,7 +151,7 @@ async def apply_retention(directory: LogDirectory) -> int:
                 count += await trimming.apply_retention(log)
             log.expire_producers()
         except StorageError as error:
-            if log.ended is None:  # else it was closed or deleted meanwhile
+            if log.ended is None:  # otherwise it was closed or deleted meanwhile
                 logger.error("cannot apply retention to %s: %s", log.path, error)
                 directory.in_trouble(error)
     await directory.removals.sweep()
@@ -158,7 +159,7 @@ async def apply_retention(directory: LogDirectory) -> int:
 
 
 async def _touch_what_is_due(directory: LogDirectory) -> None:
-    """Open the partitions that nobody has touched where retention has something to do."""
+    """Open the unopened partitions for which retention is due."""
     from barnabas.log.untouched import may_be_due
 
     for topic, partition in [key for key in directory.known if key not in directory.logs]:
@@ -166,16 +167,16 @@ async def _touch_what_is_due(directory: LogDirectory) -> None:
             path, config = names.partition_directory(topic, partition), directory.config_of(topic)
             if await may_be_due(directory.disk, path, config, directory.clock.wall_ms()):
                 await directory.existing(topic, partition)
-        except BarnabasError as error:  # of the disk, or of settings that a log cannot have
+        except BarnabasError as error:  # of the disk, or of invalid settings
             logger.error("cannot apply retention to %s-%d: %s", topic, partition, error)
         await asyncio.sleep(0)  # there may be thousands of them
 
 
 async def recover_untouched(directory: LogDirectory) -> None:
-    """After an unclean stop: recover the partitions that nobody has touched yet, in the background."""
+    """After an unclean stop, recover the partitions that have not been opened yet, in the background."""
     for topic, partition in directory.partitions:
         if not directory.was_clean and directory.is_untouched((topic, partition)):
             try:
                 await directory.existing(topic, partition)
-            except BarnabasError as error:  # of the disk, or of settings that a log cannot have
+            except BarnabasError as error:  # of the disk, or of invalid settings
                 logger.error("cannot recover %s-%d: %s", topic, partition, error)

@@ -1,13 +1,13 @@
-"""What a stop may leave behind in a partition's directory besides its segments, and what becomes of it.
+"""Files that a stop may leave in a partition's directory besides its segments, and their treatment.
 
-- `.deleted` files were on their way out: removed. So are `.cleaned` ones, which a compaction had not
-  finished, and temporary files.
-- `.swap` files are a finished compaction's result on its way in: the segments they replace go, as far as can
-  be told from the batches, and the swap is completed (the order of its steps, and why a tail of the originals
-  may stay, is in `compaction/swap.py`); unless a `.cleaned` file at or below their offset shows that the set
-  was incomplete, in which case the originals stay.
-- A segment before the start of the log was on its way out too, but its new name was lost: removed.
-- An index without a segment is of no use to anyone.
+- `.deleted` files were being removed: removed. So are `.cleaned` ones, which belong to an unfinished
+  compaction, and temporary files.
+- `.swap` files are the result of a finished compaction: the segments that they replace are removed, as far as
+  the batches show them, and the swap is completed (the order of its steps, and why a tail of the originals
+  may stay, is in `compaction/swap.py`). If a `.cleaned` file at or below their offset shows that the set was
+  incomplete, the originals stay instead.
+- A segment before the start of the log was being removed too, but its new name was lost: removed.
+- An index without a segment is removed.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ _SCAN_BYTES = 1 << 20
 
 
 async def tidy(disk: Disk, path: str, start_offset: int = 0) -> list[int]:
-    """Finish or undo what was under way; returns the base offsets of the segments, ascending."""
+    """Finish or undo interrupted changes; returns the base offsets of the segments, ascending."""
     listed = await disk.listdir(path)
     if any(name.endswith((names.DELETED, names.CLEANED, names.SWAP, TEMPORARY)) for name in listed):
         await _clear(disk, path, listed)
-        await disk.sync_dir(path)  # what is gone once must not be back after the next crash
+        await disk.sync_dir(path)  # removed files must not come back after the next crash
         listed = await disk.listdir(path)
     bases = {base for name in listed if (base := names.parse_offset(name, names.LOG)) is not None}
     for suffix in (names.INDEX, names.TIME_INDEX, names.TXN_INDEX):
@@ -44,7 +44,7 @@ async def tidy(disk: Disk, path: str, start_offset: int = 0) -> list[int]:
 
 
 async def _drop_before(disk: Disk, path: str, bases: list[int], start_offset: int) -> list[int]:
-    """Let go of the segments that end before the start of the log; there may be holes between them."""
+    """Remove the segments that end before the start of the log; there may be holes between them."""
     first = max(0, bisect_right(bases, start_offset) - 1)
     for base in bases[:first]:
         for suffix in _SEGMENT_SUFFIXES:
@@ -64,7 +64,7 @@ async def _clear(disk: Disk, path: str, listed: list[str]) -> None:
     for name in undone:
         await disk.remove(f"{path}/{name}")
     if undone:
-        # without the `.cleaned` file, what a crash leaves of these would be taken for a whole set
+        # without the `.cleaned` file, the rest of these would pass for a complete set after a crash
         await disk.sync_dir(path)
     for name in listed:
         if name.endswith((names.DELETED, names.CLEANED, TEMPORARY)):
@@ -74,7 +74,7 @@ async def _clear(disk: Disk, path: str, listed: list[str]) -> None:
 
 
 def _base(name: str, ending: str) -> int | None:
-    """The base offset in a segment file's name that has `ending` stacked upon it."""
+    """The base offset in the name of a segment file that has the additional `ending`."""
     for suffix in _SEGMENT_SUFFIXES:
         base = names.parse_offset(name, suffix + ending)
         if base is not None:
@@ -83,12 +83,12 @@ def _base(name: str, ending: str) -> int | None:
 
 
 async def _complete_swap(disk: Disk, path: str, listed: list[str], swaps: set[int]) -> None:
-    """Remove what the swapped segments replace, then give them their names, the batches first: as long as
-    they have not theirs, whatever else has one is an original, and goes."""
+    """Remove the segments that are replaced, then rename the new files, the batches first: while these do not
+    have their final names, any file that has one is an original, and is removed."""
     logs = [base for base in swaps if _swapped(base, names.LOG) in listed]
     if logs:
         start_offset = min(logs)
-        # the files of the first original go even where nothing was kept
+        # the files of the first original are removed even if nothing was kept
         end_offset = max(
             [await _next_offset(disk, f"{path}/{_swapped(base, names.LOG)}", base) for base in logs]
             + [start_offset + 1]
@@ -112,7 +112,7 @@ def _swapped(base: int, suffix: str) -> str:
 
 
 async def _next_offset(disk: Disk, path: str, base_offset: int) -> int:
-    """Where the batches of a file end."""
+    """The offset after a file's last batch."""
     file = await disk.open(path)
     position, next_offset = 0, base_offset
     while position < file.size:

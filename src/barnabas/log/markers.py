@@ -1,6 +1,6 @@
-"""Transaction markers: what a control batch that ends a transaction does to the producers' state.
+"""Transaction markers: the effect of a control batch on the producers' state.
 
-The same when it has just been appended and when recovery reads it back.
+It is the same when the batch has just been appended and when recovery reads it back.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from barnabas.log.txn_index import AbortedTransaction
 from barnabas.records.batch import BatchHeader
 from barnabas.records.control import EndTransactionMarker, parse_end_transaction
 
-# the ends of transactions among batches, by their offsets
+# the transaction markers among some batches, by offset
 Markers = dict[int, EndTransactionMarker]
 
 
 def find_markers(data: Buffer, headers: Sequence[BatchHeader]) -> Markers:
-    """The ends of transactions among batches that stand one behind another in `data`."""
+    """The transaction markers among batches that follow one another in `data`."""
     markers = {}
     position = 0
     for header in headers:
@@ -31,7 +31,7 @@ def find_markers(data: Buffer, headers: Sequence[BatchHeader]) -> Markers:
 def apply_marker(
     producers: ProducerStates, header: BatchHeader, marker: EndTransactionMarker
 ) -> CompletedTransaction | None:
-    """Tell the producers' state of a marker that stands in the log."""
+    """Apply a marker in the log to the producers' state."""
     return producers.apply_marker(
         header.producer_id,
         header.producer_epoch,
@@ -43,7 +43,7 @@ def apply_marker(
 
 
 def aborted_entry(completed: CompletedTransaction) -> AbortedTransaction:
-    """What the transaction index notes of an aborted transaction."""
+    """The entry of an aborted transaction in the transaction index."""
     return AbortedTransaction(
         completed.producer_id, completed.first_offset, completed.last_offset, completed.last_stable_offset
     )

@@ -1,13 +1,13 @@
-"""A partition on its way from one log directory to another, while it is read and written.
+"""The move of a partition from one log directory to another, while it is read and written.
 
 The copy grows beside the original as a follower's log would, batch by batch, in a directory `...-future` of
-the target. When it has nearly caught up the original takes no more appends for a moment; the rest is copied,
-with what only the original knows (its epochs, the producers' state), everything synced, the copy given its
-name, the metadata told, and the original's files go.
+the target. When it has nearly caught up, appends to the original are blocked for a moment: the rest is
+copied, with the state that only the original has (its epochs, its producers), everything is synced, the copy
+is renamed, the metadata is updated, and the original's files are removed.
 
-Wherever a crash comes, one whole log is left: an original beside a `-future` copy counts, and the copy goes
-at the next start; of two that bear the name, that one counts which the metadata names.
-Nothing is compacted while it moves: of a transaction, the copy could have the records and miss the marker.
+A crash at any point leaves one complete log: if an original and a `-future` copy exist, the original counts,
+and the copy is removed at the next start; if two have the final name, the one that the metadata names counts.
+Nothing is compacted while it moves: the copy could have the records of a transaction and miss its marker.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ COPIED_BYTES = 1 << 20
 
 
 class PartitionMoved(StorageError):
-    """The log is in another directory now: whoever asks again finds it."""
+    """The log is in another directory now: the caller should look it up again."""
 
     wire = wire_error("NOT_LEADER_OR_FOLLOWER")
 
 
 class Move:
-    """One move. `bytes_per_second` bounds the copying, as it is at the time."""
+    """One move. `bytes_per_second` returns the current limit of its rate."""
 
     def __init__(
         self,
@@ -57,13 +57,13 @@ class Move:
 
     @property
     def lag(self) -> int:
-        """How many offsets the copy is behind."""
+        """The number of offsets that the copy is behind."""
         if self.log is None or self.copy is None:
             return 0
         return max(0, self.log.end_offset - self.copy.end_offset)
 
     async def copy_most(self) -> None:
-        """Bring the copy so near to the original that the rest is a matter of a moment."""
+        """Copy until the copy is so near to the original that the rest takes only a moment."""
         self.log = log = await self.source.existing(*self.key)
         if log is None:
             raise StorageError(f"{self.key[0]}-{self.key[1]} is not in {self.source.where} any more")
@@ -76,13 +76,13 @@ class Move:
             copied = await self._copy_some(log, copy)
             await self._clock.sleep(copied / self._bytes_per_second())
             if not copied or copy.end_offset >= end_offset:
-                break  # nothing is left but what came during this round
+                break  # the rest came during this round
         await copy.flush()
 
     async def _copy_some(self, log: PartitionLog, copy: PartitionLog) -> int:
-        """Copy the next batches; how many bytes that were."""
+        """Copy the next batches; returns their size in bytes."""
         self.target.require_open()
-        # what retention has taken meanwhile is not missed
+        # records that retention has removed meanwhile are skipped
         offset = max(copy.end_offset, log.start_offset)
         fetched = await reading.read(log, offset, COPIED_BYTES, Bound.LOG_END)
         if fetched.range is None:
@@ -95,9 +95,8 @@ class Move:
     async def switch(
         self, tell: Callable[[], Awaitable[None]], arrived: Callable[[PartitionLog], None]
     ) -> PartitionLog:
-        """Put the copy in the place of the original; `tell` has the metadata name the target, `arrived` is
-        given the log to use from now on. Must not be cancelled. Whoever appends meanwhile is told to ask
-        again."""
+        """Replace the original by the copy. `tell` updates the metadata, `arrived` gets the log to use from
+        now on. Must not be cancelled. Appends meanwhile fail with a retriable error."""
         log, copy = self.log, self.copy
         assert log is not None
         assert copy is not None
@@ -111,7 +110,7 @@ class Move:
             await self._complete(log, copy)
             new = await self.target.adopt(self.key, copy, log)
             try:
-                await tell()  # from now on it is the copy that counts
+                await tell()  # from now on the copy counts
             except BaseException:
                 await self.target.discard(self.key, moved)
                 raise
@@ -129,9 +128,9 @@ class Move:
     async def _complete(self, log: PartitionLog, copy: PartitionLog) -> None:
         self.target.require_open()
         copy.producers = log.producers
-        copy.side.forget_snapshot()  # it was of producers as the copied batches tell of them, which is less
-        copy.end_offset = log.end_offset  # a compaction may have left nothing of what stood before the end
-        await copy.roll()  # so that a recovery begins with what is noted of them now
+        copy.side.forget_snapshot()  # made from the copied batches, it has less than the original's
+        copy.end_offset = log.end_offset  # a compaction may have removed the last records before the end
+        await copy.roll()  # so that a recovery begins with the snapshot of the present state
         copy.advance_high_watermark(log.high_watermark)
         if log.start_offset > copy.start_offset:
             await trimming.delete_records(copy, log.start_offset)
@@ -142,7 +141,7 @@ class Move:
         await copy.close()
 
     async def give_up(self) -> None:
-        """Leave the original as it is, and nothing of the copy."""
+        """Keep the original unchanged and remove the copy."""
         self.source.held_back.pop(self.key, None)
         copy, self.copy = self.copy, None
         if copy is not None:
@@ -151,7 +150,7 @@ class Move:
 
 
 async def _first_offset(log: PartitionLog) -> int:
-    """Where the batch begins in which the log starts."""
+    """The base offset of the batch with the start of the log."""
     fetched = await reading.read(log, log.start_offset, 1, Bound.LOG_END)
     if fetched.range is None:
         return log.start_offset
@@ -160,7 +159,7 @@ async def _first_offset(log: PartitionLog) -> int:
 
 
 async def unhurried(work: Awaitable[PartitionLog]) -> PartitionLog:
-    """Await something that must not be cancelled; who cancels this waits for its end."""
+    """Await work that must not be cancelled; if this is cancelled, it still waits for the end."""
     task = asyncio.ensure_future(work)
     try:
         return await asyncio.shield(task)

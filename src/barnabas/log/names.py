@@ -1,9 +1,9 @@
-"""The names of files and directories in a log directory: Kafka's own, so that either finds the other's data.
+"""The names of files and directories in a log directory: Kafka's, so that each can read the other's data.
 
-A segment's files carry its base offset in twenty digits, so that sorting by name sorts by offset. A
-partition's directory is `<topic>-<partition>`; one on its way out, in or aside has a unique id and a kind
-behind a dot. Parsing is strict: it accepts exactly the names that the functions here make, so that a stray
-file is never taken for data.
+A segment's files have its base offset in twenty digits, so that sorting by name sorts by offset. A
+partition's directory is `<topic>-<partition>`; one that is being deleted, moved in or set aside has a unique
+id and a kind after a dot. Parsing is strict: it accepts exactly the names that the functions here make, so
+that a stray file is never taken for data.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ INDEX = ".index"
 TIME_INDEX = ".timeindex"
 TXN_INDEX = ".txnindex"
 SNAPSHOT = ".snapshot"
-# stacked upon one of the above: waiting to be removed; written by a compaction; about to take its place
+# appended to one of the above: waiting for removal; written by a compaction; about to replace an original
 DELETED = ".deleted"
 CLEANED = ".cleaned"
 SWAP = ".swap"
@@ -38,7 +38,7 @@ LOCK = ".lock"
 OFFSET_DIGITS = 20
 MAX_OFFSET = 2**63 - 1
 MAX_PARTITION = 2**31 - 1
-# what common file systems allow in one name
+# the longest name on common file systems
 MAX_NAME_CHARS = 255
 
 
@@ -57,16 +57,16 @@ def parse_offset(name: str, suffix: str) -> int | None:
 
 
 class DirectoryKind(enum.Enum):
-    """What a partition's directory is for."""
+    """The purpose of a partition's directory."""
 
     LIVE = "live"
-    DELETE = "delete"  # the partition is gone; the files go in the background
+    DELETE = "delete"  # the partition was deleted; the files are removed in the background
     FUTURE = "future"  # a copy moving in from another log directory
-    STRAY = "stray"  # the cluster no longer assigns it here; kept for a person to judge
+    STRAY = "stray"  # the cluster no longer assigns it here; kept for the operator
 
 
 class PartitionDirectory(NamedTuple):
-    """A partition's directory, as its name says; a long topic may be cut short where the kind is not live."""
+    """The parts of a partition directory's name; a long topic may be cut short if the kind is not live."""
 
     topic: str
     partition: int
@@ -86,7 +86,7 @@ def marked_directory(topic: str, partition: int, kind: DirectoryKind, unique: UU
     """The directory of a partition that is being deleted, moved in or set aside.
 
     The longest topic names leave no room for the mark, so the topic is cut to fit. A future directory keeps
-    the whole name, for it is to become a live one.
+    the whole name, since it will become a live one.
     """
     mark = f"-{partition}.{unique.hex}-{kind.value}"
     if kind is DirectoryKind.FUTURE:
@@ -95,7 +95,7 @@ def marked_directory(topic: str, partition: int, kind: DirectoryKind, unique: UU
 
 
 def parse_partition_directory(name: str) -> PartitionDirectory | None:
-    """What a directory's name says; None where it is not a partition's."""
+    """The parts of a directory's name; None if it is not a partition's."""
     kind = DirectoryKind.LIVE
     if name.endswith(("-delete", "-future", "-stray")):
         marked = _MARKED.fullmatch(name)

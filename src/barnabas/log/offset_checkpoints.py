@@ -1,11 +1,11 @@
 """The checkpoints of a log directory: four files with an offset for every partition, in Kafka's format.
 
-`recovery-point-offset-checkpoint` says up to where each log is synced, `log-start-offset-checkpoint` where it
-starts, `replication-offset-checkpoint` holds the high watermarks, and `cleaner-offset-checkpoint` says up to
-where each log was compacted. A checkpoint never promises more than the disk holds: offsets go up in it only
-after a sync, and down before a cut.
+`recovery-point-offset-checkpoint` has the offset up to which each log is synced,
+`log-start-offset-checkpoint` its start, `replication-offset-checkpoint` its high watermark, and
+`cleaner-offset-checkpoint` the offset up to which it was compacted. A checkpoint never promises more than the
+disk holds: it is raised only after a sync, and lowered before a truncation.
 
-Each write takes the offsets of the logs that are open and keeps what was noted of the others.
+Each write takes the offsets of the open logs and keeps the known ones of the others.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ logger = logging.getLogger("barnabas.log")
 
 
 class OffsetCheckpoints:
-    """Of one directory; `logs` are those of its partitions that are open."""
+    """The checkpoints of one directory; `logs` are its open partitions."""
 
     def __init__(self, disk: Disk, logs: Mapping[TopicPartition, PartitionLog]) -> None:
         self._disk = disk
@@ -35,7 +35,7 @@ class OffsetCheckpoints:
         self.cleaned_offsets: dict[TopicPartition, int] = {}
         self._cleaned_in_file: dict[TopicPartition, int] = {}
         self._watermarks_turn = Turn()
-        # recovery points, start offsets, and high watermarks that went down
+        # recovery points, start offsets, and lowered high watermarks
         self.persist = SharedCall(self._write_offsets)
         self.write_all = SharedCall(self._write_all)
         self.write_cleaned = SharedCall(self._write_cleaned_offsets)
@@ -43,7 +43,7 @@ class OffsetCheckpoints:
     # --- at a start
 
     async def load(self, known: Container[TopicPartition]) -> bool:
-        """Read all four; False where the recovery points are missing or cannot be believed."""
+        """Read all four; False if the recovery points are missing or corrupt."""
         self.start_offsets = await self._read(names.LOG_START_CHECKPOINT, known) or {}
         self.high_watermarks = await self._read(names.REPLICATION_CHECKPOINT, known) or {}
         self.cleaned_offsets = await self._read(names.CLEANER_CHECKPOINT, known) or {}
@@ -53,11 +53,11 @@ class OffsetCheckpoints:
         return recovery_points is not None
 
     async def begin(self) -> None:
-        """Write an empty file of recovery points: from now on its absence means that it was lost."""
+        """Write an empty file of recovery points: from now on a missing file means that it was lost."""
         await checkpoints.write_offset_checkpoint(self._disk, names.RECOVERY_POINT_CHECKPOINT, {})
 
     async def _read(self, name: str, known: Container[TopicPartition]) -> dict[TopicPartition, int] | None:
-        """A checkpoint; None where there is none or it cannot be believed: that costs a scan, not data."""
+        """A checkpoint; None if it is missing or corrupt: that costs a scan, not data."""
         if await self._disk.size_of(name) is None:
             return None
         try:
@@ -65,7 +65,7 @@ class OffsetCheckpoints:
         except CorruptCheckpoint as problem:
             logger.warning("%s; going on without it", problem)
             return None
-        # an entry may outlive its partition, and must not be taken for one of the next of that name
+        # an entry may outlive its partition, and must not apply to the next one of that name
         kept = {key: offset for key, offset in offsets.items() if key in known}
         if len(kept) < len(offsets):
             await checkpoints.write_offset_checkpoint(self._disk, name, kept)
@@ -74,7 +74,8 @@ class OffsetCheckpoints:
     # --- one partition
 
     async def lower(self, key: TopicPartition, log: PartitionLog) -> None:
-        """Where less is left than was noted: what comes in its place is neither synced nor replicated."""
+        """Lower the checkpoints if the log is shorter than noted: new records there are neither synced nor
+        replicated."""
         if log.recovery_point < self.recovery_points.get(key, 0):
             self.recovery_points[key] = log.recovery_point
             await self.persist()
@@ -86,14 +87,14 @@ class OffsetCheckpoints:
             await self.write_cleaned()
 
     def note(self, key: TopicPartition, closed: PartitionLog) -> None:
-        """Take the offsets of a log that has been closed and is about to get that name."""
+        """Take the offsets of a closed log that is about to get that name."""
         self.recovery_points[key] = closed.end_offset
         self.high_watermarks[key] = closed.high_watermark
         if closed.start_offset:
             self.start_offsets[key] = closed.start_offset
 
     def forget(self, key: TopicPartition) -> None:
-        """Know nothing of a partition any more; the files are written with the next checkpoint."""
+        """Forget a partition; the files are written with the next checkpoint."""
         for offsets in (
             self.recovery_points,
             self.start_offsets,
@@ -137,7 +138,7 @@ class OffsetCheckpoints:
         await self.write_cleaned()
         for key, log in self._logs.items():
             self.recovery_points[key] = log.recovery_point
-            # as long as a deleted segment could come back, the start must be known apart from it
+            # while a deleted segment could come back, the start offset must be stored here
             start_offset = max(log.start_offset, log.start_to_be)
             is_told = bool(log.bases) and start_offset <= log.bases[0] and not log.side.names_dirty
             if start_offset and not is_told:

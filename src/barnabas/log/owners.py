@@ -1,4 +1,4 @@
-"""Which topic a partition's directory belongs to: the topic id in its `partition.metadata`."""
+"""The topic id of a partition's directory, in its `partition.metadata`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ logger = logging.getLogger("barnabas.log")
 
 
 async def claim(disk: Disk, path: str, topic_id: UUID | None, *, is_new: bool) -> UUID | None:
-    """The topic id that the directory belongs to, which must be the one asked for."""
+    """The topic id of the directory, which must be `topic_id` if that is given."""
     file = f"{path}/{names.PARTITION_METADATA}"
     found, problem = None, f"{disk.describe(file)} is missing"
     try:
@@ -37,12 +37,12 @@ async def claim(disk: Disk, path: str, topic_id: UUID | None, *, is_new: bool) -
 
 
 async def holds_records(disk: Disk, path: str) -> bool:
-    """Whether a partition's directory has a segment; that of the metadata has none when it is formatted."""
+    """Whether a partition's directory has a segment; the metadata log's has none after formatting."""
     return any(name.endswith(names.LOG) for name in await disk.listdir(path))
 
 
 async def owner(disk: Disk, path: str) -> UUID | None:
-    """The topic id that a directory bears, None where it cannot be told."""
+    """The topic id of a directory, None if it is unknown."""
     try:
         return await checkpoints.read_partition_metadata(disk, f"{path}/{names.PARTITION_METADATA}")
     except CorruptCheckpoint:

@@ -1,15 +1,14 @@
-"""A partition's log: what a leader or a follower appends to, and readers read from.
+"""A partition's log: a leader or a follower appends to it, and readers read from it.
 
-Offsets run from `start_offset` to `end_offset`; they are given out once and never change. Readers are bound
-by the high watermark or the last stable offset, both of which only this class moves. Appends, truncations
-and deletions take turns (`turn`); reads do not wait for them: they see an append only once it is whole
+Offsets run from `start_offset` to `end_offset`; they are assigned once and never change. Readers are bounded
+by the high watermark or the last stable offset, both of which only this class moves. Appends, truncations and
+deletions take the log's lock (`turn`); reads do not. They see an append only once it is complete
 (`end_offset` moves last), and notice a truncation by the log's `shape`.
 
-What survives what: an append that returned is in the page cache, so a dead process loses nothing of it;
-below `recovery_point` everything is on the disk, so a power failure loses nothing of that. `end_offset` and
-the producers' state change only after the write succeeded: one that fails leaves no trace. Where the
-disk fails in a way that leaves the files in doubt, the log refuses further appends until it is opened anew,
-which recovers it.
+Durability: an append that returned is in the page cache, so the death of the process loses nothing of it;
+everything below `recovery_point` is on the disk, so a power failure loses nothing of that. `end_offset` and
+the producers' state change only after a successful write: a failed one leaves no trace. If a disk failure
+leaves the files in doubt, the log refuses appends until it is reopened, which recovers it.
 """
 
 from __future__ import annotations
@@ -53,32 +52,32 @@ from barnabas.records.control import EndTransactionMarker
 
 logger = logging.getLogger("barnabas.log")
 
-ANY_EPOCH = 2**31 - 1  # of who is asked for batches, where that is no matter
+ANY_EPOCH = 2**31 - 1  # the requester's epoch, if it does not matter
 
 _epoch_of = attrgetter("leader_epoch")
 
 
 class Home(NamedTuple):
-    """What a partition's log is given by the directory it lives in."""
+    """The environment of a partition's log, given by its log directory."""
 
     disk: Disk
     clock: Clock
     random: Random
     workers: Workers
-    # make recovery points and start offsets durable, before something relies on them
+    # make recovery points and start offsets durable, before anything relies on them
     persist: Callable[[], Awaitable[None]]
     # a segment was sealed and can be flushed in the background
     on_roll: Callable[[PartitionLog], None]
-    # what is on the disk is in doubt
+    # the contents of the disk are in doubt
     on_failure: Callable[[StorageError], None]
-    # a call of the disk failed, though nothing is in doubt because of that
+    # a call of the disk failed, but nothing is in doubt because of it
     on_trouble: Callable[[StorageError], None]
-    # what is counted of all logs there
+    # the counters of all logs in the directory
     totals: LogTotals
 
 
 class Bound(Enum):
-    """How far a reader may see."""
+    """The offset up to which a reader may read."""
 
     LOG_END = "log end"
     HIGH_WATERMARK = "high watermark"
@@ -86,22 +85,22 @@ class Bound(Enum):
 
 
 class Appended(NamedTuple):
-    """What became of an append."""
+    """The result of an append."""
 
     first_offset: int
     last_offset: int
     log_append_time_ms: int
     log_start_offset: int
     is_duplicate: bool = False
-    stored_bytes: int = 0  # where the topic has a codec of its own, it is not what was sent
+    stored_bytes: int = 0  # with a codec of the topic, it differs from what was sent
 
 
-# what `Appended(...)` comes down to, without the call in between that every append would pay for
+# the same as `Appended(...)`, without a call that every append would pay for
 _appended = partial(tuple.__new__, Appended)
 
 
 class WrittenOut(NamedTuple):
-    """What a log was when it was written out, to tell whether it has changed since."""
+    """The state of a log when it was written out, to detect later changes."""
 
     end_offset: int
     shape: int
@@ -109,8 +108,8 @@ class WrittenOut(NamedTuple):
 
 
 class UnexpectedOffset(BarnabasError):
-    """A leader sent batches that do not follow what this follower has, the first of them from `first_offset`
-    to `last_offset`."""
+    """A leader sent batches that do not follow the end of this follower's log, the first of them from
+    `first_offset` to `last_offset`."""
 
     def __init__(self, what: str, first_offset: int, last_offset: int) -> None:
         super().__init__(what)
@@ -123,11 +122,12 @@ class Interrupted(StorageError):
 
 
 class LogClosed(StorageError):
-    """The log was closed while something still used it."""
+    """The log was closed while it was still in use."""
 
 
 class ReadEnd(NamedTuple):
-    """Where the batch stands that begins with a certain offset, as long as the log keeps its shape."""
+    """The position of the batch that begins with a certain offset, valid while the log's `shape` is the
+    same."""
 
     shape: int
     segment: Segment
@@ -135,15 +135,15 @@ class ReadEnd(NamedTuple):
 
 
 class Doomed(NamedTuple):
-    """A segment on its way out: renamed, and removed when it is time and nobody reads it."""
+    """A segment that is being removed: renamed, and deleted when it is due and not being read."""
 
-    due_at: float  # by monotonic time: a wall clock that is set back would keep it, one set forward hurry it
+    due_at: float  # by monotonic time: changes of the wall clock would delay or hasten it
     segment: Segment
     paths: tuple[str, ...]
 
 
 class PartitionLog:
-    """One partition on one disk. `trimming` and `reading` work on it from their own files."""
+    """One partition on one disk. `trimming` and `reading` implement further operations on it."""
 
     __slots__ = (
         "_flush",
@@ -198,30 +198,30 @@ class PartitionLog:
         self.segments = segments
         self.bases = [segment.base_offset for segment in segments]
         self.start_offset = start_offset
-        self.start_to_be = 0  # where it is to start, while that is being made durable
+        self.start_to_be = 0  # the new start offset, while it is being made durable
         self.end_offset = end_offset
         self.high_watermark = start_offset
         self.recovery_point = recovery_point
-        # up to where compaction has been; None where it never was
+        # the offset up to which it was compacted; None if it never was
         self.cleaned_offset: int | None = None
         self.epochs = epochs
         latest = epochs.latest_epoch
         self._latest_epoch = -1 if latest is None else latest
-        self.lowest_epoch = -1  # leaders of earlier epochs append no more
+        self.lowest_epoch = -1  # appends of leaders of earlier epochs are refused
         self.producers = producers
         self.side = SideFiles(home.disk, path, epochs, snapshot_offset, is_dirty=is_dirty)
-        self.flushed_at = home.clock.monotonic()  # a wall clock that is set back would put flushes off
+        self.flushed_at = home.clock.monotonic()  # monotonic: a wall clock set back would delay flushes
         self.turn = Turn()
-        # why it takes no more changes; and why it is not even there to be read any more
+        # why it refuses changes; and why it cannot even be read any more
         self.failure: StorageError | None = None
         self.ended: StorageError | None = None
         self.doomed: list[Doomed] = []
-        # odd while segments are being cut or taken away, and another number afterwards
+        # odd while segments are being cut or removed, and another number afterwards
         self.shape = 0
-        # where reads ended, so that those who go on from there need no look-up (see `reading`)
+        # where reads ended, so that the next ones from there need no look-up (see `reading`)
         self.read_ends: dict[int, ReadEnd] = {}
         self._flush = SharedCall(self._flush_once)
-        # a segment is sealed, or about to be, and still the active one; only while the turn is taken
+        # a segment is sealed, or about to be, and still the active one; only while the lock is held
         self._is_rolling = False
         # whether a close has anything to do
         self.is_dirty = is_dirty
@@ -232,7 +232,7 @@ class PartitionLog:
 
     @property
     def last_stable_offset(self) -> int:
-        """Everything below is decided: no transaction that is still open, or not yet replicated as ended."""
+        """All transactions below it are decided, and their markers replicated."""
         unstable = self.producers.first_unstable_offset
         if unstable is None:
             return self.high_watermark
@@ -240,32 +240,34 @@ class PartitionLog:
 
     @property
     def last_epoch(self) -> int:
-        """The leader epoch of the last batch, -1 where there is none."""
-        for epoch, start_offset in reversed(self.epochs.entries):  # the latest may not have written anything
+        """The leader epoch of the last batch, -1 if there is none."""
+        for epoch, start_offset in reversed(self.epochs.entries):  # the latest epoch may have no records
             if start_offset < self.end_offset:
                 return epoch
         return -1
 
     def start_of_epoch(self, epoch: int) -> int:
-        """Where the latest leader epoch begins: at the end of the log as long as nothing is written in it."""
+        """The start of the latest leader epoch: the end of the log while nothing is written in it."""
         latest = self.epochs.latest
         return latest.start_offset if latest is not None and latest.epoch == epoch else self.end_offset
 
     @property
     def held_end(self) -> int:
-        """Up to where the log counts as written: what flush.messages wants synced does so once it is."""
+        """The end of the log as it counts for the high watermark: records that flush.messages wants synced
+        count once they are."""
         if self.end_offset - self.recovery_point < self.config.flush_messages:
             return self.end_offset
         return self.recovery_point
 
     def bound(self, bound: Bound) -> int:
-        """The offset up to which such a reader may see."""
+        """The offset up to which such a reader may read."""
         if bound is Bound.LOG_END:
             return self.end_offset
         return self.high_watermark if bound is Bound.HIGH_WATERMARK else self.last_stable_offset
 
     def advance_high_watermark(self, offset: int) -> bool:
-        """Move the high watermark up to `offset`, never back and never beyond the end; True if it moved."""
+        """Move the high watermark up to `offset`, never back and never beyond the end; returns whether it
+        moved."""
         offset = min(offset, self.end_offset)
         if offset <= self.high_watermark:
             return False
@@ -274,12 +276,12 @@ class PartitionLog:
         return True
 
     def floor_segment(self, offset: int) -> int:
-        """The index of the segment in which `offset` stands."""
+        """The index of the segment that contains `offset`."""
         return max(0, bisect_right(self.bases, offset) - 1)
 
     @property
     def size_bytes(self) -> int:
-        """Bytes of batches in the segments opened so far; all of them after `trimming.segment_facts`."""
+        """The bytes of batches in the segments opened so far; of all after `trimming.segment_facts`."""
         return sum(segment.size_bytes for segment in self.segments)
 
     async def append_as_leader(
@@ -291,9 +293,9 @@ class PartitionLog:
         transaction_version: int = 0,
         guard: Guard | None = TRUSTED,
     ) -> Appended:
-        """Give what is in `data` the next offsets, in place, and append it with one write.
+        """Assign the next offsets to the batches in `data`, in place, and append them with one write.
 
-        A client appends one batch; `guard` is what it was verified with, if it begins a transaction.
+        A client appends one batch; `guard` is that of its verification, if it begins a transaction.
         `transaction_version` is the one under which a coordinator wrote markers.
         """
         turn = self.turn
@@ -352,10 +354,10 @@ class PartitionLog:
         return markers
 
     async def append_as_follower(self, data: Buffer, leader_epoch: int = ANY_EPOCH) -> Appended | None:
-        """Append batches as the leader numbered them; a last one that is cut short is left out.
+        """Append batches with the leader's offsets; an incomplete last one is left out.
 
         `leader_epoch` is the epoch in which the leader was asked. Batches of a later one are left out: the
-        log that they come from may have been cut between this leader's word and its bytes.
+        log that they come from may have been truncated between the leader's answer and its bytes.
         """
         headers, consumed, problem = kernel.scan(data, 0, len(data), True)
         if problem is not None:
@@ -381,7 +383,7 @@ class PartitionLog:
                 expected = header.next_offset
             first_offset = headers[0].base_offset
             if expected - first_offset > MAX_RELATIVE_OFFSET:
-                # no segment has room for such a stretch; what is left out comes with the next fetch
+                # no segment can hold such a range; the rest comes with the next fetch
                 headers = [one for one in headers if one.last_offset - first_offset <= MAX_RELATIVE_OFFSET]
                 consumed = sum(header.size_bytes for header in headers)
             markers = find_markers(data, headers)
@@ -397,7 +399,7 @@ class PartitionLog:
         markers: Markers,
         now_ms: int,
     ) -> None:
-        """Write batches that are checked and numbered; the state follows once they are in the file."""
+        """Write batches that are checked and numbered; the state changes once they are in the file."""
         first, last = headers[0], headers[-1]
         last_offset = last.base_offset + last.last_offset_delta
         segment = self.segments[-1]
@@ -415,8 +417,8 @@ class PartitionLog:
         if file is None:
             file = await segment.make_appendable()
         await file.append(data)
-        # Readers and the high watermark go by the end of the log: it moves at once with the segment's, when
-        # everything that they will ask of the producers and of the aborted transactions is in place.
+        # Readers and the high watermark go by the end of the log: it moves together with the segment's, when
+        # the producers' state and the aborted transactions that they need are in place.
         for header in headers:
             if header.leader_epoch != self._latest_epoch:
                 self._note_epoch(header)
@@ -438,24 +440,24 @@ class PartitionLog:
         try:
             await self.active.aborted.append(aborted_entry(completed))
         except BaseException as error:
-            # readers would take the aborted records for committed ones
+            # otherwise readers would take the aborted records for committed ones
             self.fail(error)
             raise
 
     def begin_leading(self, epoch: int) -> None:
-        """The epoch of this node as leader begins at the end of the log. While an append is being written
-        that end is about to move: then the epoch begins with the first append of its own."""
+        """Begin this node's epoch as leader at the end of the log. While an append is being written that end
+        is about to move: then the epoch begins with its first own append."""
         self.refuse_epochs_before(epoch)
         if not self.turn.is_taken:
             self.begin_epoch(epoch, self.end_offset)
 
     def require_epoch(self, epoch: int) -> None:
-        """Refuse a change that was asked for in an epoch that is over."""
+        """Refuse a change that was requested in an epoch that is over."""
         if epoch < self.lowest_epoch:
             raise FencedLeaderEpoch(f"leader epoch {epoch} of {self.path} is over")
 
     def refuse_epochs_before(self, epoch: int) -> None:
-        """Refuse appends of leaders whose epoch is over, also those that wait for their turn."""
+        """Refuse appends of leaders of earlier epochs, also those that wait for the lock."""
         self.lowest_epoch = max(self.lowest_epoch, epoch)
 
     def begin_epoch(self, epoch: int, start_offset: int) -> None:
@@ -464,17 +466,17 @@ class PartitionLog:
             self.epochs_changed()
 
     def _note_epoch(self, header: BatchHeader) -> None:
-        """Note the epoch of a batch that has been appended. It may be an earlier one than the latest, where
-        this node has led in the latest, has written nothing, and the next leader has never heard of that. The
-        latest is none of this log's then, and would be taken for the end of the one before."""
+        """Note the epoch of a batch that has been appended. It may be earlier than the latest one: this node
+        may have led in the latest and written nothing, and the next leader does not know of that epoch. Then
+        the latest is not part of this log, and would be taken for the end of the one before."""
         if header.leader_epoch < self._latest_epoch and self.epochs.truncate_from_end(header.base_offset):
             self.epochs_changed()
         if header.leader_epoch > self._latest_epoch:
             self.begin_epoch(header.leader_epoch, header.base_offset)
 
     def epochs_changed(self) -> None:
-        """The epochs are written with the next flush: until then the batches themselves, which recovery reads
-        from the recovery point on, tell what the file does not."""
+        """Note that the epochs must be written with the next flush: until then recovery restores them from
+        the batches, which it reads from the recovery point on."""
         latest = self.epochs.latest_epoch
         self._latest_epoch = -1 if latest is None else latest
         self.is_dirty = True
@@ -497,7 +499,7 @@ class PartitionLog:
         return waited_ms > config.roll_ms - segment.roll_jitter_ms
 
     async def roll(self) -> bool:
-        """Seal the active segment and begin a new one; False where it is empty and may as well go on."""
+        """Seal the active segment and begin a new one; False if it is empty and stays the active one."""
         async with self.turn:
             self.require_sound()
             return await self.roll_to(self.end_offset)
@@ -521,7 +523,7 @@ class PartitionLog:
         await sealed.seal()
         try:
             if self.recovery_point >= self.end_offset:
-                # everything in it counts as synced already: its indexes must not be the exception
+                # everything in it counts as synced already, so its indexes must be synced too
                 await sealed.sync(sealed=True)
                 self.side.names_changed()
             # a segment must not outlive the one before it: the log would seem to start with it
@@ -543,8 +545,8 @@ class PartitionLog:
         self.bases.append(base_offset)
 
     async def _undo(self, segment: Segment, error: asyncio.CancelledError) -> None:
-        """Whoever had a segment made went away meanwhile: its file, if it is there by now, would hide what is
-        appended to the one before it. However often this is cancelled, it ends when that is settled."""
+        """Remove the file of a new segment whose creation was cancelled: it would hide what is appended to
+        the segment before it. However often this is cancelled, it returns only when the removal has ended."""
         removal = asyncio.ensure_future(self.home.disk.remove(segment.path(names.LOG)))
         while not removal.done():
             with suppress(asyncio.CancelledError):
@@ -554,12 +556,12 @@ class PartitionLog:
         self.side.names_changed()
 
     def require_sound(self) -> None:
-        """Raise what made the log refuse further changes, if anything did."""
+        """Raise the failure because of which the log refuses changes, if there is one."""
         if self.failure is not None:
             raise self.failure
 
     def fail(self, error: BaseException) -> None:
-        """Refuse all further changes: what the files hold is in doubt until they are opened anew."""
+        """Refuse all further changes: the contents of the files are in doubt until they are reopened."""
         logger.error("%s takes no more appends until it is opened anew: %s", self.path, error)
         if not isinstance(error, StorageError):
             error = Interrupted(
@@ -570,8 +572,8 @@ class PartitionLog:
 
     @contextmanager
     def reshaping(self) -> Iterator[None]:
-        """While segments are cut or taken away: look-ups that overlap it start over. Where it is not carried
-        through, the files are in doubt, and the log refuses further changes."""
+        """Mark that segments are being cut or removed: look-ups that overlap it start over. If it fails, the
+        files are in doubt, and the log refuses further changes."""
         self.shape += 1
         self.is_dirty = True
         try:
@@ -583,7 +585,7 @@ class PartitionLog:
             self.shape += 1
 
     async def flush_messages_due(self, end_offset: int) -> None:
-        """Make everything below `end_offset` durable if flush.messages asks for it, as an append does."""
+        """Make everything below `end_offset` durable if flush.messages requires it, as an append does."""
         if end_offset - self.recovery_point >= self.config.flush_messages:
             await self.flush(end_offset)
 
@@ -598,7 +600,8 @@ class PartitionLog:
                 self.home.on_trouble(error)  # they stay in memory, and are tried again
 
     async def flush(self, up_to: int | None = None) -> None:
-        """Make everything below `up_to` (by default the end) durable; one sync serves all who wait."""
+        """Make everything below `up_to` (by default the end) durable; one sync serves all callers that
+        wait."""
         target = self.end_offset if up_to is None else up_to
         while self.recovery_point < min(target, self.end_offset):
             self.require_sound()
@@ -612,9 +615,9 @@ class PartitionLog:
                 raise
 
     async def _flush_once(self) -> None:
-        """Takes no turn: whoever has one, and closes the log, may be waiting for this."""
+        """Takes no lock: a holder of the lock that closes the log may be waiting for this."""
         if self.shape & 1 or self.recovery_point >= self.end_offset:
-            return  # the caller looks again what is left to flush
+            return  # the caller checks again whether anything is left to flush
         self.require_sound()
         end_offset, shape, active = self.end_offset, self.shape, self.active
         began = self.home.clock.monotonic()
@@ -626,12 +629,12 @@ class PartitionLog:
             await self.side.sync_names()
         except StorageError as error:
             if shape == self.shape:
-                # what a failed sync left unwritten is unknown, and a second sync would not say
+                # it is unknown what a failed sync left unwritten, and a second sync would not report it
                 self.fail(error)
                 raise
         self.home.totals.flushes.observe(self.home.clock.monotonic() - began)
         # A segment that was cut or sealed meanwhile is not synced as a whole: its indexes are not, and below
-        # the recovery point nobody would look at them again after a crash. The next round syncs them.
+        # the recovery point they would not be checked after a crash. The next round syncs them.
         if shape == self.shape and active is self.active and not self._is_rolling:
             self.recovery_point = max(self.recovery_point, end_offset)
             self.flushed_at = self.home.clock.monotonic()
@@ -641,8 +644,8 @@ class PartitionLog:
         self.producers.expire(self.home.clock.wall_ms(), self.config.producer_id_expiration_ms)
 
     async def write_out(self) -> WrittenOut | None:
-        """Write what a clean stop leaves behind, without making it durable: that is for a sync of the whole
-        disk. None where the log has to be closed by itself."""
+        """Write the state of a clean stop, without making it durable: a sync of the whole disk does. None if
+        the log has to be closed alone."""
         async with self.turn:
             await self._flush.settled()
             if self.failure is not None or not self.is_dirty:
@@ -656,20 +659,20 @@ class PartitionLog:
 
     async def put_in_place(self, written: WrittenOut) -> bool:
         """After a sync of the disk: the second half of `write_out`, which a second sync makes durable. False
-        where the log has changed since, and has to be closed by itself."""
+        if the log has changed since, and has to be closed alone."""
         async with self.turn:
             return self.failure is None and await self.side.put_in_place(written.side_files)
 
     def count_as_flushed(self, written: WrittenOut) -> None:
-        """The disk was synced after `put_in_place`: unless the log has changed, nothing is left to do."""
+        """The disk was synced after `put_in_place`: unless the log has changed, mark it as flushed."""
         is_same = (self.end_offset, self.shape) == (written.end_offset, written.shape)
         if self.failure is None and is_same and self.side.all_synced(written.side_files):
             self.recovery_point = self.end_offset
             self.is_dirty = False
 
     async def close(self) -> bool:
-        """Leave the files as a clean stop does: flushed, indexes trimmed, producers' state written. False
-        where a failed log can only be let go."""
+        """Leave the files as a clean stop does: flushed, indexes trimmed, producers' state written. False if
+        the log has failed and could only be released."""
         async with self.turn:
             is_sound = self.failure is None
             if is_sound and self.is_dirty:
@@ -684,15 +687,15 @@ class PartitionLog:
             return is_sound
 
     async def retire(self, reason: StorageError) -> None:
-        """Refuse everything from now on, for that reason, and let go of the files."""
+        """Refuse all calls from now on with `reason`, and release the files."""
         async with self.turn:
-            # no flush begins any more; the one under way still needs the files
+            # no flush begins any more; the one in progress still needs the files
             self.failure = self.ended = reason
             await self._flush.settled()
             self.abandon(reason)
 
     def abandon(self, reason: StorageError | None = None) -> None:
-        """Let go of the files as they are: others may soon stand under their names."""
+        """Release the files as they are: others may soon have their names."""
         self.failure = self.ended = reason or LogClosed(f"{self.path} was closed")
         for segment in self.segments:
             segment.close()
@@ -701,7 +704,7 @@ class PartitionLog:
 
 
 def new_segment(home: Home, path: str, config: LogConfig, base_offset: int) -> Segment:
-    """A segment object at `base_offset`; its files are opened or created by whoever asked for it."""
+    """A segment object at `base_offset`; the caller opens or creates its files."""
     jitter_ms = min(config.segment_jitter_ms, config.segment_ms)
     return Segment(
         home.disk,

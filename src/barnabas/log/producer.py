@@ -1,7 +1,7 @@
-"""One producer in one partition: its epoch, its last five batches, and where its open transaction began.
+"""One producer in one partition: its epoch, its last five batches, and the start of its open transaction.
 
-A batch that comes again is known by its sequences as long as it is among the last five. They are kept as
-plain numbers in one array, not as objects: there may be tens of thousands of producers.
+A repeated batch is recognised by its sequences while it is among the last five. They are stored as numbers in
+one array, not as objects: there may be tens of thousands of producers.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ BATCHES_KEPT = 5
 NO_OFFSET = -1
 NO_COORDINATOR_EPOCH = -1
 
-# how a window's array holds a batch: last sequence, last offset, offset delta, timestamp
+# the fields of a batch in the array: last sequence, last offset, offset delta, timestamp
 _STRIDE = 4
 
 
@@ -36,7 +36,7 @@ class Duplicate(NamedTuple):
 
 
 class ProducerEntry(NamedTuple):
-    """One producer as a snapshot keeps it and as DescribeProducers shows it; -1 where there is nothing."""
+    """One producer as in a snapshot and in DescribeProducers; -1 for an unset field."""
 
     producer_id: int
     epoch: int
@@ -66,22 +66,22 @@ class Producer:
 
     @property
     def last_offset(self) -> int:
-        """Where its last batch of records in this epoch ends; only for one that has a batch."""
+        """The end of its last data batch in this epoch; only valid if there is one."""
         return self.window[-_STRIDE + 1]
 
     def is_next(self, sequence: int) -> bool:
-        """Whether a batch that begins with this sequence continues the last one."""
+        """Whether a batch with this first sequence continues the last one."""
         window = self.window
         return bool(window) and sequence == (window[-_STRIDE] + 1) & MAX_SEQUENCE
 
     def enter_epoch(self, epoch: int) -> None:
-        """Sequences start anew in a new epoch, so the old one's batches are no longer compared with."""
+        """Start a new epoch: sequences begin anew, and the old epoch's batches are forgotten."""
         if epoch != self.epoch:
             self.epoch = epoch
             self.window = array("q")
 
     def find(self, header: BatchHeader) -> Duplicate | None:
-        """The batch of this epoch that has exactly these sequences."""
+        """The batch of this epoch with exactly these sequences."""
         last_sequence = header.last_sequence
         window = self.window
         for at in range(0, len(window), _STRIDE):
@@ -92,14 +92,15 @@ class Producer:
         return None
 
     def add(self, last_sequence: int, last_offset: int, delta: int, timestamp: int) -> None:
-        """Put a batch behind all others; where the window is full, the oldest falls out."""
+        """Append a batch to the window; if the window is full, the oldest is dropped."""
         window = self.window
         window.extend((last_sequence, last_offset, delta, timestamp))
         if len(window) > BATCHES_KEPT * _STRIDE:
             del window[:_STRIDE]
 
     def remember(self, header: BatchHeader) -> None:
-        """Put an older batch back where it stood; one that is there, or would fall out at once, is left."""
+        """Insert an older batch at its position; one that is present, or would be dropped at once, is
+        ignored."""
         window = self.window
         for at in range(0, len(window), _STRIDE):
             if header.last_offset == window[at + 1]:
@@ -116,7 +117,7 @@ class Producer:
             del self.window[:_STRIDE]
 
     def check_next(self, header: BatchHeader) -> None:
-        """Whether a batch continues the last one, or begins a new epoch."""
+        """Raise unless a batch continues the last one, or begins a new epoch."""
         first = header.base_sequence
         if header.producer_epoch != self.epoch:
             if first != 0:
@@ -134,7 +135,7 @@ class Producer:
             )
 
     def entry(self, producer_id: int) -> ProducerEntry:
-        """What a snapshot keeps of it."""
+        """Its entry in a snapshot."""
         window = self.window
         last_sequence, last_offset, delta, _ = window[-_STRIDE:] if window else (NO_SEQUENCE, NO_OFFSET, 0, 0)
         return ProducerEntry(
@@ -150,7 +151,7 @@ class Producer:
 
 
 def producer_of(entry: ProducerEntry) -> Producer:
-    """The producer that a snapshot tells of."""
+    """The producer of a snapshot's entry."""
     producer = Producer()
     producer.epoch = entry.epoch
     producer.coordinator_epoch = entry.coordinator_epoch

@@ -1,17 +1,19 @@
-"""What a partition knows of its producers: whether a batch is new, a duplicate, out of order or fenced.
+"""The producer state of a partition: whether a batch is new, a duplicate, out of order or fenced.
 
 For each producer id: its epoch, its last five batches, the offset where its open transaction began, and the
-epoch of the coordinator that last ended one. `check` and `check_marker` decide and change nothing; `apply`
-and `apply_marker` are the only ones that learn from the log, and they are the same when a batch has just been
-appended and when it is read back at a start. So the state is a function of the log (and of what has expired).
+epoch of the coordinator that last ended one. `check` and `check_marker` decide and change nothing. `apply`
+and `apply_marker` are the only ones that change the state from the log, and they do the same for a batch that
+has just been appended and for one that is read back at a start. So the state is a function of the log (and of
+what has expired).
 
 Transactions pass through two stages before readers may see past them: ongoing, until the marker is written;
-then unreplicated, until the high watermark has passed the marker. The first unstable offset is where the
-earliest transaction in either stage began.
+then unreplicated, until the high watermark has passed the marker. The first unstable offset is the start of
+the earliest transaction in either stage.
 
-What a client begins a transaction with here must have been verified: its coordinator knows that the partition
-belongs to it, for otherwise nobody would ever end it (KIP-890). `begin_verification` gives a guard before the
-coordinator is asked, and the first append is made with it; any marker, or append, in between makes it void.
+The first batch of a client's transaction in a partition must be verified with the coordinator: it must know
+that the partition belongs to the transaction, or nobody would ever end it (KIP-890). `begin_verification`
+gives a guard before the coordinator is asked, and the first append is made with it; any marker or append in
+between invalidates it.
 """
 
 from __future__ import annotations
@@ -35,7 +37,7 @@ MAX_PRODUCER_EPOCH = 0x7FFF
 
 
 class Origin(enum.Enum):
-    """Who appends, and so what is left to check."""
+    """The source of an append, which decides the checks that are left."""
 
     CLIENT = "client"  # everything
     COORDINATOR = "coordinator"  # epochs; offsets committed in a transaction have no sequences
@@ -44,7 +46,7 @@ class Origin(enum.Enum):
 class CompletedTransaction(NamedTuple):
     """A transaction that a marker has just ended.
 
-    An aborted one belongs into the segment's index before the high watermark may pass its marker.
+    An aborted one must be in the segment's index before the high watermark may pass its marker.
     """
 
     producer_id: int
@@ -55,10 +57,10 @@ class CompletedTransaction(NamedTuple):
 
 
 class Guard:
-    """A verification under way: as long as it is the producer's, no transaction has begun or ended here.
+    """A verification in progress. While it is the current guard, no transaction has begun or ended here.
 
     Batches of one producer may overtake each other while they are verified. The lowest sequence that was seen
-    goes first: a later one in its place would lock the others out for good.
+    must be appended first: a later one in its place would lock the others out for good.
     """
 
     __slots__ = ("began_ms", "epoch", "is_trusted", "lowest_sequence", "starts_at_zero")
@@ -71,7 +73,7 @@ class Guard:
         self.is_trusted = False
 
     def saw(self, epoch: int, sequence: int) -> None:
-        """Another batch of the producer wants to be verified."""
+        """Note that another batch of the producer is being verified."""
         if epoch > self.epoch:
             self.epoch = epoch
             self.lowest_sequence = sequence
@@ -79,22 +81,23 @@ class Guard:
             self.lowest_sequence = min(self.lowest_sequence, sequence)
 
 
-# of whoever needs no verification: what coordinators write, and clients where it is switched off
+# for appends without verification: those of coordinators, and of clients where it is switched off
 TRUSTED = Guard(NO_PRODUCER_EPOCH, 0, 0)
 TRUSTED.is_trusted = True
 
 
 class LastBatches(NamedTuple):
-    """What of the log compaction must leave for the producers' state to be read back from it."""
+    """The batches that compaction must keep so that the producers' state can be read back from the log."""
 
     offsets: array[int]  # the last offset of each producer's last batch of records, ascending
-    epochs: dict[int, int]  # of the producers that have none in their current epoch: only a marker tells it
+    epochs: dict[int, int]  # of producers without a batch in their current epoch: only a marker has it
 
 
 class ProducerStates:
     """All producers of one partition, as of `map_end_offset`.
 
-    That is the end of the log as far as it was applied; its owner moves it over batches without a producer.
+    That is the end of the log as far as it was applied; its owner advances it over batches without a
+    producer.
     """
 
     __slots__ = ("_guards", "_ongoing", "_producers", "_unreplicated", "map_end_offset")
@@ -116,10 +119,10 @@ class ProducerStates:
     def check(
         self, header: BatchHeader, *, origin: Origin, guard: Guard | None = TRUSTED
     ) -> Duplicate | None:
-        """Whether a batch with a producer id may be appended; a Duplicate where it already was.
+        """Check a batch with a producer id before it is appended; returns a Duplicate if the log has it.
 
-        A producer of which nothing is known may begin with any sequence: its state may have expired, or gone
-        with the records. Only one whose epoch rises with every transaction begins with 0.
+        An unknown producer may begin with any sequence: its state may have expired, or been removed with the
+        records. Only one whose epoch rises with every transaction must begin with 0.
         """
         producer = self._producers.get(header.producer_id)
         if producer is not None:
@@ -148,13 +151,13 @@ class ProducerStates:
         return None
 
     def _is_verified(self, producer_id: int, epoch: int, guard: Guard | None) -> bool:
-        """A transaction begins only as its coordinator knows."""
+        """Whether the transaction is ongoing here or its coordinator knows of it."""
         if self.has_ongoing_transaction(producer_id, epoch):
             return True
         return guard is not None and (guard.is_trusted or self.is_guarded(producer_id, guard))
 
     def is_guarded(self, producer_id: int, guard: Guard) -> bool:
-        """Whether no transaction of the producer was begun or ended here since the guard was given."""
+        """Whether no transaction of the producer has begun or ended here since the guard was given."""
         return self._guards.get(producer_id) is guard
 
     def _check_sequence(self, producer: Producer | None, header: BatchHeader) -> None:
@@ -176,9 +179,9 @@ class ProducerStates:
     def begin_verification(
         self, producer_id: int, epoch: int, sequence: int, *, starts_at_zero: bool, now_ms: int
     ) -> Guard | None:
-        """What the first append of a transaction is to be made with; None where it is open already.
+        """The guard for the first append of a transaction; None if the transaction is open already.
 
-        `starts_at_zero` is a producer whose epoch rises with every transaction.
+        `starts_at_zero` marks a producer whose epoch rises with every transaction.
         """
         self.check_epoch(producer_id, epoch)
         if self.has_ongoing_transaction(producer_id, epoch):
@@ -191,13 +194,13 @@ class ProducerStates:
         return guard
 
     def check_verified(self, producer_id: int, epoch: int, guard: Guard | None) -> None:
-        """Whether a coordinator may write now in the transaction that it was verified for with `guard`."""
+        """Raise if a coordinator may not write in the transaction that it was verified for with `guard`."""
         self.check_epoch(producer_id, epoch)
         if not self._is_verified(producer_id, epoch, guard):
             raise InvalidTransactionState(f"the transaction of producer {producer_id} has ended meanwhile")
 
     def check_epoch(self, producer_id: int, producer_epoch: int) -> None:
-        """Whether a coordinator may write in that producer's transaction."""
+        """Raise if the epoch is too old for a coordinator's write in that producer's transaction."""
         producer = self._producers.get(producer_id)
         if producer is not None and producer_epoch < producer.epoch:
             raise _stale_epoch(producer_id, producer_epoch, producer.epoch)
@@ -205,11 +208,11 @@ class ProducerStates:
     def check_marker(
         self, producer_id: int, producer_epoch: int, coordinator_epoch: int, *, transaction_version: int
     ) -> None:
-        """Whether a coordinator may write this marker.
+        """Raise if a coordinator may not write this marker.
 
-        From transaction version 2 on a marker carries the next epoch, so one with the current epoch is late;
-        unless nothing is open, when it is the marker already written, sent again, and does no harm; or the
-        epochs are exhausted, when the last one must serve.
+        From transaction version 2 on a marker has the next epoch, so one with the current epoch is late.
+        There are two exceptions: if no transaction is open, it is the marker already written, sent again, and
+        harmless; if the epochs are exhausted, the last one is used again.
         """
         producer = self._producers.get(producer_id)
         if producer is None:
@@ -226,7 +229,7 @@ class ProducerStates:
             )
 
     def has_ongoing_transaction(self, producer_id: int, producer_epoch: int) -> bool:
-        """Whether that producer, in that epoch, has an open transaction here."""
+        """Whether that producer has an open transaction here in that epoch."""
         producer = self._producers.get(producer_id)
         return (
             producer is not None
@@ -237,7 +240,7 @@ class ProducerStates:
     # --- apply
 
     def apply(self, header: BatchHeader, base_offset: int) -> None:
-        """Learn from a data batch of a producer that stands in the log at `base_offset`."""
+        """Update the state from a producer's data batch at `base_offset` of the log."""
         producer = self._producer(header.producer_id)
         last_offset = base_offset + header.last_offset_delta
         producer.last_timestamp = header.max_timestamp
@@ -261,7 +264,8 @@ class ProducerStates:
         offset: int,
         timestamp: int,
     ) -> CompletedTransaction | None:
-        """Learn from a marker at `offset`; the transaction that it ended, if one was open here."""
+        """Update the state from a marker at `offset`; returns the transaction that it ended, if one was open
+        here."""
         producer = self._producer(producer_id)
         self._guards.pop(producer_id, None)
         first_offset = producer.txn_first_offset
@@ -278,11 +282,11 @@ class ProducerStates:
         return CompletedTransaction(producer_id, first_offset, offset, not commit, last_stable_offset)
 
     def remember(self, header: BatchHeader) -> None:
-        """Put back into its producer's window a batch that the log holds and a snapshot left out.
+        """Restore a batch of the log, which a snapshot does not have, in its producer's window.
 
-        A snapshot keeps one batch a producer; the log's tail has the others. Only batches of the current
-        epoch, older than the newest known one, are taken, in any order and any number of times; nothing but
-        the window changes.
+        A snapshot has one batch a producer; the others are in the log's tail. Only batches of the current
+        epoch, older than the newest known one, are taken, in any order and any number of times; only the
+        window changes.
         """
         producer = self._producers.get(header.producer_id)
         if producer is None or header.producer_epoch != producer.epoch or header.is_control:
@@ -290,7 +294,8 @@ class ProducerStates:
         producer.remember(header)
 
     def expire(self, now_ms: int, expiration_ms: int) -> int:
-        """Forget producers that were silent for so long, but none with an open transaction; how many."""
+        """Forget producers that were silent for so long, but none with an open transaction; returns their
+        number."""
         expired = [
             producer_id
             for producer_id, producer in self._producers.items()
@@ -298,7 +303,7 @@ class ProducerStates:
         ]
         for producer_id in expired:
             del self._producers[producer_id]
-        if self._guards:  # of those who never came back
+        if self._guards:  # guards of producers that never came back
             self._guards = {
                 id_: guard for id_, guard in self._guards.items() if now_ms - guard.began_ms < expiration_ms
             }
@@ -314,7 +319,7 @@ class ProducerStates:
 
     @property
     def first_unstable_offset(self) -> int | None:
-        """Where the earliest transaction began that is undecided, or decided above the high watermark.
+        """The start of the earliest transaction that is undecided, or decided above the high watermark.
 
         The last stable offset is the smaller of this and the high watermark, and not below the log's start.
         """
@@ -325,12 +330,13 @@ class ProducerStates:
         return unreplicated if undecided is None else min(undecided, unreplicated)
 
     def on_high_watermark(self, high_watermark: int) -> None:
-        """Transactions whose markers stand below the high watermark hold nothing back any more."""
+        """Remove transactions whose markers are below the high watermark: they no longer bound the last
+        stable offset."""
         if self._unreplicated:
             self._unreplicated = [txn for txn in self._unreplicated if txn[1] >= high_watermark]
 
     def on_log_start_offset(self, log_start_offset: int) -> None:
-        """The log now begins here. Producers stay known even when their records are gone."""
+        """The log now begins here. Producers stay known even if their records are gone."""
         self.on_high_watermark(log_start_offset)
         self.map_end_offset = max(self.map_end_offset, log_start_offset)
 
@@ -342,13 +348,13 @@ class ProducerStates:
             yield producer.entry(producer_id)
 
     def last_batches(self) -> LastBatches:
-        """The last batch of each producer, as compaction asks for it."""
+        """The last batch of each producer, for compaction."""
         offsets = sorted(one.last_offset for one in self._producers.values() if one.window)
         epochs = {id_: one.epoch for id_, one in self._producers.items() if not one.window}
         return LastBatches(array("q", offsets), epochs)
 
     def clear(self, map_end_offset: int) -> None:
-        """Forget everything; the log is truncated, or read again from `map_end_offset`."""
+        """Forget everything, when the log is truncated, or read again from `map_end_offset`."""
         self._producers.clear()
         self._guards.clear()
         self._ongoing.clear()
@@ -356,7 +362,7 @@ class ProducerStates:
         self.map_end_offset = map_end_offset
 
     def load(self, entries: Iterable[ProducerEntry], map_end_offset: int) -> None:
-        """Start over from a snapshot that was taken at `map_end_offset`."""
+        """Restore the state of a snapshot that was taken at `map_end_offset`."""
         self.clear(map_end_offset)
         for entry in entries:
             self._producers[entry.producer_id] = producer_of(entry)

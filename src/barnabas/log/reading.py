@@ -1,11 +1,11 @@
 """Reading a partition: ranges of its files, and look-ups by offset, time and epoch.
 
-A read answers with a stretch of one segment's file, whole batches, at least one, never beyond the reader's
-bound; no byte of it passes through Python. The first batch may begin before the offset asked for: what
-stands before it in the batch is the client's to skip, as in Kafka.
+A read returns a range of one segment's file: whole batches, at least one, never beyond the reader's bound.
+Its bytes do not pass through Python. The first batch may begin before the requested offset: the client skips
+the records before it, as in Kafka.
 
-Nothing here takes the log's turn. Whoever keeps a range across an await pins its file. A truncation in the
-middle of a look-up shows in the log's shape, and the look-up starts over.
+Nothing here takes the log's lock. A caller that keeps a range across an await pins its file. A truncation
+during a look-up changes the log's `shape`, and the look-up starts over.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ UNKNOWN_OFFSET = -1
 
 
 class Fetched(NamedTuple):
-    """What a read found, and where the log stood then."""
+    """The result of a read, with the log's offsets at that time."""
 
     range: FileRange | None
     aborted: tuple[AbortedTransaction, ...] | None
@@ -44,11 +44,11 @@ class Fetched(NamedTuple):
     end_offset: int
     high_watermark: int
     last_stable_offset: int
-    readable_bytes: int = 0  # from there on without a limit; ENDLESS where it goes on in a later segment
+    readable_bytes: int = 0  # without a limit on the read; ENDLESS if more follows in a later segment
 
 
 class TimestampOffset(NamedTuple):
-    """An offset found by time: -1 everywhere where there is none."""
+    """An offset found by time; all fields are -1 if there is none."""
 
     timestamp_ms: int
     offset: int
@@ -57,7 +57,7 @@ class TimestampOffset(NamedTuple):
 
 ENDLESS = 2**63 - 1
 
-# readers of one partition that follow its end without look-ups
+# readers of one partition that read at its end without look-ups
 _ENDS_KEPT = 16
 
 NOTHING = TimestampOffset(NO_TIMESTAMP, UNKNOWN_OFFSET)
@@ -71,10 +71,10 @@ async def read(
 
 
 def read_on(log: PartitionLog, offset: int, max_bytes: int, bound: Bound) -> Fetched | None:
-    """The same at once, for a reader at its bound or where another read ended; None for others.
+    """As `read`, but synchronous: for a reader at its bound, or where another read ended; None otherwise.
 
-    A bound before the end of the log, as the high watermark of a replicated partition, must be the end of
-    another read as well: that of a follower, which got there first.
+    A bound before the end of the log, such as the high watermark of a replicated partition, must be the end
+    of another read as well: that of a follower, which was there first.
     """
     shape, end_offset = log.shape, log.end_offset
     upper = log.bound(bound)
@@ -114,7 +114,7 @@ def read_on(log: PartitionLog, offset: int, max_bytes: int, bound: Bound) -> Fet
 
 
 def unread(log: PartitionLog, bound: Bound) -> Fetched:
-    """Where the log stands, for one who has no room for anything in it."""
+    """The log's offsets without data, for a reader that has no room left."""
     return Fetched(
         None,
         () if bound is Bound.LAST_STABLE else None,
@@ -129,7 +129,7 @@ def _remember(log: PartitionLog, offset: int, end: ReadEnd) -> None:
     ends = log.read_ends
     ends[offset] = end
     if len(ends) > _ENDS_KEPT:
-        del ends[next(iter(ends))]  # the one that was noted first
+        del ends[next(iter(ends))]  # the oldest one
 
 
 async def _find_batches(log: PartitionLog, offset: int, max_bytes: int, bound: Bound) -> Fetched:
@@ -146,7 +146,7 @@ async def _find_batches(log: PartitionLog, offset: int, max_bytes: int, bound: B
         segment = log.segments[index]
         located = await segment.locate(offset)
         if located is None:
-            index += 1  # a compaction took what stood here
+            index += 1  # compaction removed the records here
             continue
         if located.header.last_offset >= upper:
             break
@@ -170,7 +170,7 @@ async def _find_batches(log: PartitionLog, offset: int, max_bytes: int, bound: B
 
 
 async def _ends(log: PartitionLog, index: int, start: int, max_bytes: int, upper: int) -> tuple[int, int]:
-    """Where in the segment a read from `start` ends, and where it would end without a limit."""
+    """The position in the segment where a read from `start` ends, and where it would end without a limit."""
     segment = log.segments[index]
     whole = segment.size_bytes
     if upper < _next_offset(log, index):
@@ -188,7 +188,7 @@ def _next_offset(log: PartitionLog, index: int) -> int:
 async def _aborted_between(
     log: PartitionLog, index: int, offset: int, end: int, upper: int
 ) -> list[AbortedTransaction]:
-    """The aborted transactions with records in what is read, by first offset."""
+    """The aborted transactions with records in the range, by first offset."""
     segment = log.segments[index]
     beyond = await segment.offsets.ceiling(end, column=1)
     stop = _next_offset(log, index) if beyond is None else segment.base_offset + beyond[0]
@@ -197,7 +197,7 @@ async def _aborted_between(
 
 
 async def _undisturbed(log: PartitionLog, look: Callable[[], Awaitable[T]]) -> T:
-    """Run a look-up again if the log was truncated, or a segment deleted, in the middle of it."""
+    """Repeat a look-up if the log was truncated, or a segment deleted, meanwhile."""
     while True:
         if log.ended is not None:
             raise log.ended
@@ -208,7 +208,7 @@ async def _undisturbed(log: PartitionLog, look: Callable[[], Awaitable[T]]) -> T
         try:
             result = await look()
         except Exception as error:
-            # bytes, files or segments were not where they had been: an error only if nobody moved them
+            # bytes, files or segments may have moved: it is an error only if nothing did
             if before == log.shape and log.ended is None:
                 if isinstance(error, DiskFailed):
                     log.home.on_trouble(error)
@@ -219,7 +219,7 @@ async def _undisturbed(log: PartitionLog, look: Callable[[], Awaitable[T]]) -> T
 
 
 async def offset_for_timestamp(log: PartitionLog, timestamp_ms: int) -> TimestampOffset:
-    """The first record at or after a time, or what one of ListOffsets' special timestamps stands for."""
+    """The first record at or after a time, or the offset for one of ListOffsets' special timestamps."""
     if timestamp_ms >= 0:
         return await _undisturbed(log, lambda: _search(log, timestamp_ms))
     if timestamp_ms in (EARLIEST, EARLIEST_LOCAL):
@@ -230,7 +230,7 @@ async def offset_for_timestamp(log: PartitionLog, timestamp_ms: int) -> Timestam
     if timestamp_ms == MAX_TIMESTAMP:
         return await _undisturbed(log, lambda: _newest(log))
     if timestamp_ms in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
-        return NOTHING  # no remote tier holds anything of this log
+        return NOTHING  # there is no remote tier
     raise ValueError(f"{timestamp_ms} is no timestamp that ListOffsets knows")
 
 
@@ -283,7 +283,7 @@ async def _newest(log: PartitionLog) -> TimestampOffset:
 
 
 async def _newest_from(segment: Segment, start_offset: int) -> int:
-    """The largest timestamp in a segment of which the first records do not count any more."""
+    """The largest timestamp in a segment whose first records are before the start of the log."""
     newest = NO_TIMESTAMP
     scan = await segment.scan(await segment.offsets.position_before(start_offset))
     position = scan.position
@@ -300,13 +300,13 @@ async def _newest_from(segment: Segment, start_offset: int) -> int:
 
 
 async def _records(segment: Segment, located: Located) -> Iterator[Record]:
-    """One at a time: a compressed batch may hold millions of them."""
+    """Lazily: a compressed batch may hold millions of records."""
     data = await (await segment.file()).read(located.position, located.header.size_bytes)
     return read_batch(data, 0)
 
 
 def end_offset_for_epoch(log: PartitionLog, epoch: int) -> tuple[int, int]:
-    """OffsetForLeaderEpoch: the largest epoch up to the one asked for, and its end; -1, -1 if unknown."""
+    """OffsetForLeaderEpoch: the largest epoch up to the requested one, and its end; -1, -1 if unknown."""
     found = log.epochs.end_offset_for(epoch, log.end_offset)
     return found.epoch, found.start_offset
 
@@ -314,13 +314,13 @@ def end_offset_for_epoch(log: PartitionLog, epoch: int) -> tuple[int, int]:
 async def batches(
     log: PartitionLog, offset: int, end_offset: int, chunk_bytes: int = 1 << 20
 ) -> AsyncGenerator[tuple[bytes, int, BatchHeader], None]:
-    """The batches of the log from the one that holds `offset` on, each as bytes, position and header."""
+    """The batches of the log from the one with `offset` on, each as bytes, position and header."""
     while offset < end_offset:
         fetched = await read(log, offset, chunk_bytes, Bound.LOG_END)
         if fetched.range is None:
             return
         file, start, size = fetched.range
-        file.pin()  # compaction may put others in its place meanwhile
+        file.pin()  # compaction may replace it meanwhile
         try:
             chunk = await file.read(start, size)
         finally:

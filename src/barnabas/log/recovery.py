@@ -1,11 +1,11 @@
-"""Opening a partition: from what a clean stop or a crash left in its directory to a log that can go on.
+"""Opening a partition: from the files of a clean stop or a crash to a log that can be used.
 
-After a clean stop, little more than the names of the files, the last index entries and the headers behind
-them is read. After a crash, the segments that reach past the recovery point are read whole: a torn tail is
-cut, and their indexes, their aborted transactions and the producers' state are made anew, because none of it
-was synced. What is missing or corrupt besides (an index, a snapshot, the epochs) is rebuilt from the batches,
-with a log line saying what and why. Batches below the recovery point were synced: where these are corrupt
-something else is wrong, and the partition is not opened rather than cut.
+After a clean stop, little more is read than the names of the files, the last index entries and the headers
+after them. After a crash, the segments that reach past the recovery point are read whole: a torn tail is cut,
+and their indexes, their aborted transactions and the producers' state are rebuilt, because none of it was
+synced. Anything else that is missing or corrupt (an index, a snapshot, the epochs) is rebuilt from the
+batches, with a log line that names it and the reason. Batches below the recovery point were synced: if these
+are corrupt, the cause is something else, and the partition is not opened rather than cut.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from barnabas.records.control import parse_end_transaction
 
 logger = logging.getLogger("barnabas.log")
 
-# how much of the log's tail is looked through for batches of which producers might lose the acknowledgement
+# how much of the log's tail is searched for batches that producers might send again
 REFILL_BYTES = 4 << 20
 
 
@@ -47,10 +47,10 @@ async def open_partition(
     start_offset: int = 0,
     topic_id: UUID | None = None,
 ) -> PartitionLog:
-    """The log in directory `path`, made if it is not there; the offsets are those of the last checkpoints.
+    """The log in directory `path`, created if needed; the offsets are those of the last checkpoints.
 
-    Where the recovery point is not known (None) everything is read, but a gap between segments is left
-    alone: it may be a compaction's work rather than a lost segment.
+    If the recovery point is unknown (None) everything is read, but a gap between segments is accepted: it may
+    be the result of compaction rather than a lost segment.
     """
     disk = home.disk
     bases = await tidy(disk, path, start_offset)
@@ -73,7 +73,7 @@ async def open_partition(
         recovery = _Recovery(home, path, config, segments, epochs, recovery_point, cleaned_offset, unsynced)
         end_offset = await recovery.run()
         producers, snapshot_offset = recovery.producers, recovery.snapshot_offset
-    if max(end_offset, start_offset) < (recovery_point or 0):  # what is before the start may well be gone
+    if max(end_offset, start_offset) < (recovery_point or 0):  # those before the start may be deleted
         logger.error(
             "%s ends at offset %d, but everything below %d had been synced: data was lost on the way",
             path,
@@ -107,7 +107,7 @@ async def open_partition(
 
 
 async def _forget(disk: Disk, path: str, segments: Sequence[Segment], epochs: LeaderEpochs) -> None:
-    """Nothing is left of a log: neither shall its segments, its epochs and its producers be."""
+    """Remove the segments, epochs and producers of a log of which nothing is left."""
     if segments:
         logger.warning("%s ends before its start offset; it goes on, empty, from there", path)
         await _remove(disk, path, segments)
@@ -117,7 +117,7 @@ async def _forget(disk: Disk, path: str, segments: Sequence[Segment], epochs: Le
 
 
 async def _begin_at(home: Home, path: str, config: LogConfig, offset: int) -> tuple[list[Segment], int]:
-    """A log with nothing in it that goes on at `offset`."""
+    """An empty log that continues at `offset`."""
     segment = new_segment(home, path, config, offset)
     await segment.create()
     await segment.create_indexes()
@@ -125,7 +125,7 @@ async def _begin_at(home: Home, path: str, config: LogConfig, offset: int) -> tu
 
 
 async def remove_snapshots(disk: Disk, path: str) -> None:
-    """Forget the producers of a log of which nothing is left."""
+    """Remove the producer snapshots of a log of which nothing is left."""
     for name in await disk.listdir(path):
         if names.parse_offset(name, names.SNAPSHOT) is not None:
             await disk.remove(f"{path}/{name}")
@@ -141,7 +141,8 @@ async def _remove(disk: Disk, path: str, segments: Sequence[Segment]) -> None:
 
 
 async def _first_damaged(segments: Sequence[Segment]) -> int | None:
-    """The first segment whose aborted transactions cannot be believed: they follow from all batches since."""
+    """The first segment with a corrupt transaction index; the aborted transactions follow from all batches
+    since."""
     for index, segment in enumerate(segments):
         try:
             await segment.aborted.check()
@@ -152,7 +153,7 @@ async def _first_damaged(segments: Sequence[Segment]) -> int | None:
 
 
 def _first_unsynced(segments: Sequence[Segment], recovery_point: int) -> int:
-    """The first segment that reaches past the recovery point; at least the last one is looked at."""
+    """The first segment that reaches past the recovery point; the last one is always included."""
     for index in range(len(segments) - 1):
         if segments[index + 1].base_offset > recovery_point:
             return index
@@ -183,7 +184,7 @@ class _Recovery:
         self._gaps_are_plausible = recovery_point is None
         self._first = first
         self._next_offset = 0
-        self._has_gaps = False  # in the segment read last
+        self._has_gaps = False  # in the segment that was read last
         self.producers = ProducerStates()
         self.snapshot_offset = 0
 
@@ -205,16 +206,16 @@ class _Recovery:
         return self._next_offset
 
     async def _settle(self, segment: Segment) -> None:
-        """A truncation may have been under way: what is cut now must not be back after the next crash, behind
-        what will have been appended until then."""
+        """Sync the segment. A truncation may have been interrupted: records that are cut now must not be back
+        after the next crash, after those that are appended until then."""
         try:
             await segment.sync(sealed=False)
         except StorageError as error:
-            # it can still be read, and appended to; to make that durable will fail in turn
+            # it can still be read, and appended to; making that durable will fail in turn
             logger.error("%s", error)
 
     async def _recover(self, index: int) -> bool:
-        """Scan one segment; False where the log ends in it, or before it."""
+        """Scan one segment; False if the log ends in it, or before it."""
         segment = self._segments[index]
         is_last = index + 1 == len(self._segments)
         if segment.base_offset != self._next_offset:
@@ -236,11 +237,12 @@ class _Recovery:
         return problem is None
 
     def _may_be_a_gap(self, segment: Segment) -> bool:
-        """Whether the offsets between the last batch and this segment need not be missed: that is a
-        compaction's work, or a leader's offsets went so far on that they began a segment of their own.
+        """Whether the gap between the last batch and this segment is plausible: compaction removed the
+        records, or a leader's offsets jumped so far that they began a segment of their own.
 
-        A compaction here touches only what a recovery point stands behind. Apache Kafka's may be ahead of
-        its checkpoints: there, what came before the gap must bear the marks of one."""
+        Compaction here only rewrites what is below the recovery point. Apache Kafka's may be ahead of its
+        checkpoints: there, the batches before the gap must show signs of compaction.
+        """
         if self._gaps_are_plausible or segment.base_offset - self._next_offset > MAX_RELATIVE_OFFSET // 2:
             return True
         if self._is_compacted and (
@@ -261,7 +263,7 @@ class _Recovery:
         self.snapshot_offset = self._next_offset
 
     async def _scan(self, segment: Segment) -> str | None:
-        """Rebuild what belongs to a segment; cut it at the first batch that is not sound and say why."""
+        """Rebuild the files beside a segment; cut it at the first faulty batch and return the fault."""
         await segment.begin_rebuild()
         await segment.aborted.reset()
         self._has_gaps = False
@@ -282,9 +284,9 @@ class _Recovery:
         return problem
 
     def _in_order(self, segment: Segment, headers: list[BatchHeader]) -> tuple[list[BatchHeader], str | None]:
-        """The batches up to the first whose offset goes back: bytes that an older write left behind.
+        """The batches up to the first whose offset goes back: its bytes are left over from an older write.
 
-        The epochs of those that count are noted on the way.
+        Also notes the epochs of the batches returned.
         """
         next_offset, problem = self._next_offset, None
         latest_epoch = self._epochs.latest_epoch
@@ -340,7 +342,7 @@ class _Recovery:
 async def replay(
     segment: Segment, headers: Sequence[BatchHeader], position: int, producers: ProducerStates
 ) -> list[CompletedTransaction]:
-    """Apply batches that stand at `position` to the producers' state; returns the transactions they ended."""
+    """Apply batches at `position` to the producers' state; returns the transactions that they ended."""
     ended: list[CompletedTransaction] = []
     if not any(header.producer_id != NO_PRODUCER_ID for header in headers):
         return ended
@@ -362,13 +364,14 @@ async def load_producers(
 ) -> tuple[ProducerStates, int]:
     """The producers' state at `end_offset`, from the newest snapshot before it and the batches since.
 
-    Snapshots beyond the end describe a log that is no more, and those before the first segment cannot be
-    brought up to date; they are removed. Returns the state and the offset of the snapshot it was made from.
+    Snapshots beyond the end describe records that no longer exist, and those before the first segment cannot
+    be brought up to date; they are removed. Returns the state and the offset of the snapshot it was made
+    from.
     """
     start_offset = segments[0].base_offset if segments else end_offset
     producers = ProducerStates(start_offset)
     snapshot_offset = 0
-    # one taken exactly at the end is as good as it gets, wherever the next segment begins
+    # a snapshot exactly at the end is the best one, wherever the next segment begins
     bases = {end_offset, *(segment.base_offset for segment in segments)}
     for offset in reversed(await _snapshots(disk, path, bases)):
         file = f"{path}/{names.offset_name(offset)}{names.SNAPSHOT}"
@@ -388,7 +391,7 @@ async def load_producers(
 
 
 async def _snapshots(disk: Disk, path: str, bases: set[int]) -> list[int]:
-    """The offsets of the snapshots; those that belong to no segment go, but for the newest."""
+    """The offsets of the snapshots; those without a segment are removed, except for the newest."""
     listed = [names.parse_offset(name, names.SNAPSHOT) for name in await disk.listdir(path)]
     offsets = [offset for offset in listed if offset is not None]
     for offset in offsets[:-1]:
@@ -398,7 +401,7 @@ async def _snapshots(disk: Disk, path: str, bases: set[int]) -> list[int]:
 
 
 async def _catch_up(segments: Sequence[Segment], producers: ProducerStates, end_offset: int) -> None:
-    """Replay the batches from where the state stands to `end_offset`."""
+    """Replay the batches from the end of the state to `end_offset`."""
     start = producers.map_end_offset
     for index, segment in enumerate(segments):
         is_before = index + 1 < len(segments) and segments[index + 1].base_offset <= start
@@ -422,7 +425,7 @@ async def _catch_up(segments: Sequence[Segment], producers: ProducerStates, end_
 
 
 async def refill(segments: Sequence[Segment], producers: ProducerStates) -> None:
-    """Put the last batches of each producer back into its window: a snapshot keeps only one of them."""
+    """Restore the last batches of each producer in its window: a snapshot has only one of them."""
     if not len(producers):
         return
     left = REFILL_BYTES
@@ -442,7 +445,7 @@ async def refill(segments: Sequence[Segment], producers: ProducerStates) -> None
 
 
 async def _read_epochs(disk: Disk, path: str, *, is_expected: bool) -> tuple[LeaderEpochs, bool]:
-    """The epochs, and whether their file could be believed."""
+    """The epochs, and whether their file was present and valid."""
     file = f"{path}/{names.LEADER_EPOCH_CHECKPOINT}"
     try:
         if await disk.size_of(file) is None:

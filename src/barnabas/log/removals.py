@@ -1,6 +1,6 @@
-"""Files of a log directory that were deleted and wait for their removal (`file.delete.delay.ms`).
+"""Deleted files of a log directory that wait for their removal (`file.delete.delay.ms`).
 
-A deleted partition is a directory under another name. A deleted segment is kept in its log's list (`doomed`).
+A deleted partition is a renamed directory. A deleted segment is in its log's list (`doomed`).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ logger = logging.getLogger("barnabas.log")
 
 
 class Removals:
-    """Of one directory; `logs` are those of its partitions that are open."""
+    """The pending removals of one directory; `logs` are its open partitions."""
 
     def __init__(
         self,
@@ -38,11 +38,11 @@ class Removals:
         self.sweep = SharedCall(self._sweep)
 
     def add(self, name: str) -> None:
-        """Have a directory removed by the next sweep."""
+        """Remove a directory with the next sweep."""
         self._doomed.append((0.0, name))
 
     def add_later(self, name: str, delay_ms: int) -> None:
-        """Have a directory removed when the delay is over."""
+        """Remove a directory after the delay."""
         self._doomed.append((self._clock.monotonic() + delay_ms / 1000, name))
 
     async def _sweep(self) -> None:

@@ -1,13 +1,13 @@
-"""Which segments may go: a pure plan, which the partition carries out.
+"""Which segments retention deletes: a pure plan, which the partition carries out.
 
-Deletion takes whole segments from the front, in three passes over what the previous one left: those wholly
-before the log's start offset; then, while the log is larger than `retention.bytes` by at least a whole
+Deletion takes whole segments from the front, in three passes, each over what the previous one left: those
+wholly before the log's start offset; then, while the log is larger than `retention.bytes` by at least a whole
 segment, the oldest; then those whose newest record is older than `retention.ms`. A pass stops at the first
-segment that its rule keeps, so that no hole appears. Whatever the rule says:
+segment that its rule keeps, so that there is never a hole. In all passes:
 
-- A segment goes only when the high watermark has passed all of it.
-- The last segment goes only when it holds data; then a new one is rolled in its place, so that the log is
-  never without a segment.
+- A segment is deleted only when the high watermark has passed all of it.
+- The last segment is deleted only when it holds data; then a new one is rolled in its place, so that the log
+  is never without a segment.
 - The log's start offset never moves back.
 """
 
@@ -21,17 +21,17 @@ UNLIMITED = -1
 
 
 class SegmentFacts(NamedTuple):
-    """What the plan must know of one segment."""
+    """The facts about one segment that the plan depends on."""
 
     base_offset: int
-    next_offset: int  # after its last record; its base offset where it is empty
+    next_offset: int  # after its last record; its base offset if it is empty
     size_bytes: int
-    largest_timestamp_ms: int  # -1 where no record has one
-    last_modified_ms: int  # of the file; stands in for a missing timestamp
+    largest_timestamp_ms: int  # -1 if no record has one
+    last_modified_ms: int  # of the file; replaces a missing timestamp
 
 
 class Reason(enum.Enum):
-    """Why a segment goes."""
+    """Why a segment is deleted."""
 
     START_OFFSET = "it ends before the log's start offset"
     SIZE = "the log is larger than retention.bytes"
@@ -39,12 +39,12 @@ class Reason(enum.Enum):
 
 
 class RetentionPlan(NamedTuple):
-    """What to do: roll first, then delete, then move the start offset."""
+    """The changes: roll first, then delete, then move the start offset."""
 
     delete: tuple[int, ...]  # base offsets, ascending
-    reasons: tuple[Reason, ...]  # of each of them
+    reasons: tuple[Reason, ...]  # one for each of them
     roll_active: bool
-    log_start_offset: int  # as it shall be afterwards
+    log_start_offset: int  # the new start offset
 
 
 def plan_retention(
@@ -56,7 +56,7 @@ def plan_retention(
     log_start_offset: int,
     high_watermark: int,
 ) -> RetentionPlan:
-    """The segments (all of the log's, ascending) that may go now.
+    """The plan for `segments`: all of the log's, ascending.
 
     For a topic that is only compacted the caller passes both limits as unlimited (-1).
     """
@@ -106,7 +106,7 @@ def _oversized(segments: Sequence[SegmentFacts], first: int, high_watermark: int
 def _prefix(
     segments: Sequence[SegmentFacts], first: int, high_watermark: int, rule: Callable[[int], bool]
 ) -> int:
-    """The index after the segments from `first` on that the rule, and safety, allow to go."""
+    """The index after the segments from `first` on that the rule, and safety, allow to delete."""
     index = first
     while index < len(segments):
         is_last = index + 1 == len(segments)

@@ -1,11 +1,11 @@
 """One segment of a partition: a file of batches, its sparse indexes, its aborted transactions.
 
 Only the last segment of a log, the active one, takes appends; the others are sealed. A segment's files are
-opened when they are first needed, and its indexes are trusted only after a look at them: one that is
-missing, short or impossible is rebuilt from the batches, with a log line.
+opened at first use, and its indexes are checked before they are trusted: one that is missing, short or
+impossible is rebuilt from the batches, with a log line.
 
-`size_bytes` is what has been appended whole. It may lag behind the file while an append is under way, so
-readers go by it, never by the file's own size.
+`size_bytes` counts complete appends. It may be less than the file's size during an append, so readers go by
+it, never by the file's own size.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ logger = logging.getLogger("barnabas.log")
 
 # large enough to be worth a call, small enough to stay in the processor's cache until it is checked
 SCAN_BYTES = 1 << 18
-# a look-up reads about as much as stands between two index entries
+# a look-up reads about as much as there is between two index entries
 LOOKUP_BYTES = 4096
 MAX_RELATIVE_OFFSET = 2**31 - 1
 
 
 class Located(NamedTuple):
-    """A batch and where it stands in its segment."""
+    """A batch and its position in the segment."""
 
     position: int
     header: BatchHeader
@@ -103,15 +103,15 @@ class Segment:
         return self._disk.describe(self.path(names.LOG))
 
     async def create(self) -> None:
-        """Make a new, empty, active segment; `create_indexes` makes the files of its indexes."""
+        """Create a new, empty, active segment; `create_indexes` creates its index files."""
         self._file = await self._disk.open(self.path(names.LOG), create=True)
         if self._file.size:
             await self._file.truncate(0)
         self._indexed = True
 
     async def create_indexes(self) -> None:
-        """Make the files of the indexes, empty. Where that fails, the first entries make them: a segment
-        without index files can be appended to and read."""
+        """Create empty index files. If that fails, the first entries create them: a segment without index
+        files can be appended to and read."""
         try:
             await self.offsets.create()
             await self.times.create()
@@ -124,17 +124,17 @@ class Segment:
         return self._file
 
     async def file(self) -> File:
-        """The file of batches, opened if need be."""
+        """The file of batches, opened if needed."""
         if self._file is None:
             file = await self._disk.open(self.path(names.LOG))
             if self._file is None:
                 self._file, self.size_bytes = file, file.size
-            else:  # someone else was faster
+            else:  # another task was faster
                 file.close()
         return self._file
 
     async def ready(self) -> None:
-        """Open the indexes and learn the largest timestamp, before anything is looked up."""
+        """Open the indexes and find the largest timestamp, before any look-up."""
         if self._indexed:
             return
         if self._preparing is None:
@@ -160,8 +160,8 @@ class Segment:
             self.max_timestamp_offset = self.base_offset + self.times.last[1]
 
     async def _check_index_end(self) -> None:
-        """The last entry must name a batch that stands there: an index may be newer or older than its log.
-        And that batch must not be later than the time index knows of."""
+        """Check the last entry: it must name a batch at its position, since an index may be newer or older
+        than its log, and that batch must not be later than the last entry of the time index."""
         relative_offset, position = self.offsets.last or (None, 0)
         head = await (await self.file()).read(position, HEADER_BYTES)
         header = BatchHeader.parse(head) if len(head) == HEADER_BYTES else None
@@ -180,8 +180,8 @@ class Segment:
             )
 
     async def rebuild_indexes(self) -> None:
-        """Make both indexes anew from the batches, each replaced as a whole: a sealed segment is not looked
-        at again after a crash, so one half written would be believed."""
+        """Rebuild both indexes from the batches, each replaced as a whole: a sealed segment is not checked
+        again after a crash, so a half-written index would be trusted."""
         self.offsets.forget()
         self.times.forget()
         self._start_indexing()
@@ -209,27 +209,28 @@ class Segment:
         self._since_entry_bytes = 0
 
     def appendable(self) -> File | None:
-        """The file to append batches to, unless something must be done first. What is appended becomes part
-        of the segment with `count`, and nothing may be awaited in between that could forget to."""
+        """The file to append batches to, or None if `make_appendable` is needed. An append becomes part of
+        the segment by `count`; there must be no await between them at which it could be cancelled."""
         file = self._file
         return file if file is not None and file.size == self.size_bytes else None
 
     async def make_appendable(self) -> File:
-        """Open the file if need be, and cut what a cancelled append left behind: nobody was told of it."""
+        """Open the file if needed, and cut the remains of a cancelled append, which was never
+        acknowledged."""
         file = await self.file()
         if file.size != self.size_bytes:
             await file.truncate(self.size_bytes)
         return file
 
     def count(self, headers: Sequence[BatchHeader]) -> None:
-        """Take in the batches that were just written. Their index entries gather in memory; `write_entries`
-        is for when there are many."""
+        """Add the batches that were just written to the segment. Their index entries are collected in memory;
+        `write_entries` writes them when there are many."""
         if not self.size_bytes:
             self.first_timestamp = headers[0].max_timestamp
         self.size_bytes = self._note(headers, self.size_bytes)
 
     def _note(self, headers: Sequence[BatchHeader], position: int) -> int:
-        """Index batches that stand at `position`; returns where they end."""
+        """Index batches at `position`; returns where they end."""
         for header in headers:
             last_offset = header.base_offset + header.last_offset_delta
             if header.max_timestamp > self.max_timestamp:
@@ -250,8 +251,8 @@ class Segment:
         self.is_full = self.offsets.room < 1 or self.times.room < 2
 
     async def write_entries(self) -> None:
-        """Write the index entries that wait. Where that fails they stay in memory, to be tried again with the
-        next append: a full disk must not fail records that are already in the log."""
+        """Write the index entries in memory. If that fails they stay there, and are tried again with the next
+        append: a full disk must not fail records that are already in the log."""
         try:
             await self.offsets.write()
             if self.times.wants_write:
@@ -264,25 +265,25 @@ class Segment:
         return not (self.offsets.is_written and self.times.is_written)
 
     async def write_waiting_entries(self) -> None:
-        """Write all index entries that wait, however few; on an error they stay in memory."""
+        """Write all index entries in memory, however few; on an error they stay there."""
         for index in (self.offsets, self.times):
             if not index.is_written:
                 await index.write()
 
     async def reindex(self, headers: Sequence[BatchHeader], position: int) -> int:
-        """Index batches of a segment that is rebuilt; returns where they end."""
+        """Index batches of a segment that is being rebuilt; returns where they end."""
         position = self._note(headers, position)
         if self.offsets.wants_write:
             await self.write_entries()
         return position
 
     async def learn_first_timestamp(self) -> None:
-        """Read the largest timestamp of the first batch, from which the age of the segment counts."""
+        """Read the largest timestamp of the first batch, which counts as the segment's creation time."""
         head = await (await self.file()).read(0, HEADER_BYTES)
         self.first_timestamp = BatchHeader.parse(head).max_timestamp
 
     async def seal(self) -> None:
-        """Write the last index entries and trim the index files. Where that fails the entries stay in memory;
+        """Write the last index entries and trim the index files. If that fails the entries stay in memory;
         without their files, the indexes are rebuilt at the next start."""
         if not self._indexed:
             return
@@ -302,11 +303,11 @@ class Segment:
                 logger.warning("cannot take back an index: %s", error)
 
     async def scan(self, position: int = 0, *, verify: bool = False) -> SegmentScan:
-        """Walk the batches from `position` on, run by run."""
+        """Scan the batches from `position` on, run by run."""
         return SegmentScan(self, await self.file(), position, verify)
 
     async def locate(self, offset: int) -> Located | None:
-        """The first batch that holds `offset` or something later."""
+        """The first batch that holds `offset` or a later one."""
         await self.ready()
         position = await self.offsets.position_before(offset)
         while position < self.size_bytes:
@@ -317,7 +318,7 @@ class Segment:
         return None
 
     async def boundary_before(self, start: int, limit: int) -> int:
-        """The last batch boundary at or before `limit`, but at least one batch past `start`."""
+        """The last batch boundary at or before `limit`, but at least one batch after `start`."""
         await self.ready()
         entry = await self.offsets.floor(limit, column=1)
         position = start if entry is None else max(start, entry[1])
@@ -330,7 +331,7 @@ class Segment:
         return position
 
     async def _headers_at(self, position: int) -> list[Located]:
-        """The batches whose headers stand in the next stretch of the file; at least one."""
+        """The batches whose headers are in the next LOOKUP_BYTES of the file; at least one."""
         file = await self.file()
         data = await file.read(position, min(LOOKUP_BYTES, self.size_bytes - position))
         found = [Located(position + at, header) for header, at in kernel.scan_headers(data, 0, len(data))]
@@ -344,7 +345,7 @@ class Segment:
         )
 
     async def truncate(self, position: int, offset: int) -> None:
-        """Cut the batches from `position` on, which is where `offset` stands; durable on return."""
+        """Cut the batches from `position` on, where `offset` begins; durable on return."""
         await self.ready()
         self.size_bytes = position
         file = await self.file()
@@ -359,7 +360,7 @@ class Segment:
         await self._relearn_max_timestamp()
 
     async def _relearn_max_timestamp(self) -> None:
-        """The largest timestamp, from the last time index entry and the batches after it."""
+        """Find the largest timestamp, from the last time index entry and the batches after it."""
         self.max_timestamp, self.max_timestamp_offset = NO_TIMESTAMP, self.base_offset
         position = 0
         if self.times.last is not None:
@@ -373,7 +374,7 @@ class Segment:
                     self.max_timestamp, self.max_timestamp_offset = header.max_timestamp, header.last_offset
 
     async def tail(self) -> list[BatchHeader]:
-        """The headers after the last index entry; the largest timestamp takes them into account."""
+        """The headers after the last index entry; also updates the largest timestamp from them."""
         await self.ready()
         scan = await self.scan(self.offsets.last[1] if self.offsets.last else 0)
         tail: list[BatchHeader] = []
@@ -401,7 +402,7 @@ class Segment:
         return [await self.doom_batches(), *await self.doom_indexes()]
 
     async def doom_batches(self) -> str:
-        """The first half of `doom`: without its batches, a segment is none."""
+        """The first half of `doom`: a segment without its batches does not count."""
         path = self.path(names.LOG) + names.DELETED
         await (await self.file()).rename(path)
         return path
@@ -429,11 +430,12 @@ class Segment:
 
 
 class CorruptSegment(StorageError):
-    """Batches that should be sound are not; nothing is cut without being told to."""
+    """Batches that should be valid are not; nothing is cut automatically."""
 
 
 class SegmentScan:
-    """A walk over a segment's batches. `position` is how far it got, `problem` why it went no further."""
+    """A scan over a segment's batches. `position` is how far it got, `problem` the reason why it stopped
+    early."""
 
     __slots__ = ("_end", "_file", "_segment", "_verify", "position", "problem")
 
@@ -446,7 +448,7 @@ class SegmentScan:
         self.problem: str | None = None
 
     async def run(self) -> list[BatchHeader]:
-        """The next batches in a row; none at the end or at the first one that is not sound."""
+        """The next run of batches; empty at the end or at the first invalid one."""
         want = SCAN_BYTES
         while self.position < self._end and self.problem is None:
             data = await self._file.read(self.position, min(want, self._end - self.position))
@@ -456,12 +458,12 @@ class SegmentScan:
                 return headers
             self.problem = problem
             if problem is None:
-                # a batch larger than what was read: read all of it, unless the file ends before
+                # a batch larger than the read: read all of it, unless the file ends before
                 want = self._whole(data)
         return []
 
     def require_end(self) -> None:
-        """Raise CorruptSegment where the walk did not get to the end."""
+        """Raise CorruptSegment if the scan did not reach the end."""
         if self.problem is not None:
             raise self._segment.corrupt(self.position, self.problem)
 

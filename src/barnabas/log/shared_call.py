@@ -1,8 +1,8 @@
-"""One run of an expensive action for everybody who asked for it meanwhile: group commit, in general.
+"""One run of an expensive action for all callers that wait for it: group commit, in general.
 
-A caller is served by a run that began after it asked, so whatever it had done before is covered. While a
-run is under way callers gather; then one of them runs the action for all. A run that fails fails its
-caller only: the others try for themselves.
+A caller is served by a run that began after its call, so that whatever it had done before is covered. While a
+run is in progress callers gather; then one of them runs the action for all. A failed run fails its own caller
+only: the others try for themselves.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable
 
 
 class SharedCall:
-    """Wraps an action; awaiting the wrapper runs it or joins others in waiting for the next run."""
+    """Wraps an action; awaiting the wrapper runs it, or waits for the next run with others."""
 
     __slots__ = ("_action", "_done", "_finished", "_started")
 
@@ -23,7 +23,7 @@ class SharedCall:
         self._done: asyncio.Future[None] | None = None
 
     async def settled(self) -> None:
-        """Return when no run is under way."""
+        """Return when no run is in progress."""
         while self._done is not None:
             await asyncio.shield(self._done)
 

@@ -1,8 +1,8 @@
-"""What stands beside a partition's batches, and how much of it would survive a power failure.
+"""The files beside a partition's batches, and whether their changes are durable.
 
-That is the leader epochs, the newest snapshot of the producers, the names of the files and that of the
-directory. Changes are noted when they are made and synced later, all of them before the recovery point moves
-beyond the batches they belong to: until then, recovery would make them anew from the batches.
+These are the leader epochs, the newest producer snapshot, the names of the files and that of the directory.
+Changes are noted when they are made and synced later, always before the recovery point passes the batches
+they belong to: until then, recovery would rebuild them from the batches.
 """
 
 from __future__ import annotations
@@ -50,15 +50,15 @@ class SideFiles:
 
     @property
     def names_dirty(self) -> bool:
-        """Whether a power failure might undo that files of this log were made, moved or removed."""
+        """Whether a power failure might undo the creation, move or removal of files of this log."""
         return self._name_changes > self._names_synced
 
     def names_changed(self) -> None:
-        """Files were, or are about to be, made, moved or removed: a sync that is under way may miss it."""
+        """Files were, or are about to be, created, moved or removed: a sync in progress may miss it."""
         self._name_changes += 1
 
     def epochs_changed(self) -> None:
-        """They are to be written with the next flush."""
+        """Note that the epochs must be written with the next flush."""
         self._epochs_dirty = True
         self._epoch_changes += 1
 
@@ -66,7 +66,7 @@ class SideFiles:
         return f"{self._path}/{names.offset_name(offset)}{names.SNAPSHOT}"
 
     async def write_snapshot(self, end_offset: int, producers: ProducerStates) -> None:
-        """Note the producers' state as of the end of the log, unless that has been done."""
+        """Write the producers' state as of the end of the log, unless there is such a snapshot."""
         if end_offset > self.snapshot_offset:
             path = self.snapshot_path(end_offset)
             await snapshots.write_snapshot(self._disk, path, producers.entries(), sync=False)
@@ -74,7 +74,8 @@ class SideFiles:
             self.names_changed()
 
     def forget_snapshot(self) -> None:
-        """The producers' state is another than was noted: it is to be noted anew, wherever the log ends."""
+        """Note that the producers' state differs from the snapshots: the next one is written wherever the log
+        ends."""
         self.snapshot_offset, self._snapshot_synced = 0, NO_OFFSET
 
     async def sync(self) -> None:
@@ -83,7 +84,8 @@ class SideFiles:
         await self.sync_names()
 
     async def prepare(self) -> tuple[int, int]:
-        """Write the epochs beside their file, without a sync; gives what `all_synced` wants to know."""
+        """Write the epochs to their temporary file, without a sync; returns the state to pass to
+        `all_synced`."""
         async with self._epochs_turn:
             seen = (self._name_changes, self._epoch_changes)
             if self._epochs_dirty:
@@ -91,7 +93,8 @@ class SideFiles:
             return seen
 
     async def put_in_place(self, prepared: tuple[int, int]) -> bool:
-        """Once that is synced: let the epochs take the place of their file, which is to be synced in turn."""
+        """After that is synced: replace the epochs' file, which must be synced in turn. False if there were
+        changes."""
         async with self._epochs_turn:
             is_same = prepared == (self._name_changes, self._epoch_changes)
             if is_same and self._epochs_dirty:
@@ -103,7 +106,7 @@ class SideFiles:
         return f"{self._path}/{names.LEADER_EPOCH_CHECKPOINT}"
 
     def all_synced(self, prepared: tuple[int, int]) -> bool:
-        """All that was there at `prepare` is durable; False where there has been more since."""
+        """Mark everything as of `prepare` as durable; False if there have been changes since."""
         if prepared != (self._name_changes, self._epoch_changes):
             return False
         self._epochs_dirty = self._parent_dirty = False
@@ -113,7 +116,7 @@ class SideFiles:
 
     async def write_epochs(self) -> None:
         """Write the epochs, durably, if they changed."""
-        async with self._epochs_turn:  # the file is replaced by one at a time, the latest last
+        async with self._epochs_turn:  # one replacement of the file at a time, the latest last
             if self._epochs_dirty:
                 self._epochs_dirty = False
                 try:

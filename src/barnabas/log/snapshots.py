@@ -1,8 +1,8 @@
-"""Producer snapshots: what a partition knew of its producers at an offset, in `<offset>.snapshot`.
+"""Producer snapshots: the producer state of a partition at an offset, in `<offset>.snapshot`.
 
-Taken when a segment is rolled and when the log is closed, so that a start reads only the log behind it. The
-layout is Kafka's: version, CRC-32C of all that follows it, a count, and an entry of fixed size for each
-producer, with the last of its batches only.
+Written when a segment is rolled and when the log is closed, so that a start reads only the log after it. The
+layout is Kafka's: version, CRC-32C of the rest, a count, and an entry of fixed size for each producer, with
+only the last of its batches.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _ENTRY = struct.Struct(">qhiqiqiq")
 
 
 class CorruptSnapshot(StorageError):
-    """A producer snapshot that is not what was written; an older one, or the log itself, will do."""
+    """A corrupt producer snapshot; an older one, or the log itself, replaces it."""
 
 
 def encode_snapshot(entries: Iterable[ProducerEntry]) -> bytes:
@@ -34,7 +34,7 @@ def encode_snapshot(entries: Iterable[ProducerEntry]) -> bytes:
 
 
 def decode_snapshot(data: bytes, where: str) -> list[ProducerEntry]:
-    """The producers in the bytes of a snapshot that was found at `where`."""
+    """The producers in the bytes of the snapshot at `where`."""
     if len(data) < _PREFIX.size + _COUNT.size:
         raise _corrupt(where, f"{len(data)} bytes are too few")
     version, crc = _PREFIX.unpack_from(data)

@@ -1,6 +1,6 @@
 """The two sparse indexes of a segment: offset -> position, and timestamp -> offset.
 
-Both are files of fixed-size ascending entries, searched by halving. The file exists, empty, from the start of
+Both are files of fixed-size ascending entries, with binary search. The file exists, empty, from the start of
 its segment. While the segment takes appends, the file is preallocated to its full size with the first entry.
 New entries wait in memory until there are enough of them for one write, or until housekeeping writes them,
 once a second: other programs may read the files of a running node. The index of an active segment is rebuilt
@@ -25,11 +25,11 @@ SEARCH_BLOCK = 256
 
 
 class CorruptIndex(StorageError):
-    """An index file that cannot be right; it is rebuilt from its segment."""
+    """An invalid index file; it is rebuilt from its segment."""
 
 
 class SparseIndex:
-    """What the two indexes share: storage, search, truncation."""
+    """The common part of the two indexes: storage, search, truncation."""
 
     __slots__ = (
         "_disk",
@@ -57,7 +57,7 @@ class SparseIndex:
         self._preallocated = False
         self.base_offset = base_offset
         self.last: tuple[int, int] | None = None
-        # how many entries fit into `segment.index.bytes`, and how many more
+        # the number of entries that fit into `segment.index.bytes`, and the number still free
         self.capacity = self.room = max_bytes // self.ENTRY.size
 
     @property
@@ -65,7 +65,7 @@ class SparseIndex:
         return self._stored + len(self._pending) // self.ENTRY.size
 
     async def create(self) -> None:
-        """Make an empty file, without keeping it open."""
+        """Create an empty file, without keeping it open."""
         file = await self._disk.open(self._path, create=True)
         try:
             if file.size:
@@ -74,7 +74,7 @@ class SparseIndex:
             file.close()
 
     async def load(self) -> None:
-        """Open a sealed index file; CorruptIndex if it is missing or cannot be right."""
+        """Open a sealed index file; CorruptIndex if it is missing or invalid."""
         if await self._disk.size_of(self._path) is None:
             raise CorruptIndex(f"{self._disk.describe(self._path)} is missing")
         self._file = file = await self._disk.open(self._path)
@@ -88,7 +88,7 @@ class SparseIndex:
         await self._check_last()
 
     async def _check_last(self) -> None:
-        """CorruptIndex if the last entry cannot be one."""
+        """CorruptIndex if the last entry is impossible."""
 
     def _corrupt(self, why: str) -> CorruptIndex:
         return CorruptIndex(f"{self._disk.describe(self._path)} is corrupt: {why}")
@@ -100,11 +100,11 @@ class SparseIndex:
 
     @property
     def wants_write(self) -> bool:
-        """Whether enough entries wait for `write` to be worth a system call."""
+        """Whether enough entries wait in memory to be worth a system call."""
         return len(self._pending) >= PENDING_BYTES
 
     async def write(self) -> None:
-        """Move what waits in memory to the file, which is preallocated to its full size."""
+        """Move the entries in memory to the file, which is preallocated to its full size."""
         file = await self._opened()
         if not self._preallocated:
             await file.truncate(max(self.capacity, self._stored) * self.ENTRY.size)
@@ -127,8 +127,8 @@ class SparseIndex:
         self._preallocated = False
 
     async def recall(self) -> None:
-        """Take everything back into memory, until there is room for it again, and let the file go: one that
-        holds a part of the entries would be believed."""
+        """Take all entries back into memory, until there is room on the disk again, and remove the file: one
+        with only a part of the entries would be trusted."""
         if self._stored:
             self._pending[:0] = await (await self._opened()).read(0, self._stored * self.ENTRY.size)
         self._stored = 0
@@ -137,14 +137,14 @@ class SparseIndex:
         await self._disk.remove(self._path)
 
     async def reset(self) -> None:
-        """Forget everything, to be rebuilt."""
+        """Remove all entries, to be rebuilt."""
         file = await self._opened()
         self.forget()
         if file.size:
             await file.truncate(0)
 
     def forget(self) -> None:
-        """Start over in memory; the file stays as it is."""
+        """Remove all entries from memory; the file stays as it is."""
         self._pending.clear()
         self._stored = 0
         self._preallocated = False
@@ -152,7 +152,7 @@ class SparseIndex:
         self.room = self.capacity
 
     async def replace(self) -> None:
-        """Put what waits in memory into the place of the file, whole and durable or not at all."""
+        """Replace the file by the entries in memory, whole and durable or not at all."""
         data = bytes(self._pending)
         await write_atomically(self._disk, self._path, data)
         self.close()
@@ -211,7 +211,7 @@ class SparseIndex:
             file = await self._disk.open(self._path, create=True)
             if self._file is None:
                 self._file = file
-            else:  # someone else was faster
+            else:  # another task was faster
                 file.close()
         return self._file
 
@@ -231,7 +231,7 @@ class SparseIndex:
 
 
 def _floor_in(block: bytes | bytearray, entry: struct.Struct, value: int, column: int) -> int:
-    """Where in `block` the last entry with `column` at most `value` stands, -1 for none."""
+    """The index in `block` of the last entry with `column` at most `value`, -1 for none."""
     low, high, size = 0, len(block) // entry.size, entry.size
     while low < high:
         middle = (low + high) // 2
@@ -258,14 +258,14 @@ class OffsetIndex(SparseIndex):
             raise self._corrupt(f"the last of {self._stored} entries is {self.last}")
 
     def add(self, offset: int, position: int) -> None:
-        # as `_add`, which this spares a call: it is on the way of every append
+        # as `_add`, without the call: every append comes here
         entry = (offset - self.base_offset, position)
         self._pending += _PACK_OFFSET(*entry)
         self.last = entry
         self.room -= 1
 
     async def position_before(self, offset: int) -> int:
-        """Where to start looking for `offset`: the position of a batch at or before it."""
+        """The position of a batch at or before `offset`, from which to search."""
         found = await self.floor(offset - self.base_offset)
         return 0 if found is None else found[1]
 
@@ -285,6 +285,6 @@ class TimeIndex(SparseIndex):
             raise self._corrupt(f"the last of {self._stored} entries is {self.last}, the first {first}")
 
     def add(self, timestamp: int, offset: int) -> None:
-        """Note that the largest timestamp so far is `timestamp`, at `offset`; a repetition is left out."""
+        """Note that the largest timestamp so far is `timestamp`, at `offset`; a repeated one is left out."""
         if timestamp > (self.last[0] if self.last else -1):
             self._add(timestamp, offset - self.base_offset)

@@ -1,4 +1,4 @@
-"""What a log directory has done by itself since the start, in numbers that only go up; for metrics alone."""
+"""Counters of a log directory's background work since the start, for metrics."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from barnabas.core.histogram import Histogram
 
 
 class LogTotals:
-    """Of one log directory."""
+    """The counters of one log directory."""
 
     __slots__ = (
         "compaction_bytes_read",
@@ -34,9 +34,9 @@ class LogTotals:
     def __init__(self) -> None:
         self.opened = 0  # partitions, recovered or not
         self.opening_seconds = 0.0
-        self.recovered = 0  # of these, such as had not been closed cleanly
+        self.recovered = 0  # of these, those that had not been closed cleanly
         self.recovery_seconds = 0.0
-        # by the word of their leaders: cut at the end, and of these how many records; begun anew elsewhere
+        # as a follower: truncations, the records cut by them, and logs restarted at another offset
         self.truncations = 0
         self.truncated_records = 0
         self.restarts = 0
@@ -50,10 +50,10 @@ class LogTotals:
         self.compaction_records_read = 0
         self.compaction_records_kept = 0
         self.last_compaction_seconds = 0.0
-        # as the last round found it
+        # as of the last round
         self.last_round_at: float | None = None  # monotonic
         self.dirtiest_ratio = 0.0
-        self.uncleanable = 0  # logs that could not be compacted, and are left alone
+        self.uncleanable = 0  # logs whose compaction failed, which are skipped
 
     def partition_opened(self, seconds: float, *, is_recovery: bool) -> None:
         self.opened += 1

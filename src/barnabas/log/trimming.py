@@ -1,12 +1,12 @@
-"""Taking data away from a partition, at either end.
+"""Removing data from a partition, at either end.
 
-At the tail: a follower that diverged truncates. What is cut must not come back after a power failure,
-behind or between what is appended next, so a cut is durable before the call returns, and the recovery
-point is lowered, durably, before it begins.
+At the tail: a follower that diverged truncates. Truncated records must not come back after a power failure,
+after or between newer ones, so a truncation is durable before the call returns, and the recovery point is
+lowered, durably, before it begins.
 
 At the head: retention and DeleteRecords move the start of the log. The new start is durable before any file
-goes, so a file that a power failure brings back lies below it and is ignored. Files are renamed `.deleted`
-and removed after `file.delete.delay.ms`, and never while somebody reads them.
+is removed, so a file that a power failure brings back lies below it and is ignored. Files are renamed
+`.deleted` and removed after `file.delete.delay.ms`, and never while they are being read.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ logger = logging.getLogger("barnabas.log")
 
 
 async def truncate_to(log: PartitionLog, offset: int) -> bool:
-    """Forget everything from `offset` on; True if there was anything.
+    """Remove everything from `offset` on; returns whether there was anything.
 
-    The cut falls on the start of the batch that holds `offset`. Where nothing readable would be left before
-    it, the log starts over.
+    The cut falls on the start of the batch with `offset`. If nothing readable would be left before it, the
+    log starts over.
     """
     async with log.turn:
         log.require_sound()
@@ -38,9 +38,9 @@ async def truncate_to(log: PartitionLog, offset: int) -> bool:
 
 
 async def truncate(log: PartitionLog, offset: int) -> bool:
-    """`truncate_to` for those who have the turn."""
+    """`truncate_to` for callers that hold the lock."""
     if offset >= log.end_offset:
-        # an epoch that has written nothing here may have begun elsewhere, or never
+        # an epoch without records here may have begun elsewhere, or never
         if log.epochs.truncate_from_end(log.end_offset):
             log.epochs_changed()
         return False
@@ -64,16 +64,17 @@ async def truncate(log: PartitionLog, offset: int) -> bool:
 
 
 async def truncate_fully_and_start_at(log: PartitionLog, offset: int) -> None:
-    """Drop everything and go on at `offset`, as a follower does whose data the leader no longer has."""
+    """Drop everything and restart at `offset`, as a follower does whose data the leader no longer has."""
     async with log.turn:
         log.require_sound()
         await start_over(log, offset)
 
 
 async def _lower_marks(log: PartitionLog, base_offset: int, offset: int) -> None:
-    """What will be written above the cut is neither synced nor replicated nor compacted, whatever was noted
-    before. Recovery and compaction look at whole segments, so nothing is lost by lowering their marks to the
-    start of one; where nothing stands at `offset`, the log will end before it."""
+    """Lower the recovery point, the high watermark and the cleaner's offset: new records above the cut are
+    neither synced nor replicated nor compacted. Recovery and compaction work on whole segments, so lowering
+    their marks to the start of one loses nothing; if there is no record at `offset`, the log will end before
+    it."""
     cleaned_offset = log.cleaned_offset or 0
     if log.recovery_point > base_offset or log.high_watermark > offset or cleaned_offset > base_offset:
         log.recovery_point = min(log.recovery_point, base_offset)
@@ -83,15 +84,15 @@ async def _lower_marks(log: PartitionLog, base_offset: int, offset: int) -> None
 
 
 def _lower_cleaned(log: PartitionLog, offset: int) -> None:
-    """What comes in the place of what was compacted has not been."""
+    """Records that replace compacted ones have not been compacted."""
     if log.cleaned_offset is not None:
         log.cleaned_offset = min(log.cleaned_offset, offset)
 
 
 async def _cut(log: PartitionLog, keep: int, located: Located | None) -> None:
-    """Take away the segments from index `keep` on, and the one before from the located batch on."""
+    """Remove the segments from index `keep` on, and the tail of the one before from the located batch on."""
     await _doom(log, log.segments[keep:], log.segments[:keep])
-    # first the later segments go for good, then the tail of this one: never a hole between them
+    # first the later segments are gone for good, then the tail of this one: never a hole between them
     await log.home.disk.sync_dir(log.path)
     segment = log.active
     if located is not None:
@@ -105,26 +106,26 @@ async def _cut(log: PartitionLog, keep: int, located: Located | None) -> None:
     log.producers, log.side.snapshot_offset = await load_producers(
         log.home.disk, log.path, log.segments, end_offset
     )
-    log.side.names_changed()  # snapshots of what is no more were removed, and must not come back
+    log.side.names_changed()  # snapshots of truncated records were removed, and must not come back
     await refill(log.segments, log.producers)
     log.producers.on_high_watermark(log.high_watermark)
 
 
 async def start_over(log: PartitionLog, offset: int) -> None:
-    """`truncate_fully_and_start_at` for those who have the turn."""
+    """`truncate_fully_and_start_at` for callers that hold the lock."""
     with log.reshaping():
         log.recovery_point = min(log.recovery_point, offset, log.bases[0])
         log.high_watermark = min(log.high_watermark, offset)
         _lower_cleaned(log, offset)
-        # on the way there, nothing that was deleted shall come back
+        # meanwhile, no deleted record may come back
         log.start_offset = max(log.start_offset, offset)
-        log.side.names_changed()  # for a while no segment will tell where the log starts
+        log.side.names_changed()  # for a while no segment shows where the log starts
         await log.home.persist()
         await _doom(log, log.segments, [])
         await remove_snapshots(log.home.disk, log.path)
         log.epochs.clear()
         log.epochs_changed()
-        # the old segments and epochs are gone for good before a new segment makes it seem that they count
+        # the old segments and epochs are gone for good before a new segment makes them seem valid
         await log.side.sync()
         log.side.names_changed()
         if log.start_offset != offset:
@@ -152,10 +153,10 @@ async def delete_records(log: PartitionLog, up_to: int) -> int:
 
 
 async def raise_start_offset(log: PartitionLog, offset: int) -> None:
-    """Let the log begin at `offset`, not above its high watermark; the caller has the turn."""
+    """Move the start of the log to `offset`, not above its high watermark; the caller holds the lock."""
     if offset <= log.start_offset:
         return
-    # nobody is told of a start that might not last, and no file may go on its word
+    # a start that might not last is not published, and no file is removed because of it
     log.start_to_be = offset
     try:
         await log.home.persist()
@@ -169,7 +170,7 @@ async def raise_start_offset(log: PartitionLog, offset: int) -> None:
 
 
 async def apply_retention(log: PartitionLog) -> int:
-    """Let go of the segments that `retention.*` and the start offset no longer cover; returns how many."""
+    """Delete the segments that `retention.*` and the start offset no longer cover; returns their number."""
     async with log.turn:
         log.require_sound()
         is_limited = "delete" in log.config.cleanup_policy
@@ -195,13 +196,13 @@ async def apply_retention(log: PartitionLog) -> int:
 
 
 async def segment_facts(log: PartitionLog) -> list[SegmentFacts]:
-    """What retention must know of the segments."""
+    """The facts about the segments that retention depends on."""
     facts = []
     for index, segment in enumerate(log.segments):
         await segment.ready()
         next_offset = log.bases[index + 1] if index + 1 < len(log.segments) else log.end_offset
         modified_ms = 0
-        # a compaction may have left nothing of a segment but its age
+        # compaction may have left nothing of a segment but its file's time
         if segment.max_timestamp < 0 and (segment.size_bytes or segment is not log.active):
             modified_ms = await log.home.disk.modified_ms(segment.path(names.LOG))
         facts.append(
@@ -213,7 +214,7 @@ async def segment_facts(log: PartitionLog) -> list[SegmentFacts]:
 
 
 async def _doom(log: PartitionLog, doomed: Sequence[Segment], kept: Sequence[Segment]) -> None:
-    """Take segments out of the log; their files go later."""
+    """Take segments out of the log; their files are removed later."""
     if not doomed:
         return
     log.segments = list(kept)
@@ -223,7 +224,7 @@ async def _doom(log: PartitionLog, doomed: Sequence[Segment], kept: Sequence[Seg
     for segment in doomed:
         paths = await segment.doom()
         snapshot = log.side.snapshot_path(segment.base_offset)
-        # the newest snapshot stays: it is where the producers' state would be rebuilt from
+        # the newest snapshot stays: the producers' state would be rebuilt from it
         if (
             segment.base_offset != log.side.snapshot_offset
             and await log.home.disk.size_of(snapshot) is not None
@@ -231,11 +232,11 @@ async def _doom(log: PartitionLog, doomed: Sequence[Segment], kept: Sequence[Seg
             await log.home.disk.rename(snapshot, snapshot + names.DELETED)
             paths.append(snapshot + names.DELETED)
         log.doomed.append(Doomed(due_at, segment, tuple(paths)))
-    log.side.names_changed()  # a sync that was under way may have missed some of it
+    log.side.names_changed()  # a sync in progress may have missed some of it
 
 
 async def sweep(log: PartitionLog) -> int:
-    """Remove doomed files that are due and that nobody reads; returns how many segments went."""
+    """Remove doomed files that are due and not being read; returns the number of segments removed."""
     now = log.home.clock.monotonic()
     due = [gone for gone in log.doomed if gone.due_at <= now and not gone.segment.is_pinned]
     for gone in due:

@@ -1,7 +1,7 @@
-"""Whose turn it is to change a log: a lock for tasks of one event loop, first come, first served.
+"""The lock for changes of a log: for tasks of one event loop, first come, first served.
 
-Where nobody else wants it, taking a turn must cost next to nothing, for every append takes one: the holder
-just sets `is_taken`. Whoever finds it taken waits, and is handed the turn, still taken, by `leave`.
+Every append takes it, so taking it uncontended must cost next to nothing: the holder just sets `is_taken`.
+Other tasks wait, and `leave` hands the lock over to the next of them, still taken.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class Turn:
         self._waiting: deque[asyncio.Future[None]] | None = None
 
     async def wait(self) -> None:
-        """Return when the turn has been handed over to the caller."""
+        """Return when the caller holds the lock."""
         waiter = asyncio.get_running_loop().create_future()
         if self._waiting is None:
             self._waiting = deque()
@@ -33,7 +33,7 @@ class Turn:
             raise
 
     def leave(self) -> None:
-        """Hand the turn to the next in line, if there is one."""
+        """Hand the lock to the next waiter, if there is one."""
         while self._waiting:
             waiter = self._waiting.popleft()
             if not waiter.done():

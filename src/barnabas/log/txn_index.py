@@ -1,10 +1,10 @@
-"""The aborted transactions whose markers stand in one segment: the `.txnindex` file.
+"""The aborted transactions whose markers are in one segment: the `.txnindex` file.
 
-A reader of committed data is given, with the batches, the aborted transactions that overlap them. Entries are
-appended as abort markers are, so that their last offsets ascend; their first offsets need not. The file comes
-into being with its first entry, and most segments never have one: nothing is opened, nor remembered, for
-those. An entry also keeps the last stable offset as of its marker: from there on nothing was decided yet, so
-a search whose upper bound lies at or below that offset needs no later entry, nor a later segment.
+A read_committed reader gets, with the batches, the aborted transactions that overlap them. Entries are
+appended in the order of the abort markers, so that their last offsets ascend; their first offsets need not.
+The file is created with its first entry, and most segments never have one: for those nothing is opened or
+remembered. An entry also has the last stable offset as of its marker: nothing from there on was decided yet,
+so a search whose upper bound is at or below that offset needs no later entry, nor a later segment.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ _ENTRIES_A_READ = 120  # about a page of the file
 
 
 class CorruptTransactionIndex(StorageError):
-    """A `.txnindex` that cannot be right; it can be built again from the log."""
+    """An invalid `.txnindex`; it can be rebuilt from the log."""
 
 
 class AbortedTransaction(NamedTuple):
-    """A transaction that was aborted: its first record's offset, and its marker's."""
+    """An aborted transaction: its first record's offset, and its marker's."""
 
     producer_id: int
     first_offset: int
@@ -36,30 +36,30 @@ class AbortedTransaction(NamedTuple):
 
 
 class AbortedSearch(NamedTuple):
-    """What one index knows of a range, and whether later segments can have nothing to add."""
+    """The transactions of one index in a range, and whether later segments cannot add any."""
 
     transactions: list[AbortedTransaction]
     is_complete: bool
 
 
 class TransactionIndex:
-    """The `.txnindex` of one segment. One task at a time writes to it; reads may run beside."""
+    """The `.txnindex` of one segment. One task at a time writes to it; reads may run beside it."""
 
     __slots__ = ("_disk", "_exists", "_file", "_is_name_synced", "_last_offset", "path", "start_offset")
 
     def __init__(self, disk: Disk, path: str, start_offset: int = 0) -> None:
         self._disk = disk
         self._file: File | None = None
-        self._exists: bool | None = None  # None until it was looked for
+        self._exists: bool | None = None  # None until the file was looked for
         self._is_name_synced = True
-        self._last_offset: int | None = None  # None until the file's last entry was looked at
+        self._last_offset: int | None = None  # None until the file's last entry was read
         self.path = path
         self.start_offset = start_offset
 
     # --- writing
 
     async def append(self, transaction: AbortedTransaction) -> None:
-        """Add an aborted transaction; its marker must stand behind those of all others."""
+        """Add an aborted transaction; its marker must come after those of all others."""
         file = await self._opened(create=True)
         assert file is not None
         if self._last_offset is None:
@@ -72,7 +72,7 @@ class TransactionIndex:
         self._last_offset = transaction.last_offset
 
     async def truncate_to(self, offset: int) -> None:
-        """Forget transactions whose markers stand at or behind `offset`."""
+        """Remove transactions whose markers are at or after `offset`."""
         position, last_offset = 0, -1
         for entry in await self._entries():
             if entry.last_offset >= offset:
@@ -83,7 +83,7 @@ class TransactionIndex:
         self._last_offset = last_offset
 
     async def reset(self) -> None:
-        """Forget everything, readable or not."""
+        """Remove all entries, valid or not."""
         file = await self._opened()
         if file is not None:
             await file.truncate(0)
@@ -100,7 +100,7 @@ class TransactionIndex:
     # --- reading
 
     def is_known_empty_from(self, offset: int) -> bool:
-        """Whether it is known without a look at the file that no marker stands here at or behind `offset`."""
+        """Whether it is known, without reading the file, that no marker here is at or after `offset`."""
         return self._exists is False or (self._last_offset is not None and self._last_offset < offset)
 
     async def collect(self, fetch_offset: int, upper_bound: int) -> AbortedSearch:
@@ -120,8 +120,8 @@ class TransactionIndex:
         return AbortedSearch(found, False)
 
     async def _first_from(self, file: File, offset: int) -> int:
-        """An entry not behind the first one whose marker stands at `offset` or later, and within a read of
-        it: there may be a hundred thousand before that nobody asks for."""
+        """An entry at or before the first one whose marker is at `offset` or later, within one read of it:
+        there may be a hundred thousand entries before it."""
         low, high = 0, file.size // ENTRY.size
         while high - low > _ENTRIES_A_READ:
             middle = (low + high) // 2
@@ -137,7 +137,7 @@ class TransactionIndex:
         return list(await self._entries())
 
     async def check(self) -> None:
-        """Raise CorruptTransactionIndex where the file cannot be right."""
+        """Raise CorruptTransactionIndex if the file is invalid."""
         file = await self._opened()
         if file is not None:
             self._check_size(file)
@@ -154,13 +154,13 @@ class TransactionIndex:
     # --- the file
 
     def close(self) -> None:
-        """Give up the handle; the next use opens the file again."""
+        """Close the handle; the next use opens the file again."""
         if self._file is not None:
             self._file.close()
             self._file = None
 
     async def _opened(self, *, create: bool = False) -> File | None:
-        # others may get on while this one waits, so what they found out holds
+        # other tasks may run while this one waits, so their results are used
         if self._exists is None:
             found = await self._disk.size_of(self.path) is not None
             if self._exists is None:
@@ -189,7 +189,7 @@ class TransactionIndex:
         file = await self._opened()
         if file is None:
             return iter(())
-        # a torn last entry is not one; `check` reports it
+        # a torn last entry does not count; `check` reports it
         data = await file.read(0, file.size - file.size % ENTRY.size)
         return self._decode(data)
 
@@ -215,7 +215,7 @@ async def collect_aborted(
     """The aborted transactions that overlap [fetch_offset, upper_bound), sorted by their first offsets.
 
     `indexes` are those of the segments from the fetched one to the end of the log, in order: a transaction's
-    marker may stand far behind its records.
+    marker may be far after its records.
     """
     found: list[AbortedTransaction] = []
     for index in indexes:

@@ -1,10 +1,10 @@
-"""What can be told of partitions that nobody has opened: sizes, and whether there is anything to do for them.
+"""Facts about unopened partitions: their sizes, and whether retention or compaction may be due.
 
-To open every partition just to look would cost what opening on the first touch saves. For retention, a file's
-date stands in for its records' timestamps: the last append to a segment is not earlier than what it appended,
-unless a client dates its records ahead. For compaction, file names and sizes and the checkpoint of the last
-round tell how much is dirty; what only the records tell (their age, open transactions) is left out. Either
-may be wrong in one direction: then a partition is opened in vain, once.
+Opening every partition for this would cost what opening at first use saves. For retention, a file's
+modification time replaces its records' timestamps: the last append to a segment is not earlier than its
+records, unless a client sets timestamps in the future. For compaction, file names and sizes and the cleaner's
+checkpoint show how much is dirty; what only the records show (their age, open transactions) is ignored. An
+error costs at most one needless opening of a partition.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from barnabas.log.checkpoints import TopicPartition
 from barnabas.log.config import NEVER_MS, UNLIMITED, LogConfig
 from barnabas.log.directory import LogDirectory
 
-# partitions that are looked at before others get a turn
+# partitions that are checked before other tasks run
 LOOKED_AT_ONCE = 200
 
 
 async def may_be_due(disk: Disk, path: str, config: LogConfig, now_ms: int) -> bool:
-    """Whether there is anything in the directory that is older, or more, than retention allows."""
+    """Whether the directory has anything that is older, or more, than retention allows."""
     if "delete" not in config.cleanup_policy:
         return False
     size_bytes = 0
@@ -34,7 +34,7 @@ async def may_be_due(disk: Disk, path: str, config: LogConfig, now_ms: int) -> b
         segment_bytes = await disk.size_of(f"{path}/{name}") or 0
         size_bytes += segment_bytes
         if segment_bytes and config.retention_ms != UNLIMITED:
-            # the oldest that holds anything comes first, and decides
+            # the oldest segment with data comes first, and decides
             if now_ms - await disk.modified_ms(f"{path}/{name}") > config.retention_ms:
                 return True
             if config.retention_bytes == UNLIMITED:
@@ -43,13 +43,13 @@ async def may_be_due(disk: Disk, path: str, config: LogConfig, now_ms: int) -> b
 
 
 async def _may_be_dirty(disk: Disk, path: str, config: LogConfig, cleaned_offset: int | None) -> bool:
-    """Whether so much of a compacted log has come since `cleaned_offset` that a round may be due."""
+    """Whether so much was appended to a compacted log since `cleaned_offset` that a cleaning may be due."""
     if not config.is_compacted:
         return False
     listed = await disk.listdir(path)
     bases = [base for name in listed if (base := names.parse_offset(name, names.LOG)) is not None]
     first_dirty = max(0, bisect_right(bases, cleaned_offset or 0) - 1)
-    sizes = [  # but for the active one, which is left alone
+    sizes = [  # without the active one, which is not cleaned
         await disk.size_of(f"{path}/{names.offset_name(base)}{names.LOG}") or 0 for base in bases[:-1]
     ]
     dirty_bytes = sum(sizes[first_dirty:])
@@ -79,18 +79,18 @@ async def compacted(directory: LogDirectory) -> list[TopicPartition]:
 def _is_compacted(directory: LogDirectory, topic: str) -> bool:
     try:
         return directory.config_of(topic).is_compacted
-    except BarnabasError:  # settings that a log cannot have: whoever opens it will say so
+    except BarnabasError:  # invalid settings, which opening the partition will report
         return False
 
 
 async def may_be_dirty(directory: LogDirectory, key: TopicPartition) -> bool:
-    """Whether it is worth opening a partition, that nobody has, to compact it."""
+    """Whether it is worth opening an unopened partition to compact it."""
     path, config = names.partition_directory(*key), directory.config_of(key[0])
     return await _may_be_dirty(directory.disk, path, config, directory.offsets.cleaned_offsets.get(key))
 
 
 async def sizes(directory: LogDirectory) -> dict[TopicPartition, int]:
-    """How many bytes of batches every partition has, opened or not, by topic and number."""
+    """The size of every partition's batches in bytes, opened or not, by topic and number."""
     found: dict[TopicPartition, int] = {}
     for number, key in enumerate(directory.partitions):
         log = directory.logs.get(key)

@@ -1,13 +1,13 @@
-"""The background cleaner of a log directory: compacts one log after another, the filthiest first.
+"""The log cleaner of a directory: compacts one log after another, the one with the largest dirty ratio first.
 
-A round looks at every compacted log, opened or not, compacts the one of which most is dirty, and looks again;
-when nothing is due it sleeps for `log.cleaner.backoff.ms`. Up to where a log was compacted goes into
+A round checks every compacted log, opened or not, compacts the dirtiest, and checks again; when none is due
+it sleeps for `log.cleaner.backoff.ms`. The offset up to which a log was compacted goes into
 `cleaner-offset-checkpoint` once the compacted segments are in place: a crash in between costs a second pass.
 
-- Whatever takes a partition's files away, or ends the node, has the compaction under way given up first. That
-  happens between two portions: its unfinished files count for nothing, and a swap that has begun is ended.
-- A log that cannot be compacted is left alone until the node starts anew, and does not keep the others from
-  being compacted. A full disk is no such case: it is tried again in a later round.
+- Removing a partition's files, or stopping the node, first cancels the compaction in progress, between two
+  portions: unfinished files are ignored, and a swap that has begun is completed.
+- A log whose compaction fails is skipped until the node restarts, while the others are compacted. A full disk
+  is an exception: the log is tried again in a later round.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ from barnabas.records.kernel import OffsetMap
 logger = logging.getLogger("barnabas.cleaner")
 
 HASH_KEY_BYTES = 16
-# what one map can be, as in Kafka
+# the maximum size of one map, as in Kafka
 MAX_MAP_BYTES = 2**31 - 1
-# what settings may ask for, and would never get anywhere with
+# settings may be smaller, but nothing could be read then
 MIN_IO_BYTES = 4096
 MIN_LOAD_FACTOR, MAX_LOAD_FACTOR = 0.01, 0.99
 MIN_BYTES_PER_SECOND = 1.0
@@ -49,7 +49,7 @@ class _Due(NamedTuple):
 
 
 class Cleaner:
-    """Compacts the logs of a directory. `settings` are asked for at every step: they may change."""
+    """Compacts the logs of a directory. `settings` is called at every step, since settings may change."""
 
     def __init__(
         self, directory: LogDirectory, clock: Clock, settings: Callable[[], CleanerSettings]
@@ -60,22 +60,22 @@ class Cleaner:
         self._settings = settings
         self._throttle = Throttle(clock, lambda: max(MIN_BYTES_PER_SECOND, settings().max_bytes_per_second))
         self._under_way: tuple[TopicPartition, asyncio.Task[None]] | None = None
-        # what this round does not try again
+        # skipped for the rest of this round
         self._put_off: dict[TopicPartition, None] = {}
-        # what was found to fail: no longer so for another log of that name
+        # logs whose compaction failed; a new log of the same name may be compacted
         self._uncleanable: dict[TopicPartition, PartitionLog] = {}
-        # what nobody has opened, and is not worth opening under these settings
+        # unopened partitions that are not worth opening under these settings
         self._left_closed: dict[TopicPartition, LogConfig] = {}
         directory.stop_cleaning = self.let_go
 
     async def run(self) -> None:
-        """Until cancelled; then it ends when what it was doing has been given up, or ended."""
+        """Run until cancelled; returns when the compaction in progress has been given up or has ended."""
         while True:
             await self.clean_all()
             await self._clock.sleep(self._settings().backoff_ms / 1000)
 
     async def clean_all(self) -> int:
-        """Compact whatever is due; returns how many compactions that took."""
+        """Compact every log that is due; returns the number of compactions."""
         self._put_off.clear()
         self._totals.compaction_rounds += 1
         self._totals.last_round_at = self._clock.monotonic()
@@ -86,7 +86,7 @@ class Cleaner:
         return count
 
     async def let_go(self, key: TopicPartition) -> None:
-        """Return when that partition is not being compacted any more: it is going to be gone."""
+        """Return when that partition, which is about to be removed, is not being compacted any more."""
         self._uncleanable.pop(key, None)
         self._totals.uncleanable = len(self._uncleanable)
         self._left_closed.pop(key, None)
@@ -120,7 +120,7 @@ class Cleaner:
         return _Due(key, log, cleanable) if is_due(cleanable, log.config.min_cleanable_dirty_ratio) else None
 
     async def _reset_checkpoint(self, log: PartitionLog, offset: int) -> None:
-        if "delete" not in log.config.cleanup_policy:  # or retention comes by often, and it is no news
+        if "delete" not in log.config.cleanup_policy:  # with delete, retention moves the start often
             logger.info(
                 "%s was compacted up to offset %s, which is not in the log; all from %d on counts as dirty",
                 log.path,
@@ -131,7 +131,7 @@ class Cleaner:
         await self._directory.offsets.write_cleaned()
 
     async def _open_if_dirty(self, key: TopicPartition) -> PartitionLog | None:
-        """A log that nobody has touched, if a look at its files says that it may have to be compacted."""
+        """An unopened partition's log, opened if its file sizes suggest that compaction may be due."""
         try:
             config = self._directory.config_of(key[0])
             if self._left_closed.get(key) is config:
@@ -140,16 +140,16 @@ class Cleaner:
             if not await untouched.may_be_dirty(self._directory, key):
                 return None
             return await self._directory.existing(*key)
-        except BarnabasError as error:  # of the disk, or of settings that a log cannot have
+        except BarnabasError as error:  # of the disk, or of invalid settings
             logger.error("cannot open %s-%d to compact it: %s", *key, error)
             return None
 
     # ---- one compaction ----------------------------------------------------------------------------------
 
     async def _clean(self, due: _Due) -> None:
-        """Compact a log, and note it; whatever keeps it from being compacted does not concern the others."""
+        """Compact a log and record the result; its errors do not affect other logs."""
         if self._directory.opened(*due.key) is not due.log:
-            return  # it was taken away meanwhile
+            return  # it was removed meanwhile
         self._throttle.begin()
         task = asyncio.get_running_loop().create_task(self._clean_and_note(due))
         self._under_way, self._directory.being_cleaned = (due.key, task), due.log
@@ -164,7 +164,7 @@ class Cleaner:
             self._under_way = self._directory.being_cleaned = None
 
     async def _ended(self, task: asyncio.Task[None]) -> None:
-        """Wait for a compaction. Who cancels this has it given up, and waits until it has been."""
+        """Wait for a compaction. If this is cancelled, the compaction is given up, and its end is awaited."""
         try:
             await asyncio.shield(task)
         except asyncio.CancelledError:
@@ -188,7 +188,7 @@ class Cleaner:
                 self._throttle.give_up("its topic is not compacted any more")
             await self._throttle(size_bytes)
 
-        # a new one each time: memory that was never written to costs nothing, and none is kept in between
+        # a new map each time: untouched memory costs nothing, and none is kept in between
         map_bytes = min(settings.dedupe_buffer_bytes, MAX_MAP_BYTES)
         offsets = OffsetMap(map_bytes, log.home.random.bytes(HASH_KEY_BYTES))
         load_factor = max(MIN_LOAD_FACTOR, min(settings.load_factor, MAX_LOAD_FACTOR))
@@ -196,7 +196,7 @@ class Cleaner:
         began = self._clock.monotonic()
         cleaned = await clean(log, cleanable, offsets, io=io)
         if cleaned.end_offset <= cleanable.first_dirty_offset:
-            self._put_off[due.key] = None  # or this round would not end
+            self._put_off[due.key] = None  # otherwise this round would not end
         log.cleaned_offset = cleaned.end_offset
         stats = cleaned.stats
         self._count(stats, self._clock.monotonic() - began)
@@ -213,7 +213,7 @@ class Cleaner:
             stats.segments_before,
         )
         await self._directory.offsets.write_cleaned()
-        await trimming.apply_retention(log)  # which has kept off meanwhile
+        await trimming.apply_retention(log)  # retention skipped the log meanwhile
 
     def _count(self, stats: CleanStats, seconds: float) -> None:
         totals = self._totals
@@ -228,7 +228,7 @@ class Cleaner:
     def _failed(self, key: TopicPartition, log: PartitionLog, error: Exception) -> None:
         is_violation = isinstance(error, InvariantViolation)
         if log.ended is not None and (isinstance(error, HandleClosed) or not is_violation):
-            self._put_off[key] = None  # it was closed or taken away, which is not its fault
+            self._put_off[key] = None  # it was closed or removed, which is not its fault
         elif is_violation:
             raise error
         elif isinstance(error, (DiskFull, TooManyOpenFiles, MemoryError)):

@@ -1,17 +1,18 @@
-"""A round of cleaning: everything below the first uncleanable offset is written anew, without what has gone.
+"""One cleaning of a log: rewrites everything below the first uncleanable offset, without superseded records.
 
-First the map learns the latest offset of each key in the dirty part (`mapping`). Then the segments are walked
-from the first one on, in groups: what stays of a group goes into one new segment, which takes the group's
-place (`swap`). Of the batches the kernel judges the plain ones, here are judged those of transactions and the
-compressed ones. What stays, and how a batch changes that loses records, is the kernel's `BatchFilter`.
+First the map learns the latest offset of each key in the dirty part (`mapping`). Then the segments are read
+from the first one on, in groups: the remaining records of a group go into one new segment, which replaces the
+group (`swap`). The kernel filters plain batches; transactional and compressed ones are handled here. The
+rules, and how a batch changes that loses records, are in the kernel's `BatchFilter`.
 
-- Only what is durable is replaced: the log is flushed first, and its recovery point is above.
-- A group is in place before the next is begun, so a tombstone's time is never set, nor a tombstone removed,
-  while an older record of its key is still there: that stands in the same group or in one before.
-- Batches that lie beyond what the map has seen, because it got full, are copied as they are. A tombstone's
-  time would otherwise begin, and might end, while older records can still be read that it deletes.
-- Nothing here holds the log's turn but the swap. Who cuts the log at one of its ends meanwhile has the round
-  given up: what it has put in place stays, and is as good as it was.
+- Only durable data is replaced: the log is flushed first, and its recovery point is above.
+- A group is in place before the next one is begun. So no tombstone gets its delete horizon, and none is
+  removed, while an older record of its key exists: that record is in the same group or in an earlier one.
+- Batches beyond the part that the map covers, if the map got full, are copied unchanged. Otherwise a
+  tombstone's delete horizon would be set, and might pass, while older records that it deletes can still be
+  read.
+- Only the swap takes the log's lock. If the log is cut at one of its ends meanwhile, the cleaning is given
+  up; groups that are already in place stay, and are valid.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ __all__ = ["CleanStats", "Cleaned", "CleanerIo", "clean"]
 
 
 class CleanStats(NamedTuple):
-    """What a round did."""
+    """The statistics of one cleaning."""
 
     map_bytes_read: int = 0
     map_slots_used: int = 0
@@ -58,7 +59,7 @@ class CleanStats(NamedTuple):
 
 
 class Cleaned(NamedTuple):
-    """A round that is over: the log is clean below `end_offset`, which is where the next one begins."""
+    """The result of a cleaning: the log is clean below `end_offset`, which is where the next one begins."""
 
     end_offset: int
     stats: CleanStats
@@ -72,14 +73,14 @@ async def clean(
     io: CleanerIo,
     now_ms: int | None = None,
 ) -> Cleaned:
-    """Do the round that the plan says; one at a time for a log.
+    """Carry out the plan; one at a time for a log.
 
-    GivenUp where the log was cut meanwhile, a StorageError where the disk fails: then the log stays as it
-    was, but for the groups that are in place already.
+    GivenUp if the log was cut meanwhile, a StorageError if the disk fails: then the log is unchanged, except
+    for the groups that are already in place.
     """
     now_ms = log.home.clock.wall_ms() if now_ms is None else now_ms
     await log.flush(cleanable.first_uncleanable_offset)
-    await log.home.persist()  # a start must know as well that all of it is durable, and may have gaps
+    await log.home.persist()  # recovery must know, too, that all of it is durable, and may have gaps
     await remove_cleaned(log)
     async with log.turn:
         log.require_sound()
@@ -102,7 +103,7 @@ async def clean(
         walk = _Round(log, end_offset, seen_end, offsets, io, now_ms, TransactionWalk())
         done = [await _clean_group(walk, stand, group) for group in groups]
     except (BarnabasError, HandleClosed):
-        stand.require()  # files that were taken away are nobody's fault
+        stand.require()  # missing files are no error if they were removed on purpose
         raise
     stats = CleanStats(
         map_bytes_read=mapping.bytes_read,
@@ -116,8 +117,8 @@ async def clean(
 
 
 def _require_current(log: PartitionLog, cleanable: Cleanable) -> None:
-    """GivenUp where the log was cut since the plan was made, however much has been appended since then: what
-    would not be mapped has not been compacted, or what would be replaced is not decided."""
+    """GivenUp if the log was cut since the plan was made; appends since then do not matter. After a cut, part
+    of what the plan takes as compacted may not be, or part of what it replaces may be undecided."""
     end_offset = cleanable.first_uncleanable_offset
     if (
         cleanable.first_dirty_offset > max(log.cleaned_offset or 0, log.start_offset)
@@ -128,8 +129,8 @@ def _require_current(log: PartitionLog, cleanable: Cleanable) -> None:
 
 
 async def _seen_end(segments: Sequence[Segment], first_dirty_offset: int, latest_offset: int) -> int:
-    """Up to where the map has seen the log: where it got full in the middle of a batch, up to that batch,
-    unless the round would come to nothing then."""
+    """The end of the part of the log that the map covers: if the map got full in the middle of a batch, the
+    start of that batch, unless nothing at all would be cleaned then."""
     for segment in reversed(segments):
         if segment.base_offset <= latest_offset:
             located = await segment.locate(latest_offset + 1)
@@ -140,7 +141,7 @@ async def _seen_end(segments: Sequence[Segment], first_dirty_offset: int, latest
 
 
 class _Round(NamedTuple):
-    """What all groups have in common."""
+    """The state shared by all groups."""
 
     log: PartitionLog
     end_offset: int
@@ -152,7 +153,7 @@ class _Round(NamedTuple):
 
 
 async def _clean_group(walk: _Round, stand: Stand, bases: Sequence[int]) -> dict[str, int]:
-    """Write a group anew and put what stays into its place; returns what to add to the statistics."""
+    """Rewrite a group and replace it with the result; returns the numbers to add to the statistics."""
     originals = [one for one in stand.segments if bases[0] <= one.base_offset <= bases[-1]]
     group = _Group(walk, Replacement(walk.log, bases[0]))
     try:
@@ -177,7 +178,7 @@ async def _clean_group(walk: _Round, stand: Stand, bases: Sequence[int]) -> dict
 
 
 class _Group:
-    """Segments on their way into the one that will replace them."""
+    """The segments of a group, filtered into the one that will replace them."""
 
     def __init__(self, walk: _Round, replacement: Replacement) -> None:
         log, self._io, self._now_ms = walk.log, walk.io, walk.now_ms
@@ -196,7 +197,7 @@ class _Group:
         )
 
     async def add(self, segment: Segment) -> None:
-        """Filter the batches that the map has seen something of, and copy the others."""
+        """Filter the batches that the map covers at least in part, and copy the others."""
         following = self._log.segments[self._log.segments.index(segment) :]
         indexes = (one.aborted for one in following)
         next_base = following[1].base_offset
@@ -210,7 +211,7 @@ class _Group:
             await self._copy(segment, unseen)
 
     async def _unseen_from(self, segment: Segment) -> int:
-        """Where the first batch stands of which the map has seen nothing."""
+        """The position of the first batch that the map does not cover at all."""
         located = await segment.locate(self._seen_end)
         if located is None:
             return segment.size_bytes
@@ -223,7 +224,7 @@ class _Group:
             await self.replacement.append(data)
 
     async def _filter(self, walk: Portions, data: bytes) -> int:
-        """Filter the whole batches at the start of `data`; returns how many bytes they are."""
+        """Filter the whole batches at the start of `data`; returns their size in bytes."""
         position, is_over = 0, False
         while not is_over:
             position, is_over = await walk.run(self._filter_some, data, position)
@@ -235,7 +236,7 @@ class _Group:
         return position
 
     def _filter_some(self, data: bytes, position: int) -> tuple[int, bool]:
-        """Go on at `position`: where it stopped, and whether there is no whole batch left."""
+        """Continue at `position`: returns where it stopped, and whether no whole batch is left."""
         for _ in range(JUDGED_AT_ONCE):
             position, header = self.kept.run(data, position, len(data))
             if header is None:
@@ -271,7 +272,8 @@ class _Group:
             self.kept.copy(compressed, 0, len(compressed))
 
     async def _copy(self, segment: Segment, start: int) -> None:
-        """Copy the batches from `start` on, and what is known of the transactions that end among them."""
+        """Copy the batches from `start` on, with the index entries of aborted transactions that end among
+        them."""
         first_offset: int | None = None
         async with portions(self._log, segment, self._io, start) as walk:
             while data := await walk.read():

@@ -1,7 +1,7 @@
-"""The first half of a round: which offset is the latest of each key in the dirty part of the log.
+"""The first half of a cleaning: the latest offset of each key in the dirty part of the log.
 
-Keys of records that were aborted do not count: they supersede nothing. Where the map gets full the round ends
-there, and the next one begins where this one ended.
+Keys of aborted records do not count: they supersede nothing. When the map is full the cleaning covers only
+the part up to there, and the next one begins at that offset.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from barnabas.records.reader import read_batch, records_section
 
 
 class Mapping:
-    """Fills the map; `bytes_read` is what that took."""
+    """Fills the map; `bytes_read` counts the bytes of the log that were read for it."""
 
     def __init__(self, log: PartitionLog, cleanable: Cleanable, offsets: OffsetMap, io: CleanerIo) -> None:
         self._log = log
@@ -31,7 +31,7 @@ class Mapping:
         self.bytes_read = 0
 
     async def run(self, segments: list[Segment]) -> None:
-        """Note what is dirty in these segments, which are those below the first uncleanable offset."""
+        """Note the dirty part of these segments, which are all those below the first uncleanable offset."""
         if self._limit < 1:
             raise ValueError(f"a map of {self._offsets.slots} slots has no room for a key")
         self._offsets.clear()
@@ -44,7 +44,7 @@ class Mapping:
         for segment, end in dirty:
             if await self._is_full_after(segment):
                 break
-            # offsets that nothing stands at were seen too
+            # offsets without a record are covered, too
             self._offsets.advance(end - 1)
 
     async def _is_full_after(self, segment: Segment) -> bool:
@@ -59,14 +59,16 @@ class Mapping:
         return False
 
     async def _note(self, walk: Portions, data: bytes) -> tuple[int, bool]:
-        """Note the whole batches at the start of `data`: how many bytes they are, and whether it is full."""
+        """Note the whole batches at the start of `data`: returns their size in bytes, and whether the map is
+        full."""
         position, is_over, is_full = 0, False, False
         while not (is_over or is_full):
             position, is_over, is_full = await walk.run(self._note_some, data, position)
         return position, is_full
 
     def _note_some(self, data: bytes, position: int) -> tuple[int, bool, bool]:
-        """Go on at `position`: where it stopped, whether there is no whole batch left, whether it is full."""
+        """Continue at `position`: returns where it stopped, whether no whole batch is left, whether the map
+        is full."""
         for _ in range(JUDGED_AT_ONCE):
             position, header, is_full = self._offsets.note(
                 data, position, len(data), self._first_offset, self._limit
@@ -79,7 +81,7 @@ class Mapping:
         return position, False, False
 
     def _is_full_with(self, data: bytes, position: int, header: BatchHeader) -> bool:
-        """Note a batch that is not plain; is the map full?"""
+        """Note a batch that is not plain; returns whether the map is full."""
         if header.is_control:
             self._transactions.end(header, next(read_batch(data, position, header), None))
         elif not self._transactions.is_aborted(header):

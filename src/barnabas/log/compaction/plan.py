@@ -1,13 +1,13 @@
-"""What of a log to compact, and in which portions: a pure plan, which `cleaning` carries out.
+"""The plan of a cleaning: which part of a log to clean, and in which groups. Pure; `cleaning` carries it out.
 
-A compacted log has a clean part, in which no key stands twice, and a dirty part behind it. A round of
-cleaning takes in whole segments of the dirty part, from the checkpoint of the last round up to the first that
-may not be touched, whichever comes first of: the active one, the one with the last stable offset, and those
-with records younger than `min.compaction.lag.ms`. Then everything before that is written anew without what
-was superseded, segment by segment, small ones merged.
+A compacted log has a clean part, in which no key occurs twice, and a dirty part after it. A cleaning covers
+whole segments of the dirty part, from the checkpoint of the last cleaning up to the first segment that may
+not be cleaned: the active one, the one with the last stable offset, or one with records younger than
+`min.compaction.lag.ms`, whichever comes first. Then everything before that is rewritten without superseded
+records, segment by segment, small ones merged.
 
-A round is due when the dirty part makes up more than `min.cleanable.dirty.ratio` of the bytes, or when its
-oldest records have waited for longer than `max.compaction.lag.ms`. Of several logs the filthiest comes first.
+A cleaning is due when the dirty part is more than `min.cleanable.dirty.ratio` of the bytes, or when its
+oldest records have waited for longer than `max.compaction.lag.ms`. Of several logs the dirtiest comes first.
 """
 
 from __future__ import annotations
@@ -22,29 +22,29 @@ T = TypeVar("T")
 
 
 class SegmentFacts(NamedTuple):
-    """What the plan must know of one segment."""
+    """The facts about one segment that the plan depends on."""
 
     base_offset: int
     size_bytes: int
     index_bytes: int
     time_index_bytes: int
-    largest_timestamp_ms: int  # when it was last modified, where no record has one
-    first_timestamp_ms: int  # the largest of its first batch; not positive where there is none
+    largest_timestamp_ms: int  # the time of the file's last write if no record has a timestamp
+    first_timestamp_ms: int  # the largest of its first batch; not positive if there is none
 
 
 class Cleanable(NamedTuple):
-    """What a round of cleaning would take in."""
+    """The part of a log that a cleaning would cover."""
 
     first_dirty_offset: int
-    first_uncleanable_offset: int  # where a segment begins
-    is_checkpoint_stale: bool  # the checkpoint is impossible; it is to become the first dirty offset
+    first_uncleanable_offset: int  # the start of a segment
+    is_checkpoint_stale: bool  # the checkpoint is impossible, and must be reset to the first dirty offset
     clean_bytes: int
     cleanable_bytes: int
-    is_overdue: bool  # some dirty records have waited for longer than they may
+    is_overdue: bool  # some dirty records have waited for longer than max.compaction.lag.ms
 
     @property
     def ratio(self) -> float:
-        """How much of the bytes up to the uncleanable ones is dirty."""
+        """The dirty share of the bytes below the first uncleanable offset."""
         total_bytes = self.clean_bytes + self.cleanable_bytes
         return self.cleanable_bytes / total_bytes if total_bytes else 0.0
 
@@ -60,9 +60,9 @@ def plan_cleaning(
     min_compaction_lag_ms: int,
     max_compaction_lag_ms: int,
 ) -> Cleanable:
-    """What can be cleaned of a log with these segments: all of them, ascending, the active one last.
+    """The cleanable part of a log with these segments: all of them, ascending, the active one last.
 
-    `checkpoint` is where the last round ended, None where there was none.
+    `checkpoint` is the end of the last cleaning, None if there was none.
     """
     dirty_offset, is_stale = _first_dirty(checkpoint, start_offset, end_offset)
     bases = [segment.base_offset for segment in segments]
@@ -73,7 +73,7 @@ def plan_cleaning(
         youngest_ms = now_ms - min_compaction_lag_ms
         young = (one.base_offset for one in sealed if one.largest_timestamp_ms > youngest_ms)
         bound = min(bound, next(young, bound))
-    # whole segments only; one that holds the bound in its middle waits for the next round
+    # whole segments only; one with the bound in its middle waits for the next cleaning
     uncleanable = _floor(bases, max(bound, dirty_offset))
     waiting_ms = [one.first_timestamp_ms for one in sealed if one.first_timestamp_ms > 0]
     return Cleanable(
@@ -87,8 +87,8 @@ def plan_cleaning(
 
 
 def _first_dirty(checkpoint: int | None, start_offset: int, end_offset: int) -> tuple[int, bool]:
-    """Where the dirty part begins, and whether the checkpoint said something else: it may have been left
-    behind by retention, or lie beyond what a crash left of the log. Then all of the log counts as dirty."""
+    """The start of the dirty part, and whether the checkpoint is stale: it may be before the start of the
+    log, moved by retention, or beyond its end after a crash. Then the whole log counts as dirty."""
     if checkpoint is None:
         return start_offset, False
     if start_offset <= checkpoint <= end_offset:
@@ -97,19 +97,20 @@ def _first_dirty(checkpoint: int | None, start_offset: int, end_offset: int) -> 
 
 
 def _floor(bases: Sequence[int], offset: int) -> int:
-    """The index of the segment in which `offset` stands."""
+    """The index of the segment that contains `offset`."""
     return max(0, bisect_right(bases, offset) - 1)
 
 
 def is_due(cleanable: Cleanable, min_cleanable_ratio: float) -> bool:
-    """Whether it is time for a round."""
+    """Whether the log should be cleaned now."""
     if cleanable.is_overdue and cleanable.cleanable_bytes > 0:
         return True
     return cleanable.ratio > min_cleanable_ratio
 
 
 def filthiest(candidates: Iterable[tuple[T, Cleanable]]) -> T | None:
-    """The one of which most is dirty; of equals the first, and None of none."""
+    """The candidate with the largest dirty ratio; the first one if several are equal, None if there is
+    none."""
     best: tuple[T, Cleanable] | None = None
     for candidate in candidates:
         if best is None or candidate[1].ratio > best[1].ratio:
@@ -127,8 +128,8 @@ def group_segments(
 ) -> list[list[int]]:
     """The segments with something below `end_offset`, by base offset, in groups that each become one segment.
 
-    A group holds neighbours that together are no larger than a segment may be, were nothing removed. One
-    that alone is larger is a group of its own.
+    A group is a run of neighbours that fit into one segment even if no record is removed. A segment that
+    alone is larger is a group of its own.
     """
     cleaned = [segment for segment in segments if segment.base_offset < end_offset]
     next_bases = [*(segment.base_offset for segment in cleaned), first_uncleanable_offset][1:]

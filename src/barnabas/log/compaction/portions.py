@@ -1,6 +1,6 @@
-"""A segment's batches on their way through a compaction, so many bytes at a time.
+"""Reading a segment's batches for compaction, a portion of bytes at a time.
 
-The file is pinned on the way: whatever becomes of the segment meanwhile, it can be read to its end.
+The file is pinned meanwhile, so that it can be read to its end even if the segment is removed.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from barnabas.records.batch import HEADER_BYTES, BatchHeader
 P = ParamSpec("P")
 T = TypeVar("T")
 
-# the twin in plain Python holds the loop up for as long as a portion takes it
+# the pure-Python kernel blocks the loop while it processes a portion
 _PURE_BYTES = 32 << 10
-# how many batches Python may judge, one by one, in a worker's thread before the loop has its turn again
+# how many batches Python code handles, one by one, in a worker thread before the loop runs again
 JUDGED_AT_ONCE = 64
 
 
 class CleanerIo(NamedTuple):
-    """How a compaction reads and writes: how much at a time, how full its map may get, how fast.
+    """The I/O of a compaction: the portion size, the load factor of its map, and its rate.
 
-    `throttle` is told of every portion of so many bytes that is read or written, and may wait, or raise to
-    have the compaction given up.
+    `throttle` is called with the size of every portion that is read or written. It may wait, or raise to
+    cancel the compaction.
     """
 
     buffer_bytes: int
@@ -56,11 +56,11 @@ class Portions:
 
     @property
     def _portion_bytes(self) -> int:
-        size = max(self._io.buffer_bytes, HEADER_BYTES)  # nothing at all would look like the end
+        size = max(self._io.buffer_bytes, HEADER_BYTES)  # an empty read would look like the end
         return size if kernel.PURE_REASON is None else min(size, _PURE_BYTES)
 
     async def read(self) -> bytes:
-        """The next bytes, from the start of a batch on; none at the end."""
+        """The next bytes, beginning with a batch; empty at the end."""
         size = min(self._want_bytes, self.end - self.position)
         if size <= 0:
             return b""
@@ -72,8 +72,8 @@ class Portions:
         return data
 
     def consume(self, data: bytes, count: int) -> None:
-        """Go on behind the whole batches among `data`, which are `count` bytes; if there is none, with more
-        of the first."""
+        """Move past the whole batches in `data`, which are `count` bytes. If there is none, the next read is
+        larger, to hold the first batch."""
         self.position += count
         self._want_bytes = self._portion_bytes
         if count == 0:
@@ -84,7 +84,7 @@ class Portions:
             self._want_bytes = max(size, HEADER_BYTES)
 
     async def run(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """A call of the kernel's, beside the loop; CorruptSegment where it finds a batch not sound."""
+        """Run a kernel call beside the loop; CorruptSegment if it finds a faulty batch."""
         try:
             if kernel.PURE_REASON is None:
                 return await self._log.home.workers.compute(call, *args, **kwargs)

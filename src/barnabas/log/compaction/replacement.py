@@ -1,7 +1,7 @@
-"""A segment that a compaction writes: its files end in `.cleaned` until they are whole and durable.
+"""A segment that a compaction writes: its files end in `.cleaned` until they are complete and durable.
 
-Nobody reads them. Where something fails they are removed, and a start removes whatever a crash left of them,
-so that nothing here needs to be undone in any order.
+Nothing reads them before that. After a failure they are removed, and a start removes those that a crash left
+behind, so their changes need no particular order.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from barnabas.records import kernel
 
 logger = logging.getLogger("barnabas.log")
 
-# batches may be as small as a record, thousands of them in a buffer: the loop has its turn in between
+# batches may be as small as one record, thousands of them in a buffer: the loop runs in between
 COUNTED_AT_ONCE_BYTES = 16 << 10
 
 SUFFIXES = (names.LOG, names.INDEX, names.TIME_INDEX, names.TXN_INDEX)
 
 
 class Replacement:
-    """What will stand in the place of a group of segments, from the base offset of the first of them on."""
+    """The future replacement of a group of segments, with the base offset of the first of them."""
 
     def __init__(self, log: PartitionLog, base_offset: int) -> None:
         self._disk = log.home.disk
@@ -50,12 +50,13 @@ class Replacement:
         return self._segment.size_bytes
 
     async def create(self) -> None:
-        """Begin with nothing; nothing of an earlier attempt may be there (see `remove_cleaned`)."""
+        """Create the empty files; those of an earlier attempt must be removed before (see
+        `remove_cleaned`)."""
         await self._segment.create()
         self._file = self._segment.opened_file
 
     async def append(self, data: Buffer) -> None:
-        """Add batches that stay, in their order."""
+        """Add batches, in their order."""
         assert self._file is not None
         await self._file.append(data)
         position = 0
@@ -69,7 +70,7 @@ class Replacement:
             await segment.times.write()
 
     def _count(self, data: Buffer, position: int) -> int:
-        """Take in some of the batches that were written; returns where the next one stands."""
+        """Index some of the batches that were written; returns the position of the next one."""
         found = kernel.scan_headers(data, position, min(position + COUNTED_AT_ONCE_BYTES, len(data)))
         headers = [header for header, _ in found]
         end = position + sum(header.size_bytes for header in headers)
@@ -80,11 +81,12 @@ class Replacement:
         return end
 
     async def note_aborted(self, transaction: AbortedTransaction) -> None:
-        """Keep an aborted transaction in the index; they come in the order of their markers."""
+        """Add an aborted transaction to the index; calls come in the order of the markers."""
         await self._segment.aborted.append(transaction)
 
     async def finish(self, modified_ms: int) -> None:
-        """Make everything durable, names included; the segment is as old as what it is made from."""
+        """Make everything durable, names included; the segment gets the modification time of the
+        originals."""
         segment = self._segment
         assert self._file is not None
         segment.times.add(segment.max_timestamp, segment.max_timestamp_offset)
@@ -99,12 +101,12 @@ class Replacement:
         await self._disk.sync_dir(self._path)
 
     async def files(self) -> Sequence[str]:
-        """The suffixes of its files, the batches' first: not every segment has aborted transactions."""
+        """The suffixes of its files, the batches' first; not every segment has aborted transactions."""
         sizes = [(suffix, await self._disk.size_of(self._segment.path(suffix))) for suffix in SUFFIXES]
         return [suffix for suffix, size in sizes if size is not None]
 
     async def discard(self) -> None:
-        """Remove the files, as far as that is possible: the next attempt, or a start, removes the rest."""
+        """Remove the files, as far as possible: the next attempt, or a start, removes the rest."""
         self._segment.close()
         for suffix in SUFFIXES:
             try:
@@ -114,8 +116,8 @@ class Replacement:
 
 
 async def remove_cleaned(log: PartitionLog) -> None:
-    """Remove what an attempt left that failed twice: after a crash it would make a later swap, which has
-    nothing to do with it, look incomplete."""
+    """Remove files that an earlier attempt could not remove: after a crash they would make a later swap,
+    which does not involve them, look incomplete."""
     for name in await log.home.disk.listdir(log.path):
         if name.endswith(names.CLEANED):
             await log.home.disk.remove(f"{log.path}/{name}")

@@ -1,4 +1,4 @@
-"""A log as the plan of a compaction sees it: the facts of its segments, and what of them is cleanable."""
+"""The input of a compaction plan: the facts of a log's segments, and the cleanable part."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from barnabas.records.batch import NO_TIMESTAMP
 
 
 async def survey(log: PartitionLog) -> Cleanable:
-    """What a round of cleaning would take in now."""
-    async with log.turn:  # nothing may be cut or taken away on the way
+    """The part of the log that a cleaning would cover now."""
+    async with log.turn:  # nothing may be cut or removed meanwhile
         log.require_sound()
         return plan_cleaning(
             await segment_facts(log),
@@ -26,7 +26,7 @@ async def survey(log: PartitionLog) -> Cleanable:
 
 
 async def segment_facts(log: PartitionLog) -> list[SegmentFacts]:
-    """What the plan must know of the segments; whoever asks has the log's turn."""
+    """The facts about the segments that the plan depends on; the caller holds the log's lock."""
     facts = []
     wants_first = log.config.max_compaction_lag_ms != NEVER_MS
     for segment in log.segments:

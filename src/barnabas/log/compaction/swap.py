@@ -1,24 +1,22 @@
-"""Putting a compacted segment into the place of those it was made from: a crash leaves one or the other.
+"""Replacing segments by a compacted one: a crash leaves the originals or the replacement.
 
 The steps, each durable before the next begins:
 
-1. The new files are whole, as `.cleaned` (see `replacement`).
-2. They are renamed `.swap`. As long as one of them is still `.cleaned` a start undoes this; from here on it
-   carries it through (see `leftovers`).
-3. The originals go, renamed `.deleted`.
-4. The new batches get their name, then their indexes do: what has its name while the batches have not would
-   be taken for an original's.
+1. The new files are complete, as `.cleaned` (see `replacement`). 2. They are renamed `.swap`. While one of
+   them is still `.cleaned` a start undoes this; afterwards a start completes the swap (see `leftovers`). 3.
+   The originals are renamed `.deleted`. 4. The new batches get their final name, then their indexes do: an
+   index with its final name beside batches that do not have theirs yet would be taken for an original's.
 
-A start that finds `.swap` files removes the originals up to where the new batches end. Originals beyond that,
-of which nothing was kept, it cannot tell from other segments. So these stay at first, and go afterwards, one
-after another, the lowest first, their batches before their indexes: whatever is left of a group is its tail,
-and whatever supersedes a record, or decides upon it, stands behind it. A tail with the new segment before it
-says nothing that the whole group did not say.
+A start that finds `.swap` files removes the originals up to the end of the new batches. It cannot tell
+originals beyond that, of which no record was kept, from other segments. So these remain at first, and are
+removed afterwards, one after another, the lowest first, their batches before their indexes. What is left of a
+group is then always its tail, and the records that supersede others, or decide transactions, come after them.
+A tail after the new segment therefore says nothing that the whole group did not say.
 
-Each change takes the log's turn, but a tail is not one change: there may be hundreds of segments in it, and
-each takes a sync. Readers do not notice: what they hold of an original they read to its end, and look-ups
-start over. If step 2 fails it is undone, and the log is as it was; a failure after that leaves the files in
-doubt, and the log takes no more changes until it is opened anew. Reading goes on.
+Each change takes the log's lock, but the removal of a tail is not one change: it may have hundreds of
+segments, and each takes a sync. Readers do not notice: they can read a pinned original to its end, and
+look-ups start over. If step 2 fails it is undone, and the log is unchanged; a failure after that leaves the
+files in doubt, and the log refuses changes until it is reopened. Reads go on.
 """
 
 from __future__ import annotations
@@ -33,7 +31,7 @@ from barnabas.log.segment import Segment
 
 
 class Stand:
-    """The segments that a round of cleaning goes by: those below its first uncleanable offset."""
+    """The segments that a cleaning works on: those below its first uncleanable offset."""
 
     def __init__(self, log: PartitionLog, end_offset: int) -> None:
         count = sum(base_offset < end_offset for base_offset in log.bases)
@@ -43,7 +41,8 @@ class Stand:
         self.segments = log.segments[:count]
 
     def require(self) -> None:
-        """GivenUp where the log has not exactly these any more: what was learnt of them may not hold."""
+        """GivenUp if the log's segments are not exactly these any more: what was learnt of them may not
+        hold."""
         log, count = self._log, len(self.segments)
         found = log.segments[:count]
         if (
@@ -64,7 +63,7 @@ class Stand:
 async def swap_in(
     log: PartitionLog, stand: Stand, originals: Sequence[Segment], replacement: Replacement
 ) -> None:
-    """Let the replacement, finished, take the originals' place; GivenUp where they are not there any more."""
+    """Replace the originals by the finished replacement; GivenUp if they are not in the log any more."""
     tail = [one for one in originals[1:] if one.base_offset >= replacement.next_offset]
     replaced = originals[: len(originals) - len(tail)]
     async with log.turn:
@@ -86,35 +85,35 @@ async def swap_in(
 
 
 async def _drop(log: PartitionLog, stand: Stand, original: Segment) -> None:
-    """Take out a segment of which nothing was kept, and which no new one stands for."""
+    """Remove a segment of which no record was kept, without a replacement."""
     async with log.turn:
         log.require_sound()
         stand.require()
         log.side.names_changed()
         with log.reshaping():
             gone = [await original.doom_batches()]
-            await log.home.disk.sync_dir(log.path)  # batches whose aborted transactions are gone count again
+            await log.home.disk.sync_dir(log.path)  # the aborted transactions must not be gone before them
             gone += await _doom_beside(log, original)
             _publish(log, [original], [], [tuple(gone)])
         stand.replace([original], [])
 
 
 async def _announce(log: PartitionLog, base_offset: int, suffixes: Sequence[str]) -> None:
-    """Step 2."""
+    """Step 2: rename the new files to `.swap`."""
     try:
         await _rename(log, base_offset, suffixes, names.CLEANED, names.SWAP)
     except BaseException:
         try:
             await _withdraw(log, base_offset, suffixes)
         except BaseException as error:
-            log.fail(error)  # a start would carry the swap through, whatever becomes of the log until then
+            log.fail(error)  # a start would complete the swap, whatever happens to the log until then
             raise
         raise
 
 
 async def _withdraw(log: PartitionLog, base_offset: int, suffixes: Sequence[str]) -> None:
-    """Undo step 2, however far it got. As long as one file is `.cleaned` the others count for nothing; a
-    crash that found some of them `.swap` and none `.cleaned` would give the originals other indexes."""
+    """Undo step 2, however far it got. While one file is `.cleaned` the others are ignored; a crash that left
+    some `.swap` files and no `.cleaned` one would give the originals other indexes."""
     disk, batches = log.home.disk, _path(log, base_offset, names.LOG)
     if await disk.size_of(batches + names.SWAP) is not None:
         await disk.rename(batches + names.SWAP, batches + names.CLEANED)
@@ -125,7 +124,7 @@ async def _withdraw(log: PartitionLog, base_offset: int, suffixes: Sequence[str]
 
 
 async def _take_out(log: PartitionLog, replaced: Sequence[Segment]) -> list[tuple[str, ...]]:
-    """Step 3; returns the new paths of each original's files."""
+    """Step 3: rename the originals to `.deleted`; returns the new paths of each original's files."""
     batches = [await segment.doom_batches() for segment in replaced]
     beside = [await _doom_beside(log, segment, is_first=segment is replaced[0]) for segment in replaced]
     await log.home.disk.sync_dir(log.path)
@@ -133,10 +132,10 @@ async def _take_out(log: PartitionLog, replaced: Sequence[Segment]) -> list[tupl
 
 
 async def _doom_beside(log: PartitionLog, original: Segment, *, is_first: bool = False) -> list[str]:
-    """Take out what stands beside the batches; returns the new paths."""
+    """Rename the files beside the batches to `.deleted`; returns the new paths."""
     gone = await original.doom_indexes()
     snapshot = log.side.snapshot_path(original.base_offset)
-    # the state at the start of a segment goes with it, but for the newest, from which a start begins
+    # the producer snapshot of a segment is removed with it, except for the newest, which a start needs
     is_needed = is_first or original.base_offset == log.side.snapshot_offset
     if not is_needed and await log.home.disk.size_of(snapshot) is not None:
         await log.home.disk.rename(snapshot, snapshot + names.DELETED)
@@ -160,7 +159,7 @@ def _publish(
 async def _rename(
     log: PartitionLog, base_offset: int, suffixes: Sequence[str], ending: str, new_ending: str
 ) -> None:
-    """Give the files with these suffixes that have one ending another; durable on return."""
+    """Replace the ending of the files with these suffixes; durable on return."""
     for suffix in suffixes:
         path = _path(log, base_offset, suffix)
         await log.home.disk.rename(path + ending, path + new_ending)

@@ -1,8 +1,8 @@
-"""How fast a compaction may go, and whether it may go on at all.
+"""The rate limit of compaction, and the point at which a compaction is cancelled.
 
-Whoever compacts tells this of every portion that it is about to read or write, and waits here until it may:
-`log.cleaner.io.max.bytes.per.second` holds on the average. That makes it the place where a compaction is
-given up, too: between two portions, when nothing of the log is half-done.
+A compaction calls this with the size of every portion before it reads or writes it, and waits here:
+`log.cleaner.io.max.bytes.per.second` holds on average. A compaction is also cancelled here: between two
+portions, when no change of the log is half-done.
 """
 
 from __future__ import annotations
@@ -13,36 +13,36 @@ from collections.abc import Callable
 from barnabas.core.clock import Clock
 from barnabas.core.errors import BarnabasError
 
-# shorter pauses are saved up: a timer costs more than they are worth
+# shorter pauses are accumulated: a timer costs more than they are worth
 _WORTH_A_PAUSE_SECONDS = 0.05
 
 
 class GivenUp(BarnabasError):
-    """A compaction under way is not wanted any more; the log stays as it was."""
+    """The compaction in progress was cancelled; the log is unchanged."""
 
 
 class Throttle:
-    """Where a compaction waits between two portions; one at a time."""
+    """A compaction waits here between two portions; one at a time."""
 
     def __init__(self, clock: Clock, max_bytes_per_second: Callable[[], float]) -> None:
         self._clock = clock
         self._max_bytes_per_second = max_bytes_per_second
-        self._paid_until = 0.0  # when everything told so far will have been within the rate
+        self._paid_until = 0.0  # when all portions so far are within the rate
         self._given_up: str | None = None
         self._pause: asyncio.Task[None] | None = None
 
     def begin(self) -> None:
-        """Another compaction begins; what the last one owes is still to be waited for."""
+        """Begin another compaction; the pause that the last one still owes is added to it."""
         self._given_up = None
 
     def give_up(self, reason: str) -> None:
-        """Have the compaction end with `GivenUp` at the next portion, or now if it is waiting here."""
+        """Make the compaction end with `GivenUp` at the next portion, or now if it is waiting here."""
         self._given_up = reason
         if self._pause is not None:
             self._pause.cancel()
 
     async def __call__(self, size_bytes: int) -> None:
-        """Return when that many bytes more are within the rate."""
+        """Return when `size_bytes` more are within the rate."""
         self._check()
         now = self._clock.monotonic()
         self._paid_until = max(self._paid_until, now) + size_bytes / self._max_bytes_per_second()
@@ -59,7 +59,7 @@ class Throttle:
         try:
             await pause
         except asyncio.CancelledError:
-            if self._given_up is None:  # it was not the pause that was cancelled, but whoever waits here
+            if self._given_up is None:  # not the pause was cancelled, but the task that waits here
                 raise
         finally:
             self._pause = None

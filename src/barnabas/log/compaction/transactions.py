@@ -1,11 +1,11 @@
-"""What became of transactions, as a compaction learns it on its way through the log.
+"""The outcome of transactions, as compaction needs it when it reads a log from its start.
 
-The records of an aborted transaction can go at once. Its marker, or that of a committed one, can go only when
-none of its records is left, and then not before its time: a reader that has seen a record of the transaction
-must be able to find out how it ended. That nothing is left shows when the walk comes to the marker without
-having met a batch of the transaction: the walk begins with the log's first segment.
+The records of an aborted transaction can be removed at once. A marker can be removed only when none of the
+transaction's records is left, and then only after its delete horizon: a reader that has seen a record of the
+transaction must be able to learn how it ended. Since reading begins with the log's first segment, a marker
+that is reached without any batch of its transaction before it has no records left.
 
-The aborted transactions whose records this walk still met stay in the index of the new segment.
+Aborted transactions of which records were found stay in the index of the new segment.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from barnabas.records.reader import Record
 
 
 class Ended(NamedTuple):
-    """What a control batch means for the compaction."""
+    """The meaning of a control batch for compaction."""
 
-    is_gone: bool  # nothing is left of the transaction that it ends, so its own time starts
-    aborted: AbortedTransaction | None = None  # stays in the index, for its records were met
+    is_gone: bool  # no record is left of its transaction, so its own delete horizon starts
+    aborted: AbortedTransaction | None = None  # stays in the index, since records of it were found
 
 
 class _Open:
-    """An aborted transaction that the walk is in the middle of."""
+    """An aborted transaction between its first record and its marker."""
 
     __slots__ = ("is_met", "transaction")
 
@@ -38,22 +38,22 @@ class _Open:
 
 
 class TransactionWalk:
-    """The transactions on the way through a log, its batches in order."""
+    """The transactions of a log, whose batches are passed in order."""
 
     def __init__(self) -> None:
-        # by first offset, those that the walk has not come to
+        # those not reached yet, by first offset
         self._ahead: list[tuple[int, int, AbortedTransaction]] = []
-        # by producer, those that it is in the middle of
+        # those between first record and marker, by producer
         self._aborted: dict[int, _Open] = {}
         self._committed: dict[int, None] = {}
 
     def expect(self, aborted: Iterable[AbortedTransaction]) -> None:
-        """Learn of the aborted transactions in the next stretch; being told of one twice does no harm."""
+        """Add the aborted transactions of the next part of the log; duplicates do no harm."""
         for transaction in aborted:
             heappush(self._ahead, (transaction.first_offset, transaction.producer_id, transaction))
 
     def is_aborted(self, header: BatchHeader) -> bool:
-        """Whether a batch of records, just met, belongs to an aborted transaction."""
+        """Whether a data batch, which was just read, belongs to an aborted transaction."""
         if not header.is_transactional:
             return False
         self._come_to(header.last_offset)
@@ -65,7 +65,7 @@ class TransactionWalk:
         return True
 
     def end(self, header: BatchHeader, record: Record | None) -> Ended:
-        """A control batch was met; `record` is what is in it, None where that is gone already."""
+        """Process a control batch; `record` is its record, None if that has been removed already."""
         self._come_to(header.last_offset)
         if record is None:
             return Ended(is_gone=True)
