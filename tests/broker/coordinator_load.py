@@ -1,23 +1,31 @@
-"""Consumer groups and transactional loops of real clients on one input topic, and what must hold of them.
+"""Consumer groups, transactional loops and applications on one input topic, and what must hold of them.
 
 Each client has a group with two members, one of them static, and a loop (transaction_loops.py) whose output
-is a topic of its own. `Load` lets members come and go, and judges:
+is a topic of its own; applications (copying_applications.py) have one, too. `Load` lets members come and go,
+and judges:
 
 - of groups: no partition has two owners, nothing is skipped, every record is read, acknowledged commits do
   not go back, neither as members see them nor as the coordinator tells (group_history.py), and a group
   settles;
-- of loops: what is committed in the output is, for each partition, exactly the input before the committed
-  offset, once and in order, and no transaction stays open.
+- of loops and applications: when no more is written they come to the end, the committed output is the input,
+  each record once, of loops and of Spark in order, and no transaction stays open.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
 from random import Random
 from typing import NamedTuple
 
+from confluent_kafka import KafkaException
+
+from tests.broker.coordinator_outputs import SHOWN, differences, output_of
+from tests.broker.copying_applications import APPLICATIONS, Copying
 from tests.interop.reading import ends, read_all
 from tests.support.clients import until
 from tests.support.group_history import Event, Partition
@@ -29,7 +37,7 @@ from tests.support.transactors import Transactors
 # longer than any fault: a member is not to be taken for dead because its coordinator was
 SESSION_MS, POLL_INTERVAL_MS, SETTLE_S = 45_000, 300_000, 180.0
 END_S = 240.0
-SHOWN = 5
+START_S = 300.0  # of all programs at a time
 
 
 class GroupLoad:
@@ -111,42 +119,44 @@ class Counts(NamedTuple):
     """What one client did."""
 
     client: str
-    group_commits: int
-    members_failed: int
-    transactions: int
-    restarts: int
+    group_commits: int = 0
+    members_failed: int = 0
+    transactions: int = 0  # of a loop
+    aborted: int = 0  # of them, on purpose
+    given_up: int = 0  # processes of a loop, or queries, that failed and were followed by another one
+    killed: int = 0  # of an application, on purpose
+    copied: int = 0  # records
 
 
 class Load:
-    """Groups and loops of these clients."""
+    """Groups and loops of these clients, or applications."""
 
     def __init__(
-        self, stack: ExitStack, topic: ReplicatedTopic, clients: Sequence[str], random: Random
+        self, stack: ExitStack, topic: ReplicatedTopic, clients: Sequence[str], random: Random, folder: Path
     ) -> None:
         self._topic, self._random = topic, random
         self._hosts = Hosts()
         stack.callback(self._hosts.end)
         start = stack.enter_context(Transactors())
-        self._groups = [GroupLoad(self._hosts, topic, each) for each in clients]
-        self._loops = [
-            stack.enter_context(
-                TransactionLoop(
-                    start,
-                    each,
-                    topic.cluster.bootstrap,
-                    topic.name,
-                    output_of(each),
-                    Random(random.random()),
-                )
-            )
-            for each in clients
+        others = [each for each in clients if each not in APPLICATIONS]
+        self._groups = [GroupLoad(self._hosts, topic, each) for each in others]
+        bootstrap = topic.cluster.bootstrap
+        loops = [
+            TransactionLoop(start, each, bootstrap, topic.name, output_of(each), Random(random.random()))
+            for each in others
         ]
+        self._loops = [stack.enter_context(each) for each in loops]
+        applications = [Copying(each, topic, folder) for each in clients if each in APPLICATIONS]
+        self._applications = [stack.enter_context(each) for each in applications]
         self.settle()
+        self.wait_for_outputs(START_S)
 
     def change(self) -> None:
-        """Have a member of each group replaced."""
-        for each in self._groups:
-            each.change(self._random)
+        """Have a member of each group replaced; an application may be killed and started again."""
+        for group in self._groups:
+            group.change(self._random)
+        for application in self._applications:
+            application.change(self._random)
 
     def settle(self) -> None:
         for each in self._groups:
@@ -158,63 +168,92 @@ class Load:
     def stop_loops(self) -> None:
         """While there is still something to take."""
         for each in self._loops:
-            each.finish()
+            each.stop()
 
-    def wait_for_loops(self) -> None:
-        """Wait until every loop has committed something more."""
-        before = [each.commits for each in self._loops]
-        deadline = time.monotonic() + SETTLE_S
-        for loop, commits in zip(self._loops, before, strict=True):
-            while loop.commits == commits:
+    def wait_for_outputs(self, deadline_s: float = SETTLE_S) -> None:
+        """Wait until every loop and application has committed something more."""
+        copied = [each.copied for each in self._applications]
+        commits = [each.commits for each in self._loops]
+        deadline = time.monotonic() + deadline_s
+        for loop, before in zip(self._loops, commits, strict=True):
+            while loop.commits == before:
                 failures = "\n".join(loop.failures[-3:])
                 assert time.monotonic() < deadline, f"{loop.client} commits nothing: {failures}"
                 time.sleep(0.05)
+        for application, before in zip(self._applications, copied, strict=True):
+            application.wait(before + 1, max(deadline - time.monotonic(), 1.0))
 
     def counts(self) -> list[Counts]:
-        return [
-            Counts(loop.client, group.commits, len(group.failures), loop.commits, loop.restarts)
+        loops = [
+            Counts(
+                loop.client,
+                group.commits,
+                len(group.failures),
+                loop.commits,
+                loop.aborts,
+                len(loop.failures),
+                copied=self._records,
+            )
             for group, loop in zip(self._groups, self._loops, strict=True)
         ]
+        return loops + [
+            Counts(each.name, given_up=each.failed, killed=each.kills, copied=each.copied)
+            for each in self._applications
+        ]
+
+    def failures(self) -> list[str]:
+        """Why members and loops were replaced that were not meant to be, so far."""
+        told = [f"a member of {each.client}: {why}" for each in self._groups for why in each.failures]
+        return told + [f"the loop of {each.client}: {why}" for each in self._loops for why in each.failures]
 
     def finish(self, inputs: Sequence[Sequence[str]]) -> list[str]:
-        """End the groups, when the loops are stopped and no more is written, and judge everything by what
-        was written: these values, by partition and offset."""
+        """End everything, when the loops are stopped and no more is written, and judge it by what was
+        written: these values, by partition and offset."""
+        self._records = sum(map(len, inputs))
         produced = {Partition(self._topic.name, number): len(values) for number, values in enumerate(inputs)}
-        problems = [problem for each in self._groups for problem in each.finish(produced)]
+        with ThreadPoolExecutor(len(self._loops) + len(self._applications)) as threads:
+            ends = [threads.submit(each.finish, inputs, END_S) for each in self._applications]
+            drained = [
+                threads.submit(each.drain, partial(self._left, each, produced)) for each in self._loops
+            ]
+            problems = [problem for each in self._groups for problem in each.finish(produced)]
+            for each in drained:
+                each.result()
+            problems += [problem for each in ends for problem in each.result()]
+        for name in [output_of(each.client) for each in self._loops] + [
+            output_of(each.name) for each in self._applications
+        ]:
+            self._wait_for_markers(name)
         for loop in self._loops:
             problems += self._judge(loop, inputs)
         return problems
 
-    def _judge(self, loop: TransactionLoop, inputs: Sequence[Sequence[str]]) -> list[str]:
-        bootstrap = self._topic.cluster.bootstrap
-        for number in range(len(inputs)):
+    def _left(self, loop: TransactionLoop, produced: Mapping[Partition, int]) -> int:
+        """How many records of the input that loop has not committed."""
+
+        def committed() -> Mapping[Partition, int] | None:
+            try:
+                return committed_offsets(self._topic.cluster.bootstrap, loop.group, list(produced))
+            except KafkaException:  # offsets of a transaction that is being ended
+                return None
+
+        found = until(committed, f"committed offsets of {loop.group}", SETTLE_S)
+        return sum(count - max(found[each], 0) for each, count in produced.items())
+
+    def _wait_for_markers(self, output: str) -> None:
+        """No transaction stays open."""
+        for number in range(self._topic.partitions):
             until(
-                lambda number=number: len(set(ends(bootstrap, loop.output, number))) == 1,  # type: ignore[misc]
-                f"end of the last transaction in {loop.output}-{number}",
+                lambda number=number: len(set(ends(self._topic.cluster.bootstrap, output, number))) == 1,  # type: ignore[misc]
+                f"end of the last transaction in {output}-{number}",
+                SETTLE_S,
             )
-        partitions = [Partition(self._topic.name, number) for number in range(len(inputs))]
-        committed = committed_offsets(bootstrap, loop.group, partitions)
+
+    def _judge(self, loop: TransactionLoop, inputs: Sequence[Sequence[str]]) -> list[str]:
         problems = []
-        for partition, values in zip(partitions, inputs, strict=True):
-            offset = max(committed[partition], 0)
-            found = read_all("confluent", bootstrap, loop.output, partition.number, committed=True)
+        for number, values in enumerate(inputs):
+            bootstrap = self._topic.cluster.bootstrap
+            found = read_all("confluent", bootstrap, loop.output, number, committed=True)
             texts = [(each or b"").decode() for each in found]
-            problems += differences(f"{loop.output}-{partition.number}", values[:offset], texts)
+            problems += differences(f"{loop.output}-{number}", values, texts)
         return problems
-
-
-def differences(name: str, expected: Sequence[str], found: Sequence[str]) -> list[str]:
-    """Where an output is not the input, once and in order."""
-    if list(expected) == list(found):
-        return []
-    known = set(expected)
-    return [
-        f"{name} has {len(found)} records, where {len(expected)} are committed; missing "
-        f"{[each for each in expected if each not in set(found)][:SHOWN]}, strange "
-        f"{[each for each in found if each not in known][:SHOWN]}, "
-        f"twice {[each for each in known if found.count(each) > 1][:SHOWN]}"
-    ]
-
-
-def output_of(client: str) -> str:
-    return f"output-{client}"

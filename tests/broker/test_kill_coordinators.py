@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.broker.coordinator_load import differences
+from tests.broker.coordinator_outputs import differences
 
 
 def test_an_output_is_its_input_once_and_in_order() -> None:

@@ -38,6 +38,7 @@ INPUT, OUTPUT, APPLICATION = "words", "counts", "counting"
 PARTITIONS = 2
 WORDS = [f"word-{number}" for number in range(11)]
 PATIENCE_S = 120.0
+SESSION_MS = 2_000
 SETTINGS = {
     "group.min.session.timeout.ms": "500",
     "group.initial.rebalance.delay.ms": "0",
@@ -51,15 +52,26 @@ EVENTS = ("application", "broker", "directory", "both")
 class Instance:
     """One process of the application, started again and again in the same directory."""
 
-    def __init__(self, bootstrap: str, home: Path, name: str, timeout_ms: int) -> None:
-        self._bootstrap, self._name, self._timeout_ms = bootstrap, name, timeout_ms
+    def __init__(
+        self,
+        bootstrap: str,
+        home: Path,
+        name: str,
+        timeout_ms: int,
+        *,
+        source: str = INPUT,
+        output: str = OUTPUT,
+        session_ms: int = SESSION_MS,
+    ) -> None:
+        self._bootstrap, self._name = bootstrap, name
+        self._topics, self._timeouts = (source, output), (str(timeout_ms), str(session_ms))
         self._state = home / f"state-{name}"
         self._log = home / f"{name}.log"
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        arguments = [self._bootstrap, APPLICATION, INPUT, OUTPUT, str(self._state), self._name]
-        arguments.append(str(self._timeout_ms))
+        arguments = [self._bootstrap, APPLICATION, *self._topics, str(self._state), self._name]
+        arguments += self._timeouts
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
                 [*with_jars(streams_jars(), PROGRAMS / "WordCount.java"), *arguments], stdout=log, stderr=log

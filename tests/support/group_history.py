@@ -187,14 +187,17 @@ class History:
                 yield f"read again: {partition} {again[:10]} ({len(again)} of {count})"
 
     def _commits_that_go_back(self) -> Iterator[str]:
-        agreed: dict[Partition, list[tuple[int, int, str]]] = defaultdict(list)
+        """Compared with the highest that was agreed to before it was asked for."""
+        agreed: dict[Partition, list[tuple[int, int, str]]] = defaultdict(list)  # when, the highest, by
         for event in self.events("committed"):
             for partition, offset in zip(event.partitions, event.offsets, strict=True):
-                for at_ns, before, by in agreed[partition]:
-                    if at_ns < event.since_ns and offset < before:
-                        yield f"{event.member} committed {partition} {offset} after {by} committed {before}"
-                        break
-                agreed[partition].append((event.at_ns, offset, event.member))
+                highest = agreed[partition]
+                at = bisect.bisect_left(highest, event.since_ns, key=operator.itemgetter(0))
+                _, before, by = highest[at - 1] if at else (0, 0, "")
+                if offset < before:
+                    yield f"{event.member} committed {partition} {offset} after {by} committed {before}"
+                if not highest or offset > highest[-1][1]:
+                    highest.append((event.at_ns, offset, event.member))
 
     def longest_pauses(self) -> tuple[Pause | None, Pause | None]:
         """Of the partitions that stayed with their member through a change of somebody else's; and of all."""

@@ -30,6 +30,7 @@ class SteppedProcess:
 
     def __init__(self, started: Sequence[str], arguments: Sequence[str]) -> None:
         self.name = " ".join(arguments)
+        self._asked = ""
         self._complaints: IO[str] = tempfile.TemporaryFile("w+")  # noqa: SIM115 closed by `kill`
         self._process = subprocess.Popen(
             [*started, *arguments],
@@ -43,28 +44,30 @@ class SteppedProcess:
     def ask(self, step: str) -> None:
         """Begin a step, without waiting for what comes of it."""
         assert self._process.stdin is not None
+        self._asked = step
         with contextlib.suppress(BrokenPipeError):  # one that has ended has no answer
             self._process.stdin.write(step + "\n")
             self._process.stdin.flush()
 
-    def answer(self) -> list[str]:
+    def answer(self, deadline_s: float = STEP_DEADLINE_S) -> list[str]:
         """What came of the step: ["ok", ...] or ["error", name, ...]."""
         assert self._process.stdout is not None
-        ready, _, _ = select.select([self._process.stdout], [], [], STEP_DEADLINE_S)
+        ready, _, _ = select.select([self._process.stdout], [], [], deadline_s)
         line = self._process.stdout.readline() if ready else ""
         if not line:
             self._complaints.seek(0)
-            raise StepFailed(f"{self.name}: no answer; it said\n{self._complaints.read()[-4000:]}")
+            told = self._complaints.read()[-4000:]
+            raise StepFailed(f"{self.name}: no answer to {self._asked!r}; it said\n{told}")
         return line.split()
 
-    def do(self, step: str) -> list[str]:
+    def do(self, step: str, deadline_s: float = STEP_DEADLINE_S) -> list[str]:
         """A step that succeeds, and what it gave."""
         self.ask(step)
-        return self.given(step)
+        return self.given(step, deadline_s)
 
-    def given(self, step: str) -> list[str]:
+    def given(self, step: str, deadline_s: float = STEP_DEADLINE_S) -> list[str]:
         """What a step gave that was begun before, and succeeds."""
-        status, *given = self.answer()
+        status, *given = self.answer(deadline_s)
         if status != "ok":
             raise StepFailed(f"{self.name}: {step} was refused: {' '.join(given)}")
         return given

@@ -1,6 +1,6 @@
 // An application of Kafka Streams, exactly once: counts the words of its input.
 //
-//     java WordCount.java HOST:PORT APPLICATION INPUT OUTPUT STATE-DIRECTORY INSTANCE TIMEOUT-MS
+//     java WordCount.java HOST:PORT APPLICATION INPUT OUTPUT STATE-DIRECTORY INSTANCE TIMEOUT-MS SESSION-MS
 //
 // Values are read from the input and made keys, which sends them through a repartition topic; the counts live in a
 // store with a changelog, and each increment is written to the output, since nothing is held back by a cache. It says
@@ -32,7 +32,7 @@ public class WordCount {
     }
 
     static Properties settings(
-        String bootstrap, String application, String directory, String instance, String timeoutMs
+        String bootstrap, String application, String directory, String instance, String timeoutMs, String sessionMs
     ) {
         Properties settings = new Properties();
         settings.put(StreamsConfig.BOOTSTRAP_SERVERS_CONFIG, bootstrap);
@@ -45,7 +45,7 @@ public class WordCount {
         settings.put(StreamsConfig.DEFAULT_KEY_SERDE_CLASS_CONFIG, Serdes.StringSerde.class);
         settings.put(StreamsConfig.DEFAULT_VALUE_SERDE_CLASS_CONFIG, Serdes.StringSerde.class);
         settings.put(StreamsConfig.consumerPrefix("auto.offset.reset"), "earliest");
-        settings.put(StreamsConfig.consumerPrefix("session.timeout.ms"), "2000");
+        settings.put(StreamsConfig.consumerPrefix("session.timeout.ms"), sessionMs);
         settings.put(StreamsConfig.consumerPrefix("heartbeat.interval.ms"), "300");
         settings.put(StreamsConfig.consumerPrefix("group.instance.id"), instance);
         settings.put(StreamsConfig.consumerPrefix("max.poll.records"), "50");
@@ -56,7 +56,7 @@ public class WordCount {
     public static void main(String[] given) throws InterruptedException {
         CountDownLatch ended = new CountDownLatch(1);
         StreamsBuilder builder = counting(given[2], given[3]);
-        Properties settings = settings(given[0], given[1], given[4], given[5], given[6]);
+        Properties settings = settings(given[0], given[1], given[4], given[5], given[6], given[7]);
         KafkaStreams streams = new KafkaStreams(builder.build(), settings);
         streams.setUncaughtExceptionHandler(error -> {
             error.printStackTrace();
