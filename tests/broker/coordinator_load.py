@@ -24,9 +24,14 @@ from typing import NamedTuple
 
 from confluent_kafka import KafkaException
 
-from tests.broker.coordinator_outputs import SHOWN, differences, output_of
+from tests.broker.coordinator_outputs import (
+    SHOWN,
+    committed_values,
+    differences,
+    has_open_transaction,
+    output_of,
+)
 from tests.broker.copying_applications import APPLICATIONS, Copying
-from tests.interop.reading import ends, read_all
 from tests.support.clients import until
 from tests.support.group_history import Event, Partition
 from tests.support.group_members import Group, Hosts, Member, committed_offsets
@@ -242,18 +247,17 @@ class Load:
 
     def _wait_for_markers(self, output: str) -> None:
         """No transaction stays open."""
-        for number in range(self._topic.partitions):
-            until(
-                lambda number=number: len(set(ends(self._topic.cluster.bootstrap, output, number))) == 1,  # type: ignore[misc]
-                f"end of the last transaction in {output}-{number}",
-                SETTLE_S,
-            )
+        bootstrap, partitions = self._topic.cluster.bootstrap, self._topic.partitions
+        until(
+            lambda: not has_open_transaction(bootstrap, output, partitions),
+            f"end of the last transaction in {output}",
+            SETTLE_S,
+        )
 
     def _judge(self, loop: TransactionLoop, inputs: Sequence[Sequence[str]]) -> list[str]:
-        problems = []
-        for number, values in enumerate(inputs):
-            bootstrap = self._topic.cluster.bootstrap
-            found = read_all("confluent", bootstrap, loop.output, number, committed=True)
-            texts = [(each or b"").decode() for each in found]
-            problems += differences(f"{loop.output}-{number}", values, texts)
-        return problems
+        found = committed_values(self._topic.cluster.bootstrap, loop.output, len(inputs))
+        return [
+            problem
+            for number, values in enumerate(inputs)
+            for problem in differences(f"{loop.output}-{number}", values, found[number])
+        ]

@@ -21,8 +21,7 @@ from typing import Protocol
 
 from confluent_kafka import Consumer, TopicPartition
 
-from tests.broker.coordinator_outputs import differences, output_of
-from tests.interop.reading import read_pairs
+from tests.broker.coordinator_outputs import committed_pairs, committed_values, differences, output_of
 from tests.interop.streams import Instance
 from tests.support.apache_kafka import missing
 from tests.support.java_clients import PROGRAMS, streams_jars, with_jars
@@ -94,8 +93,8 @@ class StreamsApplication:
         """Words are by their hash in any partition, and in any order."""
         found = [
             f"{(key or b'').decode()}{'' if value == b'1' else f' was counted to {value!r}'}"
-            for number in range(len(inputs))
-            for key, value in read_pairs("confluent", self._bootstrap, self._output, number, committed=True)
+            for pairs in committed_pairs(self._bootstrap, self._output, len(inputs))
+            for key, value in pairs
         ]
         expected = [each for of_partition in inputs for each in of_partition]
         return differences(self._output, sorted(expected), sorted(found))
@@ -141,12 +140,12 @@ class SparkApplication:
 
     def judge(self, inputs: Sequence[Sequence[str]]) -> list[str]:
         """Rows of a partition keep their order."""
-        problems = []
-        for number, values in enumerate(inputs):
-            pairs = read_pairs("confluent", self._bootstrap, self._output, number, committed=True)
-            found = [(value or b"").decode() for _, value in pairs]
-            problems += differences(f"{self._output}-{number}", values, found)
-        return problems
+        found = committed_values(self._bootstrap, self._output, len(inputs))
+        return [
+            problem
+            for number, values in enumerate(inputs)
+            for problem in differences(f"{self._output}-{number}", values, found[number])
+        ]
 
 
 class Copying:

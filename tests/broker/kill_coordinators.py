@@ -79,6 +79,7 @@ def run(
     minutes: float = 60.0,
     clients: Sequence[str] = CLIENTS,
     longest_s: float = LONGEST_S,
+    tick_ms: int = TICK_MS,
     settings: Mapping[str, str] | None = None,
     told: bool = False,
 ) -> CoordinatorsOutcome:
@@ -90,7 +91,7 @@ def run(
             stack,
             clients=(CONFLUENT,),
             longest_s=longest_s,
-            tick_ms=TICK_MS,
+            tick_ms=tick_ms,
             settings={**SETTINGS, **(settings or {})},
         )
         for each in clients:

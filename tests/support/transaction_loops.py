@@ -5,8 +5,9 @@ partition of its output topic, with the offsets in the same transaction (tests/i
 step fails its process is killed and another takes its place, with the same transactional id and as the same
 static member: what was under way is ended by it or by the coordinator, and it goes on from what is committed.
 
-librdkafka waits for ever in `send_offsets_to_transaction` when the coordinator of the group has died (its
-issues 5456 and 5511), so its process is given up there sooner than elsewhere.
+Two clients may wait for ever when a coordinator has died, and so are given up sooner: librdkafka in
+`send_offsets_to_transaction` (its issues 5456 and 5511), and kafka-python 3.0 in any step, since its sender
+forgets the request for which a coordinator refuses the connection (`Sender._maybe_send_pending_request`).
 """
 
 from __future__ import annotations
@@ -15,14 +16,14 @@ import threading
 from collections.abc import Callable
 from random import Random
 
-from tests.support.numbered_writers import CONFLUENT
 from tests.support.stepped import STEP_DEADLINE_S, StepFailed, SteppedProcess
 from tests.support.transactors import Transactors
 
 MOST_TAKEN = 8  # records of a transaction
 ABORTED = 0.02  # of the transactions, whose records are taken again: by another process, which has its price
 TIMEOUT_MS = 60_000  # after which a coordinator ends a transaction: no fault is as long
-OFFSETS_DEADLINE_S = {CONFLUENT: 20.0}
+HANGS_S = 20.0
+HANGING = {"confluent": ("offsets",), "kafka-python": ("send", "offsets", "commit", "abort")}
 
 
 class TransactionLoop:
@@ -103,7 +104,7 @@ class TransactionLoop:
         """One transaction; False where it was aborted: the process has read on, and is not to go on."""
         self._copy(process, self._random.randint(1, MOST_TAKEN))
         if self._random.random() < ABORTED:
-            process.do("abort")
+            self._do(process, "abort")
             self.aborts += 1
             return False
         self._commit(process)
@@ -115,9 +116,13 @@ class TransactionLoop:
         process.do("begin")
         for each in taken:
             partition, _, value = each.split(":", 2)
-            process.do(f"send {self.output} {partition} {value}")
-        process.do("offsets", OFFSETS_DEADLINE_S.get(self.client, STEP_DEADLINE_S))
+            self._do(process, f"send {self.output} {partition} {value}")
+        self._do(process, "offsets")
 
     def _commit(self, process: SteppedProcess) -> None:
-        process.do("commit")
+        self._do(process, "commit")
         self.commits += 1
+
+    def _do(self, process: SteppedProcess, step: str) -> None:
+        hangs = step.split()[0] in HANGING.get(self.client, ())
+        process.do(step, HANGS_S if hangs else STEP_DEADLINE_S)
