@@ -1,14 +1,20 @@
 """What Apache Kafka complains of in its own log: events of level ERROR or FATAL, and whatever tells of an
 exception.
 
-Some complaints belong to what is done to a cluster, whatever its nodes are: a node of Apache Kafka that is
-elected, or loses its lead, answers NotControllerException until the first record of its epoch is committed,
-and logs each as an unexpected error; one without a leader gives its registration up after some seconds
-and tries again; one that is stopped before it has a leader stumbles over its own shutdown; one that is given
-a replica of a partition that is there already misses it first; one whose topic is deleted may still be about
-to write the partition's leader epochs; a group coordinator may lose its partition while it writes to it; and
-a controller on a busy machine finds its own events slow. Nodes of Apache Kafka with nothing else beside them
-log the same (`mixed_quorum_run --control`, `mixed_replication_run --control`).
+Some complaints are expected: they follow from what is done to a cluster, or from a busy machine. Nodes of
+Apache Kafka with nothing else beside them log the same (`mixed_quorum_run --control`,
+`mixed_replication_run --control`).
+
+- A node that is elected, or loses its lead, answers NotControllerException until the first record of its
+  epoch is committed, and logs each as an unexpected error.
+- A node without a leader gives its registration up after some seconds, and tries again.
+- A node that is stopped before it has a leader logs errors of its own shutdown.
+- A controller that leads and is stopped waits five seconds for its successor: without a majority, or on a
+  busy machine, it gives up.
+- A node that is given a replica of a partition that is there already does not find it at first.
+- A node whose topic is deleted may be about to write the partition's leader epochs.
+- A coordinator may lose its partition while it writes to it, or loads it.
+- A controller on a busy machine reports its own events as slow.
 
 A broker that follows another one logs an IOException whenever that one ends, or cannot be reached: this is
 expected while the other one is known to be away, and at no other time.
@@ -27,7 +33,8 @@ _EXPECTED = re.compile(
     r"|RegistrationResponseHandler: channel manager timed out before sending the request"
     r"|Attempted to remove publisher \w+, which is not installed"
     r"|leader-epoch-checkpoint.*NoSuchFileException.*writeIfDirExists"
-    r"|\[GroupCoordinator id=\d+\] (Writing records to|Execution of) "
+    r"|Graceful shutdown of RaftClient failed.*TimeoutException: Timeout expired before graceful shutdown"
+    r"|\[(Group|Share)Coordinator id=\d+\] (Writing records to|Execution of|Failed to load metadata from) "
     r".*Not(LeaderOrFollower|Coordinator)Exception"
     r"|\[GroupCoordinator id=\d+\] Execution of HighWatermarkUpdate failed due to New committed offset"
     r"|Exceptionally slow controller event|controller event queue overloaded"
