@@ -29,9 +29,9 @@ from barnabas.client.producer import Producer, ProducerConfig
 from barnabas.core.errors import BarnabasError
 from barnabas.testing import Cluster
 from tests.client.real import Clients, real
+from tests.client.waiting import PATIENCE_S, until
 
 BETWEEN = 100  # records acknowledged from one fault to the next
-PATIENCE_S = 60.0
 TOPIC, GROUP, PARTITIONS = "orders", "clerks", 6
 # one that is paused or cut off answers nothing, and is left after that
 QUICK = ClientConfig(request_timeout_ms=2_000, connect_timeout_ms=2_000)
@@ -86,17 +86,12 @@ class Stream:
     async def end(self) -> int:
         """How many were acknowledged."""
         self._is_ending = True
-        await asyncio.wait_for(asyncio.gather(*self._tasks), PATIENCE_S)
+        await self._until(lambda: all(each.done() for each in self._tasks))
         return self.acknowledged
 
     async def _until(self, is_true: Callable[[], bool]) -> None:
-        deadline = asyncio.get_running_loop().time() + PATIENCE_S
-        while not is_true():
-            for each in self._tasks:
-                if each.done():
-                    each.result()
-            assert asyncio.get_running_loop().time() < deadline, (self.acknowledged, len(self.values))
-            await asyncio.sleep(0.005)
+        told = "{} acknowledged, {} read".format
+        await until(is_true, self._tasks, lambda: told(self.acknowledged, len(self.values)))
 
 
 async def beside(call: Callable[..., Any], *arguments: Any) -> Any:
@@ -200,11 +195,11 @@ def test_admin_goes_on_when_any_node_is_killed(cluster: Cluster) -> None:
 
             async def until_all_went_on(times: int) -> None:
                 wanted = {name: count + times for name, count in done.items()}
-                while any(done[name] < count for name, count in wanted.items()):
-                    for each in tasks:
-                        if each.done():
-                            each.result()
-                    await asyncio.sleep(0.005)
+                await until(
+                    lambda: all(done[name] >= count for name, count in wanted.items()),
+                    tasks,
+                    lambda: {name: done[name] for name in wanted if done[name] < wanted[name]},
+                )
 
             tasks = [asyncio.create_task(again_and_again(name)) for name in calls]
             for find in (cluster.controller, lambda: cluster.coordinator_of(GROUP)):
@@ -215,7 +210,7 @@ def test_admin_goes_on_when_any_node_is_killed(cluster: Cluster) -> None:
                 await until_all_went_on(2)
                 await beside(cluster.restart, node)
             is_ending.set()
-            await asyncio.gather(*tasks)
+            await until(lambda: all(each.done() for each in tasks), tasks, lambda: "not all calls end")
 
     real(cluster.bootstrap, scenario)
 
@@ -262,11 +257,11 @@ def test_transactions_go_on_when_coordinators_and_leaders_are_killed(cluster: Cl
 
         async def until_all_went_on() -> None:
             wanted = {name: count + 2 for name, count in counts.items()}
-            while any(counts[name] < count for name, count in wanted.items()):
-                for each in tasks:
-                    if each.done():
-                        each.result()
-                await asyncio.sleep(0.005)
+            await until(
+                lambda: all(counts[name] >= count for name, count in wanted.items()),
+                tasks,
+                lambda: f"{counts}, of {wanted}",
+            )
 
         for find in finders:
             await until_all_went_on()
@@ -276,7 +271,7 @@ def test_transactions_go_on_when_coordinators_and_leaders_are_killed(cluster: Cl
             await until_all_went_on()
             await beside(cluster.restart, node)
         is_ending.set()
-        await asyncio.gather(*tasks)
+        await until(lambda: all(each.done() for each in tasks), tasks, lambda: "not all transactions end")
 
         expected = sorted(f"{name}:{each}".encode() for name in names for each in range(counts[name]))
         for partition in range(PARTITIONS):
