@@ -19,7 +19,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-const stepDeadline = 30 * time.Second
+const stepDeadline = 60 * time.Second
 
 type transactor struct {
 	client  *kgo.Client // joins the group as soon as it is made

@@ -24,7 +24,7 @@ import org.apache.kafka.common.serialization.StringDeserializer;
 import org.apache.kafka.common.serialization.StringSerializer;
 
 public class Transactor {
-    static final long DEADLINE_MS = 30_000;
+    static final long DEADLINE_MS = 60_000, TAKE_DEADLINE_MS = 100_000;
 
     final KafkaProducer<String, String> producer;
     final KafkaConsumer<String, String> consumer;
@@ -57,11 +57,11 @@ public class Transactor {
 
     String take(int count) throws TimeoutException {
         List<String> found = new ArrayList<>();
-        long deadline = System.currentTimeMillis() + DEADLINE_MS;
+        long deadline = System.currentTimeMillis() + TAKE_DEADLINE_MS;
         while (found.size() < count) {
             if (fetched.isEmpty()) {
                 if (System.currentTimeMillis() > deadline) {
-                    throw new TimeoutException("nothing to take");
+                    throw new TimeoutException(told(count));
                 }
                 consumer.poll(Duration.ofMillis(100)).forEach(fetched::add);
                 continue;
@@ -72,6 +72,15 @@ public class Transactor {
             found.add(record.partition() + ":" + record.offset() + ":" + record.value());
         }
         return String.join(" ", found);
+    }
+
+    /** Where the consumer stands, with nothing to take. */
+    String told(int count) {
+        StringBuilder told = new StringBuilder("less than " + count + " to take; positions:");
+        for (TopicPartition partition : consumer.assignment()) {
+            told.append(" ").append(partition).append("@").append(consumer.position(partition, Duration.ofSeconds(5)));
+        }
+        return told.append("; in ").append(consumer.groupMetadata()).toString();
     }
 
     String send(String topic, int partition, String value) throws Exception {
