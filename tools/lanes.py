@@ -25,6 +25,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 PYTEST = [sys.executable, "-m", "pytest"]
+# names a folder that all processes of a run may use (tests/support/fetched.py)
+RUN_FOLDER = "BARNABAS_TEST_RUN"
 
 
 class Lane(NamedTuple):
@@ -72,6 +74,8 @@ def run(lanes: Sequence[Lane]) -> int:
     """The exit code of a lane that failed, or 0."""
     first, *others = lanes
     with ExitStack() as stack:
+        of_this_run = stack.enter_context(tempfile.TemporaryDirectory(prefix="barnabas-tests-"))
+        environment = {**os.environ, RUN_FOLDER: of_this_run}
         running = []
         for each in others:
             printed = stack.enter_context(tempfile.TemporaryFile())
@@ -79,12 +83,14 @@ def run(lanes: Sequence[Lane]) -> int:
                 [*PYTEST, *each.arguments],
                 stdout=printed,
                 stderr=subprocess.STDOUT,
+                env=environment,
                 preexec_fn=_stand_back if each.stands_back else None,
             )
             stack.callback(lane.wait)
             stack.callback(lane.kill)  # harmless once it has ended
             running.append((each.name, lane, printed))
-        codes = [subprocess.run([*PYTEST, *first.arguments], check=False).returncode]
+        ran = subprocess.run([*PYTEST, *first.arguments], env=environment, check=False)
+        codes = [ran.returncode]
         for name, lane, printed in running:
             codes.append(lane.wait())
             printed.seek(0)

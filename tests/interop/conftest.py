@@ -13,6 +13,7 @@ import pytest
 from tests.interop.make_fixture import unpack
 from tests.interop.spark_session import BothFormats, Clusters, both_formats, clusters
 from tests.interop.workload import KafkaDirectories, KafkaDirectory, make
+from tests.support.fetched import made_for_this_run
 from tests.support.group_members import PAUSES
 
 _numbers = itertools.count(1)
@@ -56,8 +57,9 @@ def kafka_directories(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> KafkaDirectories:
     """The three copies of a data directory; not to be written to."""
-    root = tmp_path_factory.mktemp(f"kafka-{request.param}")
-    return unpack(root) if request.param == "kept" else make(root)
+    if request.param == "kept":
+        return unpack(tmp_path_factory.mktemp("kafka-kept"))
+    return KafkaDirectories.at(made_for_this_run("kafka-directories", make))
 
 
 @pytest.fixture(params=["clean", "killed", "recovered"])

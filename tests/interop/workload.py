@@ -86,7 +86,7 @@ class KafkaDirectories:
         return cls(*(KafkaDirectory(root / name) for name in ("clean", "killed", "recovered")))
 
 
-def make(root: Path) -> KafkaDirectories:
+def make(root: Path) -> None:
     """Run the workload, with the node's home under `root`; about half a minute."""
     made = KafkaDirectories.at(root)
     kafka = ApacheKafka(root / "node", settings=SETTINGS)
@@ -106,7 +106,6 @@ def make(root: Path) -> KafkaDirectories:
     with kafka:
         describe(kafka, made.recovered.path)
     shutil.copytree(kafka.data, made.recovered.data)
-    return made
 
 
 def is_cleaned(data: Path) -> bool:

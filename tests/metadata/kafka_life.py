@@ -7,17 +7,17 @@ A node is formatted, started, given topics, settings, a credential and a quota, 
 
 from __future__ import annotations
 
-import functools
 import struct
 import sys
-import tempfile
 from pathlib import Path
 from typing import NamedTuple
 
 from barnabas.core.disk import Buffer
 from barnabas.records.batch import LENGTH_AT, LOG_OVERHEAD_BYTES
 from barnabas.records.reader import read_batch, read_batches
-from tests.support.apache_kafka import VERSION, ApacheKafka, missing, tool
+from tests.support.apache_kafka import VERSION, ApacheKafka, KafkaFailed, missing
+from tests.support.fetched import made_for_this_run
+from tests.support.kafka_tools import KafkaTools
 
 FIXTURE = Path(__file__).resolve().parent / "fixtures" / f"kafka-{VERSION}-metadata.txt"
 SETTINGS = {
@@ -44,16 +44,8 @@ class KafkaLife(NamedTuple):
 def live(home: Path) -> KafkaLife:
     """Run a node through its life; about half a minute."""
     kafka = ApacheKafka(home, settings=SETTINGS)
-    with kafka:
-        _topics(kafka, "--create", "--topic", "first", "--partitions", "3", "--config", "retention.ms=1000")
-        _topics(kafka, "--create", "--topic", "second.topic", "--replica-assignment", "1,1")
-        changes = "segment.bytes=2000000,min.insync.replicas=1"
-        of_first = ("--entity-type", "topics", "--entity-name", "first")
-        _configs(kafka, *of_first, "--add-config", changes, "--delete-config", "retention.ms")
-        someone = ("--entity-type", "users", "--entity-name", "someone")
-        _configs(kafka, *someone, "--add-config", "consumer_byte_rate=1024")
-        _configs(kafka, *someone, "--add-config", "SCRAM-SHA-256=[password=secret]")
-        _topics(kafka, "--delete", "--topic", "second.topic")
+    with kafka, KafkaTools() as tools:
+        _change(tools, kafka.bootstrap)
     with kafka:
         kafka.kill()
     with kafka:
@@ -65,11 +57,13 @@ def live(home: Path) -> KafkaLife:
     return KafkaLife(log, snapshot, int(last.name.partition("-")[0]))
 
 
-@functools.cache
 def fresh() -> KafkaLife:
     """A life of its own for this test run, lived once."""
-    with tempfile.TemporaryDirectory() as home:
-        return live(Path(home))
+    return read(made_for_this_run("kafka-life", _live_and_write) / "life.txt")
+
+
+def _live_and_write(folder: Path) -> None:
+    write(live(folder / "home"), folder / "life.txt")
 
 
 def values(data: Buffer) -> list[Value]:
@@ -93,20 +87,39 @@ def _end(data: Buffer) -> int:
     return position
 
 
-def _topics(kafka: ApacheKafka, *arguments: str) -> None:
-    tool("org.apache.kafka.tools.TopicCommand", "--bootstrap-server", kafka.bootstrap, *arguments)
+def _change(tools: KafkaTools, bootstrap: str) -> None:
+    def run(tool: str, *arguments: str) -> None:
+        done = tools.run(tool, "--bootstrap-server", bootstrap, *arguments)
+        if done.status != 0:
+            raise KafkaFailed(f"{tool} {arguments}: {done}")
+
+    run("topics", "--create", "--topic", "first", "--partitions", "3", "--config", "retention.ms=1000")
+    run("topics", "--create", "--topic", "second.topic", "--replica-assignment", "1,1")
+    changes = "segment.bytes=2000000,min.insync.replicas=1"
+    of_first = ("--alter", "--entity-type", "topics", "--entity-name", "first")
+    run("configs", *of_first, "--add-config", changes, "--delete-config", "retention.ms")
+    someone = ("--alter", "--entity-type", "users", "--entity-name", "someone")
+    run("configs", *someone, "--add-config", "consumer_byte_rate=1024")
+    run("configs", *someone, "--add-config", "SCRAM-SHA-256=[password=secret]")
+    run("topics", "--delete", "--topic", "second.topic")
 
 
-def _configs(kafka: ApacheKafka, *arguments: str) -> None:
-    tool("kafka.admin.ConfigCommand", "--bootstrap-server", kafka.bootstrap, "--alter", *arguments)
+def write(life: KafkaLife, file: Path) -> None:
+    lines = [f"{value.offset} {value.data.hex()}" for value in life.log]
+    lines += [f"snapshot {life.snapshot_end}", *(data.hex() for data in life.snapshot)]
+    file.write_text("\n".join(lines) + "\n")
 
 
-def read_fixture() -> KafkaLife:
-    of_log, _, of_snapshot = FIXTURE.read_text().partition("snapshot ")
+def read(file: Path) -> KafkaLife:
+    of_log, _, of_snapshot = file.read_text().partition("snapshot ")
     end, *snapshot = of_snapshot.split()
     pairs = (line.split() for line in of_log.splitlines())
     log = [Value(int(offset), bytes.fromhex(data)) for offset, data in pairs]
     return KafkaLife(log, [bytes.fromhex(data) for data in snapshot], int(end))
+
+
+def read_fixture() -> KafkaLife:
+    return read(FIXTURE)
 
 
 def main() -> None:
@@ -114,10 +127,8 @@ def main() -> None:
     if lacking is not None:
         sys.exit(f"cannot run Apache Kafka here: {lacking}")
     life = fresh()
-    lines = [f"{value.offset} {value.data.hex()}" for value in life.log]
-    lines += [f"snapshot {life.snapshot_end}", *(data.hex() for data in life.snapshot)]
     FIXTURE.parent.mkdir(exist_ok=True)
-    FIXTURE.write_text("\n".join(lines) + "\n")
+    write(life, FIXTURE)
     print(f"{FIXTURE}: {len(life.log)} records, {len(life.snapshot)} in the snapshot")
 
 

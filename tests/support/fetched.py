@@ -1,12 +1,15 @@
-"""Folders of the user's cache that are made once: jars by Maven, packages by pip.
+"""Folders that are made once: in the user's cache, jars by Maven and packages by pip; for one run of the
+tests, what several of its processes need (tools/lanes.py names the folder of the run in RUN_FOLDER).
 
-Whoever comes first makes a folder, and others wait for it. Maven itself runs once at a time: two that fetch
+The first process makes a folder, and others wait for it. Maven itself runs once at a time: two that fetch
 into one repository get into each other's way.
 """
 
 from __future__ import annotations
 
+import atexit
 import fcntl
+import functools
 import hashlib
 import os
 import shutil
@@ -14,6 +17,9 @@ import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from tools.lanes import RUN_FOLDER
 
 DEADLINE_S = 900.0
 
@@ -22,11 +28,11 @@ class FetchFailed(Exception):
     """Something that tests need from elsewhere could not be fetched."""
 
 
-def made_once(name: str, wanted: str, make: Callable[[Path], None]) -> Path:
-    """A folder of the cache, made anew where it is not the one that is wanted."""
-    folder = cache() / name
+def made_once(name: str, wanted: str, make: Callable[[Path], None], within: Path | None = None) -> Path:
+    """A folder of the cache, or within another one, made anew where it is not the one that is wanted."""
+    folder = (within or cache()) / name
     complete = folder / ".complete"
-    with _alone(name):
+    with _alone(name, folder.parent):
         if not complete.exists() or complete.read_text() != wanted:
             shutil.rmtree(folder, ignore_errors=True)
             folder.mkdir()
@@ -35,13 +41,28 @@ def made_once(name: str, wanted: str, make: Callable[[Path], None]) -> Path:
     return folder
 
 
+def made_for_this_run(name: str, make: Callable[[Path], None]) -> Path:
+    """A folder that all processes of this run of the tests share; not to be written to."""
+    return made_once(name, "", make, _of_this_run())
+
+
+@functools.cache
+def _of_this_run() -> Path:
+    named = os.environ.get(RUN_FOLDER)
+    if named is not None:
+        return Path(named)
+    alone = TemporaryDirectory(prefix="barnabas-tests-")
+    atexit.register(alone.cleanup)
+    return Path(alone.name)
+
+
 def jars_of(name: str, pom: Path, **properties: str) -> Path:
     """The folder of the jars that a pom.xml names, fetched again when it has changed since."""
     defined = [f"-D{key.replace('_', '.')}={value}" for key, value in properties.items()]
 
     def fetch(folder: Path) -> None:
         command = ["mvn", "-q", "-B", "-f", str(pom), *defined, "dependency:copy-dependencies"]
-        with _alone("maven"):
+        with _alone("maven", cache()):
             run([*command, f"-DoutputDirectory={folder}", "-DincludeScope=runtime"])
 
     return made_once(name, hashlib.sha256(pom.read_bytes()).hexdigest(), fetch)
@@ -67,8 +88,8 @@ def cache() -> Path:
 
 
 @contextmanager
-def _alone(name: str) -> Iterator[None]:
-    cache().mkdir(parents=True, exist_ok=True)
-    with (cache() / f"{name}.lock").open("w") as lock:
+def _alone(name: str, root: Path) -> Iterator[None]:
+    root.mkdir(parents=True, exist_ok=True)
+    with (root / f"{name}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
