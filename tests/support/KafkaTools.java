@@ -1,14 +1,18 @@
 /*
  * Apache Kafka's command-line tools, one after another in one JVM: to start one for each costs a second.
  *
- * Each line of the standard input is a command (JSON: `tool`, a main class; `arguments`; `input`), each line of
- * the standard output its answer: the exit status and what the tool printed. A tool that would end the process
+ * Each line of the standard input is a command (JSON: `tool`, a main class; `arguments`; `input`; where the
+ * class is not one of Kafka's, the folder of its `classes`), each line of the standard output its answer: the
+ * exit status and what the tool printed. A tool that would end the process
  * ends only itself: by an error that some of them catch, and talk about, so only what was said before counts.
  * What a tool leaves to be done at the end of its process is done at its own end.
  */
 
 import java.io.*;
 import java.lang.reflect.*;
+import java.net.MalformedURLException;
+import java.net.URL;
+import java.net.URLClassLoader;
 import java.nio.charset.StandardCharsets;
 import java.util.*;
 
@@ -64,7 +68,7 @@ public class KafkaTools {
         int status = 0;
         try {
             scala.Console.withOut(System.out, () -> scala.Console.withErr(System.err, () -> {
-                call(command.get("tool").asText(), arguments);
+                call(command.get("tool").asText(), command.get("classes"), arguments);
                 runShutdownHooks();
                 return null;
             }));
@@ -77,13 +81,25 @@ public class KafkaTools {
         end(status);
     }
 
-    static void call(String tool, String[] arguments) {
+    static void call(String tool, JsonNode classes, String[] arguments) {
+        Thread thread = Thread.currentThread();
+        ClassLoader before = thread.getContextClassLoader();
         try {
-            Class.forName(tool).getMethod("main", String[].class).invoke(null, (Object) arguments);
+            if (classes != null) {
+                // loaded anew each time, as in a process of its own
+                URL folder = new File(classes.asText()).toURI().toURL();
+                thread.setContextClassLoader(new URLClassLoader(new URL[] {folder}, before));
+            }
+            Class<?> main = Class.forName(tool, true, thread.getContextClassLoader());
+            Method method = main.getDeclaredMethod("main", String[].class);
+            method.setAccessible(true);
+            method.invoke(null, (Object) arguments);
         } catch (InvocationTargetException error) {
             throw KafkaTools.<RuntimeException>as_is(error.getCause());
-        } catch (ReflectiveOperationException error) {
+        } catch (ReflectiveOperationException | MalformedURLException error) {
             throw new IllegalArgumentException(error);
+        } finally {
+            thread.setContextClassLoader(before);
         }
     }
 

@@ -103,9 +103,19 @@ def _use_everything(lists: Path) -> None:
 
 
 def tool(
-    main: str | Path, *arguments: str | Path, timeout_s: float = 120.0, jvm: Sequence[str] = LEAN_JVM
+    main: str | Path,
+    *arguments: str | Path,
+    timeout_s: float = 120.0,
+    jvm: Sequence[str] | None = None,
 ) -> str:
-    """All that a main class (or a .java file) prints, complaints included; KafkaFailed where it fails."""
+    """All that a main class (or a .java file) prints, complaints included; KafkaFailed where it fails.
+
+    It runs in the JVM that this process keeps for tools, or, with `jvm`, in one of its own.
+    """
+    if jvm is None:
+        from tests.support.kafka_tools import run_main  # which needs what is here
+
+        return run_main(main, *map(str, arguments), timeout_s=timeout_s)
     done = subprocess.run(
         java(main, *arguments, jvm=jvm),
         stdout=subprocess.PIPE,
@@ -165,17 +175,18 @@ class ApacheKafka:
         data: Path | None = None,
         port: int | None = None,
         settings: Mapping[str, str] | None = None,
-        jvm: Sequence[str] = LEAN_JVM,
+        jvm: Sequence[str] | None = None,
         standalone: bool = False,
     ) -> None:
-        """`standalone`: the voters stand in the log (kraft.version 1), not in the settings."""
+        """`standalone`: the voters stand in the log (kraft.version 1), not in the settings. `jvm`: options of
+        its own, which are also those of the JVM that formats its directory."""
         self.home = home
         self.data = data or home / "data"
         free = free_ports(2)
         self.port, self.controller_port = port or free[0], free[1]
         self.bootstrap = f"127.0.0.1:{self.port}"
         self._settings = dict(settings or {})
-        self._jvm = tuple(jvm)
+        self._jvm = None if jvm is None else tuple(jvm)
         self._standalone = standalone
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -223,7 +234,7 @@ class ApacheKafka:
             raise KafkaFailed(f"already running as process {self._process.pid}")
         properties = self.format()
         with (self.home / "kafka.log").open("ab") as log:
-            command = java("kafka.Kafka", properties, jvm=self._jvm)
+            command = java("kafka.Kafka", properties, jvm=self._jvm or LEAN_JVM)
             self._process = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
 
     def stop(self) -> None:
@@ -316,7 +327,9 @@ def main(argv: Sequence[str]) -> None:
     of_tool = commands.add_parser("tool", help="run a main class")
     of_tool.add_argument("main_class")
     of_tool.add_argument("arguments", nargs=argparse.REMAINDER)
-    of_tool.set_defaults(run=lambda given: print(tool(given.main_class, *given.arguments), end=""))
+    of_tool.set_defaults(
+        run=lambda given: print(tool(given.main_class, *given.arguments, jvm=LEAN_JVM), end="")
+    )
     of_libs = commands.add_parser("libs", help="print the folder of jars")
     of_libs.set_defaults(run=lambda _: print(libs()))
     arguments = parser.parse_args(argv)

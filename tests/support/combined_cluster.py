@@ -18,7 +18,7 @@ from types import TracebackType
 from barnabas.core.random import SystemRandom, random_id
 from barnabas.log.checkpoints import uuid_to_text
 from barnabas.protocol.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
-from tests.support.apache_kafka import LEAN_JVM, free_ports, java
+from tests.support.apache_kafka import LEAN_JVM, free_ports, java, tool
 from tests.support.node_networks import Namespaces, NodeNetwork
 from tests.support.raw_client import RawClient
 from tests.support.raw_quorum import register_broker
@@ -123,9 +123,11 @@ class CombinedCluster:
             voters = ["--no-initial-controllers"]
         arguments = ["format", "--cluster-id", self.cluster_id, "--config", str(config), *voters]
         if self.system == KAFKA:
-            command = java("kafka.tools.StorageTool", *arguments)
-        else:
-            command = [sys.executable, "-m", "barnabas", *arguments]
+            # a benchmark, which brings a JVM of its own, is not to have another one beside it
+            jvm = None if self._jvm == LEAN_JVM else LEAN_JVM
+            tool("kafka.tools.StorageTool", *arguments, jvm=jvm)
+            return
+        command = [sys.executable, "-m", "barnabas", *arguments]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode:
             raise NotServing(f"node {node_id} could not be formatted: {done.stdout}{done.stderr}")

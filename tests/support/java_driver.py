@@ -1,11 +1,13 @@
 """A JVM that is asked one thing after another: a line of JSON in, a line of JSON out.
 
-To start one for each question costs a second. It is started by `with`, and ends when its input does.
+To start one for each question costs a second. It is started by `with`, and ends when its input does. A
+question that is not answered in time ends it.
 """
 
 from __future__ import annotations
 
 import json
+import select
 import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -14,6 +16,8 @@ from types import TracebackType
 from typing import IO, Any, Self
 
 from tests.support.apache_kafka import LEAN_JVM, KafkaFailed, java
+
+ANSWER_DEADLINE_S = 300.0
 
 
 class JavaDriver:
@@ -50,7 +54,11 @@ class JavaDriver:
         assert self._process is not None
         return self._process.pid
 
-    def _ask(self, command: Mapping[str, Any]) -> dict[str, Any]:
+    @property
+    def has_ended(self) -> bool:
+        return self._process is None or self._process.poll() is not None
+
+    def _ask(self, command: Mapping[str, Any], deadline_s: float = ANSWER_DEADLINE_S) -> dict[str, Any]:
         process = self._process
         assert process is not None
         assert process.stdin is not None
@@ -58,6 +66,9 @@ class JavaDriver:
         try:
             process.stdin.write(json.dumps(command) + "\n")
             process.stdin.flush()
+            if not select.select([process.stdout], [], [], deadline_s)[0]:
+                process.kill()
+                raise KafkaFailed(f"no answer after {deadline_s:.0f} s to {command}:\n{self.complaints()}")
             line = process.stdout.readline()
         except BrokenPipeError:
             line = ""
