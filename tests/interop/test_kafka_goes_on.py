@@ -18,7 +18,7 @@ from barnabas.records.reader import Record
 from tests.interop.barnabas_log import COORDINATOR_TOPICS, fetch_all, log_directory, open_log, without_aborted
 from tests.interop.make_fixture import unpack
 from tests.interop.workload import SETTINGS, WORKLOAD, KafkaDirectory, describe
-from tests.support.apache_kafka import ApacheKafka, tool
+from tests.support.apache_kafka import LEAN_JVM, ApacheKafka, tool
 
 pytestmark = pytest.mark.java
 
@@ -114,7 +114,7 @@ def test_kafka_goes_on_where_barnabas_stopped(tmp_path: Path) -> None:
     by_barnabas = asyncio.run(seen_by_barnabas(killed, node.data))
     with node:
         after_start = describe(node, tmp_path / "after-start")
-        tool(WORKLOAD, "third", node.bootstrap, str(killed.now_ms))
+        tool(WORKLOAD, "third", node.bootstrap, str(killed.now_ms), jvm=LEAN_JVM)
         at_the_end = describe(node, tmp_path / "at-the-end")
     assert seen_by_kafka(after_start) == by_barnabas
     assert after_start.contents["offsets"] == killed.contents["offsets"]

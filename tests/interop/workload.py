@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.support.apache_kafka import ApacheKafka, KafkaFailed, call, tool
+from tests.support.apache_kafka import LEAN_JVM, ApacheKafka, KafkaFailed, call, tool
 
 WORKLOAD = Path(__file__).resolve().parent / "java" / "Workload.java"
 OFFSET_FOR_LEADER_EPOCH = 23
@@ -92,14 +92,14 @@ def make(root: Path) -> None:
     kafka = ApacheKafka(root / "node", settings=SETTINGS)
     base_time_ms = str((int(time.time()) // 60 - 60) * 60_000)
     with kafka:
-        tool(WORKLOAD, "first", kafka.bootstrap, base_time_ms)
+        tool(WORKLOAD, "first", kafka.bootstrap, base_time_ms, jvm=LEAN_JVM)
     with kafka:
-        tool(WORKLOAD, "second", kafka.bootstrap, base_time_ms)
+        tool(WORKLOAD, "second", kafka.bootstrap, base_time_ms, jvm=LEAN_JVM)
         wait_until(lambda: is_cleaned(kafka.data), "the cleaner to pass over `compacted`")
         describe(kafka, made.clean.path)
     shutil.copytree(kafka.data, made.clean.data)
     with kafka:
-        tool(WORKLOAD, "third", kafka.bootstrap, base_time_ms)
+        tool(WORKLOAD, "third", kafka.bootstrap, base_time_ms, jvm=LEAN_JVM)
         describe(kafka, made.killed.path)
         kafka.kill()
     shutil.copytree(kafka.data, made.killed.data)
@@ -119,7 +119,7 @@ def describe(kafka: ApacheKafka, to: Path) -> KafkaDirectory:
     """Ask a running Kafka for all that the tests compare, and write it down."""
     to.mkdir(parents=True, exist_ok=True)
     file = to / "contents.json"
-    tool(WORKLOAD, "describe", kafka.bootstrap, file)
+    tool(WORKLOAD, "describe", kafka.bootstrap, file, jvm=LEAN_JVM)
     contents = json.loads(file.read_text())
     contents["now_ms"] = int(time.time() * 1000)
     for topic, described in contents["topics"].items():
