@@ -17,7 +17,7 @@ from hypothesis import settings
 from tests.support.apache_kafka import ApacheKafka, missing
 from tests.support.foreign import missing_go, missing_node
 from tests.support.spark import missing_spark
-from tests.support.targets import KINDS, Target, make_target
+from tests.support.targets import KINDS, NO_RETENTION, Target, make_target
 
 settings.register_profile("repeat", deadline=None, derandomize=True)
 settings.register_profile("explore", deadline=None, print_blob=True)
@@ -55,7 +55,7 @@ def target_kind(request: pytest.FixtureRequest) -> str:
 @pytest.fixture(scope="session")
 def bootstrap(target_kind: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """`host:port` of a broker that all tests share: each uses topics of its own."""
-    target = make_target(target_kind, tmp_path_factory.mktemp("target"), {})
+    target = make_target(target_kind, tmp_path_factory.mktemp("target"), NO_RETENTION)
     target.start()
     yield target.bootstrap
     target.stop()
@@ -64,7 +64,7 @@ def bootstrap(target_kind: str, tmp_path_factory: pytest.TempPathFactory) -> Ite
 @pytest.fixture(scope="session")
 def apache_kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The address of an Apache Kafka that tests of our own tools share: each uses topics of its own."""
-    with ApacheKafka(tmp_path_factory.mktemp("kafka")) as kafka:
+    with ApacheKafka(tmp_path_factory.mktemp("kafka"), settings=NO_RETENTION) as kafka:
         yield kafka.bootstrap
 
 

@@ -7,12 +7,13 @@ from collections.abc import Iterator
 import pytest
 
 from barnabas.testing import Broker
+from tests.support.targets import NO_RETENTION
 
 
 @pytest.fixture(scope="session")
 def barnabas() -> Iterator[str]:
     """The address of a Barnabas."""
-    with Broker(settings={"group.initial.rebalance.delay.ms": "0"}) as broker:
+    with Broker(settings={"group.initial.rebalance.delay.ms": "0", **NO_RETENTION}) as broker:
         yield broker.bootstrap
 
 

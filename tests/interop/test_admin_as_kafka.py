@@ -24,6 +24,7 @@ from tests.interop.admin_steps import Step, create, steps
 from tests.interop.dump import dump, files
 from tests.support.apache_kafka import ApacheKafka
 from tests.support.raw_client import RawClient, fetch_request, produce_request
+from tests.support.targets import NO_RETENTION
 
 pytestmark = pytest.mark.java
 
@@ -40,8 +41,8 @@ def sides(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Side, Side
     """Kafka, and Barnabas."""
     home = tmp_path_factory.mktemp("sides")
     with (
-        ApacheKafka(home / "kafka") as kafka,
-        Broker(home / "barnabas") as broker,
+        ApacheKafka(home / "kafka", settings=NO_RETENTION) as kafka,
+        Broker(home / "barnabas", NO_RETENTION) as broker,
         RawClient(kafka.port) as theirs,
         RawClient(broker.port) as ours,
     ):

@@ -11,7 +11,7 @@ import pytest
 from tests.interop.python_admin import Steps, with_confluent, with_kafka_python
 from tests.support import foreign
 from tests.support.apache_kafka import ApacheKafka
-from tests.support.targets import Served
+from tests.support.targets import NO_RETENTION, Served
 
 pytestmark = pytest.mark.java  # for what they do to Apache Kafka
 
@@ -20,8 +20,8 @@ pytestmark = pytest.mark.java  # for what they do to Apache Kafka
 def bootstraps(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]:
     """Where Apache Kafka is, and where Barnabas is."""
     root = tmp_path_factory.mktemp("foreign")
-    served = Served(Path(root / "barnabas"), {})
-    with ApacheKafka(root / "kafka", standalone=True) as kafka:
+    served = Served(Path(root / "barnabas"), NO_RETENTION)
+    with ApacheKafka(root / "kafka", standalone=True, settings=NO_RETENTION) as kafka:
         served.start()
         try:
             yield kafka.bootstrap, served.bootstrap

@@ -18,6 +18,7 @@ from tests.support import foreign
 from tests.support.apache_kafka import VERSION
 from tests.support.combined_cluster import BARNABAS, KAFKA, CombinedCluster
 from tests.support.java_clients import PROGRAMS, run_java
+from tests.support.targets import NO_RETENTION
 
 pytestmark = [pytest.mark.java, pytest.mark.slow]  # two clusters of three nodes
 
@@ -39,7 +40,10 @@ _NODES = frozenset(
 def clusters(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[CombinedCluster, CombinedCluster]]:
     """Three nodes of Apache Kafka, and three of Barnabas."""
     root = tmp_path_factory.mktemp("clusters")
-    with CombinedCluster(KAFKA, root / KAFKA) as theirs, CombinedCluster(BARNABAS, root / BARNABAS) as ours:
+    with (
+        CombinedCluster(KAFKA, root / KAFKA, settings=NO_RETENTION) as theirs,
+        CombinedCluster(BARNABAS, root / BARNABAS, settings=NO_RETENTION) as ours,
+    ):
         yield theirs, ours
 
 

@@ -21,6 +21,7 @@ from tests.interop.dump import dump, files
 from tests.support.apache_kafka import ApacheKafka
 from tests.support.raw_client import RawClient, produce_request, wait_until
 from tests.support.session_fetches import EXPECTED, deleted_and_created_again
+from tests.support.targets import NO_RETENTION
 
 pytestmark = pytest.mark.java
 
@@ -40,8 +41,8 @@ def sides(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sides]:
     """Kafka, and Barnabas."""
     home = tmp_path_factory.mktemp("sides")
     with (
-        ApacheKafka(home / "kafka") as kafka,
-        Broker(home / "barnabas") as broker,
+        ApacheKafka(home / "kafka", settings=NO_RETENTION) as kafka,
+        Broker(home / "barnabas", NO_RETENTION) as broker,
         RawClient(kafka.port) as theirs,
         RawClient(broker.port) as ours,
     ):

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from barnabas.testing import Broker
+from tests.support.targets import NO_RETENTION
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -18,6 +19,7 @@ SETTINGS = {
     "auto.create.topics.enable": "false",
     "log.cleaner.backoff.ms": "5",
     "log.cleaner.min.cleanable.ratio": "0.01",
+    **NO_RETENTION,
 }
 
 DEADLINE_S = 900.0  # a test starts several queries, and a busy machine takes minutes for each

@@ -17,6 +17,7 @@ from barnabas.spark.option_values import OptionError
 from barnabas.spark.options import parse_options
 from barnabas.spark.planning import plan
 from barnabas.testing import Broker
+from tests.support.targets import NO_RETENTION
 
 TIME_MS = 1_700_000_000_000
 
@@ -24,7 +25,7 @@ TIME_MS = 1_700_000_000_000
 @pytest.fixture(scope="module")
 def filled() -> Iterator[Broker]:
     """`plans` has 10 records in partition 0 and 20 in partition 1, a second apart; `plans-empty` has none."""
-    with Broker() as broker:
+    with Broker(settings=NO_RETENTION) as broker:
         asyncio.run(fill(broker.bootstrap))
         yield broker
 

@@ -28,12 +28,14 @@ from barnabas.spark.reading import BadTime, RangePartition
 from barnabas.spark.stream_reader import StreamReader
 from barnabas.testing import Broker
 from tests.support.raw_client import wait_until
+from tests.support.targets import NO_RETENTION
 
 SETTINGS = {
     "auto.create.topics.enable": "false",
     "log.cleaner.backoff.ms": "5",
     "log.cleaner.delete.retention.ms": "0",
     "log.cleaner.min.cleanable.ratio": "0.01",
+    **NO_RETENTION,
 }
 TIME_MS = 1_700_000_000_000
 ALL = ReadAllAvailable()

@@ -22,6 +22,7 @@ from barnabas.spark.driving import seams
 from barnabas.spark.options import parse_options
 from barnabas.spark.stream_reader import StreamReader
 from barnabas.testing import Broker
+from tests.support.targets import NO_RETENTION
 
 Written = dict[str, dict[str, int]]
 STEPS = 40
@@ -29,7 +30,7 @@ STEPS = 40
 
 @pytest.fixture(scope="module")
 def broker() -> Iterator[Broker]:
-    with Broker(settings={"auto.create.topics.enable": "false"}) as running:
+    with Broker(settings={"auto.create.topics.enable": "false", **NO_RETENTION}) as running:
         yield running
 
 

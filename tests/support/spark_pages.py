@@ -20,6 +20,7 @@ from unittest.mock import patch
 
 from barnabas.testing import Broker
 from tests.support.console import Session
+from tests.support.targets import NO_RETENTION
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -88,7 +89,7 @@ def main(pages: list[str]) -> None:
     with TemporaryDirectory() as place:
         spark = local_session("pages", cores=2, log_file=Path(place) / "spark.log")
         for page in map(Path, pages):
-            with TemporaryDirectory() as folder, Broker() as broker:
+            with TemporaryDirectory() as folder, Broker(settings=NO_RETENTION) as broker:
                 page.write_text(rewritten(page.name, spark, broker.bootstrap, Path(folder)))
         spark.stop()
 
