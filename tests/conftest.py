@@ -9,6 +9,7 @@ a machine may be busy. `--hypothesis-profile=explore` tries new examples.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Mapping
 
 import pytest
@@ -16,7 +17,7 @@ from hypothesis import settings
 
 from tests.support.apache_kafka import ApacheKafka, missing
 from tests.support.foreign import missing_go, missing_node
-from tests.support.spark import missing_spark
+from tests.support.spark import missing_spark, quick_java
 from tests.support.targets import KINDS, NO_RETENTION, Target, make_target
 
 settings.register_profile("repeat", deadline=None, derandomize=True)
@@ -33,8 +34,11 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         pytest.skip(f"needs Node.js and npm: {lacking}")
     if item.get_closest_marker("go") is not None and (lacking := missing_go()) is not None:
         pytest.skip(f"needs Go: {lacking}")
-    if item.get_closest_marker("spark") is not None and (lacking := missing_spark()) is not None:
-        pytest.skip(f"needs Spark: {lacking}")
+    if item.get_closest_marker("spark") is not None:
+        if (lacking := missing_spark()) is not None:
+            pytest.skip(f"needs Spark: {lacking}")
+        if (home := quick_java()) is not None:
+            os.environ["JAVA_HOME"] = home  # of every Spark that tests start
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -9,12 +9,13 @@ import pytest
 
 from barnabas.testing import Broker
 from tests.cli.running import Commands
+from tests.support.targets import NO_RETENTION
 
 
 @pytest.fixture(scope="session")
 def own_cluster() -> Iterator[str]:
     """The address of a Barnabas."""
-    with Broker(settings={"group.initial.rebalance.delay.ms": "0"}) as broker:
+    with Broker(settings={"group.initial.rebalance.delay.ms": "0", **NO_RETENTION}) as broker:
         yield broker.bootstrap
 
 

@@ -26,6 +26,7 @@ from barnabas.records.record import Record
 from barnabas.testing import Broker
 from tests.cli.records import make_topic, write
 from tests.cli.running import DEADLINE_S, Commands, start
+from tests.support.targets import NO_RETENTION
 
 NOON = 1_767_268_800_000  # 2026-01-01T12:00Z
 MINUTE = 60_000
@@ -33,7 +34,7 @@ MINUTE = 60_000
 
 @pytest.fixture(scope="module")
 def running() -> Iterator[Broker]:
-    with Broker() as broker:
+    with Broker(settings=NO_RETENTION) as broker:
         make_topic(broker.bootstrap, "minutes", 2)
         for partition in (0, 1):
             records = [

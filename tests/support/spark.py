@@ -18,3 +18,11 @@ def missing_spark() -> str | None:
     except NoJava as error:
         return str(error)
     return None
+
+
+@cache
+def quick_java() -> str | None:
+    """A JAVA_HOME from which Spark starts quickly, None where there is none."""
+    from tests.support.spark_classes import java_home  # which needs PySpark
+
+    return java_home()
