@@ -415,7 +415,7 @@ class LogDirectory:
             self.on_trouble(error)
 
     async def close(self, broker_epoch: int = -1) -> bool:
-        """Stop cleanly: close all logs, write checkpoints and the clean-shutdown mark; False if a log failed to.
+        """Stop cleanly: close all logs, write checkpoints and the clean-shutdown mark; False if a log failed.
 
         The mark is not written then, nor if a log was never recovered from an unclean stop.
         """
