@@ -1,7 +1,7 @@
-"""What this broker serves: the APIs, their versions, and the file in which each is handled.
+"""The APIs that this broker serves, their versions, and the modules that handle them.
 
-Each module has `async def handle(request, context, services)`, and is imported when a client first asks.
-Produce is advertised from 0 although only 3 and later work, as Kafka does: librdkafka before 2.11.1 probes
+Each module has `async def handle(request, context, services)`, and is imported at the first request. Produce
+is advertised from version 0 although only 3 and later work, as Kafka does: librdkafka before 2.11.1 probes
 single versions.
 """
 
@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 class Served(NamedTuple):
     """An API: the name and module of its messages, and the versions that are advertised; `handler` is the
-    module that handles it, where that has another name. One that is pipelined has a `begin`, which gives a
-    LaterResponse where the request has had its effects, and only its response has to wait."""
+    handler's module if it has another name. A pipelined API has a `begin`, which may return a LaterResponse
+    once the request has had its effects and only its response has to wait."""
 
     name: str
     module: str
@@ -79,7 +79,7 @@ SERVED: dict[int, Served] = {
     81: Served("RemoveRaftVoter", "remove_raft_voter", 0, 0),
 }
 
-# What a listener of the quorum answers; who asks there by mistake learns that it is no broker's.
+# The APIs at a controller's listener; ApiVersions shows a client there that it is no broker's.
 SERVED_BY_CONTROLLER: dict[int, Served] = {
     key: SERVED[key]
     for key in (18, 19, 20, 29, 30, 31, 32, 33, 37, 43, 44, 45, 46, 49, 50, 51, 55, 57, 60, 64)
@@ -93,7 +93,7 @@ SERVED_BY_CONTROLLER: dict[int, Served] = {
     73: Served("AssignReplicasToDirs", "assign_replicas_to_dirs", 0, 0),
 }
 
-# What nodes of the quorum ask each other; Fetch is that of the metadata log.
+# Requests between nodes of the quorum; Fetch is that of the metadata log.
 _QUORUM = "quorum_requests"
 SERVED_BY_CONTROLLER |= {
     1: Served("Fetch", "fetch", 4, 18, _QUORUM),

@@ -1,7 +1,7 @@
 """AddOffsetsToTxn: a transaction will commit offsets of a group.
 
-What is added is the partition of `__consumer_offsets` in which the group's offsets are kept; the topic is
-made if it is not there: nobody may have looked for the group's coordinator yet.
+The transaction gets the partition of `__consumer_offsets` with the group's offsets. The topic is created if
+it does not exist, since no client may have looked for the group's coordinator yet.
 """
 
 from __future__ import annotations

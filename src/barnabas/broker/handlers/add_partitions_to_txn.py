@@ -1,8 +1,8 @@
 """AddPartitionsToTxn: a transaction will write to these partitions.
 
-Up to version 3 a client adds them to one transaction. From 4 on brokers ask, about several transactions: to
-add partitions for clients that leave it to them, or only to verify (`verify_only`). Where one partition does
-not exist, none is added, and the others say so: OPERATION_NOT_ATTEMPTED.
+Up to version 3 a client adds them to one transaction. From 4 on brokers send it, for several transactions: to
+add partitions for clients that leave it to them, or only to verify (`verify_only`). If one partition does not
+exist, none is added, and the others get OPERATION_NOT_ATTEMPTED.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ async def handle(
 ) -> AddPartitionsToTxnResponse:
     if context.api_version >= FIRST_OF_BROKERS:
         asked = {one.transactional_id: one for one in request.transactions}
-        # each waits for the followers of its own partition, or until that is loaded
+        # each waits for the followers of its own coordinator partition, or until that is loaded
         added = [_add(one, context, services) for one in asked.values()]
         results = [await added[0]] if len(added) == 1 else await asyncio.gather(*added)
         return AddPartitionsToTxnResponse(throttle_time_ms=0, error_code=0, results_by_transaction=results)

@@ -1,7 +1,7 @@
-"""AlterConfigs: all that is set for topics, brokers, groups and subscriptions, in place of what was set.
+"""AlterConfigs: replaces all settings of topics, brokers, groups and client metrics subscriptions.
 
-Older than IncrementalAlterConfigs, and dangerous where two people alter one resource; levels of loggers are
-not altered by it.
+It is older than IncrementalAlterConfigs, and dangerous if two people alter one resource. It does not alter
+levels of loggers.
 """
 
 from __future__ import annotations

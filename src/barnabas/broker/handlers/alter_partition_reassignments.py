@@ -1,7 +1,4 @@
-"""AlterPartitionReassignments: decided by the controller.
-
-This node being the only one that can have replicas, a partition moves nowhere: it is refused, or stays.
-"""
+"""AlterPartitionReassignments: decided by the controller."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""AlterReplicaLogDirs: in which of its directories this broker shall keep partitions.
+"""AlterReplicaLogDirs: assigns partitions of this broker to its log directories.
 
-The answer says whether a move has begun, or there is nothing to do; DescribeLogDirs shows how far it is.
+The response says whether a move has begun, or there is nothing to do; DescribeLogDirs shows its progress.
 Nothing moves into a directory of `cordoned.log.dirs`.
 """
 
@@ -30,7 +30,7 @@ _MARK_CHARS = len("-0.-future") + 32
 
 
 class LogDirNotFound(BarnabasError):
-    """A path that is none of log.dirs."""
+    """A path that is not in log.dirs."""
 
     wire = wire_error("LOG_DIR_NOT_FOUND")
 
@@ -48,7 +48,7 @@ class DirectoryCordoned(BarnabasError):
 
 
 class NameTooLong(BarnabasError):
-    """The directory of a copy could not be named."""
+    """The name of the copy's directory would be too long."""
 
     wire = wire_error("INVALID_TOPIC_EXCEPTION")
 
@@ -93,7 +93,7 @@ async def _move(path: str, name: str, number: int, services: Services) -> None:
         raise ReplicaNotAvailable(f"there is no {name}-{number} on this node")
     if services.replicas.is_offline(topic, number):
         raise StorageError(f"{name}-{number} is in a directory that is out of use")
-    if services.moves is not None:  # else there is one directory, and it is there
+    if services.moves is not None:  # otherwise there is only one directory
         await services.moves.move(topic, number, target_id)
 
 

@@ -1,7 +1,8 @@
-"""AlterUserScramCredentials: forwarded to the active controller, where each user is SECURITY_DISABLED.
+"""AlterUserScramCredentials: forwarded to the active controller, which answers SECURITY_DISABLED for each
+user.
 
-Nobody logs in here yet, and a node stops that finds new credentials, since it cannot enforce them. The
-controller may be one of Apache Kafka's, which keeps them.
+There is no authentication here yet, and a node stops when it finds new credentials, since it cannot enforce
+them. The controller may be Apache Kafka's, which stores them.
 """
 
 from __future__ import annotations

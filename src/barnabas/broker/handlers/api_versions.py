@@ -1,8 +1,8 @@
-"""ApiVersions: what this broker serves, and the features of the cluster.
+"""ApiVersions: the APIs that this broker serves, and the features of the cluster.
 
 The response has a header of version 0 whatever its own version is. A client that is newer than this broker is
 answered in version 0 (`unsupported`). Up to version 3 a supported feature whose minimum is 0 is left out: old
-clients cannot read it. Only features that are served are shown, whatever the metadata holds.
+clients cannot read it. Only supported features are shown, even if the metadata has others.
 """
 
 from __future__ import annotations
@@ -63,9 +63,9 @@ async def handle(
 
 
 def unsupported(apis: dict[int, Served]) -> ApiVersionsResponse:
-    """What a client learns that asked in a version that does not exist here: which to ask again in, no more.
+    """The response to an unsupported version of ApiVersions: only the versions of ApiVersions itself.
 
-    A client that is told everything (franz-go) does not ask again, and never learns of features.
+    A client that gets all APIs at once (franz-go) does not ask again, and never learns of features.
     """
     known = {_API_VERSIONS: apis[_API_VERSIONS]}
     return ApiVersionsResponse(error_code=wire_error("UNSUPPORTED_VERSION").code, api_keys=_api_keys(known))

@@ -1,4 +1,4 @@
-"""AssignReplicasToDirs: in which directories a broker has its replicas, decided by the active controller."""
+"""AssignReplicasToDirs: reports the directories of a broker's replicas, decided by the active controller."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
-"""BrokerHeartbeat: a broker's sign of life, at a controller's listener.
+"""BrokerHeartbeat: a broker is alive, at a controller's listener.
 
-The connection counts: that it closes is the first sign that the broker has died (cluster/broker_watch.py).
+Its connection is recorded: if it closes, that is the first sign of the broker's death
+(cluster/broker_watch.py).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""BrokerRegistration: a broker that starts, at a controller's listener. An error is told without a text."""
+"""BrokerRegistration: a broker starts, at a controller's listener. Errors have no message."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ControllerRegistration: a node of the quorum says where it is reached, at a controller's listener."""
+"""ControllerRegistration: registers a controller's addresses, at a controller's listener."""
 
 from __future__ import annotations
 

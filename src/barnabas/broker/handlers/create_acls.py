@@ -1,6 +1,6 @@
-"""CreateAcls: forwarded to the active controller. Without an authorizer each rule is SECURITY_DISABLED there.
+"""CreateAcls: forwarded to the active controller, which has no authorizer and answers SECURITY_DISABLED.
 
-The controller may be one of Apache Kafka's, which has an authorizer.
+The controller may be Apache Kafka's, which has an authorizer.
 """
 
 from __future__ import annotations

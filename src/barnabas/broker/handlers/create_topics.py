@@ -1,7 +1,7 @@
 """CreateTopics: decided by the controller, answered when it is committed and the topics can be used.
 
-Partitions, replication factor and settings of a new topic are told from version 5 on, its id from 7 on. The
-request's timeout is not needed: there is nobody to wait for beyond the commit.
+The response has partitions, replication factor and settings of a new topic from version 5 on, its id from 7
+on. The request's timeout is not used: nothing is waited for beyond the commit.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""DeleteAcls: forwarded to the active controller. Without an authorizer all of it is SECURITY_DISABLED there.
+"""DeleteAcls: forwarded to the active controller, which has no authorizer and answers SECURITY_DISABLED.
 
-The controller may be one of Apache Kafka's, which has an authorizer.
+The controller may be Apache Kafka's, which has an authorizer.
 """
 
 from __future__ import annotations

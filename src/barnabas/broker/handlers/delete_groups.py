@@ -1,4 +1,4 @@
-"""DeleteGroups: groups without members go, with what they committed; each by itself."""
+"""DeleteGroups: deletes groups without members, with their committed offsets; each group by itself."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ async def handle(
 async def _deleted(group_id: str, services: Services) -> DeletableGroupResult:
     results: list[DeletableGroupResult] = []
     try:
-        while not results:  # what it committed may be more than goes at once
+        while not results:  # it may have more committed offsets than one command deletes
             response: DeleteGroupsResponse = await services.groups.ask(
                 group_id, lambda shard, now, reply: delete(shard, group_id, reply), only_records=True
             )

@@ -1,9 +1,10 @@
-"""DeleteRecords: move the start of partitions up to an offset, or (-1) to the high watermark.
+"""DeleteRecords: moves the start of partitions up to an offset, or (-1) to the high watermark.
 
-It is durable before it is answered, and readers below it get OFFSET_OUT_OF_RANGE from then on. The files go
-with the next look at retention. As in Kafka, a topic that is compacted only, and an internal one, keep what
-they have. The answer waits until every replica that is alive has deleted as much: followers tell with their
-fetches where their logs start. It waits no longer than the request says, and tells then how far they are.
+The new start is durable before the response, and readers below it get OFFSET_OUT_OF_RANGE from then on. The
+files are removed at the next retention check. As in Kafka, nothing is deleted from internal topics, and from
+topics that are only compacted. The response waits until every replica that is alive has deleted as much:
+followers report their log start offsets with their fetches. It waits at most the request's timeout, and then
+has the low watermark reached so far.
 """
 
 from __future__ import annotations
@@ -29,30 +30,30 @@ if TYPE_CHECKING:
     from barnabas.broker.services import Services
 
 _NOTHING_LEFT = -1
-_HIGH_WATERMARK = -1  # as an offset to delete up to
-_AT_ONCE = 200  # partitions that share one write of where logs start; together they do not hold the loop
+_HIGH_WATERMARK = -1  # as the offset to delete up to
+_AT_ONCE = 200  # partitions that share one write of their start offsets; few enough not to stall the loop
 
 
 class InternalTopic(BarnabasError):
-    """A topic of the cluster's own, which clients do not shorten."""
+    """Clients do not delete records of internal topics."""
 
     wire = wire_error("INVALID_TOPIC_EXCEPTION")
 
 
 class CompactedOnly(BarnabasError):
-    """A topic that keeps the last record of each key, for as long as it exists."""
+    """The topic is only compacted: it keeps the last record of each key."""
 
     wire = wire_error("POLICY_VIOLATION")
 
 
 class DeletionTimedOut(BarnabasError):
-    """Not every replica has deleted in time; the leader has."""
+    """Not every replica has deleted the records in time; the leader has."""
 
     wire = wire_error("REQUEST_TIMED_OUT")
 
 
 class _Wait(NamedTuple):
-    """A result that holds once the low watermark has reached what was to go."""
+    """A result that is valid once the low watermark has reached the offset to delete up to."""
 
     future: asyncio.Future[None]
     replica: Replica
@@ -62,7 +63,7 @@ class _Wait(NamedTuple):
 async def handle(
     request: DeleteRecordsRequest, context: RequestContext, services: Services
 ) -> DeleteRecordsResponse:
-    asked = {  # of a partition named twice, the last counts
+    asked = {  # if a partition is named twice, the last entry counts
         (topic.name, one.partition_index): one.offset for topic in request.topics for one in topic.partitions
     }
     answers: dict[str, list[DeleteRecordsPartitionResult]] = {}
@@ -102,7 +103,7 @@ async def _delete(
 
 
 async def _wait_for(waits: Sequence[_Wait], timeout_ms: int) -> None:
-    """Give the followers that long to delete as much."""
+    """Wait for the followers to delete as much, at most `timeout_ms`."""
     try:
         await asyncio.wait([each.future for each in waits], timeout=max(0, timeout_ms) / 1000)
     except asyncio.CancelledError:

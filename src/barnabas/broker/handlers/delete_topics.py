@@ -1,8 +1,8 @@
 """DeleteTopics: by name, from version 6 on also by id; answered when it is committed.
 
-The files go in the background. Where delete.topic.enable is off at the active controller, every topic of the
-request is refused; clients before version 3 do not know the error of that name and get INVALID_REQUEST, as in
-Kafka.
+The files are removed in the background. If delete.topic.enable is off at the active controller, every topic
+of the request is refused; clients before version 3 do not know the error for that and get INVALID_REQUEST, as
+in Kafka.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""DescribeCluster: the brokers of the cluster, as reached through the listener that was asked.
+"""DescribeCluster: the brokers of the cluster, with their addresses at the listener of the request.
 
-The controller that a broker tells is a broker that is alive, as in Metadata; a listener of the quorum tells
-the one that leads, or -1 where it is not among the controllers that it knows.
+At a broker the response names any broker that is alive as the controller, as in Metadata. At a controller's
+listener it names the quorum's leader, or -1 if that is not among the known controllers.
 
-From version 1 on a client says which kind of node it believes to talk to: a broker does not answer for
-controllers, nor a listener of the quorum, which tells of the controllers, for brokers. Fenced brokers are
-shown to those who ask for them (version 2). Without access rules every operation is allowed.
+From version 1 on a client names the kind of node that it means to reach: a broker does not answer for
+controllers, and a controller's listener, which returns the controllers, does not answer for brokers. Fenced
+brokers are included on request (version 2). Without an authorizer every operation is allowed.
 """
 
 from __future__ import annotations

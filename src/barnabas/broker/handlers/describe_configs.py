@@ -1,13 +1,13 @@
-"""DescribeConfigs: settings of topics, this broker, groups and subscriptions to clients' metrics, with who
-decided them; and the levels of this broker's loggers.
+"""DescribeConfigs: settings of topics, this broker, groups and client metrics subscriptions, with their
+sources; and the levels of this broker's loggers.
 
-Synonyms are told when asked for, types from version 3 on, a sentence about each setting when asked for. No
-keys, or an empty list of them, ask for all; a key that does not exist is left out. A broker named "" stands
-for what was altered for all brokers. Groups and subscriptions are described whether or not they exist.
+Synonyms and documentation are included on request, types from version 3 on. No keys, or an empty list of
+them, ask for all; a key that does not exist is left out. The broker "" stands for the cluster-wide defaults
+of brokers. Groups and subscriptions are described whether or not they exist.
 
-Each resource is answered for itself; one of a type that is not known spoils only its own answer (in Kafka,
-the whole request's). To describe one takes milliseconds: others have their turn in between, and what is asked
-for again in the same words gets the same answer.
+Each resource is answered by itself; an unknown type is an error of its own resource only (in Kafka, of the
+whole request). Describing one takes milliseconds: other tasks run in between, and identical requests for a
+resource share one answer.
 """
 
 from __future__ import annotations
@@ -112,7 +112,8 @@ def _check_broker(name: str, services: ControllerServices, or_else: str) -> None
 
 
 def _of_all_brokers(settings: BrokerSettings, keys: list[str] | None) -> list[Described]:
-    """Only what was altered for all brokers, whatever else decides here, and just as it was written."""
+    """Only the dynamic cluster-wide defaults, whether or not this broker overrides them, exactly as they were
+    written."""
     altered = settings.with_dynamic({}, settings.dynamic_default)
     names = [name for name in altered.dynamic_default if keys is None or name in keys]
     source = Source.DYNAMIC_DEFAULT_BROKER

@@ -1,7 +1,7 @@
-"""DescribeGroups: state, protocol and members of classic groups, each asked where it is coordinated.
+"""DescribeGroups: state, protocol and members of classic groups, from their coordinator.
 
-A group that is not there is Dead, and from version 6 on also an error. Without access rules every operation
-is allowed.
+A group that does not exist is Dead, and from version 6 on also an error. Without an authorizer every
+operation is allowed.
 """
 
 from __future__ import annotations

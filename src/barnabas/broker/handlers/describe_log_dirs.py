@@ -1,9 +1,9 @@
-"""DescribeLogDirs: the directories of `log.dirs`, what is in them, and how much room there is.
+"""DescribeLogDirs: the directories of `log.dirs`, their partitions, and their free space.
 
-A directory that is out of use is told of with an error instead. A partition that nobody has written to yet
-has no files, and stands with no bytes where they will be. The copy of one that is on its way to another
-directory (AlterReplicaLogDirs) stands there as a future one, with how far it lags behind. From version 3 on
-there is an error for the whole, from 4 on the size of the medium, from 5 on whether a directory is cordoned.
+A directory out of use has only an error. A partition that was never written has no files, and is listed with
+size 0 in its future directory. The copy of a partition that is moving to another directory
+(AlterReplicaLogDirs) is listed there as a future one, with its lag. The response has an error code from
+version 3 on, the size of the volume from 4 on, and whether a directory is cordoned from 5 on.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def _asked(request: DescribeLogDirsRequest) -> dict[TopicPartition, None] | None
 
 
 def _without_files(services: Services) -> dict[str, list[TopicPartition]]:
-    """The partitions of this node that are in no directory yet, by the one in which they will be."""
+    """The partitions of this node without files, by their future directory."""
     storage, replicas = services.storage, services.replicas
     found: dict[str, list[TopicPartition]] = {}
     for name, topic in services.image.topics_by_name.items():

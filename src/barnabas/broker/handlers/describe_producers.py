@@ -1,4 +1,4 @@
-"""DescribeProducers: the producers that a partition remembers, as the replica of this node knows them.
+"""DescribeProducers: the producer state of a partition, as this node's replica knows it.
 
 Clients ask the leader unless they name a broker: every replica answers.
 """

@@ -1,8 +1,8 @@
-"""DescribeQuorum: who leads the metadata quorum, who votes, how far they are.
+"""DescribeQuorum: the leader of the metadata quorum, its voters and observers, and their log end offsets.
 
-A broker forwards it to the leader; another voter answers NOT_LEADER_OR_FOLLOWER. Asked for the one partition
-there is, as Kafka does it: whatever else is named spoils the whole answer. The leader itself counts as having
-fetched just now.
+A broker forwards it to the leader; another voter answers NOT_LEADER_OR_FOLLOWER. The request must name the
+quorum's one partition and no other, as in Kafka: otherwise every partition in it is an error. The leader
+itself counts as having fetched just now.
 """
 
 from __future__ import annotations

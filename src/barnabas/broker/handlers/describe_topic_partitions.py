@@ -1,8 +1,8 @@
-"""DescribeTopicPartitions: topics in the order of their names, so many partitions at a time.
+"""DescribeTopicPartitions: topics in the order of their names, a limited number of partitions at a time.
 
-No more than max.request.partition.size.limit partitions are answered, and no more than the client wants (but
-at least one); the cursor says where to go on. A cursor must point to one of the topics that are asked for,
-unless all are. Topics that do not exist are named, and count for nothing.
+The limit is max.request.partition.size.limit, or the client's limit if that is lower (but at least one); the
+cursor names the next partition. A cursor must name one of the requested topics, unless all are requested.
+Topics that do not exist are included, and do not count towards the limit.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""DescribeTransactions: what is known of transactional ids; each is answered by itself."""
+"""DescribeTransactions: the state of transactional ids; each is answered by itself."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""DescribeUserScramCredentials: which users the metadata keeps credentials of, and of which kinds.
+"""DescribeUserScramCredentials: the users with credentials in the metadata, and their mechanisms.
 
-They come from Apache Kafka and are kept for it; here nobody logs in by them. No users, or an empty list of
-them, ask for all.
+The credentials come from Apache Kafka and are kept for it; they are not used here. No users, or an empty list
+of them, ask for all.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""ElectLeaders: decided by the controller. Version 0 knows preferred replicas only."""
+"""ElectLeaders: decided by the controller. Version 0 only elects preferred replicas."""
 
 from __future__ import annotations
 

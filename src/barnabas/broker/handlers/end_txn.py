@@ -1,8 +1,8 @@
-"""EndTxn: commit or abort a transaction.
+"""EndTxn: commits or aborts a transaction.
 
-It is answered when that is decided, as in Kafka: the markers follow, and whoever begins anew meanwhile is
-told CONCURRENT_TRANSACTIONS. From version 2 on a producer is told that it is fenced by that name; from 5 on
-every end raises the epoch, and the answer bears the new one.
+It is answered when that is decided, as in Kafka: the markers follow, and a new transaction of the producer
+gets CONCURRENT_TRANSACTIONS until they are written. From version 2 on a fenced producer gets PRODUCER_FENCED;
+from 5 on every end raises the epoch, and the response has the new one.
 """
 
 from __future__ import annotations

@@ -1,10 +1,11 @@
-"""Envelope: a request that a broker forwards for a client (KIP-590), answered as one that came here.
+"""Envelope: a request that a broker forwards for a client (KIP-590), answered as if the client had sent it
+here.
 
 The principal is checked first, then the client's address, the header, whether the API may be forwarded, and
-the body; an error in one of these is that of the Envelope, as in Kafka: PRINCIPAL_DESERIALIZATION_FAILURE,
-INVALID_REQUEST, UNSUPPORTED_VERSION, INVALID_REQUEST, UNSUPPORTED_VERSION. A response that tells of
-NOT_CONTROLLER is not handed over, but becomes the error of the Envelope: the broker looks for the active
-controller and asks again. Other errors are those of the response itself.
+the body. An error in one of these is the error of the Envelope, as in Kafka:
+PRINCIPAL_DESERIALIZATION_FAILURE, INVALID_REQUEST, UNSUPPORTED_VERSION, INVALID_REQUEST, UNSUPPORTED_VERSION.
+A response with NOT_CONTROLLER is not passed on, but becomes the error of the Envelope: the broker looks for
+the active controller and sends the request again. Other errors stay in the response.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("barnabas.controller")
 
 FORWARDABLE = frozenset((19, 20, 30, 31, 33, 37, 38, 39, 40, 43, 44, 45, 46, 49, 51, 55, 57, 64, 67, 80, 81))
-# what Kafka 4.3.0 has at all: a header of any other API cannot be read
+# the APIs of Kafka 4.3.0: a header of any other API cannot be read
 _KNOWN = frozenset(range(93)) - {4, 5, 6, 7}
 
 
@@ -48,7 +49,7 @@ class _NotRead(BarnabasError):
 
 
 class _Forwarded(NamedTuple):
-    """A client's request out of an Envelope, and how it is answered."""
+    """A client's request from an Envelope, with its handler and its encoder."""
 
     handle: Begin
     request: Message
@@ -71,10 +72,10 @@ async def handle(
         response = await forwarded.handle(forwarded.request, forwarded.context, services)
     except InvariantViolation:
         raise
-    except Exception as error:  # other requests share the connection, and it would be sent again
+    except Exception as error:  # other requests share the connection, and the broker would repeat this one
         logger.error("a forwarded request failed unexpectedly", exc_info=error)
         return _failed(wire_error("UNKNOWN_SERVER_ERROR"))
-    assert isinstance(response, Message)  # nothing that is forwarded is pipelined
+    assert isinstance(response, Message)  # no forwarded API is pipelined
     if traffic is not None:
         name = context.router.served[header.api_key].name
         traffic.answered(name, header.api_version, response, services.clock.monotonic() - began)

@@ -1,16 +1,17 @@
-"""Fetch: batches from where the reader stands, as ranges of files; waiting for them if there are too few.
+"""Fetch: batches from an offset on, as ranges of files; waits if there are too few bytes.
 
 Sessions (KIP-227) from version 7, truncation by epoch from 12, topics by id from 13 on. The first batch is
-given even where it is larger than every limit, so that a reader always gets on; batches are never cut.
+sent even if it is larger than every limit, so that a reader always makes progress; batches are never split.
 
-A fetch waits only while there are fewer than min_bytes to be read: what is there and does not fit the limits
-counts. It is answered when that many have come to its partitions, an error turned up, or its time is over.
-What is not yet decided is not there for one who reads only what is committed.
+A fetch waits only while fewer than min_bytes can be read; bytes beyond the response's limits count. It is
+answered when enough bytes have arrived in its partitions, at an error, or after max_wait_ms. For a
+read_committed consumer, bytes of open transactions do not count.
 
-A follower reads to the end of the log and waits for it to move, not for the high watermark. The offset it
-asks for tells the leader what it holds, before the read: so the answer has the high watermark that follows.
-It tells so once, however often the request looks again. Where the histories part it tells nothing, for what
-it holds is going to be cut; nor does a request of an incarnation that has been replaced (KAFKA-15221).
+A follower reads to the end of the log and waits for it to move, not for the high watermark. Its fetch offset
+tells the leader, before the read, which records it has: so the response has the high watermark that follows
+from that. This is recorded once for a request, however often it reads again. It is not recorded if the
+histories diverge, since the follower is going to truncate, nor for a broker epoch that has been replaced
+(KAFKA-15221).
 """
 
 from __future__ import annotations
@@ -50,26 +51,26 @@ _TOPIC_IDS_FROM = 13
 
 
 class _Terms(NamedTuple):
-    """What holds for every partition of a request."""
+    """Values for every partition of a request."""
 
     by_id: bool
     bound: Bound
     max_bytes: int
-    follower_id: int  # negative where a client asks, DEBUGGER where a tool does
-    broker_epoch: int  # of the follower; -1 where it does not say
-    known_epoch: int  # of its broker in the metadata; -1 where it is not there, or fenced
+    follower_id: int  # negative for a client, DEBUGGER for a tool
+    broker_epoch: int  # of the follower; -1 if it sends none
+    known_epoch: int  # of its broker in the metadata; -1 if that is missing or fenced
 
 
 class _Found(NamedTuple):
-    """What was found, by partition; how many bytes there are to be read (though not all may be in the
-    answers), and whether it must not wait."""
+    """The result of a read: by partition, how many bytes can be read in total (the responses may have fewer),
+    and whether the request must not wait."""
 
     results: list[PartitionData]
-    replicas: list[Replica | None]  # None for those that failed, or part from their leader
-    sent: list[tuple[TopicTraffic, int]]  # of those that have records, how many bytes
+    replicas: list[Replica | None]  # None for those with an error or a diverging epoch
+    sent: list[tuple[TopicTraffic, int]]  # the bytes of partitions with records
     readable_bytes: int
     is_final: bool
-    ends: list[int] | None  # of the logs of `replicas`, for readers that wait for these to move
+    ends: list[int] | None  # the log end offsets of `replicas`, for readers up to the log end
 
 
 async def handle(request: FetchRequest, context: RequestContext, services: Services) -> FetchResponse:
@@ -120,7 +121,7 @@ def _known_epoch(node_id: int, services: Services) -> int:
 
 
 async def _fetch(request: FetchRequest, terms: _Terms, session: FetchContext, services: Services) -> _Found:
-    """What is there, once that is enough, an error turned up, or the time is over."""
+    """Read until there are enough bytes, an error, or the time is over."""
     clock, min_bytes = services.clock, min(request.min_bytes, terms.max_bytes)
     left_seconds = request.max_wait_ms / 1000 if session.asks_for_something else 0
     is_first = True
@@ -141,19 +142,19 @@ async def _fetch(request: FetchRequest, terms: _Terms, session: FetchContext, se
             has_news = await poll.wait(left_seconds)
         if not has_news and not found.readable_bytes:
             return found
-        # Even without news it is read again: what was found before the wait may have been removed since.
+        # Even without news it is read again: data found before the wait may have been removed since.
         left_seconds = left_seconds - (clock.monotonic() - began) if poll.looks_again else 0
 
 
 def _poll(found: _Found, min_bytes: int, bound: Bound) -> LongPoll:
-    """A wait for what is missing.
+    """A wait for the missing bytes.
 
-    A reader of what is not committed waits for the end of the log, others for the high watermark. To a reader
-    of committed transactions bytes count only when they are decided. Where nothing was undecided, no
-    more can become readable than comes. Elsewhere the end of a transaction may be enough.
+    Readers up to the log end wait for that, others for the high watermark. For a read_committed consumer
+    bytes count only when their transactions are decided. In a partition without open transactions, at most
+    the new bytes become readable. In others the end of a transaction may be enough.
     """
     poll = LongPoll(min_bytes - found.readable_bytes)
-    replicas = [each for each in found.replicas if each is not None]  # nobody waits after an error
+    replicas = [each for each in found.replicas if each is not None]  # after an error nothing waits
     if found.ends is not None:
         for replica, end_offset in zip(replicas, found.ends, strict=True):
             poll.watch_end(replica.marks)
@@ -172,14 +173,15 @@ def _poll(found: _Found, min_bytes: int, bound: Bound) -> LongPoll:
 
 
 def _has_moved(replica: Replica, result: PartitionData, *, is_undecided: bool) -> bool:
-    """Whether a partition moved after it was read, while others were: no mark would wake the poll."""
+    """Whether a partition has moved since it was read, while others were read: no mark would wake the
+    poll."""
     if is_undecided:
         return replica.log.last_stable_offset > result.last_stable_offset
     return replica.log.high_watermark > result.high_watermark
 
 
 async def _read_partitions(wants: list[Want], terms: _Terms, services: Services, *, is_first: bool) -> _Found:
-    """What all partitions have; `is_first` where the request looks for the first time."""
+    """Read all partitions; `is_first` for the first read of a request."""
     results: list[PartitionData] = []
     replicas: list[Replica | None] = []
     sent: list[tuple[TopicTraffic, int]] = []
@@ -238,8 +240,8 @@ def _topic(want: Want, replicas: Replicas, *, by_id: bool) -> TopicImage:
 
 
 def _check(replica: Replica, ask: FetchPartition, terms: _Terms) -> None:
-    """Refuse a reader of another leader epoch, and a node that does not follow this leader."""
-    if ask.current_leader_epoch >= 0:  # as in Kafka, every negative one means that the client knows none
+    """Refuse a reader with another leader epoch, and a node that does not follow this leader."""
+    if ask.current_leader_epoch >= 0:  # as in Kafka, a negative epoch means that the client knows none
         replica.check_epoch(ask.current_leader_epoch)
     if terms.follower_id >= 0:
         replica.require_follower(terms.follower_id, ask.current_leader_epoch)
@@ -263,17 +265,17 @@ def _note_follower(replica: Replica, ask: FetchPartition, terms: _Terms) -> None
 async def _read_partition(
     replica: Replica, ask: FetchPartition, terms: _Terms, left: int, *, is_empty: bool
 ) -> tuple[PartitionData, int]:
-    """The answer of one partition, and how many bytes are there to be read; `is_empty` where the response has
-    no records yet."""
+    """The response of one partition, and how many bytes can be read; `is_empty` if the response has no
+    records yet."""
     max_bytes = min(ask.partition_max_bytes, left)
     log, limit, offset = replica.log, max(max_bytes, 0), ask.fetch_offset
     if limit or is_empty or log.ended is not None or not log.start_offset <= offset <= log.end_offset:
         fetched = read_on(log, offset, limit, terms.bound) or await read(log, offset, limit, terms.bound)
     else:
-        fetched = unread(log, terms.bound)  # others took all the room: nothing needs to be looked up
+        fetched = unread(log, terms.bound)  # other partitions used up the limit: nothing needs to be read
     found = fetched.range
     if found is not None and found.size > max_bytes and not is_empty:
-        found = None  # a batch larger than what is left is given only to a reader who gets nothing else
+        found = None  # a batch beyond the limit is sent only to a reader that gets nothing else
     aborted = fetched.aborted
     data = PartitionData(
         partition_index=ask.partition,
@@ -292,7 +294,8 @@ async def _read_partition(
 
 
 def _divergence(replica: Replica, ask: FetchPartition) -> PartitionData | None:
-    """Where the reader's history parts from this leader's (KIP-595), which it must know first."""
+    """The point where the reader's history diverges from this leader's (KIP-595), which the reader must learn
+    first."""
     epoch, end_offset = end_offset_for_epoch(replica.log, ask.last_fetched_epoch)
     if end_offset == UNKNOWN_OFFSET:
         raise OffsetOutOfRange(

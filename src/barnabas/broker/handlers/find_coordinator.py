@@ -1,9 +1,8 @@
-"""FindCoordinator: which node keeps a group, or a transactional id.
+"""FindCoordinator: the node that coordinates a group or a transactional id.
 
-One key is asked for up to version 3, several from 4 on; transactional ids from 1 on. It is the leader of the
-partition, of the coordinator's topic, to which the key belongs. Where the topic is not there yet it is made
-and the answer waits for it, as that of Metadata does. Of shares of groups (from 6 on) there is no coordinator
-here.
+The request has one key up to version 3, several from 4 on; transactional ids from 1 on. The coordinator is
+the leader of the key's partition in the coordinator's topic. If the topic does not exist it is created and
+the response waits for it, as in Metadata. Share groups (from 6 on) have no coordinator here.
 """
 
 from __future__ import annotations

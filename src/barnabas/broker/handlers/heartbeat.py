@@ -1,6 +1,6 @@
-"""Heartbeat: a member is alive, and learns whether it has to join again.
+"""Heartbeat: a member is alive; the response tells whether it has to rejoin.
 
-While the group is being loaded nothing is known of the member: it is told that all is well, and comes again.
+While the group is being loaded the member is unknown: the response has no error, and the member repeats it.
 """
 
 from __future__ import annotations

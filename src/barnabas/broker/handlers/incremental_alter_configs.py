@@ -1,6 +1,6 @@
-"""IncrementalAlterConfigs: single settings set (0), deleted (1), appended to (2) or subtracted from (3).
+"""IncrementalAlterConfigs: sets (0), deletes (1), appends to (2) or subtracts from (3) single settings.
 
-Of topics, brokers, groups and subscriptions to clients' metrics, and the levels of this broker's loggers.
+For topics, brokers, groups and client metrics subscriptions, and the levels of this broker's loggers.
 """
 
 from __future__ import annotations

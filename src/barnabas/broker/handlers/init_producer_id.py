@@ -1,9 +1,9 @@
-"""InitProducerId: an id for a producer whose records are written once, in their order.
+"""InitProducerId: an id for an idempotent or transactional producer.
 
-Without a transactional id (idempotence) every call gets a new id in epoch 0, whatever id and epoch it had
-before (told from version 3 on): an idempotent producer raises its epoch by itself. With one, the id's
-coordinator answers. While no block of ids can be had the answer is COORDINATOR_LOAD_IN_PROGRESS, as in Kafka:
-clients try again.
+Without a transactional id every request gets a new id in epoch 0, whatever id and epoch it names (from
+version 3 on): an idempotent producer raises its epoch by itself. With a transactional id, its coordinator
+answers. While there is no block of ids the response is COORDINATOR_LOAD_IN_PROGRESS, as in Kafka, and clients
+retry.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ async def handle(
     if request.transactional_id is not None:
         return await _transactional(request, context, services)
     if (request.producer_id == NO_PRODUCER_ID) != (request.producer_epoch == NO_PRODUCER_EPOCH):
-        return _failed("INVALID_REQUEST")  # of an id and its epoch, one alone says nothing
+        return _failed("INVALID_REQUEST")  # an id without its epoch, or an epoch without its id
     try:
         producer_id = await services.producer_ids.next()
-    except NOT_COMMITTED:  # the log has the reason, once: clients try again many times a second
+    except NOT_COMMITTED:  # the reason is logged elsewhere, once: clients retry many times a second
         return _failed("COORDINATOR_LOAD_IN_PROGRESS")
     except BarnabasError as error:
         logger.warning("no producer id for %r: %s", context.client_id, error)
@@ -43,7 +43,7 @@ async def handle(
 async def _transactional(
     request: InitProducerIdRequest, context: RequestContext, services: Services
 ) -> InitProducerIdResponse:
-    # what idempotent producers do not need is not loaded for them
+    # imported only for transactional producers
     from barnabas.broker.coordinators.fresh_ids import ask_with_fresh_id
     from barnabas.transactions.initialising import refusal_of
 

@@ -1,8 +1,8 @@
-"""JoinGroup: answered when the next generation of the group stands.
+"""JoinGroup: answered when the next generation of the group is complete.
 
-Version 0 has one timeout for everything. From 4 on a new member gets its id before it joins, from 5 on an
-instance may come back in its old place, and from 9 on one that leads is told that there is nothing to assign.
-Before 7 a protocol that is not there is an empty text.
+Version 0 has one timeout for session and rebalance. From 4 on a new member gets its id before it joins, from
+5 on a static member may take its place again, and from 9 on a leader may be told to skip the assignment.
+Before 7 a missing protocol is an empty string.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""LeaveGroup: members go. Up to version 2 it is one, and its error is that of the whole request."""
+"""LeaveGroup: members leave. Up to version 2 it is one member, and its error is that of the whole request."""
 
 from __future__ import annotations
 

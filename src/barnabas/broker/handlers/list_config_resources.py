@@ -1,8 +1,8 @@
-"""ListConfigResources: the names under which settings can be described.
+"""ListConfigResources: the resources whose settings can be described.
 
-Topics and brokers are listed because they exist, groups and subscriptions to clients' metrics where something
-is set for them. No types at all ask for every type; version 0 knows subscriptions only. One type that nobody
-knows spoils the request.
+Existing topics and brokers are listed, groups and client metrics subscriptions if they have settings. An
+empty list of types asks for every type; version 0 only lists subscriptions. An unknown type is an error of
+the whole request.
 """
 
 from __future__ import annotations

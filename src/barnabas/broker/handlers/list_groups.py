@@ -1,7 +1,7 @@
 """ListGroups: the groups that this node coordinates, from version 4 on by state, from 5 on by type.
 
-What is being loaded cannot be left out silently: then the request is to be tried again. What another node
-coordinates is that node's to list.
+While a partition is being loaded its groups would be missing: then the request gets an error and is retried.
+Groups of other coordinators are not listed.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ async def handle(
     try:
         for host in await services.groups.hosts():
             groups += listed(host.shard, request.states_filter, request.types_filter)
-            await asyncio.sleep(0)  # there may be many: others have their turn
+            await asyncio.sleep(0)  # let other tasks run: there may be many groups
     except BarnabasError as error:
         return ListGroupsResponse(error_code=error.wire.code, groups=[])
     return ListGroupsResponse(error_code=0, groups=groups)

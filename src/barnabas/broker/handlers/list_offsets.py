@@ -1,18 +1,17 @@
-"""ListOffsets: the offset of a time, or of a place with a name: the end, the start, the largest timestamp.
+"""ListOffsets: the offset of a timestamp, or a special one: the end, the start, the largest timestamp.
 
-Specials that a version does not know yet are refused as an unsupported version, as in Kafka: the largest
+Special timestamps that a version does not have are refused with UNSUPPORTED_VERSION, as in Kafka: the largest
 timestamp (-3) from 7, the earliest local offset (-4) from 8, the latest tiered (-5) from 9, the earliest
-pending upload (-6) from 11 on; nothing is tiered here, so the last two find nothing. The leader epoch is
-told from 4 on.
+pending upload (-6) from 11 on; nothing is tiered here, so the last two find nothing. The response has the
+leader epoch from 4 on.
 
-A consumer is shown nothing beyond what it could fetch: the high watermark, or the last stable offset where
-it reads only what is committed (isolation level, from 2 on). A search by time that ends beyond that has
-found nothing yet. Replicas and tools (replica id -2) see up to the end of the log; tools also that of a
-replica that follows.
+A consumer is shown offsets up to the high watermark, or up to the last stable offset with read_committed
+(isolation level, from 2 on). A search by timestamp that ends beyond that has found nothing yet. Replicas and
+tools (replica id -2) are shown offsets up to the end of the log; a following replica also answers tools.
 
-A leader that has just been elected may know of an older high watermark than the leader before it has told
-consumers. Until it reaches the start of its epoch they are not told of an end that would seem to go back, but
-OFFSET_NOT_AVAILABLE (before version 5 LEADER_NOT_AVAILABLE), and try again.
+A newly elected leader may have an older high watermark than the one that consumers know from its predecessor.
+Until it reaches the start of its epoch, consumers are not shown an end that would seem to go back: they get
+OFFSET_NOT_AVAILABLE (before version 5 LEADER_NOT_AVAILABLE), and retry.
 """
 
 from __future__ import annotations
@@ -73,7 +72,7 @@ _LEADER_NOT_AVAILABLE = wire_error("LEADER_NOT_AVAILABLE").code
 
 
 class OffsetNotAvailable(BarnabasError):
-    """The leader does not know yet how far records are committed."""
+    """A new leader does not know yet up to where records are committed."""
 
     wire = wire_error("OFFSET_NOT_AVAILABLE")
 
@@ -91,7 +90,7 @@ async def handle(
             count = times.pop((topic.name, ask.partition_index), 0)
             if count == 1:
                 answers.append(await _answer(topic.name, ask, find, bound, context.api_version, services))
-            elif count:  # asked for more than once: refused, once
+            elif count:  # a partition named more than once has one answer, an error
                 answers.append(_failed(ask.partition_index, _INVALID_REQUEST))
         topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=answers))
     return ListOffsetsResponse(throttle_time_ms=0, topics=topics)
@@ -140,7 +139,7 @@ async def _find(replica: Replica, timestamp_ms: int, bound: Bound) -> TimestampO
 
 
 def _require_known(replica: Replica, bound: Bound) -> None:
-    """Refuse a consumer that would learn of an older end than it may know."""
+    """Refuse a consumer that would be shown an older end than it may know already."""
     mark, start = replica.log.high_watermark, replica.epoch_start
     if bound is not Bound.LOG_END and mark < start:
         raise OffsetNotAvailable(

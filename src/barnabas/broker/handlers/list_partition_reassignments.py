@@ -1,4 +1,4 @@
-"""ListPartitionReassignments: told by the active controller."""
+"""ListPartitionReassignments: answered by the active controller."""
 
 from __future__ import annotations
 

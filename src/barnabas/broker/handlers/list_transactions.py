@@ -1,8 +1,8 @@
-"""ListTransactions: the transactional ids that this node coordinates, as far as they pass the filters.
+"""ListTransactions: the transactional ids that this node coordinates and that match the filters.
 
-By state and producer id; from version 1 on by how long a transaction is open, from 2 on by a pattern that the
-whole id has to match. States that there are not come back by name. While a partition is being loaded the
-answer would lack its ids: clients are told to try again.
+The filters are state and producer id; from version 1 on the duration of the transaction, from 2 on a pattern
+that the whole id must match. Unknown states are returned by name. While a partition is being loaded its ids
+would be missing: then the request gets an error and is retried.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ async def handle(
     states: list[TransactionState] = []
     for host in hosts:
         states += asked.listed(host.shard.transactions, now_ms)
-        await asyncio.sleep(0)  # there may be many: others have their turn
+        await asyncio.sleep(0)  # let other tasks run: there may be many ids
     return ListTransactionsResponse(
         throttle_time_ms=0, error_code=0, unknown_state_filters=unknown, transaction_states=states
     )

@@ -1,11 +1,11 @@
-"""Metadata: brokers, topics, and who leads their partitions, as reached through the listener that was asked.
+"""Metadata: brokers, topics, and the leaders of their partitions, with addresses at the request's listener.
 
-In version 0 an empty list asks for all topics; from 1 on null does, and an empty list asks for none. Ids of
-topics are told from 10 on, and can be asked for from 12 on. A topic that does not exist is created where
-client and settings allow it, and is answered with its leader: the answer waits for the creation to be
-committed, but not long where there is no active controller.
+In version 0 an empty list asks for all topics; from 1 on null does, and an empty list asks for none. Topics
+have ids from 10 on, and can be named by id from 12 on. A topic that does not exist is created if client and
+settings allow it, and is answered with its leader: the response waits for the creation to be committed, but
+only briefly without an active controller.
 
-As in Kafka the `controller_id` is any broker that is alive: all of them forward what is for the controller,
+As in Kafka the `controller_id` is any broker that is alive: brokers forward requests for the controller,
 which clients may not be able to reach.
 """
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from barnabas.broker.services import ControllerServices, Services
 from barnabas.metadata.parts import PartitionImage, TopicImage
 
-# What may be done, as bits by the number of the operation; without an authorizer it is everything.
+# The allowed operations, as bits by the number of the operation; without an authorizer these are all.
 TOPIC_OPERATIONS = 0b1101_1111_1000
 CLUSTER_OPERATIONS = 0b1_1111_1010_0000
 _NOT_ASKED = -(2**31)
@@ -48,7 +48,7 @@ _UNKNOWN_TOPIC = wire_error("UNKNOWN_TOPIC_OR_PARTITION").code
 _UNKNOWN_ID = wire_error("UNKNOWN_TOPIC_ID").code
 _INVALID_REQUEST = wire_error("INVALID_REQUEST").code
 _EXISTS = wire_error("TOPIC_ALREADY_EXISTS").code
-# clients know LEADER_NOT_AVAILABLE as an error of topics, and try again
+# clients know LEADER_NOT_AVAILABLE as an error of topics, and retry
 _NOT_CREATED_NOW = frozenset(error.wire.code for error in NOT_COMMITTED)
 _LISTENER_NOT_FOUND = wire_error("LISTENER_NOT_FOUND").code
 
@@ -60,7 +60,7 @@ async def handle(request: MetadataRequest, context: RequestContext, services: Se
         topics = [_known(topic, request, context, services) for topic in known]
     else:
         errors = await _create_missing(request, context, services)
-        once = {(one.name, one.topic_id): one for one in asked}  # as in Kafka, however often asked for
+        once = {(one.name, one.topic_id): one for one in asked}  # as in Kafka, each topic is answered once
         topics = [_answer(one, errors, request, context, services) for one in once.values()]
     return MetadataResponse(
         throttle_time_ms=0,
@@ -80,7 +80,7 @@ async def handle(request: MetadataRequest, context: RequestContext, services: Se
 
 
 def alive_broker(services: ControllerServices) -> int:
-    """The id of a broker that is not fenced, -1 where there is none."""
+    """The id of a broker that is not fenced, -1 if there is none."""
     alive = [broker.id for broker in services.image.brokers.values() if not broker.fenced]
     if not alive:
         return _NO_NODE
@@ -109,7 +109,7 @@ def _answer(
 
 
 def _goes_by_id(asked: MetadataRequestTopic) -> bool:
-    """Java's clients leave the name of such a topic empty rather than null."""
+    """Whether a topic is named by id. Java's clients then send an empty name rather than null."""
     return asked.name is None or asked.topic_id != NO_UUID
 
 
@@ -157,7 +157,7 @@ def _partition(
 
 
 class PartitionState(NamedTuple):
-    """Who leads a partition, if anyone can be reached who does, and which of its replicas are gone."""
+    """A partition's leader, if it can be reached, and its offline replicas."""
 
     error_code: int
     leader_id: int
@@ -165,7 +165,7 @@ class PartitionState(NamedTuple):
 
 
 def partition_state(image: PartitionImage, listener: str, services: Services) -> PartitionState:
-    """A partition as those see it who came through that listener."""
+    """The state of a partition for clients of that listener."""
     brokers = services.image.brokers
     leader = brokers.get(image.leader)
     error_code = 0
@@ -184,7 +184,8 @@ def partition_state(image: PartitionImage, listener: str, services: Services) ->
 async def _create_missing(
     request: MetadataRequest, context: RequestContext, services: Services
 ) -> dict[str, int]:
-    """Create what is asked for by name and does not exist; the errors of what could not be created."""
+    """Create the missing topics that are requested by name; returns the errors of those that could not be
+    created."""
     missing = [
         topic.name
         for topic in request.topics or ()
@@ -208,7 +209,7 @@ async def _create_missing(
             context._replace(api_version=CreateTopicsRequest.__versions__[1]),
             timeout_s=ON_THE_WAY_TIMEOUT_S,
         )
-    except NOT_COMMITTED:  # the log has the reason
+    except NOT_COMMITTED:  # the reason is logged elsewhere
         return dict.fromkeys(missing, _LEADER_NOT_AVAILABLE)
     errors = {topic.name: topic.error_code for topic in response.topics if topic.error_code}
     return {
@@ -219,7 +220,7 @@ async def _create_missing(
 
 
 def _misnamed(names: list[str]) -> dict[str, int]:
-    """The errors of names that no topic may have, which is told even where nothing would be created."""
+    """The errors of invalid names; they are returned even if no topic would be created."""
     errors: dict[str, int] = {}
     for name in names:
         try:

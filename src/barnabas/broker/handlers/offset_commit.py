@@ -1,8 +1,8 @@
-"""OffsetCommit: how far a group has read. Topics go by name up to version 9, by id from 10 on.
+"""OffsetCommit: commits a group's offsets. Topics are named up to version 9, and have ids from 10 on.
 
-Before the group is asked, topics and partitions that do not exist are sorted out; where nothing is left it is
-not asked at all, and a topic without partitions is not answered for. From 9 on an unknown group is
-GROUP_ID_NOT_FOUND to a member, before that ILLEGAL_GENERATION. Versions 2 to 4 may bring a retention time.
+Topics and partitions that do not exist are refused before the group is asked. If nothing remains the group is
+not asked at all, and a topic without partitions has no answer. From 9 on an unknown group is
+GROUP_ID_NOT_FOUND for a member, before that ILLEGAL_GENERATION. Versions 2 to 4 may have a retention time.
 """
 
 from __future__ import annotations
@@ -43,7 +43,8 @@ async def handle(
 def _sort_out(
     request: OffsetCommitRequest, image: ClusterImage, *, by_id: bool
 ) -> list[OffsetCommitResponseTopic]:
-    """Leave in the request what exists, by name and by id; what does not is refused."""
+    """Keep the existing partitions in the request, with topic name and id; returns the refusals of the
+    others."""
     kept, refused = [], []
     for topic in request.topics:
         found = image.topic_by_id(topic.topic_id) if by_id else image.topic(topic.name)
@@ -92,7 +93,7 @@ def _refused(
 def _merged(
     topics: list[OffsetCommitResponseTopic], refused: list[OffsetCommitResponseTopic]
 ) -> list[OffsetCommitResponseTopic]:
-    """One answer for a topic of which some partitions exist and others do not."""
+    """Merge the answers of a topic of which some partitions exist and others do not."""
     by_topic = {(topic.name, topic.topic_id): topic for topic in reversed(topics)}
     for one in refused:
         known = by_topic.get((one.name, one.topic_id))

@@ -1,8 +1,8 @@
-"""OffsetDelete: forget what a group committed for partitions that it does not read.
+"""OffsetDelete: deletes a group's committed offsets of partitions that it does not read.
 
-An unknown group and one whose members are no consumers are refused as a whole; a topic that is read is
-GROUP_SUBSCRIBED_TO_TOPIC, a partition that does not exist UNKNOWN_TOPIC_OR_PARTITION. A partition without a
-commit is no error.
+An unknown group, or one whose members are not consumers, is an error of the whole request. A subscribed topic
+is GROUP_SUBSCRIBED_TO_TOPIC, a partition that does not exist UNKNOWN_TOPIC_OR_PARTITION. A partition without
+a committed offset is no error.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ async def handle(
         )
     except BarnabasError as error:
         return _failed(error.wire.code)
-    by_name = refused  # what was refused of a topic stands before the rest of it
+    by_name = refused  # the refused partitions of a topic come first
     for topic in response.topics:
         by_name.setdefault(topic.name, []).extend(topic.partitions)
     topics = [OffsetDeleteResponseTopic(name=name, partitions=some) for name, some in by_name.items() if some]
@@ -53,7 +53,7 @@ async def handle(
 def _sort_out(
     request: OffsetDeleteRequest, image: ClusterImage
 ) -> tuple[list[OffsetDeleteRequestTopic], dict[str, list[OffsetDeleteResponsePartition]]]:
-    """What exists, and of the rest, by topic, the refusals."""
+    """The existing partitions, and the refusals of the others by topic."""
     known = []
     refused: dict[str, list[OffsetDeleteResponsePartition]] = {}
     for topic in request.topics:

@@ -1,17 +1,17 @@
-"""OffsetFetch: how far groups have read.
+"""OffsetFetch: the committed offsets of groups.
 
-Up to version 7 one group is asked for, from 8 on several, each at its own coordinator; from 10 on topics go
-by id. No topics at all (null, from 2 on) means everything that a group has committed. Nothing committed is -1
-and no error, whether or not there is such a group, topic or partition; an id that no topic has is
-UNKNOWN_TOPIC_ID.
+Up to version 7 the request has one group, from 8 on several, each with its own coordinator; from 10 on topics
+have ids. No topics (null, from 2 on) asks for all committed offsets of a group. Without a committed offset
+the result is -1 and no error, whether or not the group, the topic or the partition exists; an id without a
+topic is UNKNOWN_TOPIC_ID.
 
-What keeps a group from being asked is told for each partition in version 1, for the request up to 7, and for
-the group from 8 on. `require_stable` (from 7 on) asks for no offset that an open transaction is about to
-replace: such a partition is UNSTABLE_OFFSET_COMMIT. Members and their epochs (from 9 on) are of groups of the
-consumer protocol.
+An error of the group is returned for each partition in version 1, for the request up to 7, and for the group
+from 8 on. With `require_stable` (from 7 on) an offset that an open transaction is about to replace is not
+returned: the partition gets UNSTABLE_OFFSET_COMMIT. Members and their epochs (from 9 on) belong to groups of
+the consumer protocol.
 
-Many partitions are looked up a slice at a time, so that others have their turn in between: who commits then
-may be found in a later slice.
+Many partitions are looked up in slices, so that other tasks run in between: an offset committed meanwhile may
+be found in a later slice.
 """
 
 from __future__ import annotations
@@ -134,11 +134,11 @@ class _Piece(NamedTuple):
     """Partitions of a topic that are looked up together."""
 
     topic: OffsetFetchRequestTopics
-    goes_on: bool  # with the topic of the piece before
+    goes_on: bool  # continues the topic of the piece before
 
 
 def _slices(topics: list[OffsetFetchRequestTopics]) -> Iterator[list[_Piece]]:
-    """What one turn takes, at most twice so many partitions."""
+    """The partitions of each turn, at most twice PARTITIONS_A_TURN."""
     pieces: list[_Piece] = []
     size = 0
     for topic in topics:
@@ -156,7 +156,7 @@ def _slices(topics: list[OffsetFetchRequestTopics]) -> Iterator[list[_Piece]]:
 
 
 def _sort_out(asked: OffsetFetchRequestGroup, image: ClusterImage) -> list[OffsetFetchResponseTopics]:
-    """Leave in the request the topics that exist, with their names; the others are refused."""
+    """Keep the existing topics in the request, with their names; returns the refusals of the others."""
     if asked.topics is None:
         return []
     known, unknown = [], []
@@ -172,7 +172,7 @@ def _sort_out(asked: OffsetFetchRequestGroup, image: ClusterImage) -> list[Offse
 
 
 def _name_by_id(found: OffsetFetchResponseGroup, image: ClusterImage) -> None:
-    """Give topics that were found by name their ids; one that has none any more cannot be told."""
+    """Add the ids of topics that were found by name; a deleted topic has none, and is left out."""
     told = []
     for topic in found.topics:
         known = image.topic(topic.name)

@@ -1,8 +1,8 @@
-"""OffsetForLeaderEpoch: where an epoch ended, so that a reader can tell whether what it read still stands.
+"""OffsetForLeaderEpoch: the end of a leader epoch, with which a reader detects records that were truncated.
 
-Answered is the largest epoch up to the one asked for, and the offset at which it ended (the end of the log
-for the current one); -1 and -1 where the log knows of none. Replica ids (from version 3 on) change nothing:
-only leaders answer here.
+The response has the largest epoch up to the requested one, and the offset at which it ended (the end of the
+log for the current one); -1 and -1 if the log knows no such epoch. Replica ids (from version 3 on) change
+nothing: only leaders answer here.
 """
 
 from __future__ import annotations

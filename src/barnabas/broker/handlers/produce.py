@@ -1,9 +1,10 @@
-"""Produce: append one batch a partition.
+"""Produce: appends one batch a partition.
 
-Versions before 3 carried formats that no longer exist. Topics go by id from 13 on. With acks=0 there is no
-response; what goes wrong then ends the connection, the only way in which such a client can learn of it.
-Partitions are appended one after another, then all are waited for together (acks=all). The client's next
-produce request is begun meanwhile, as soon as this one has been appended.
+Versions before 3 had record formats that no longer exist. Topics have ids from 13 on. With acks=0 there is no
+response; an error then closes the connection, the only way to tell such a client.
+
+Partitions are appended one after another, then the response waits for all of them together (acks=all). The
+client's next produce request begins meanwhile, as soon as this one has been appended.
 
 The first batch of a transaction in a partition is verified with the coordinator; from 12 on that adds the
 partition to the transaction.
@@ -50,13 +51,13 @@ ALL = -1
 _TOPIC_IDS_FROM = 13
 _ZSTD_FROM = 7
 _TRANSACTIONAL = 0x10
-_ATTRIBUTES_LOW_BYTE = 22  # of a batch
+_ATTRIBUTES_LOW_BYTE = 22  # offset within a batch
 _CODEC_MASK, _ZSTD = 0x07, 4
 _RECORDS_IN_MESSAGE = 3
 
 
 class InvalidAcks(BarnabasError):
-    """acks is 0, 1 or all."""
+    """acks is none of 0, 1 and -1 (all)."""
 
     wire = wire_error("INVALID_REQUIRED_ACKS")
 
@@ -68,7 +69,7 @@ class InvalidTopic(BarnabasError):
 
 
 class RequestTimedOut(BarnabasError):
-    """The replicas did not follow in time; the records are in the log all the same."""
+    """The in-sync replicas did not follow in time; the records are in the log all the same."""
 
     wire = wire_error("REQUEST_TIMED_OUT")
 
@@ -77,7 +78,7 @@ _Wait = tuple[asyncio.Future[None], PartitionProduceResponse]
 
 
 class Committing(LaterResponse):
-    """A response that waits until the in-sync replicas have what was appended, or the request times out."""
+    """A response that waits until the in-sync replicas have the records, or the request times out."""
 
     __slots__ = ("_finish", "_left", "_timeout_ms", "_timer", "_waits")
 
@@ -139,7 +140,7 @@ async def handle(
 async def begin(
     request: ProduceRequest, context: RequestContext, services: Services
 ) -> ProduceResponse | Committing | None:
-    """Append everything; the response is complete at once where there is nothing to wait for."""
+    """Append everything; the response is complete at once if there is nothing to wait for."""
     waits: list[_Wait] = []
     by_id = context.api_version >= _TOPIC_IDS_FROM
     response = ProduceResponse(responses=[], throttle_time_ms=0)
@@ -198,7 +199,7 @@ def _has_transactions(request: ProduceRequest) -> bool:
 async def _verify(
     request: ProduceRequest, context: RequestContext, services: Services, by_id: bool
 ) -> Verdicts | BarnabasError:
-    """What is said of each batch, or of all."""
+    """The verdict on each batch, or an error for all of them."""
     from barnabas.broker.coordinators.produced import verify_produced  # most clients have no transactions
 
     try:
@@ -297,7 +298,7 @@ def _failed(topic: str, index: int, error: BarnabasError) -> PartitionProduceRes
 
 
 def _rejected(error: BarnabasError, records: list[BatchIndexAndErrorMessage]) -> str:
-    """Kafka's words for a batch of which some records are at fault."""
+    """Kafka's message for a batch with invalid records."""
     if isinstance(error, InvalidTimestamp):
         return "One or more records have been rejected due to invalid timestamp"
     first = ", ".join(

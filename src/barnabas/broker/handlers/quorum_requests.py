@@ -1,8 +1,9 @@
-"""What nodes of the metadata quorum ask each other: votes, fetches of its log, snapshots, changes of voters.
+"""Requests between nodes of the metadata quorum: votes, fetches of its log, snapshots, changes of voters.
 
-All of them go to the raft core, whose answer waits for what it rests on: the vote on the disk, a majority.
-The records of a Fetch and the bytes of a FetchSnapshot are read here, once the core has said which. A leader
-that loses its epoch while it reads answers that it does not lead: its log may have changed under the read.
+All of them go to the raft core. Its response waits for what it depends on: a vote on the disk, a majority.
+The records of a Fetch and the bytes of a FetchSnapshot are read here, once the core has named them. A leader
+that loses its epoch during the read answers that it is not the leader: its log may have changed under the
+read.
 """
 
 from __future__ import annotations

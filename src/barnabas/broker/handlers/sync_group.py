@@ -1,7 +1,7 @@
-"""SyncGroup: answered when the leader of the generation has handed in who gets what.
+"""SyncGroup: answered when the leader of the generation has sent the assignment.
 
-From version 5 on a member must say which protocol it believes to speak. What is handed in may be too much for
-a batch of the log: that is an UNKNOWN_SERVER_ERROR to all who wait for it, as in Kafka, and they join again.
+From version 5 on a member must name its protocol. An assignment that does not fit into one batch of the log
+is an UNKNOWN_SERVER_ERROR for all waiting members, as in Kafka, and they rejoin.
 """
 
 from __future__ import annotations

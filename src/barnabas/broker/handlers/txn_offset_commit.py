@@ -1,9 +1,9 @@
-"""TxnOffsetCommit: how far a group has read, once the producer's transaction commits.
+"""TxnOffsetCommit: commits a group's offsets when the producer's transaction commits.
 
-That the transaction knows of the group's partition is verified first (up to version 4), or the partition is
-added to it (from 5 on); see `coordinators.verification`. From version 3 on the member may be named for whom
-the producer commits, and is held to its generation. Topics and partitions that do not exist are sorted out
-before all that.
+First the partition of the group is verified to be in the transaction (up to version 4), or is added to it
+(from 5 on); see `coordinators.verification`. From version 3 on the request may name the member for which the
+producer commits, and its generation is checked. Before that, topics and partitions that do not exist are
+refused.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _NOT_AVAILABLE = wire_error("COORDINATOR_NOT_AVAILABLE")
 _INVALID_GROUP = wire_error("INVALID_GROUP_ID")
 _UNKNOWN = wire_error("UNKNOWN_TOPIC_OR_PARTITION")
 _TOO_LARGE = wire_error("INVALID_COMMIT_OFFSET_SIZE")
-# errors of the coordinator of the transaction, or of the way to it, as clients can handle them
+# errors of the transaction coordinator, or of the connection to it, as clients can handle them
 _TOLD = {
     wire_error("NETWORK_EXCEPTION"): _LOADING,
     wire_error("UNKNOWN_TOPIC_OR_PARTITION"): _NOT_AVAILABLE,
@@ -60,7 +60,7 @@ async def handle(
 
 
 def _sort_out(request: TxnOffsetCommitRequest, image: ClusterImage) -> list[TxnOffsetCommitResponseTopic]:
-    """Leave in the request what exists; what does not is refused."""
+    """Keep the existing partitions in the request; returns the refusals of the others."""
     kept, refused = [], []
     for topic in request.topics:
         found = image.topic(topic.name)
@@ -85,7 +85,7 @@ async def _answers(
     except BarnabasError as failure:
         error = _TOLD.get(failure.wire, failure.wire)
         if error is _LOADING and context.api_version < _FIRST_WITH_LOADING:
-            error = _NOT_AVAILABLE  # producers of that time fail for good on the other
+            error = _NOT_AVAILABLE  # on the other error, producers of these versions fail for good
     else:
         return list(response.topics)
     return [_refused(topic, topic.partitions, error.code) for topic in request.topics]
@@ -106,7 +106,7 @@ async def _committed(
         raise verdict
 
     def command(shard: GroupShard, now: Now, reply: Reply) -> Effects:
-        # markers go through the host as well: what holds now holds when the records are appended
+        # markers go through the host as well: what is checked here holds when the records are appended
         host.replica.log.producers.check_verified(producer.id, producer.epoch, verdict)
         return offset_commands.commit_in_transaction(shard, request, now, reply)
 
@@ -115,7 +115,7 @@ async def _committed(
 
 
 class InvalidGroup(BarnabasError):
-    """A group without a name."""
+    """An empty group id."""
 
     wire = _INVALID_GROUP
 

@@ -1,7 +1,7 @@
-"""UnregisterBroker: forget a broker.
+"""UnregisterBroker: removes a broker from the metadata.
 
-As in Kafka it may be a live one, even this one: then nobody leads its partitions, and it serves none until
-it is started anew, which registers it again.
+As in Kafka it may be a live one, even this one: then its partitions have no leader, or another one, and it
+serves none until it is restarted, which registers it again.
 """
 
 from __future__ import annotations

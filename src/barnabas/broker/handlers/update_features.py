@@ -1,4 +1,4 @@
-"""UpdateFeatures: the controller decides, all of it or nothing. Version 0 can only upgrade."""
+"""UpdateFeatures: decided by the controller, all of it or nothing. Version 0 can only upgrade."""
 
 from __future__ import annotations
 

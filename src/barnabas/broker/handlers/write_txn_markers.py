@@ -1,8 +1,8 @@
-"""WriteTxnMarkers: have transactions ended in partitions that this node leads.
+"""WriteTxnMarkers: ends transactions in partitions that this node leads.
 
-Coordinators send it, that of this node included, and tools that end a transaction whose coordinator has
-forgotten it (`barnabas txn abort`, `kafka-transactions.sh abort`). Each partition gets all its markers at
-once. The transaction version of a marker is told from 2 on; without it the marker may bear the producer's own
+Coordinators send it, this node's own included, and tools that end a transaction which its coordinator does
+not know any more (`barnabas txn abort`, `kafka-transactions.sh abort`). Each partition gets all its markers
+at once. Markers have a transaction version from 2 on; without it a marker may have the producer's current
 epoch.
 """
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 _INVALID_REQUEST = wire_error("INVALID_REQUEST").code
 
-# the error of each partition, by producer id, as the response has it
+# the error of each partition, by producer id, as in the response
 _Results = dict[int, dict[TopicPartition, int]]
 
 
@@ -47,7 +47,7 @@ async def handle(
 
 
 def _by_partition(request: WriteTxnMarkersRequest, results: _Results) -> dict[TopicPartition, list[End]]:
-    """The ends that go to each partition; those without a producer are refused."""
+    """The ends for each partition; those without a producer are refused."""
     places: dict[TopicPartition, list[End]] = {}
     for marker in request.markers:
         end = End(
