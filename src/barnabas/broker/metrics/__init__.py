@@ -1,1 +1,1 @@
-"""What a node tells of itself (`--metrics`): loaded only where somebody asks for it."""
+"""Metrics of a node (`--metrics`): imported only by nodes that serve them."""

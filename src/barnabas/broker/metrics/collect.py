@@ -1,8 +1,8 @@
-"""Fills a page of metrics from the parts of a running node: each function knows one part.
+"""Fills a page of metrics from the parts of a running node: each function reads one part.
 
-Nothing here changes anything, and nothing is opened to be measured. Every node has requests, a process, log
-directories and a part in the quorum; what only a controller or only a broker has is told by that, as in
-Kafka. A broker that waits for the quorum tells of its metadata before it has clients to tell of.
+Collecting changes nothing, and opens nothing. Every node has metrics of requests, the process, log
+directories and its part in the quorum; controllers and brokers have further ones, as in Kafka. A broker that
+waits for the quorum has metrics of the metadata before it has any of its clients.
 """
 
 from __future__ import annotations
@@ -46,11 +46,11 @@ if TYPE_CHECKING:
     from barnabas.broker.cluster.broker_watch import BrokerWatch
     from barnabas.broker.replicas.fetcher import Fetcher
 
-# buckets of the histograms, as powers of two of a microsecond: half a millisecond to half a minute
+# bounds of histogram buckets, as powers of two of a microsecond: half a millisecond to half a minute
 STALL_OCTAVES = range(9, 26)
 REQUEST_OCTAVES = range(6, 26, 2)
 
-# Kafka's numbers of a broker's states
+# broker states in Kafka's numbers
 _BROKER_STATES = {
     NodeState.STARTING: 1,
     NodeState.CONTROLLER_UP: 1,
@@ -63,11 +63,11 @@ _BROKER_STATES = {
 
 
 class Parts(NamedTuple):
-    """The parts of a node that are measured. The broker has services when it serves clients."""
+    """The parts of a node that are measured; `broker` is None until it serves clients."""
 
     services: ControllerServices
     quorum: MetadataQuorum
-    watch: Callable[[], BrokerWatch | None]  # of the brokers, by the active controller
+    watch: Callable[[], BrokerWatch | None]  # over brokers, on the active controller
     connections: Sequence[Connections]
     life: NodeLife
     directories: Callable[[], Sequence[LogDirectory]]
@@ -84,7 +84,7 @@ class Parts(NamedTuple):
 
 
 async def collect(parts: Parts) -> Page:
-    """All metrics as they are now."""
+    """All metrics with their current values."""
     page = Page(FAMILIES)
     _requests(page, parts.traffic, parts.services.clock.monotonic())
     for each in parts.connections:
@@ -205,7 +205,7 @@ def _directories(page: Page, parts: Parts) -> None:
     page.add("barnabas_log_truncations_total", sum(one.truncations for one in totals))
     page.add("barnabas_log_truncated_records_total", sum(one.truncated_records for one in totals))
     page.add("barnabas_log_restarts_total", sum(one.restarts for one in totals))
-    # only a disk of the operating system has descriptors
+    # only the operating system's disk has descriptors
     page.add("barnabas_open_files", sum(getattr(one.disk, "descriptors", 0) for one in directories))
 
 
@@ -228,6 +228,6 @@ def _compaction(page: Page, parts: Parts) -> None:
     dirtiest = max(one.dirtiest_ratio for one in totals)
     page.add("kafka_log_logcleanermanager_max_dirty_percent", 100 * dirtiest)
     looked_at = [one.last_round_at for one in totals if one.last_round_at is not None]
-    if looked_at:  # there is nothing to tell before the first compacted topic
+    if looked_at:  # no value before the first compacted topic
         since = parts.services.clock.monotonic() - min(looked_at)
         page.add("kafka_log_logcleanermanager_time_since_last_run_ms", 1000 * since)

@@ -1,6 +1,6 @@
-"""What is told of groups and transactions: how many there are in which state, of the shards that are loaded.
+"""Metrics of groups and transactions: their numbers by state, in the loaded shards.
 
-Names are Kafka's where it has them. Nothing is loaded to be counted.
+Names are Kafka's if it has them. Nothing is loaded for counting.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _GROUP_STATES = ("PreparingRebalance", "CompletingRebalance", "Stable", "Dead", 
 
 
 def add_groups(page: Page, groups: Coordinator[GroupShard] | None) -> None:
-    """Groups by state, and what they committed."""
+    """Groups by state, and their committed offsets."""
     states: Counter[str] = Counter()
     offsets = rebalances = 0
     for host in [] if groups is None else groups.loaded():

@@ -1,15 +1,15 @@
-"""Elections of partition leaders, counted by kind as the metadata is published.
+"""Counts elections of partition leaders by kind, as the metadata is published.
 
-Kinds, by what the new leader was before:
+The kind depends on the new leader's state before the election:
 
-    preferred   in sync, and so is the leader before it, which has handed over to the first replica
-    isr         in sync, or in sync by now where a move of the partition has ended
-    elr         not in sync, but eligible: it has all that is committed
+    preferred   in sync, as is the previous leader, which has handed over to the preferred replica
+    isr         in sync, or in sync by now if a reassignment has ended
+    elr         not in sync, but eligible: it has all committed records
     last_known  the last leader, after the ISR and the ELR were lost: it may lack records
     unclean     any other replica: it may lack records
 
-Every node that is measured counts what it has seen itself. Many changes that are published at once, as after
-a snapshot, count as one of each partition.
+Every node with metrics counts the elections that it has seen itself. Changes that are published together, as
+after a snapshot, count as one for each partition.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class ElectionCounts:
 
 
 def kind_of(old: PartitionImage, new: PartitionImage) -> str | None:
-    """How the leader of a partition was elected; None where there was no election."""
+    """The kind of an election between two images of a partition; None if there was none."""
     leader = new.leader
     if leader in (NO_LEADER, old.leader):
         return None

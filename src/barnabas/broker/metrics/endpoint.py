@@ -1,13 +1,13 @@
-"""A page of metrics over HTTP, on the node's own loop: /metrics, /health and /ready.
+"""Serves metrics over HTTP, on the node's own loop: /metrics, /health and /ready.
 
-As little of HTTP as a scraper or a probe needs: one request a connection, GET and HEAD, no body. /health says
-that the loop turns, /ready that the node does its part (503 and the reason before and after that). There is
-no authentication: bind it where only those reach it who may know.
+It implements only the part of HTTP that a scraper or a probe needs: one request a connection, GET and HEAD,
+no body. /health means that the loop runs, /ready that the node does its part (otherwise 503 and the reason).
+There is no authentication: bind it where only authorised clients can reach it.
 
-Nobody can do harm here: a request has a few kilobytes and seconds to come, an answer seconds to be taken, and
-there are a few connections at most. When one more comes, whoever has been asking for longest without an end
-makes room, so that the silent do not keep a probe out; where all are being answered, it is turned away.
-Clients of the broker never wait: a page of many partitions is gathered in many turns of the loop.
+The use of resources is limited: a request has a few kilobytes and seconds, a response seconds to be read, and
+there are a few connections at most. A further connection replaces the oldest one that has not sent a whole
+request, so that silent clients do not block a probe; if all others are being answered, it is closed. Clients
+of the broker never wait: a page of many partitions is collected in many turns of the loop.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _PATHS = "/metrics, /health and /ready are what there is here.\n"
 
 
 class BadRequest(BarnabasError):
-    """What came is no request that is answered here."""
+    """A request that is not valid or not supported."""
 
     def __init__(self, status: int, said: str) -> None:
         super().__init__(said)
@@ -52,7 +52,7 @@ class BadRequest(BarnabasError):
 
 
 class Answer:
-    """Status, body and what it is."""
+    """Status, body and content type of a response."""
 
     def __init__(self, status: int, body: list[bytes], content_type: str = _PLAIN) -> None:
         self.status = status
@@ -73,7 +73,7 @@ class Answer:
 
 
 class MetricsEndpoint:
-    """Made by `open`, before there is anything to tell; `serve` gives it that."""
+    """Made by `open`, before there are metrics; `serve` connects them."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -81,7 +81,7 @@ class MetricsEndpoint:
         self._what_is_missing: Callable[[], str | None] = lambda: "the node is starting"
         self._at_end: Callable[[], None] = lambda: None
         self._tasks: dict[Connection, asyncio.Task[None]] = {}
-        self._silent: dict[Connection, None] = {}  # of these, who has not yet sent a whole request
+        self._silent: dict[Connection, None] = {}  # of these, clients that have not sent a whole request
         self._listener: Listener | None = None
         self._scrapes = 0
 
@@ -105,7 +105,7 @@ class MetricsEndpoint:
 
     @property
     def connection_count(self) -> int:
-        """How many ask at the moment."""
+        """The number of open connections."""
         return len(self._tasks)
 
     def serve(
@@ -115,12 +115,12 @@ class MetricsEndpoint:
         what_is_missing: Callable[[], str | None],
         at_end: Callable[[], None],
     ) -> None:
-        """From now on there is something to tell. `what_is_missing` says why the node is not ready, None
-        where it is; `at_end` is called when this is closed."""
+        """Serve metrics from now on. `what_is_missing` returns why the node is not ready, None if it is;
+        `at_end` is called at the close."""
         self._collect, self._what_is_missing, self._at_end = collect, what_is_missing, at_end
 
     async def close(self) -> None:
-        """Stop listening, and cut off whoever is being answered."""
+        """Stop listening, and abort all connections."""
         if self._listener is not None:
             self._listener.close()
         self._at_end()
@@ -145,7 +145,7 @@ class MetricsEndpoint:
 
     def _cut_off(self, connection: Connection) -> None:
         self._tasks[connection].cancel()
-        self._forget(connection)  # a task that has not begun would not come to that
+        self._forget(connection)  # a cancelled task that has not begun would not do it
 
     def _forget(self, connection: Connection) -> None:
         connection.abort()
@@ -158,7 +158,8 @@ class MetricsEndpoint:
             async with asyncio.timeout(ANSWER_SECONDS):
                 await connection.write([answer.head(), *([] if is_head else answer.body)])
                 connection.write_eof()
-                # until the other end has it all: closed with bytes unread, it would be reset
+                # until the other end has read everything: closing with unread bytes would reset the
+                # connection
                 while await connection.read(MAX_HEAD_BYTES):
                     pass
             connection.close()
@@ -171,7 +172,7 @@ class MetricsEndpoint:
             self._forget(connection)
 
     async def _read(self, connection: Connection) -> tuple[Answer, bool]:
-        """The answer to the request, and whether only its head is wanted."""
+        """The response to the request, and whether only its head is sent."""
         try:
             async with asyncio.timeout(REQUEST_SECONDS):
                 method, path, headers = await read_request(connection)
@@ -195,7 +196,7 @@ class MetricsEndpoint:
         began = self._clock.monotonic()
         try:
             page = await self._collect()
-        except Exception:  # whatever it is, who asks is told where to look
+        except Exception:  # for any error, the response points to the log
             logger.exception("the metrics could not be gathered")
             return Answer(500, [b"the metrics could not be gathered; the node's log says why\n"])
         page.add("barnabas_scrapes_total", self._scrapes)
@@ -212,7 +213,7 @@ async def _rendered(page: Page, openmetrics: bool) -> AsyncIterator[bytes]:
 
 
 async def read_request(connection: Connection) -> tuple[str, str, dict[str, str]]:
-    """Method, path without its query, and headers by their names in lower case."""
+    """Read a request: method, path without its query, and headers with names in lower case."""
     head = b""
     while b"\r\n\r\n" not in head:
         more = await connection.read(MAX_HEAD_BYTES)
@@ -236,7 +237,7 @@ async def read_request(connection: Connection) -> tuple[str, str, dict[str, str]
 
 
 def read_address(text: str) -> tuple[str, int]:
-    """`host:port`, with or without brackets around an address of IPv6; no host is every interface."""
+    """Parse `host:port`, with or without brackets around an IPv6 address; no host is every interface."""
     host, colon, port = text.strip().rpartition(":")
     if not colon or not port.isdecimal() or int(port) > 65535:
         raise InvalidSetting(f"barnabas.metrics.listen={text}: it must be host:port, the port up to 65535")

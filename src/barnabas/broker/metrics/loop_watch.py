@@ -1,8 +1,8 @@
-"""How well the event loop turns: how late a timer is, and how much of the time it is at work.
+"""Measures the event loop: how late a timer is, and how busy the loop is.
 
-There is one loop for everything, so whoever holds it up delays everybody. A timer that is due ten times a
-second sees that as lateness: a stall of a tenth of a second or more is never missed, a shorter one as often
-as it is long. What the loop's thread spends of the processor's time tells how near it is to its limit.
+There is one loop for everything, so a task that blocks it delays all others. A timer that is due ten times a
+second measures that as lateness: a stall of a tenth of a second or more is never missed, a shorter one with a
+probability that grows with its length. The CPU time of the loop's thread shows how close it is to its limit.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ INTERVAL_SECONDS = 0.1
 
 
 class LoopWatch:
-    """Starts with its making, on the loop that runs; ends with `stop`."""
+    """Measures from its creation, on the running loop, until `stop`."""
 
     def __init__(self, clock: Clock) -> None:
         self.stalls = Histogram()
@@ -42,12 +42,12 @@ class LoopWatch:
 
     @property
     def busy_seconds(self) -> float:
-        """The processor time of the loop's thread; to be asked for on the loop."""
+        """The CPU time of the loop's thread; must be called on the loop."""
         return thread_seconds()
 
     @property
     def idle_ratio(self) -> float:
-        """The part of the last minute or two in which the loop waited for something to do."""
+        """The part of the last minute or two in which the loop was idle."""
         began, busy_then = self._marks[0]
         seconds = self._clock.monotonic() - began
         if seconds <= 0:

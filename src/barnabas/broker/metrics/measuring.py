@@ -1,6 +1,6 @@
-"""Puts the parts that measure a node together with its endpoint, as soon as it takes part in the quorum.
+"""Connects the measured parts of a node to its metrics endpoint, when it begins to take part in the quorum.
 
-A node that waits for its quorum is measured, too: its broker is added when it has clients to serve.
+So a node that waits for its quorum has metrics; its broker is added when it serves clients.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from barnabas.log.directory import LogDirectory
 
 
 class NodeMetrics:
-    """Counts requests and watches the loop from now on, until the endpoint is closed.
+    """Counts requests and watches the loop from its creation until the endpoint is closed.
 
     `directories` are the log directories in use, `offline` the names of those that cannot be used.
     """
@@ -61,7 +61,7 @@ class NodeMetrics:
         endpoint.serve(self._page, what_is_missing=self._what_is_missing, at_end=self._parts.loop.stop)
 
     def started(self, broker: BrokerServer | None, start_seconds: float) -> None:
-        """The start is over; a broker serves clients."""
+        """The start is complete; a broker serves clients."""
         self._parts = self._parts._replace(start_seconds=start_seconds)
         if broker is not None:
             broker.services.traffic = self._parts.traffic
@@ -80,7 +80,7 @@ class NodeMetrics:
             raise
 
     def _what_is_missing(self) -> str | None:
-        """Why this node is not ready; None where it is."""
+        """The reason why this node is not ready; None if it is."""
         state, quorum = self._parts.life.state, self._parts.quorum
         if state is NodeState.SERVING:
             return None

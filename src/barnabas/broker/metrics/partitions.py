@@ -1,7 +1,7 @@
-"""What is told of topics, partitions and logs.
+"""Metrics of topics, partitions and logs.
 
-What grows with the number of partitions lets others have their turn in between; meanwhile topics may come and
-go, so what is walked through is a copy. A partition that nobody has used yet has no size to tell.
+Loops over partitions yield to other tasks; since topics may come and go meanwhile, they run over copies. A
+partition that was not used yet has no size.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _TOPIC_COUNTERS = {
 
 
 async def add_topics(page: Page, services: Services) -> None:
-    """What topics were asked for."""
+    """Traffic of topics."""
     replicas, image = services.replicas, services.image
     together = TopicTraffic()
     together.take(replicas.past_traffic)
@@ -49,7 +49,7 @@ async def add_topics(page: Page, services: Services) -> None:
 
 
 async def add_waits(page: Page, services: Services) -> None:
-    """Requests that wait, and fetch sessions."""
+    """Waiting requests, and fetch sessions."""
     producers, places = 0, 0
     polls: dict[object, None] = {}
     for number, replica in enumerate(services.replicas.open):
@@ -70,7 +70,7 @@ async def add_waits(page: Page, services: Services) -> None:
 
 
 class _Counts:
-    """Partitions, as the metadata has them."""
+    """Numbers of partitions, by the metadata."""
 
     def __init__(self) -> None:
         self.all = self.here = self.led = self.offline_here = 0
@@ -86,7 +86,7 @@ async def add_partitions(
     is_controller: bool,
     is_broker: bool,
 ) -> None:
-    """Partitions as the metadata has them: a controller tells of all, a broker of those that it has."""
+    """Partitions by the metadata: all of them on a controller, those with a replica here on a broker."""
     counts, number = _Counts(), 0
     image, me = services.image, services.node_id
     topics = list(image.topics_by_name.values())
@@ -97,7 +97,7 @@ async def add_partitions(
             counts.not_preferred += partition.leader != partition.replicas[0]
             if is_broker and me in partition.replicas:
                 counts.here += 1
-                broker = image.brokers.get(me)  # none, if it was unregistered
+                broker = image.brokers.get(me)  # None if it was unregistered
                 counts.offline_here += broker is not None and not is_online(partition, broker)
                 if partition.leader == me:
                     _led(page, counts, topic, index, partition, _min_in_sync(settings_of, topic.name))
@@ -109,7 +109,7 @@ async def add_partitions(
 
 
 async def add_stable_offsets(page: Page, services: Services) -> None:
-    """How far transactions hold readers back."""
+    """The lag of the last stable offsets behind the high watermarks."""
     for number, replica in enumerate(services.replicas.open):
         lag = replica.log.high_watermark - replica.log.last_stable_offset
         page.add("kafka_cluster_partition_laststableoffsetlag", lag, replica.name, str(replica.partition))
@@ -119,14 +119,14 @@ async def add_stable_offsets(page: Page, services: Services) -> None:
 def _min_in_sync(settings_of: Callable[[str], TopicSettings], topic: str) -> int:
     try:
         return settings_of(topic).min_in_sync
-    except BarnabasError:  # settings that a log cannot have: whoever opens it will say so
+    except BarnabasError:  # invalid for a log: reported when the log is opened
         return 1
 
 
 def _led(
     page: Page, counts: _Counts, topic: TopicImage, index: int, partition: PartitionImage, min_in_sync: int
 ) -> None:
-    # as in Kafka, replicas that are still being added are not missed yet
+    # as in Kafka, replicas that are still being added do not count
     replica_count = len(partition.replicas) - len(partition.adding_replicas)
     in_sync_count, needed = len(partition.isr), min(min_in_sync, len(partition.replicas))
     is_under_replicated, is_under_min = in_sync_count < replica_count, in_sync_count < needed
@@ -164,7 +164,7 @@ def _add_counts_of_all(page: Page, counts: _Counts, topic_count: int) -> None:
 
 
 async def add_logs(page: Page, directories: Sequence[LogDirectory]) -> None:
-    """Logs that are open, the metadata log among them."""
+    """Open logs, the metadata log included."""
     open_count = 0
     for directory in directories:
         size_bytes = 0
@@ -184,6 +184,6 @@ async def add_logs(page: Page, directories: Sequence[LogDirectory]) -> None:
 
 
 async def breathe(number: int) -> None:
-    """Let others have their turn now and then."""
+    """Yield to other tasks now and then."""
     if number % PARTITIONS_A_TURN == PARTITIONS_A_TURN - 1:
         await asyncio.sleep(0)

@@ -1,8 +1,8 @@
-"""What is told of the metadata quorum, of the published image, and by a controller of the brokers.
+"""Metrics of the metadata quorum and of the published image, and a controller's metrics of the brokers.
 
-Kafka writes a record twice a second, so that the time since the last one tells how far a node is behind. Here
-nothing is written when nothing happens: the lag is the time for which a node has not known that it has all
-that is committed.
+Kafka writes a record twice a second, so that the time since the last one shows how far a node is behind. Here
+nothing is written without a change: the lag is the time for which the node has not known that it has
+everything committed.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ _CONTROLLER = "kafka_controller_kafkacontroller"
 _BROKER = "kafka_server_broker_metadata_metrics"
 _LOADER = "kafka_server_metadataloader"
 _KRAFT_VERSION = "kraft.version"
-# Kafka's numbers of what a registered broker is
+# registration states of a broker in Kafka's numbers
 _FENCED, _IN_CONTROLLED_SHUTDOWN, _ACTIVE = 10, 20, 30
 
 
 def add_quorum(page: Page, services: ControllerServices, quorum: MetadataQuorum) -> None:
-    """This node's part in the quorum, whichever roles it has."""
+    """This node's part in the quorum, for any roles."""
     driver, raft, now = quorum.driver, quorum.driver.core, services.clock.monotonic()
     totals = driver.totals
     page.add(f"{_RAFT}_current_state_info", 1, _state(raft))
@@ -62,20 +62,20 @@ def _state(raft: Raft) -> str:
 
 
 def _voted_id(raft: Raft) -> int:
-    """The node that this one has voted for in its epoch: a leader and a candidate have for themselves."""
+    """This node's vote in its epoch; leaders and candidates have voted for themselves."""
     if raft.state in (State.LEADER, State.CANDIDATE):
         return raft.me.id
     return NO_NODE if raft.election.voted is None else raft.election.voted.id
 
 
 def _camel_case(feature: str) -> str:
-    """As Kafka writes the name of a feature in metrics: metadataVersion."""
+    """A feature's name as in Kafka's metrics: metadataVersion."""
     first, *others = feature.split(".")
     return first + "".join(each.capitalize() for each in others)
 
 
 def add_broker(page: Page, services: ControllerServices, quorum: MetadataQuorum) -> None:
-    """What a broker knows of the metadata."""
+    """A broker's metrics of the metadata."""
     totals = quorum.driver.totals
     page.add(f"{_BROKER}_last_applied_record_offset", services.image.offset - 1)
     page.add(f"{_BROKER}_last_applied_record_timestamp", quorum.last_published_ms)
@@ -86,7 +86,7 @@ def add_broker(page: Page, services: ControllerServices, quorum: MetadataQuorum)
 
 
 def add_controller(page: Page, services: ControllerServices, quorum: MetadataQuorum) -> None:
-    """What a controller knows, active or not, and of the brokers what the active one hears."""
+    """A controller's metrics; those of heartbeats only on the active one."""
     image, totals = services.image, quorum.driver.totals
     states = {each.id: _registration_state(each) for each in image.brokers.values()}
     counted = list(states.values())
@@ -124,5 +124,5 @@ def _registration_state(broker: BrokerImage) -> int:
 
 
 def _ignores_static_voters(services: ControllerServices, quorum: MetadataQuorum) -> bool:
-    """Whether the settings name voters, and the log names others."""
+    """Whether the settings name voters although the log has them."""
     return quorum.driver.kraft_version > 0 and bool(services.settings.strings("controller.quorum.voters"))

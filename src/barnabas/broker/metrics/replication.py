@@ -1,7 +1,7 @@
-"""What is told of replication: followers as their leaders see them, leaders as their followers do.
+"""Metrics of replication: followers as their leaders see them, and leaders as their followers do.
 
-Both are told by broker, not by partition, so that a page grows with the brokers of the cluster and not with
-the square of its partitions. Which partitions it is about is told by `barnabas cluster partitions`.
+Both are grouped by broker, not by partition, so that a page grows with the brokers of the cluster and not
+with the square of its partitions. `barnabas cluster partitions` shows single partitions.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ _TOPICS = "kafka_server_brokertopicmetrics"
 _REPLICAS = "kafka_server_replicamanager"
 _FETCHERS = "kafka_server_replicafetchermanager"
 _ELECTIONS = "kafka_controller_controllerstats"
-_CLIENT = "Replica"  # the only kind of fetchers that there is, by Kafka's name
+_CLIENT = "Replica"  # Kafka's name for fetchers of replicas, the only kind here
 
 
 def add_traffic(page: Page, services: Services) -> None:
-    """Bytes between replicas, and changes of ISRs."""
+    """Bytes between replicas, and ISR changes."""
     replication = services.replicas.replication
     page.add(f"{_TOPICS}_replicationbytesin_total", replication.bytes_in)
     page.add(f"{_TOPICS}_replicationbytesout_total", replication.bytes_out)
@@ -36,7 +36,7 @@ def add_traffic(page: Page, services: Services) -> None:
 
 
 class _Behind:
-    """One follower, in all partitions that are led here."""
+    """One follower, over all partitions that this node leads."""
 
     def __init__(self) -> None:
         self.records = self.out_of_sync = 0
@@ -44,7 +44,7 @@ class _Behind:
 
 
 async def add_followers(page: Page, services: Services) -> None:
-    """How far others are behind what is led here."""
+    """How far followers are behind in the partitions that this node leads."""
     followers: dict[int, _Behind] = {}
     for number, replica in enumerate(services.replicas.open):
         for lag in replica.follower_lags():
@@ -60,7 +60,7 @@ async def add_followers(page: Page, services: Services) -> None:
 
 
 async def add_fetchers(page: Page, fetchers: Sequence[Fetcher], now: float) -> None:
-    """How far this node is behind others, as their last answers say."""
+    """How far this node is behind its leaders, by their last responses."""
     max_lag = failed_count = number = 0
     for fetcher in fetchers:
         followed, leader = fetcher.followed, str(fetcher.leader)
@@ -83,7 +83,7 @@ async def add_fetchers(page: Page, fetchers: Sequence[Fetcher], now: float) -> N
 
 
 def add_elections(page: Page, elections: ElectionCounts) -> None:
-    """Elections of partition leaders that a controller has seen."""
+    """Elections of partition leaders that this controller has seen."""
     by_kind = elections.by_kind
     page.add(f"{_ELECTIONS}_uncleanleaderelections_total", by_kind[UNCLEAN] + by_kind[LAST_KNOWN])
     page.add(f"{_ELECTIONS}_electionfromeligibleleaderreplicas_total", by_kind[ELR])

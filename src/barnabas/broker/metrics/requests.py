@@ -8,8 +8,8 @@ from barnabas.broker.metrics.response_errors import errors_in
 from barnabas.core.histogram import BUCKETS, Histogram
 from barnabas.protocol.schema import Message
 
-# what goes wrong in these is told to `failed` where it does: to search every answer of theirs would cost more
-# than all the rest
+# errors in these are reported with `failed` where they occur: searching every response of these APIs would
+# cost more than everything else
 TELL_THEMSELVES = ("Produce", "Fetch")
 
 
@@ -17,38 +17,38 @@ CONSUMERS, FOLLOWERS = "FetchConsumer", "FetchFollower"
 
 
 class ApiTraffic:
-    """One version of one API; its times are counted together with those of the others."""
+    """The counts of one version of an API; times are shared by all its versions."""
 
     __slots__ = ("count", "errors", "times", "with_errors")
 
     def __init__(self, times: Histogram) -> None:
         self.count = 0
-        self.with_errors = 0  # answers that tell of some
-        self.errors: dict[int, int] = {}  # by their code, each mention counted
+        self.with_errors = 0  # responses with errors
+        self.errors: dict[int, int] = {}  # by code, every occurrence counted
         self.times = times
 
 
 class RequestTraffic:
-    """All of them, by name and version, and their times by name."""
+    """The counts of all requests by name and version, and their times by name."""
 
     def __init__(self) -> None:
         self.apis: dict[tuple[str, int], ApiTraffic] = {}
         self.times: dict[str, Histogram] = {}
-        # fetches once more, by those who send them; errors are not
+        # fetches by kind of sender, in addition; without errors
         self.fetches: dict[tuple[str, int], int] = {}
 
     def api(self, name: str, version: int) -> ApiTraffic:
-        """What is counted of one version of an API."""
+        """The counts of one version of an API."""
         api = self.apis.get((name, version))
         if api is None:
             api = self.apis[name, version] = ApiTraffic(self.times.setdefault(name, Histogram()))
         return api
 
     def answered(self, name: str, version: int, response: Message | None, seconds: float) -> None:
-        """A request was answered, or needed no answer, that long after it had been read."""
+        """Count a request that was answered `seconds` after it was read, or needed no response."""
         api = self.apis.get((name, version)) or self.api(name, version)
         api.count += 1
-        # Histogram.observe without the calls: this is paid for every request
+        # Histogram.observe, inlined: this runs for every request
         times = api.times
         times.seconds += seconds
         square = seconds * seconds * 1e12
@@ -58,7 +58,7 @@ class RequestTraffic:
             self.failed(name, version, errors_in(response))
 
     def fetched(self, version: int, request: Any, seconds: float) -> None:
-        """The request was a fetch."""
+        """Count a fetch by its kind of sender."""
         state = request.replica_state
         replica_id = request.replica_id if state is None else state.replica_id
         name = FOLLOWERS if replica_id >= 0 else CONSUMERS
@@ -69,7 +69,7 @@ class RequestTraffic:
         times.observe(seconds)
 
     def failed(self, name: str, version: int, codes: list[int]) -> None:
-        """An answer tells of these errors; of none, perhaps."""
+        """Count the errors of a response, if there are any."""
         if codes:
             api = self.api(name, version)
             api.with_errors += 1

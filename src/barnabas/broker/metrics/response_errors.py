@@ -1,8 +1,8 @@
-"""Which errors a response tells of, wherever in it they stand.
+"""Finds all error codes in a response, at any depth.
 
-Many requests pay for this while there is an endpoint, so the search is written out as a function for each
-kind of response, from its declaration, when the first one comes: loops over the lists on the way to where an
-`error_code` stands, and nothing else.
+This runs for many requests on a node with metrics. So for each kind of response a search function is
+generated from its declaration at first use: loops over the lists that lead to an `error_code`, and nothing
+else.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _searches: dict[type[Message], Callable[[Message], list[int]]] = {}
 
 
 def errors_in(response: Message) -> list[int]:
-    """The codes of all errors, each as often as it is told."""
+    """The codes of all errors, every occurrence."""
     cls = type(response)
     search = _searches.get(cls)
     if search is None:
@@ -39,9 +39,10 @@ def _made_for(cls: type[Message]) -> Callable[[Message], list[int]]:
 
 
 def _search(cls: type[Struct], depth: int, indent: str) -> Iterator[str]:
-    """The lines that look through a structure, whose attributes are called v and its depth.
+    """The lines that search a structure, in a variable named v and its depth.
 
-    Attributes are looked up in the object's dictionary: what is not in it has its default, and tells nothing.
+    Attributes are looked up in the object's dictionary: an attribute that is not in it has its default, and
+    is no error.
     """
     value, inside = f"v{depth}", f"v{depth + 1}"
     for field in cls.__fields__:
@@ -58,7 +59,7 @@ def _search(cls: type[Struct], depth: int, indent: str) -> Iterator[str]:
 
 
 def _structure(cls: type[Struct], type_text: str) -> tuple[type[Struct] | None, bool]:
-    """The structure that a field is made of, if it is, and whether it is a list of them."""
+    """The structure that is a field's type or element type, if it is one, and whether the field is a list."""
     plain = type_text.removesuffix(" | None")
     is_list = plain.startswith("list[")
     name = plain.removeprefix("list[").removesuffix("]") if is_list else plain

@@ -1,9 +1,9 @@
-"""Every metric, one a row: name, kind, labels, and a sentence. docs/metrics.md is held to this by a test.
+"""Every metric, one a row: name, kind, labels, and a sentence. A test compares docs/metrics.md with it.
 
-Names of the first part are those under which Prometheus' JMX exporter, by its published rules for Kafka,
-shows Kafka's own metrics, so that dashboards and alerts made for Kafka go on working: type and name of the
-MBean in lower case, `PerSec` counts as `_total`, labels as the MBean's keys. The second part is what
-Prometheus' clients tell of any process, the third what only this broker has.
+The first part are Kafka's own metrics, under the names that Prometheus' JMX exporter gives them by its
+published rules, so that dashboards and alerts made for Kafka go on working: type and name of the MBean in
+lower case, `PerSec` counts as `_total`, labels as the MBean's keys. The second part are the metrics that
+Prometheus' client libraries have for any process, the third those that only this broker has.
 """
 
 from __future__ import annotations
