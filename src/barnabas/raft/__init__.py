@@ -1,1 +1,2 @@
-"""Consensus on the metadata log: a synchronous core that is told what happened and says what to do."""
+"""Consensus on the metadata log: a synchronous core that takes events and returns the actions to carry
+out."""

@@ -1,4 +1,4 @@
-"""The values of the metadata log, gathered into batches as Kafka's leader does: at most 8 MiB each."""
+"""The values of the metadata log, collected into batches as Kafka's leader does: at most 8 MiB each."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from barnabas.records.builder import BatchBuilder
 
 MAX_BATCH_BYTES = 8 << 20
-# what stands around a value in a batch, at the most: lengths, deltas, no key, no headers
+# the overhead of a value in a batch, at most: lengths, deltas, no key, no headers
 RECORD_OVERHEAD_BYTES = 21
 
 
@@ -19,7 +19,7 @@ def data_batches(
     leader_epoch: int = -1,
     max_bytes: int = MAX_BATCH_BYTES,
 ) -> list[bytearray]:
-    """Batches of keyless records, one behind another; a value that is too large gets one of its own."""
+    """Batches of keyless records, one after another; a value that is too large gets one of its own."""
     batches: list[bytearray] = []
     builder: BatchBuilder | None = None
     for value in values:

@@ -1,4 +1,5 @@
-"""Error codes and other numbers of the messages, apart from these: a quorum of one needs no message."""
+"""Error codes and other numbers of the messages, in a module of their own: a quorum of one needs no
+messages."""
 
 from __future__ import annotations
 
@@ -19,5 +20,5 @@ DUPLICATE_VOTER = wire_error("DUPLICATE_VOTER").code
 VOTER_NOT_FOUND = wire_error("VOTER_NOT_FOUND").code
 
 UNKNOWN_OFFSET = -1
-# in a Fetch of a version that has no field for it: the replica does not say what it knows
+# in a Fetch of a version without the field: the replica's high watermark is unknown
 UNSUPPORTED_HIGH_WATERMARK = (1 << 63) - 1

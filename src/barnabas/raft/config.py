@@ -8,12 +8,12 @@ from barnabas.raft.voters import Endpoint, Endpoints
 
 
 class RaftConfig(NamedTuple):
-    """Times are in milliseconds; the comment names Kafka's setting, none where Kafka has a constant."""
+    """Times are in milliseconds; comments name Kafka's settings, except where Kafka has a constant."""
 
-    endpoints: Endpoints = ()  # this node's controller listeners; none: it can be no voter
+    endpoints: Endpoints = ()  # this node's controller listeners; without any it cannot be a voter
     bootstrap: Endpoints = ()  # controller.quorum.bootstrap.servers
     auto_join: bool = False  # controller.quorum.auto.join.enable
-    controller_listener: str = ""  # the first of controller.listener.names: where nodes reach each other
+    controller_listener: str = ""  # the first of controller.listener.names: voters reach each other there
     election_timeout_ms: int = 1000  # controller.quorum.election.timeout.ms: once to twice, at random
     fetch_timeout_ms: int = 2000  # controller.quorum.fetch.timeout.ms
     election_backoff_max_ms: int = 1000  # controller.quorum.election.backoff.max.ms
@@ -22,9 +22,9 @@ class RaftConfig(NamedTuple):
     fetch_max_wait_ms: int = 500
     fetch_max_bytes: int = 1 << 20
     observer_session_ms: int = 300_000
-    joining_fetch_ms: int = 3_600_000  # within which a node that is to be added must have fetched
+    joining_fetch_ms: int = 3_600_000  # a node to be added as a voter must have fetched within this time
     max_kraft_version: int = 1
-    # of ours: voters that notice a dead leader ask for pre-votes one behind another
+    # not Kafka's: voters that detect a dead leader send pre-votes one after another
     stagger_ms: int = 75
     stagger_jitter_ms: int = 25
 
@@ -38,17 +38,17 @@ class RaftConfig(NamedTuple):
 
     @property
     def listener(self) -> Endpoint | None:
-        """Where the leader is found by others."""
+        """The listener at which others reach the leader."""
         return self.reached_at(self.endpoints)
 
     def reached_at(self, endpoints: Endpoints) -> Endpoint | None:
-        """Of a node's listeners, which Kafka writes in any order, the one by which this node reaches it: the
-        one with the name of the controller listener, the first where none has it."""
+        """The listener by which this node reaches another one: the one with the name of the controller
+        listener, else the first. Kafka writes them in any order."""
         if len(endpoints) < 2:
             return endpoints[0] if endpoints else None
         return self.named(endpoints) or endpoints[0]
 
     def named(self, endpoints: Endpoints) -> Endpoint | None:
-        """The one with the name of the controller listener; any where that has no name."""
+        """The listener with the name of the controller listener; any if that has no name."""
         name = self.controller_listener.upper()
         return next((each for each in endpoints if not name or each.listener.upper() == name), None)

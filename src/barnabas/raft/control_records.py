@@ -1,7 +1,7 @@
-"""The records that the quorum writes about itself: who leads, who votes, where a snapshot begins and ends.
+"""The quorum's own records: leader changes, voters, kraft.version, and the header and footer of snapshots.
 
-They stand in control batches. A record's key is its type; its value is the message, of which the first field
-is its own version, so that it can be read without further framing.
+They are in control batches. A record's key is its type; its value is the message, whose first field is its
+own version, so that it can be read without further framing.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ _INT16 = struct.Struct(">h")
 def control_batch(
     messages: Iterable[Message], timestamp_ms: int, *, base_offset: int = 0, leader_epoch: int = -1
 ) -> bytearray:
-    """One control batch of these messages, each in the version that it names."""
+    """One control batch of these messages, each in the version that its field names."""
     records = [Record(0, timestamp_ms, _key(message), _value(message)) for message in messages]
     return build_batch(records, base_offset=base_offset, leader_epoch=leader_epoch, control=True)
 
@@ -105,7 +105,7 @@ def control_batch(
 def read_control_batch(
     buffer: Buffer, position: int = 0, header: BatchHeader | None = None
 ) -> list[tuple[int, Message]]:
-    """The quorum's messages in a control batch with their offsets; types from later versions are left out."""
+    """The quorum's messages in a control batch with their offsets; types of later versions are skipped."""
     found = []
     for record in read_batch(buffer, position, header):
         cls = _BY_TYPE.get(control_type(record.key))

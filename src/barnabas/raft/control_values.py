@@ -1,4 +1,4 @@
-"""The quorum's own records as the core knows them, and as Kafka writes them: one to one."""
+"""Conversion of the quorum's own records between the core's values and Kafka's messages, one to one."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from barnabas.raft.voters import Endpoint, VoterInfo, VoterSet
 
 
 def to_message(control: Control) -> Message:
-    """The record that says it. Directories of a leader's voters are not told, as Kafka does not."""
+    """The record of a value. The voters in a LeaderChange are written without directories, as in Kafka."""
     if isinstance(control, VoterSet):
         return VotersRecord(voters=[_voter(each) for each in control.voters])
     if isinstance(control, KRaftVersion):
@@ -31,7 +31,7 @@ def to_message(control: Control) -> Message:
 
 
 def to_control(message: Message) -> Control | None:
-    """What a record says; None where the core need not know."""
+    """The value of a record; None if the core does not need it."""
     if isinstance(message, VotersRecord):
         return VoterSet(map(_info, message.voters))
     if isinstance(message, KRaftVersionRecord):

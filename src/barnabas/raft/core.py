@@ -1,20 +1,20 @@
 """A node of the metadata quorum, as Kafka's KRaft defines it: synchronous, without clock, disk or network.
 
-The driver tells it what happened (`tick`: time passed; `step`: a message or an event came; `propose`: append
-this) and does what `ready` says, one `Ready` at a time, in this order:
+The driver passes in what happened (`tick`: time passed; `step`: a message or an event; `propose`: batches to
+append) and carries out what `ready` returns, one `Ready` at a time, in this order:
 
-1. write `election` to the disk, durably; only then may `messages` be sent;
-2. truncate the log, write the piece of a snapshot, append `entries`, and flush;
-3. call `advance`: only then does any of it count, for others and for this node itself.
+1. write `election` to the disk, durably; only then may `messages` be sent; 2. truncate the log, write the
+   chunk of a snapshot, append `entries`, and flush; 3. call `advance`: only then does any of it count, for
+   others and for this node itself.
 
-So nothing is ever told that a crash could take back. A follower fetches on only when what it fetched is
-durable, and a leader counts its own end likewise. Messages rest on the election alone: whatever rests on the
-log is said after `advance`. More may be stepped, ticked and proposed while a Ready is carried out.
+So no message ever says anything that a crash could undo. A follower fetches again only when what it fetched
+is durable, and a leader counts its own end likewise. `messages` depend on the election alone: messages that
+depend on the log are sent after `advance`. More may be stepped, ticked and proposed while a Ready is carried
+out.
 
-What a node knows and the states that it can be in are in `node`, what is done in each state in `standing`,
-`following` and `leading`, what is asked and answered in `voting`, `following`, `serving` and `voter_changes`,
-found by `stepping`. Epochs and the high watermark never go back. Times
-are monotonic milliseconds, given by the driver.
+The node's data and states are in `node`; the work in each state is in `standing`, `following` and `leading`;
+requests and responses are in `voting`, `following`, `serving` and `voter_changes`, and `stepping` dispatches
+to them. Epochs and the high watermark never go back. Times are monotonic milliseconds, given by the driver.
 """
 
 from __future__ import annotations
@@ -44,26 +44,26 @@ class NotLeader(BarnabasError):
 
 
 class Raft(RaftNode):
-    """One node of the quorum, as its driver sees it."""
+    """One node of the quorum, as its driver uses it."""
 
     # --- what happened
 
     def tick(self, now_ms: int) -> None:
-        """Time passed. A sole voter that does not lead stands for election at once."""
+        """Time has passed. A sole voter that does not lead starts an election at once."""
         if isinstance(self.role, (Unattached, Resigned)) and self.voters.is_only(self.me):
             self.become_prospective(now_ms)
         self._poll(now_ms)
 
     def step(self, event: Event, now_ms: int) -> None:
-        """A message came, or the driver has noticed something."""
+        """Process a message, or an event that the driver has noticed."""
         from barnabas.raft import stepping
 
         stepping.step(self, event, now_ms)
         self._poll(now_ms)
 
     def propose(self, batches: Sequence[tuple[Any, int]]) -> int:
-        """Append these as the leader, each with its number of records; returns the offset behind them, which
-        is committed when the high watermark reaches it."""
+        """Append these batches as the leader, each with its number of records. Returns the offset after them;
+        they are committed when the high watermark reaches it."""
         if not isinstance(self.role, Leadership):
             raise NotLeader(f"node {self.me.id} is {self.state.value} in epoch {self.epoch}")
         for data, count in batches:
@@ -71,26 +71,26 @@ class Raft(RaftNode):
         return self.next_offset
 
     def raise_kraft_version(self, version: int) -> int:
-        """Keep the voters in the log from now on; returns the offset behind the records that say so."""
+        """Store the voters in the log from now on; returns the offset after the records that do so."""
         from barnabas.raft import voter_changes
 
         return voter_changes.raise_kraft_version(self, version)
 
     def raise_problem(self, version: int) -> str:
-        """Why kraft.version cannot be raised to that now; empty where it can."""
+        """The reason why kraft.version cannot be raised to `version` now; empty if it can."""
         from barnabas.raft import voter_changes
 
         return voter_changes.raise_problem(self, version)
 
     def resign(self, now_ms: int) -> None:
-        """Lead no more in this epoch."""
+        """Stop leading in this epoch."""
         self.become_resigned(now_ms)
         self._poll(now_ms)
 
     # --- what is to be done
 
     def ready(self) -> Ready:
-        """What to do next. While one Ready is carried out there is no other."""
+        """The next actions. While one Ready is carried out there is no other."""
         if self._writing is not None:
             return NOTHING
         election = self.election if self.election != self._persisted else None
@@ -117,8 +117,8 @@ class Raft(RaftNode):
         return ready
 
     def advance(self, ready: Ready, now_ms: int, installed: tuple[VoterSet, int] | None = None) -> None:
-        """All of `ready` was done, and is durable; `installed` are the voters and the kraft.version in a
-        snapshot that has become whole. `ready` may have fewer entries than were asked for."""
+        """All of `ready` was carried out and is durable; `installed` are the voters and the kraft.version in
+        a snapshot that is now complete. `ready` may have fewer entries than were requested."""
         self._writing = None
         if ready.truncate_to is not None:
             self.log.truncate(ready.truncate_to)
@@ -143,12 +143,12 @@ class Raft(RaftNode):
         for entry in entries:
             if any(isinstance(each, VoterSet) and each.has(self.me) for each in entry.control):
                 self.has_voted_here = True
-        if self._pending and self._pending[0] is entries[0]:  # else they were dropped with the lead
+        if self._pending and self._pending[0] is entries[0]:  # otherwise they were dropped with the lead
             del self._pending[: len(entries)]
             self._pending_records -= sum(entry.records for entry in entries)
 
     def _log_changed(self, now_ms: int) -> None:
-        """What this node holds has changed: it counts from now on."""
+        """The durable log has changed: from now on the change counts."""
         self.has_voted_here = self.has_voted_here or self.is_voter
         if isinstance(self.role, Leadership):
             leading.log_changed(self, self.role, now_ms)
@@ -156,8 +156,8 @@ class Raft(RaftNode):
             self.commit(min(self.leader_high_watermark, self.log.end_offset))
 
     def withdraw(self, ready: Ready, now_ms: int) -> None:
-        """The election of `ready` is durable, but its changes of the log failed and left no trace: they were
-        never asked for. A leader that could not even write the first record of its epoch resigns."""
+        """The election of `ready` is durable, but its changes of the log failed without a trace: treat them
+        as never requested. A leader that could not even write the first record of its epoch resigns."""
         self._writing = None
         if ready.election is not None:
             self._persisted = ready.election
@@ -178,11 +178,11 @@ class Raft(RaftNode):
         self._poll(now_ms)
 
     def next_deadline(self) -> int:
-        """When `tick` is to be called at the latest."""
+        """The time by which `tick` must be called."""
         return self._deadline_ms
 
     def snapshot_id(self, end_offset: int) -> SnapshotId:
-        """The id of a snapshot of everything below that offset, which must be committed."""
+        """The id of a snapshot of everything below `end_offset`, which must be committed."""
         invariants.require(
             end_offset <= self.high_watermark,
             f"a snapshot up to {end_offset} beyond the high watermark {self.high_watermark}",
@@ -190,7 +190,7 @@ class Raft(RaftNode):
         return self.log.snapshot_id(end_offset)
 
     def _poll(self, now_ms: int) -> None:
-        """Do what is due in this state, which may lead to another, and learn when something is due next."""
+        """Do what is due in the present state, which may change it, and compute the next deadline."""
         while True:
             role = self.role
             deadline_ms = _POLLS[type(role)](self, role, now_ms)
@@ -200,7 +200,7 @@ class Raft(RaftNode):
 
 
 def _poll_following(raft: Raft, role: Any, now_ms: int) -> int:
-    """For a node that does not lead; fills in what a quorum of one has no use for."""
+    """For a node that does not lead; loads code that a quorum of one never needs."""
     from barnabas.raft import following
 
     _POLLS.update(following.POLLS)

@@ -1,4 +1,4 @@
-"""What a voter of the metadata quorum is, what it remembers, and how votes and offsets are counted.
+"""Voters of the metadata quorum, the state of an election, and the counting of votes and offsets.
 
 Pure values and functions. The counting is the same for one voter and for many: the sole voter of a quorum of
 one is its majority.
@@ -16,14 +16,14 @@ NO_DIRECTORY = UUID(int=0)
 
 
 class VoterKey(NamedTuple):
-    """Who votes: a node, on one directory. A node whose directory was lost is another voter."""
+    """A voter: a node with one directory. A node that has lost its directory is another voter."""
 
     id: int
     directory_id: UUID = NO_DIRECTORY
 
 
 def same_replica(one: VoterKey, other: VoterKey) -> bool:
-    """Whether they may be the same: kraft.version 0 does not tell directories."""
+    """Whether the two may be the same replica: kraft.version 0 does not know directories."""
     if one.id != other.id:
         return False
     mine, theirs = one.directory_id.int, other.directory_id.int
@@ -31,7 +31,7 @@ def same_replica(one: VoterKey, other: VoterKey) -> bool:
 
 
 class Election(NamedTuple):
-    """What must never be forgotten: the epoch, who leads it, and whom this node has voted for in it."""
+    """The durable state of a node: the epoch, its leader, and this node's vote in it."""
 
     epoch: int = 0
     leader_id: int = NO_NODE
@@ -39,17 +39,17 @@ class Election(NamedTuple):
 
 
 class State(enum.Enum):
-    """What a node is in the current epoch."""
+    """The state of a node in the current epoch."""
 
-    UNATTACHED = "unattached"  # knows of no leader
-    PROSPECTIVE = "prospective"  # asks whether it would be elected, before it disturbs anyone
+    UNATTACHED = "unattached"  # knows no leader
+    PROSPECTIVE = "prospective"  # asks for pre-votes, before a real election disturbs others
     CANDIDATE = "candidate"  # has voted for itself, and asks for votes
     LEADER = "leader"
     FOLLOWER = "follower"
-    RESIGNED = "resigned"  # led this epoch, and does not any more
+    RESIGNED = "resigned"  # was the leader of this epoch, and has stopped
 
 
-# from each state, those that may come next
+# the possible next states of each state
 TRANSITIONS: dict[State, frozenset[State]] = {
     State.UNATTACHED: frozenset({State.UNATTACHED, State.PROSPECTIVE, State.FOLLOWER}),
     State.PROSPECTIVE: frozenset({State.UNATTACHED, State.CANDIDATE, State.FOLLOWER}),
@@ -61,15 +61,15 @@ TRANSITIONS: dict[State, frozenset[State]] = {
 
 
 def majority(voters: int) -> int:
-    """How many of that many voters decide."""
+    """The number of voters that is a majority of so many."""
     return voters // 2 + 1
 
 
 def is_elected(granted: Collection[VoterKey], voters: Collection[VoterKey]) -> bool:
-    """Whether these votes are enough; those of nodes that have no vote do not count."""
+    """Whether these votes are a majority; votes of nodes that are not voters do not count."""
     return len(set(granted) & set(voters)) >= majority(len(voters))
 
 
 def replicated_offset(end_offsets: Collection[int]) -> int:
-    """Up to where a majority of the voters holds the log, given how far each of them does."""
+    """The offset up to which a majority of the voters has the log, given the end offset of each."""
     return sorted(end_offsets, reverse=True)[majority(len(end_offsets)) - 1]

@@ -1,12 +1,13 @@
-"""Following a leader, and looking for one: fetches, truncation, snapshots, and a leader that is gone.
+"""Following a leader, and searching for one: fetches, truncation, snapshots, and the loss of the leader.
 
-A follower asks with the end of its log and the epoch there; the leader answers with records, with where to
-truncate, or with a snapshot to begin with. Nothing is fetched while the log changes. A voter whose leader is
-silent for `fetch_timeout_ms` asks for pre-votes; an observer asks other nodes for the leader.
+A follower fetches with the end of its log and the epoch there; the leader answers with records, with an
+offset to truncate to, or with a snapshot to begin with. Nothing is fetched while the log changes. A voter
+whose leader is silent for `fetch_timeout_ms` asks for pre-votes; an observer asks other nodes for the leader.
 
-A leader is gone when the connection to it was lost and a dial was refused (its process has ended), or when it
-has said so. Then voters ask for pre-votes one behind another, by their ids, long before the timeout: they are
-hints, so a wrong one costs a few messages. Voters go on asking, with back-off, while the dial is refused.
+A leader counts as gone when the connection to it was lost and a new one was refused (its process has ended),
+or when it has resigned. Then voters ask for pre-votes one after another, in the order of their ids, long
+before the timeout. These signs are only hints: a wrong one costs a few messages. Voters ask again, with
+back-off, while connections are refused.
 """
 
 from __future__ import annotations
@@ -44,10 +45,10 @@ from barnabas.raft.voting import heed_answer, is_meant
 if TYPE_CHECKING:
     from barnabas.raft.node import RaftNode
 
-BOOTSTRAP_ID = -2  # the first of the ids by which nodes are known of which only the address is
+BOOTSTRAP_ID = -2  # the first of the ids of nodes of which only the address is known
 
 
-# --- looking for a leader
+# --- searching for a leader
 
 
 def poll_unattached(raft: RaftNode, role: Unattached, now_ms: int) -> int:
@@ -65,7 +66,7 @@ def poll_unattached(raft: RaftNode, role: Unattached, now_ms: int) -> int:
 
 def ask_for_leader(raft: RaftNode, search: Search, now_ms: int) -> int:
     """Fetch from the next node that may know the leader; returns when to try again. Nodes are asked in turn,
-    at first quickly and less often with every round; those that hang or refuse are passed over."""
+    at first quickly and less often with every round; those that do not answer are skipped."""
     nodes = nodes_to_ask(raft)
     if not nodes or raft.is_writing:
         return NEVER
@@ -84,7 +85,7 @@ def ask_for_leader(raft: RaftNode, search: Search, now_ms: int) -> int:
 
 
 def nodes_to_ask(raft: RaftNode) -> list[tuple[int, Endpoint]]:
-    """The voters that this node knows, and the bootstrap servers where none of those is."""
+    """The voters that this node knows, and the bootstrap servers at other addresses."""
     found: dict[tuple[str, int], tuple[int, Endpoint]] = {}
     for voter in raft.voters.voters:
         endpoint = raft.config.reached_at(voter.endpoints)
@@ -122,7 +123,7 @@ def poll_follower(raft: RaftNode, role: Follower, now_ms: int) -> int:
         deadline_ms = min(deadline_ms, role.ask_ms)
         if now_ms >= deadline_ms:
             if raft.is_writing:
-                return NEVER  # it asks when its log has grown, for then it is worth more: `advance` goes on
+                return NEVER  # asks when its log has grown, which helps its election: `advance` goes on
             raft.suspicion.asks += 1
             raft.become_prospective(now_ms)
             return NEVER
@@ -140,7 +141,7 @@ def poll_follower(raft: RaftNode, role: Follower, now_ms: int) -> int:
 
 
 def _look_for_silence(raft: RaftNode, role: Follower, now_ms: int) -> int:
-    """Until when the leader is waited for; one that has been silent for so long is as good as gone."""
+    """Check the fetch timeout; returns its deadline. A leader that is silent for longer counts as gone."""
     if now_ms < role.fetch_deadline_ms:
         return role.fetch_deadline_ms
     raft.suspicion.is_silent = True
@@ -182,7 +183,7 @@ def take_fetch(raft: RaftNode, node_id: int, response: FetchResponse, now_ms: in
 
 
 def _refused_by_leader(raft: RaftNode, role: Follower, response: FetchResponse, now_ms: int) -> None:
-    """Ask it again a little later. If it says that it does not lead, nor knows who does, it has resigned."""
+    """Try again a little later. A leader that answers that nobody leads has resigned."""
     raft.outbound.back_off(raft.election.leader_id, now_ms)
     if response.error == NOT_LEADER and response.known.leader_id == NO_NODE:
         raft.suspicion.has_ended = True
@@ -190,8 +191,8 @@ def _refused_by_leader(raft: RaftNode, role: Follower, response: FetchResponse, 
 
 
 def continues(raft: RaftNode, response: FetchResponse) -> bool:
-    """Whether the records go on where this log ends. Those of a later epoch than was asked for were read
-    while the answering node cut its log: what is before them there is not what is here."""
+    """Whether the records continue this log. Records of a later epoch than the requested one were read while
+    the leader's log was truncated: the records before them may differ from those here."""
     entries = response.entries
     if not entries:
         return True
@@ -208,7 +209,7 @@ def take_snapshot(raft: RaftNode, node_id: int, response: FetchSnapshotResponse,
     if not isinstance(role, Follower) or role.loading is None or node_id != raft.election.leader_id:
         return
     if response.error != NONE:
-        role.loading = None  # the leader has it no more, or another one of another size: begin again
+        role.loading = None  # the leader no longer has it, or one of another size: begin again
         raft.outbound.back_off(node_id, now_ms)
         return
     raft.hear_leader(role, now_ms)
@@ -224,7 +225,7 @@ def take_snapshot(raft: RaftNode, node_id: int, response: FetchSnapshotResponse,
 def advance_snapshot(
     raft: RaftNode, chunk: SnapshotChunk, installed: tuple[VoterSet, int] | None, now_ms: int
 ) -> None:
-    """A piece of a snapshot is durable; with the last one, the log goes on behind it."""
+    """A chunk of a snapshot is durable; after the last one, the log continues after the snapshot."""
     if not chunk.is_last:
         return
     if isinstance(raft.role, Follower):
@@ -235,7 +236,7 @@ def advance_snapshot(
         raft.commit(chunk.snapshot.end_offset)
 
 
-# --- told by the leader
+# --- requests of the leader
 
 
 def epoch_error(raft: RaftNode, request: BeginQuorumEpoch | EndQuorumEpoch) -> int:
@@ -251,7 +252,7 @@ def receive_begin(raft: RaftNode, token: Any, request: BeginQuorumEpoch, now_ms:
     raft.heed(request.epoch, request.leader_id, request.endpoints, now_ms)
     endpoint = raft.config.reached_at(request.endpoints)
     if isinstance(raft.role, Follower) and raft.election.leader_id == request.leader_id and endpoint:
-        raft.find_leader_at(endpoint)  # it knows best where it is
+        raft.find_leader_at(endpoint)  # the leader knows its own endpoint best
     error = NONE if is_meant(raft, request.voter) else INVALID_VOTER_KEY
     raft.reply(token, EpochResponse(error, raft.known()))
 
@@ -270,7 +271,8 @@ def receive_end(raft: RaftNode, token: Any, request: EndQuorumEpoch, now_ms: int
 
 
 def successor_delay_ms(raft: RaftNode, request: EndQuorumEpoch) -> int:
-    """By this node's place among the successors; one of them on another directory is not this node."""
+    """The delay by this node's place among the successors; an entry with another directory is not this
+    node."""
     most_ms, count = raft.config.election_backoff_max_ms, len(request.successors)
     places = (place for place, key in enumerate(request.successors) if same_replica(key, raft.me))
     place = next(places, count)
@@ -279,7 +281,7 @@ def successor_delay_ms(raft: RaftNode, request: EndQuorumEpoch) -> int:
     return min(most_ms, (most_ms >> (count - 1)) << (place - 1))
 
 
-# --- a leader that is gone
+# --- the loss of the leader
 
 
 def connection_lost(raft: RaftNode, event: ConnectionLost, now_ms: int) -> None:
@@ -295,7 +297,8 @@ def dial_refused(raft: RaftNode, event: DialRefused, now_ms: int) -> None:
 
 
 def dial_succeeded(raft: RaftNode, event: DialSucceeded, now_ms: int) -> None:
-    """It lives, or its successor does: what was noticed does not count any more. A silent one may hang."""
+    """The leader, or its successor, accepts connections: ignore the earlier hints. A silent leader may still
+    hang."""
     if event.node_id == raft.election.leader_id and isinstance(raft.role, Follower):
         raft.find_leader_reachable(raft.role)
 

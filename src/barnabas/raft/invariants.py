@@ -1,7 +1,7 @@
-"""What the core takes for granted of itself and of its peers. Where that does not hold, the node stops.
+"""Invariants of the core and its peers. If one does not hold, the node stops.
 
-All of them go through `require`, so that the simulator can switch them off: what they guard must also be
-found by its checkers.
+All of them go through `require`, so that the simulator can switch them off: its checkers must find the
+violations, too.
 """
 
 from __future__ import annotations
@@ -10,6 +10,6 @@ from barnabas.core.errors import InvariantViolation
 
 
 def require(holds: bool, what: str) -> None:
-    """Stop the node unless this holds."""
+    """Stop the node unless `holds`."""
     if not holds:
         raise InvariantViolation(what)

@@ -1,7 +1,7 @@
-"""Leading: the high watermark, being heard of by a majority, and the end of the lead.
+"""Leading: the high watermark, the contact with a majority of the voters, and the end of the lead.
 
-A leader that a majority of the voters does not fetch from for 1.5 x `fetch_timeout_ms` resigns: they may have
-another one. What others ask a leader, and what it tells them, is in `serving`; a sole voter never loads that.
+A leader from which no majority of the voters has fetched for 1.5 x `fetch_timeout_ms` resigns: they may have
+another one. Requests and answers of replicas are in `serving`, which a sole voter never loads.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def log_changed(raft: RaftNode, role: Leadership, now_ms: int) -> None:
-    """What this leader wrote is durable; there may be other voters now."""
+    """The leader's writes are durable; the voters may have changed."""
     role.duty_ms = 0
     if role.change is not None:
         from barnabas.raft import voter_changes
@@ -31,7 +31,7 @@ def log_changed(raft: RaftNode, role: Leadership, now_ms: int) -> None:
 
 
 def count_offsets(raft: RaftNode, role: Leadership, now_ms: int) -> None:
-    """Move the high watermark, if more is held by a majority now, with all that follows."""
+    """Advance the high watermark if a majority now holds more, with all consequences."""
     if not role.commit(raft.voters, raft.me, raft.log.end_offset):
         return
     raft.commit(role.high_watermark)
@@ -41,18 +41,18 @@ def count_offsets(raft: RaftNode, role: Leadership, now_ms: int) -> None:
         voter_changes.committed(raft, role)
     wake(raft, role)
     if not raft.is_voter and role.high_watermark > raft.log.voters.latest_offset:
-        raft.become_resigned(now_ms)  # the voters without this node have committed that it left
+        raft.become_resigned(now_ms)  # the voters without this node have committed its removal
 
 
 def wake(raft: RaftNode, role: Leadership) -> None:
-    """Records have come, or the high watermark has moved: answer what waits for it."""
+    """There are new records, or the high watermark has moved: answer waiting fetches."""
     if role.parked:
         from barnabas.raft import serving
 
         serving.answer_parked(raft, role)
 
 
-# --- being heard of
+# --- contact with the voters
 
 
 def poll_leader(raft: RaftNode, role: Leadership, now_ms: int) -> int:
@@ -73,8 +73,8 @@ def poll_leader(raft: RaftNode, role: Leadership, now_ms: int) -> int:
 
 
 def _do_duties(raft: RaftNode, role: Leadership, now_ms: int) -> int:
-    """Tell voters of the epoch, and resign where too few are heard of; returns when that is due again.
-    Fetches only put it off, so it need not be looked at with each of them."""
+    """Announce the epoch to voters, and resign if too few have fetched; returns when that is due again. A
+    fetch only delays it, so it need not be checked on every fetch."""
     config, voters = raft.config, raft.voters
     deadline_ms = role.quorum_deadline_ms(voters, raft.me, config, now_ms)
     if now_ms >= deadline_ms:
@@ -95,7 +95,7 @@ def _do_duties(raft: RaftNode, role: Leadership, now_ms: int) -> int:
 
 
 def _begin_due_ms(raft: RaftNode, role: Leadership, node_id: int) -> int:
-    """When that voter is to be told of the epoch: until it knows, and whenever it does not fetch."""
+    """When to announce the epoch to that voter: until it knows the epoch, and whenever it does not fetch."""
     ready_ms = raft.outbound.ready_ms(node_id)
     if node_id not in role.acknowledged:
         return ready_ms
@@ -106,11 +106,11 @@ def _begin_due_ms(raft: RaftNode, role: Leadership, node_id: int) -> int:
     return max(ready_ms, last_ms + raft.config.begin_epoch_interval_ms)
 
 
-# --- leading no more
+# --- the end of the lead
 
 
 def release(raft: RaftNode, role: Leadership) -> None:
-    """The lead is lost: nothing waits for it any more."""
+    """The lead is lost: refuse everything that waits for it."""
     if role.parked:
         from barnabas.raft import serving
 
@@ -125,7 +125,7 @@ def poll_resigned(raft: RaftNode, role: Resigned, now_ms: int) -> int:
     if raft.voters.is_only(raft.me):
         return now_ms  # the next tick elects it
     if now_ms >= role.deadline_ms:
-        # a new epoch, for this one has had its leader
+        # a new epoch, since this one has had its leader
         raft.become_unattached(raft.epoch + 1, now_ms, deadline_ms=now_ms)
         return NEVER
     deadline_ms = role.deadline_ms

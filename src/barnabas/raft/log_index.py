@@ -1,6 +1,6 @@
-"""What the core knows of the log on this node's disk: where it begins and ends, epochs, snapshots, voters.
+"""The core's view of the log on this node's disk: its range, epochs, snapshots and voters.
 
-A value of a few dozen numbers. It tells of durable things only: the driver changes the disk, and `advance`
+It takes a few dozen numbers and describes only what is durable: the driver changes the disk, and `advance`
 then changes this. Snapshot ids are end offsets: a snapshot holds everything *below* its offset, and its epoch
 is that of the last record below it.
 """
@@ -15,7 +15,7 @@ from barnabas.raft.election import VoterKey
 from barnabas.raft.snapshot import SnapshotId
 from barnabas.raft.voters import BOOTSTRAP_OFFSET, OffsetHistory, VoterSet
 
-NO_SNAPSHOT = SnapshotId(0, 0)  # the checkpoint that formatting leaves: it stands for an empty log
+NO_SNAPSHOT = SnapshotId(0, 0)  # the checkpoint that formatting leaves: it represents an empty log
 
 
 class LeaderChange(NamedTuple):
@@ -27,7 +27,7 @@ class LeaderChange(NamedTuple):
 
 
 class KRaftVersion(NamedTuple):
-    """Which kraft.version is in force from here on."""
+    """The kraft.version in force from here on."""
 
     version: int
 
@@ -36,7 +36,7 @@ Control = LeaderChange | KRaftVersion | VoterSet
 
 
 class Entry(NamedTuple):
-    """A batch of the log. `data` is opaque to the core, None where `control` says what is to be written."""
+    """A batch of the log. `data` is opaque to the core, None if `control` has the records to be written."""
 
     base_offset: int
     records: int
@@ -50,18 +50,19 @@ class Entry(NamedTuple):
 
 
 class EpochEnd(NamedTuple):
-    """An epoch, and the offset behind its last record."""
+    """An epoch, and the offset after its last record."""
 
     epoch: int
     end_offset: int
 
 
 class LogState(NamedTuple):
-    """What a start finds on the disk.
+    """The state of the disk at a start.
 
-    `voters` and `kraft_version` are what the settings, the bootstrap checkpoint or a snapshot tell;
-    `controls` are the records about the quorum that the log has behind that, with their offsets.
-    `told_offset` is the last offset that the snapshot stands for, -1 where there is none."""
+    `voters` and `kraft_version` come from the settings, the bootstrap checkpoint or a snapshot; `controls`
+    are the quorum's records in the log after that, with their offsets. `told_offset` is the last offset in
+    the snapshot, -1 without one.
+    """
 
     voters: VoterSet
     kraft_version: int
@@ -74,7 +75,7 @@ class LogState(NamedTuple):
 
 
 class LogIndex:
-    """Changed by `Raft.advance` alone, and by what the driver tells of snapshots."""
+    """Changed only by `Raft.advance`, and by the driver's events about snapshots."""
 
     def __init__(self, state: LogState) -> None:
         self.start_offset = state.start_offset
@@ -90,7 +91,7 @@ class LogIndex:
     def _covering(self, offset: int) -> Iterable[SnapshotId]:
         return (each for each in self.snapshots if each.end_offset == offset)
 
-    # --- what is known
+    # --- reading
 
     @property
     def last_epoch(self) -> int:
@@ -98,7 +99,7 @@ class LogIndex:
 
     @property
     def latest_snapshot(self) -> SnapshotId | None:
-        """The newest that is worth sending: not the one that stands for an empty log."""
+        """The newest snapshot to send; the one of an empty log does not count."""
         latest = next(reversed(self.snapshots), NO_SNAPSHOT)
         return latest if latest.end_offset > 0 else None
 
@@ -107,7 +108,7 @@ class LogIndex:
         return next((each for each in self.snapshots if each.end_offset > 0), None)
 
     def end_of_epoch(self, epoch: int) -> EpochEnd:
-        """The last epoch that is not above that one, and where it ends here."""
+        """The largest epoch not above `epoch`, and its end in this log."""
         end = self.end_offset
         for known, start in reversed(self._epochs):
             if known <= epoch:
@@ -116,19 +117,19 @@ class LogIndex:
         return EpochEnd(self._base_epoch, self.start_offset)
 
     def epoch_at(self, offset: int) -> int:
-        """The epoch of the record at that offset."""
+        """The epoch of the record at `offset`."""
         for epoch, start in reversed(self._epochs):
             if start <= offset:
                 return epoch
         return self._base_epoch
 
     def snapshot_id(self, end_offset: int) -> SnapshotId:
-        """The id of a snapshot of everything below that offset."""
+        """The id of a snapshot of everything below `end_offset`."""
         return SnapshotId(end_offset, self.epoch_at(end_offset - 1))
 
     def check_fetch(self, offset: int, epoch: int) -> EpochEnd | SnapshotId | None:
-        """Whether a replica whose log ends there, in that epoch, holds a prefix of this log: None if it does,
-        else where to truncate, or the snapshot to begin with."""
+        """Whether a replica whose log ends at `offset`, in `epoch`, has a prefix of this log: None if it
+        does, else the point of divergence, or the snapshot to begin with."""
         latest, earliest = self.latest_snapshot, self.earliest_snapshot
         if offset == 0:
             return latest
@@ -140,13 +141,14 @@ class LogIndex:
         return None if end.epoch == epoch and end.end_offset >= offset else end
 
     def truncation_for(self, diverging: EpochEnd) -> int:
-        """Where to cut, given how far the leader has an epoch that is not above this log's last."""
+        """The offset to truncate to, given the leader's end of an epoch that is not above this log's last
+        one."""
         mine = self.end_of_epoch(diverging.epoch)
         if mine.epoch == diverging.epoch:
             return min(mine.end_offset, diverging.end_offset)
         return mine.end_offset
 
-    # --- what has become durable
+    # --- durable changes
 
     def append(self, entries: Sequence[Entry]) -> None:
         for entry in entries:
@@ -174,7 +176,7 @@ class LogIndex:
         self.kraft_version.truncate(end_offset)
 
     def install(self, snapshot: SnapshotId, size_bytes: int, voters: VoterSet, kraft_version: int) -> None:
-        """A snapshot took the place of everything."""
+        """A snapshot has replaced the whole log."""
         self.snapshots = {snapshot: size_bytes}
         self.start_offset = self.end_offset = snapshot.end_offset
         self._base_epoch = snapshot.epoch
@@ -186,7 +188,7 @@ class LogIndex:
         self.snapshots[snapshot] = size_bytes
 
     def start_at(self, snapshot: SnapshotId) -> None:
-        """What that snapshot stands for was removed from the log, and older snapshots with it."""
+        """The records below that snapshot were removed from the log, and older snapshots with them."""
         self.snapshots = {each: size for each, size in self.snapshots.items() if each >= snapshot}
         self.start_offset = snapshot.end_offset
         self._base_epoch = snapshot.epoch

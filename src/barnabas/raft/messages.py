@@ -1,9 +1,9 @@
-"""What nodes of the quorum say to each other and what the driver tells the core, as values.
+"""The messages between nodes of the quorum, and the driver's events, as values.
 
 Requests and responses have the fields of Kafka's messages of the same name, without the cluster id and the
-topic, which the driver fills in and checks. Errors are Kafka's codes. Offsets and epochs that are not known
-are -1, as on the wire. Records travel as `Entry` values: a leader's fetch answer names what is to be read
-(`read`), and the driver puts the bytes in its place.
+topic, which the driver adds and checks. Errors are Kafka's codes. Unknown offsets and epochs are -1, as on
+the wire. Records travel as `Entry` values: a leader's fetch response names the range to be read (`read`), and
+the driver replaces it by the bytes.
 """
 
 from __future__ import annotations
@@ -64,14 +64,15 @@ from barnabas.raft.voters import Endpoint, Endpoints, VoterInfo
 
 
 class Vote(NamedTuple):
-    """May this candidate lead `epoch`? A pre-vote asks whether it could, in its present epoch."""
+    """A request for a vote in `epoch`. A pre-vote asks, in the present epoch, whether the vote would be
+    granted."""
 
     epoch: int
     candidate: VoterKey
     last_epoch: int
     end_offset: int
     pre_vote: bool = False
-    voter: VoterKey | None = None  # whom it means to ask; None in versions that do not say
+    voter: VoterKey | None = None  # the addressed voter; None in versions without the field
 
 
 class BeginQuorumEpoch(NamedTuple):
@@ -82,7 +83,7 @@ class BeginQuorumEpoch(NamedTuple):
 
 
 class EndQuorumEpoch(NamedTuple):
-    """The leader has resigned; `successors` are the voters that should follow it, the best first."""
+    """The leader has resigned; `successors` are the preferred next leaders, the best first."""
 
     epoch: int
     leader_id: int
@@ -125,7 +126,7 @@ class UpdateRaftVoter(NamedTuple):
 
 
 class ApiVersions(NamedTuple):
-    """Asked of a node that is to become a voter."""
+    """Sent to a node that is to become a voter."""
 
 
 Request = (
@@ -165,7 +166,7 @@ class EpochResponse(NamedTuple):
 
 
 class Read(NamedTuple):
-    """What the driver is to read and put into an answer: from `offset` on, below `end_offset`."""
+    """The records that the driver must read and put into a response: from `offset` on, below `end_offset`."""
 
     offset: int
     end_offset: int
@@ -219,7 +220,7 @@ Response = (
     | ApiVersionsResponse
 )
 
-# --- what the driver sends
+# --- from the core to the driver
 
 
 class Send(NamedTuple):
@@ -232,13 +233,13 @@ class Send(NamedTuple):
 
 
 class Reply(NamedTuple):
-    """The answer to the request that was received with that token."""
+    """The response to the request that was received with `token`."""
 
     token: Any
     response: Response
 
 
-# --- what the driver tells
+# --- from the driver to the core
 
 
 class Received(NamedTuple):
@@ -254,8 +255,8 @@ class Answered(NamedTuple):
 
 
 class Failed(NamedTuple):
-    """A request has no answer: the connection was refused or closed, or the peer cannot read it
-    (`unsupported`: the peer knows no such version)."""
+    """A request without a response: the connection was refused or closed, or the peer does not support the
+    version (`unsupported`)."""
 
     correlation: int
     unsupported: bool = False
@@ -268,7 +269,7 @@ class ConnectionLost(NamedTuple):
 
 
 class DialRefused(NamedTuple):
-    """Nothing listens any more where that node did."""
+    """The node refuses connections: no process listens there any more."""
 
     node_id: int
 
@@ -285,7 +286,7 @@ class SnapshotTaken(NamedTuple):
 
 
 class LogTrimmed(NamedTuple):
-    """What that snapshot stands for was removed from the log, and older snapshots with it."""
+    """The records below that snapshot were removed from the log, and older snapshots with them."""
 
     snapshot: SnapshotId
 

@@ -1,10 +1,10 @@
-"""What a node of the quorum is: what it knows, the states that it can be in, and what waits to be done.
+"""The state of a node of the quorum: its data, its roles, and its pending actions.
 
-Every transition goes through `_enter`, which holds it against the table, forgets the requests that are under
-way and drops what was to be written. An epoch never goes back, and within one the vote is kept. What is asked
-and answered in each state is in `standing`, `voting`, `following`, `leading`, `serving` and `voter_changes`,
-which change a node by what stands here; `core` is what the driver sees. Messages, and what is done with them,
-are imported when there are any: a quorum of one has none, and starts the sooner.
+Every transition goes through `_enter`, which checks it against the table, forgets requests in flight and
+drops pending writes. An epoch never goes back, and within one the vote is kept. Requests and responses in
+each role are in `standing`, `voting`, `following`, `leading`, `serving` and `voter_changes`, which change a
+node through the methods here; the driver uses `core`. Messages and their handlers are imported when the first
+one is needed: a quorum of one has none, and starts faster.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ Role = Unattached | Prospective | Candidate | Leadership | Follower | Resigned
 
 
 class RaftNode:
-    """Fields without an underscore may be read by the driver, and changed by this package alone."""
+    """The driver may read fields without an underscore; only this package changes them."""
 
     def __init__(
         self,
@@ -56,17 +56,17 @@ class RaftNode:
         self.config = config
         self.random = random
         self.log = LogIndex(log)
-        # whatever a snapshot stands for was committed
+        # everything in a snapshot was committed
         self.high_watermark = max([log.start_offset, *(each.end_offset for each, _ in log.snapshots)])
         self.election = election
         self.outbound = Outbound(config)
         self.suspicion = Suspicion(never_connected=True)
-        self.has_voted_here = False  # this process has been a voter: it never joins by itself again
+        self.has_voted_here = False  # this process has been a voter: it never joins automatically again
         self.has_told_epoch = -1  # the epoch whose leader knows this node's listeners and versions
         self.leader_high_watermark = UNKNOWN_OFFSET
-        self.heard_ms = now_ms  # when a leader last answered; at first, when this node began
-        self.heard_id = NO_NODE  # and which
-        self.leader_endpoint: Endpoint | None = None  # where the leader of this epoch was followed
+        self.heard_ms = now_ms  # when a leader last answered; at first, when this node started
+        self.heard_id = NO_NODE  # the leader that last answered
+        self.leader_endpoint: Endpoint | None = None  # the endpoint at which this epoch's leader was followed
         self.own_voter = VoterInfo(me, config.endpoints, 0, config.max_kraft_version)
         self._seen_voters: VoterSet | None = None
         self._is_voter = False
@@ -83,14 +83,14 @@ class RaftNode:
         self.has_voted_here = self.is_voter
 
     def _first_role(self, now_ms: int) -> Role:
-        """What a start makes of the file and the log."""
+        """The first role, from the stored election and the log."""
         election = self.election
         soon_ms = self.staggered_ms(now_ms, NO_NODE)
-        if election.epoch < self.log.last_epoch:  # the file was lost; the log still knows
+        if election.epoch < self.log.last_epoch:  # the file was lost; the epoch is taken from the log
             self.election = Election(self.log.last_epoch)
             return Unattached(soon_ms)
         if election.leader_id == self.me.id:
-            # it may have led: it votes for nobody else in this epoch, and never leads it again
+            # it may have led: it votes for no other node in this epoch, and never leads it again
             return Resigned(soon_ms, set(), ())
         if election.leader_id != NO_NODE:
             endpoint = self.endpoint_of(election.leader_id)
@@ -102,7 +102,7 @@ class RaftNode:
             return candidate
         return Unattached(soon_ms)
 
-    # --- what is known
+    # --- reading
 
     @property
     def state(self) -> State:
@@ -114,7 +114,7 @@ class RaftNode:
 
     @property
     def leader_id(self) -> int:
-        """The node that leads the current epoch, -1 where none is known."""
+        """The leader of the current epoch, -1 if unknown."""
         return NO_NODE if isinstance(self.role, Resigned) else self.election.leader_id
 
     @property
@@ -134,8 +134,8 @@ class RaftNode:
 
     @property
     def may_stand(self) -> bool:
-        """Whether this node stands for election: as a voter, or as one whose removal may not be committed.
-        The others may need its log to commit that, if it holds more than they do."""
+        """Whether this node may be a candidate: as a voter, or as one whose removal may not be committed. The
+        others may need its log to commit the removal, if it has more than they do."""
         if self.is_voter:
             return True
         voters = self.log.voters
@@ -143,23 +143,23 @@ class RaftNode:
 
     @property
     def end_offset(self) -> int:
-        """The end of what is durable."""
+        """The end of the durable log."""
         return self.log.end_offset
 
     @property
     def next_offset(self) -> int:
-        """The offset of the first record that is proposed next."""
+        """The offset of the next proposed record."""
         return self.log.end_offset + self._pending_records
 
     @property
     def is_writing(self) -> bool:
-        """Whether the log is about to change, so that its end is not to be told to anyone."""
+        """Whether the log is about to change, so that its end must not be sent to others."""
         if self._pending or self._truncate_to is not None or self._chunk is not None:
             return True
         return self._writing is not None and self._writing.changes_log
 
     def known(self) -> Known:
-        """What every answer tells of the leader."""
+        """The leader as it is reported in every response."""
         from barnabas.raft.messages import Known
 
         leader_id = self.leader_id
@@ -174,14 +174,14 @@ class RaftNode:
         return () if voter is None else voter.endpoints
 
     def endpoint_of(self, node_id: int) -> Endpoint | None:
-        """Where that voter is reached."""
+        """The endpoint of that voter."""
         voter = self.voters.get(node_id)
         return None if voter is None else self.config.reached_at(voter.endpoints)
 
-    # --- what is to be done
+    # --- pending actions
 
     def commit(self, high_watermark: int) -> None:
-        """What is below is committed. It never falls."""
+        """Raise the high watermark; it never goes back."""
         self.high_watermark = max(self.high_watermark, high_watermark)
 
     def send(
@@ -199,12 +199,12 @@ class RaftNode:
         self._messages.append(Reply(token, response))
 
     def append_fetched(self, entries: tuple[Entry, ...]) -> None:
-        """A follower's entries, as they came from the leader."""
+        """Append a follower's entries, as they came from the leader."""
         self._pending += entries
         self._pending_records += sum(entry.records for entry in entries)
 
     def truncate(self, end_offset: int) -> None:
-        """A follower's log goes on from there."""
+        """Truncate a follower's log to `end_offset`."""
         invariants.require(
             end_offset >= self.high_watermark,
             f"truncation to {end_offset} below the high watermark {self.high_watermark}",
@@ -215,7 +215,7 @@ class RaftNode:
         self._chunk = chunk
 
     def propose_control(self, *records: Control) -> int:
-        """The same for records about the quorum itself."""
+        """As `propose`, for the quorum's own records."""
         self._propose(Entry(self.next_offset, len(records), self.epoch, None, records))
         return self.next_offset
 
@@ -223,7 +223,7 @@ class RaftNode:
         self._pending.append(entry)
         self._pending_records += entry.records
 
-    # --- states
+    # --- transitions
 
     def _enter(self, role: Role) -> None:
         invariants.require(
@@ -243,7 +243,7 @@ class RaftNode:
         self._chunk = None
 
     def _elect(self, epoch: int, leader_id: int, voted: VoterKey | None = None) -> None:
-        """Take on an epoch; within one, the vote is kept."""
+        """Adopt an epoch; within one, the vote is kept."""
         invariants.require(epoch >= self.epoch, f"epoch {epoch} after {self.epoch}")
         if epoch == self.epoch:
             voted = voted or self.election.voted
@@ -256,16 +256,17 @@ class RaftNode:
     def become_unattached(
         self, epoch: int, now_ms: int, *, leader_id: int = NO_NODE, deadline_ms: int | None = None
     ) -> None:
-        """No leader is known for `epoch`, or not where it is."""
+        """No leader is known for `epoch`, or its endpoint is not."""
         deadline = self.election_deadline_ms(now_ms) if deadline_ms is None else deadline_ms
         self._elect(epoch, leader_id)
         self._enter(Unattached(deadline))
 
     def become_prospective(self, now_ms: int) -> None:
-        """Ask whether this node would be elected, before it disturbs anyone."""
+        """Ask for pre-votes, before a real election disturbs others."""
         deadline_ms = self.election_deadline_ms(now_ms)
         if self.suspicion.is_gone:
-            # the leader will not answer; who refuses may only not have noticed yet, and is asked again soon
+            # the leader will not answer; voters that refuse may not have detected that yet, and are asked
+            # again soon
             deadline_ms = min(deadline_ms, now_ms + (self.config.stagger_ms << min(self.suspicion.asks, 10)))
         role = Prospective(deadline_ms)
         role.granted.add(self.me.id)
@@ -273,12 +274,12 @@ class RaftNode:
         standing.check_pre_votes(self, role, now_ms)
 
     def become_candidate(self, now_ms: int) -> None:
-        """Stand for election; the node's own vote counts once it is durable."""
+        """Become a candidate; the node's own vote counts once it is durable."""
         self._enter(Candidate(self.election_deadline_ms(now_ms)))
         self._elect(self.epoch + 1, NO_NODE, self.me)
 
     def become_leader(self, granting: Sequence[int], now_ms: int) -> None:
-        """Lead the epoch; its first record tells of it."""
+        """Lead the epoch; its first record announces it."""
         invariants.require(not self.is_writing, "elected while the log changes")
         self._enter(Leadership(self.log.end_offset, now_ms))
         self.election = Election(self.epoch, self.me.id)
@@ -310,14 +311,14 @@ class RaftNode:
             self.plan_to_ask(role, now_ms)
 
     def become_resigned(self, now_ms: int) -> None:
-        """Lead no more, and tell the voters which of them should."""
+        """Stop leading, and tell the voters which of them should lead next."""
         role = self.role
         successors = role.successors(self.voters, self.me) if isinstance(role, Leadership) else ()
         untold = {key.id for key in successors}
         self._enter(Resigned(self.election_deadline_ms(now_ms), untold, successors))
 
     def heed(self, epoch: int, leader_id: int, endpoints: Endpoints, now_ms: int) -> None:
-        """Somebody tells of an epoch, and perhaps of its leader: follow it where that is news."""
+        """Process an epoch, and perhaps its leader, from a message: follow the leader if it was not known."""
         endpoint = self.config.reached_at(endpoints) or self.endpoint_of(leader_id)
         is_news = leader_id not in (NO_NODE, self.me.id) and endpoint is not None
         if epoch > self.epoch:
@@ -336,7 +337,7 @@ class RaftNode:
                 self.find_leader_at(endpoint)
 
     def find_leader_at(self, endpoint: Endpoint) -> None:
-        """The leader is somewhere else than this node thought."""
+        """The leader has another endpoint than this node knew."""
         self.leader_endpoint = endpoint
         if isinstance(self.role, Follower):
             self.role.endpoint = endpoint
@@ -348,7 +349,7 @@ class RaftNode:
             role.ask_ms = NEVER
 
     def hear_leader(self, role: Follower, now_ms: int) -> None:
-        """The leader has answered: it lives."""
+        """The leader has answered."""
         self.heard_ms, self.heard_id = now_ms, self.election.leader_id
         role.fetch_deadline_ms = now_ms + self.config.fetch_timeout_ms
         role.has_fetched = True
@@ -357,7 +358,7 @@ class RaftNode:
         self.suspicion.is_silent = False
         self.find_leader_reachable(role)
 
-    # --- time
+    # --- times
 
     def plan_to_ask(self, role: Follower, now_ms: int) -> None:
         """The leader is gone: ask for pre-votes soon, at first by rank, then with back-off."""
@@ -370,6 +371,6 @@ class RaftNode:
         return now_ms + timeout + self.random.below(timeout)
 
     def staggered_ms(self, now_ms: int, without: int) -> int:
-        """When this voter is to ask, so that no two that noticed the same thing ask at once."""
+        """When this voter is to ask, so that no two voters that detected the same thing ask at once."""
         rank = self.voters.rank(self.me.id, without)
         return now_ms + rank * self.config.stagger_ms + self.random.below(self.config.stagger_jitter_ms)

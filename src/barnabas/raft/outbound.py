@@ -1,8 +1,8 @@
-"""Requests that this node has sent and that are not answered: one at a time to a peer, with back-off.
+"""Requests in flight: one at a time to a peer, with back-off.
 
-An answer counts only while its request is under way; a change of the node's state forgets all of them, so
-that an answer to what the node asked in another state, or in another epoch, is never taken for a present one.
-A request that is not answered in `request_timeout_ms` is given up.
+A response counts only while its request is in flight. A change of the node's state forgets all requests, so
+that a response to a request of another state or epoch is never taken for a present one. A request without a
+response in `request_timeout_ms` is given up.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ class _Peer:
     def __init__(self) -> None:
         self.correlation = 0
         self.failures = 0
-        self.ready_ms = 0  # when the next may be sent: the back-off, or the timeout of what is under way
+        self.ready_ms = 0  # when the next may be sent: end of the back-off, or of the request's timeout
 
 
 class Outbound:
-    """Peers are known by any hashable name."""
+    """Requests and back-off by peer; any hashable value identifies a peer."""
 
     __slots__ = ("_by_correlation", "_config", "_next", "_peers")
 
@@ -40,7 +40,7 @@ class Outbound:
         return 0 if found is None else found.ready_ms
 
     def sent(self, peer: object, now_ms: int) -> int:
-        """A request goes out; returns its correlation."""
+        """Note a request that is sent; returns its correlation id."""
         found = self._peers.get(peer)
         if found is None:
             found = self._peers[peer] = _Peer()
@@ -53,7 +53,7 @@ class Outbound:
         return self._next
 
     def answered(self, correlation: int) -> object | None:
-        """The peer that was asked; None where the answer is not waited for any more."""
+        """The peer of a response; None if the response is not awaited any more."""
         name = self._by_correlation.pop(correlation, None)
         if name is not None:
             peer = self._peers[name]
@@ -61,7 +61,7 @@ class Outbound:
         return name
 
     def failed(self, correlation: int, now_ms: int) -> object | None:
-        """The same for a request without an answer; the peer is left alone for a while."""
+        """As `answered`, for a request without a response; the peer's back-off begins."""
         name = self._by_correlation.pop(correlation, None)
         if name is not None:
             peer = self._peers[name]
@@ -70,19 +70,20 @@ class Outbound:
         return name
 
     def back_off(self, peer: object, now_ms: int) -> None:
-        """Leave it alone for a while: it had nothing to say, or this node cannot take what it says."""
+        """Send nothing to the peer for a while: it had nothing to say, or this node cannot process its
+        response."""
         found = self._peers.setdefault(peer, _Peer())
         found.ready_ms = now_ms + (self._config.retry_backoff_ms << found.failures)
         found.failures = min(found.failures + 1, MAX_BACKOFF_SHIFT)
 
     def succeeded(self, peer: object) -> None:
-        """Its answer was no error: the back-off begins anew with the next one."""
+        """The response was not an error: the next back-off begins at the shortest again."""
         found = self._peers.get(peer)
         if found is not None:
             found.failures = 0
 
     def reset(self) -> None:
-        """Wait for nothing any more; peers that fail stay known as such."""
+        """Forget all requests in flight; the back-off of failing peers stays."""
         self._by_correlation.clear()
         for name, peer in list(self._peers.items()):
             if peer.correlation:

@@ -1,8 +1,8 @@
-"""The file `quorum-state`, in which a node keeps its epoch and its vote: JSON, as Kafka writes it.
+"""The file `quorum-state`, which has a node's epoch and vote: JSON, as Kafka writes it.
 
-Version 1 is that of quorums whose voters stand in the log (kraft.version 1), version 0 that of older ones,
-whose voters stand in the settings. Here it is only written and read as bytes; the driver replaces the file as
-a whole, durably, before anything relies on what it says.
+Version 1 is for quorums whose voters are in the log (kraft.version 1), version 0 for older ones, whose voters
+are in the settings. This module only encodes and decodes bytes; the driver replaces the file as a whole,
+durably, before anything depends on it.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ QUORUM_STATE = "quorum-state"
 
 
 class CorruptQuorumState(StorageError):
-    """A `quorum-state` that no program wrote like this: what this node has voted for is not known."""
+    """A malformed `quorum-state` file: this node's vote is unknown."""
 
 
 def encode_quorum_state(election: Election, data_version: int = 1, voters: Iterable[int] = ()) -> bytes:
-    """The contents of the file; `voters` are told in version 0 only."""
+    """The contents of the file; `voters` are written in version 0 only."""
     voted = election.voted or VoterKey(NO_NODE)
     fields: dict[str, Any] = {
         "leaderId": election.leader_id,
@@ -39,7 +39,7 @@ def encode_quorum_state(election: Election, data_version: int = 1, voters: Itera
 
 
 def decode_quorum_state(data: bytes, where: str) -> Election:
-    """The election that the bytes of the file, found at `where`, tell of."""
+    """The election in the bytes of the file at `where`."""
     try:
         fields = json.loads(data)
         version, epoch, leader_id, voted_id = (

@@ -1,4 +1,5 @@
-"""What the core asks its driver to do: the value that `Raft.ready` returns and `Raft.advance` takes back."""
+"""The actions that the core requests of its driver: `Raft.ready` returns them and `Raft.advance` takes them
+back."""
 
 from __future__ import annotations
 
@@ -13,8 +14,8 @@ if TYPE_CHECKING:
 
 
 class SnapshotChunk(NamedTuple):
-    """Bytes of a snapshot, to be written at `position` of its file. With the last of them it is whole, and
-    takes the place of the log and of all other snapshots."""
+    """Bytes of a snapshot, to be written at `position` of its file. With the last of them the snapshot is
+    complete, and replaces the log and all other snapshots."""
 
     snapshot: SnapshotId
     position: int
@@ -24,7 +25,7 @@ class SnapshotChunk(NamedTuple):
 
 
 class Ready(NamedTuple):
-    """What is to be done now; false where there is nothing. `high_watermark` is what is committed by now."""
+    """The actions to carry out; falsy if there are none. `high_watermark` is the present one."""
 
     election: Election | None = None
     truncate_to: int | None = None

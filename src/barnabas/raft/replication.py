@@ -1,8 +1,8 @@
-"""What a leader knows of its replicas, the high watermark that follows from it, and the fetches that wait.
+"""The leader's state: the progress of its replicas, the high watermark that follows, and waiting fetches.
 
-The high watermark is not known when an epoch begins. It is the offset up to which a majority of the voters
-holds the log, the leader among them only where it is a voter itself, and it moves only once that includes a
-record of the leader's own epoch: what earlier leaders left is committed with it, never by counting alone.
+The high watermark is unknown when an epoch begins. It is the offset up to which a majority of the voters has
+the log; the leader counts only if it is a voter itself. It moves only once that includes a record of the
+leader's own epoch: records of earlier leaders are committed with that record, never by counting alone.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ if TYPE_CHECKING:
 
 
 class ReplicaProgress:
-    """How far a replica holds the log, as its fetches tell."""
+    """How much of the log a replica has, by its fetches."""
 
     __slots__ = ("caught_up_ms", "end_offset", "fetched_ms", "leader_end_offset")
 
     def __init__(self) -> None:
         self.end_offset = UNKNOWN_OFFSET
         self.fetched_ms = UNKNOWN_OFFSET
-        self.caught_up_ms = UNKNOWN_OFFSET  # when it last held all there was
+        self.caught_up_ms = UNKNOWN_OFFSET  # when it last had the whole log
         self.leader_end_offset = 0  # the leader's end at its last fetch
 
 
 class ParkedFetch(NamedTuple):
-    """A fetch that waits for something to answer."""
+    """A fetch that waits until it can be answered."""
 
     token: Any
     request: Fetch
@@ -39,9 +39,10 @@ class ParkedFetch(NamedTuple):
 
 
 class VoterChange:
-    """The change of voters that is under way; `end_offset` is behind its record, once that is proposed.
+    """The change of voters in progress; `end_offset` is after its record, once that is proposed.
 
-    Its client is answered by `deadline_ms`; the next change waits however long it takes."""
+    Its client is answered by `deadline_ms`; the next change waits as long as it takes.
+    """
 
     __slots__ = ("ack_when_committed", "asked_ms", "deadline_ms", "end_offset", "kind", "token", "voter")
 
@@ -50,7 +51,7 @@ class VoterChange:
         self.token = token
         self.voter = voter
         self.deadline_ms = deadline_ms
-        self.asked_ms = deadline_ms  # until when the new voter must have said what it can do
+        self.asked_ms = deadline_ms  # until when the new voter must have sent its versions
         self.ack_when_committed = acks
         self.end_offset = UNKNOWN_OFFSET
 
@@ -80,11 +81,11 @@ class Leadership:
         self.replicas: dict[VoterKey, ReplicaProgress] = {}
         self.parked: list[ParkedFetch] = []
         self.acknowledged: set[int] = set()  # voters that know of this epoch
-        self.begun_ms: dict[int, int] = {}  # when each was last told of it
+        self.begun_ms: dict[int, int] = {}  # when each was last told of this epoch
         self.change: VoterChange | None = None
-        self.known_voters: dict[int, VoterInfo] = {}  # what voters of kraft.version 0 told of themselves
-        self.duty_ms = 0  # when voters are next to be told of the epoch, or to be heard of
-        self._latest: dict[int, tuple[VoterKey, ReplicaProgress]] = {}  # of each node, the last that fetched
+        self.known_voters: dict[int, VoterInfo] = {}  # what voters of kraft.version 0 report of themselves
+        self.duty_ms = 0  # when to announce the epoch, or to check the contact with the voters, next
+        self._latest: dict[int, tuple[VoterKey, ReplicaProgress]] = {}  # by node, the one that fetched last
 
     def progress(self, key: VoterKey) -> ReplicaProgress:
         found = self.replicas.get(key)
@@ -94,7 +95,7 @@ class Leadership:
         return found
 
     def of_voter(self, voter: VoterInfo) -> ReplicaProgress | None:
-        """The progress of a voter, whose directory the settings do not tell."""
+        """The progress of a voter; with voters from the settings, the directory is not known."""
         found = self.replicas.get(voter.key)
         if found is not None:
             return found
@@ -102,7 +103,7 @@ class Leadership:
         return latest[1] if latest is not None and voter.is_same(latest[0]) else None
 
     def saw(self, key: VoterKey, now_ms: int) -> ReplicaProgress:
-        """That replica has asked for something."""
+        """Note a request of that replica."""
         progress = self.progress(key)
         progress.fetched_ms = now_ms
         self._latest[key.id] = key, progress
@@ -110,7 +111,7 @@ class Leadership:
         return progress
 
     def count(self, key: VoterKey, offset: int, end_offset: int, now_ms: int) -> None:
-        """That replica holds this log, durably, up to `offset`; the leader holds it up to `end_offset`."""
+        """Note that a replica has this log, durably, up to `offset`; the leader's own end is `end_offset`."""
         progress = self.progress(key)
         if offset >= end_offset:
             progress.caught_up_ms = now_ms
@@ -122,7 +123,7 @@ class Leadership:
         progress.leader_end_offset = end_offset
 
     def ends(self, voters: VoterSet, me: VoterKey, end_offset: int) -> list[int]:
-        """How far each voter holds the log; this node counts only where it is a voter."""
+        """The end offset of each voter; this node counts only if it is a voter."""
         found = []
         for voter in voters.voters:
             if voter.is_same(me):
@@ -133,7 +134,7 @@ class Leadership:
         return found
 
     def commit(self, voters: VoterSet, me: VoterKey, end_offset: int) -> bool:
-        """Whether the high watermark has moved."""
+        """Advance the high watermark; returns whether it has moved."""
         replicated = replicated_offset(self.ends(voters, me, end_offset))
         if not self.may_commit(replicated):
             return False
@@ -144,7 +145,7 @@ class Leadership:
         return replicated > self.epoch_start_offset and replicated > self.high_watermark
 
     def quorum_deadline_ms(self, voters: VoterSet, me: VoterKey, config: RaftConfig, now_ms: int) -> int:
-        """Until when this node may lead without hearing from more of the voters."""
+        """Until when this node may lead without further fetches of voters."""
         heard = []
         for voter in voters.voters:
             if voter.is_same(me):
@@ -156,7 +157,7 @@ class Leadership:
         return heard[voters.majority - 1] + config.check_quorum_ms
 
     def successors(self, voters: VoterSet, me: VoterKey) -> tuple[VoterKey, ...]:
-        """The other voters, those that hold most first."""
+        """The other voters, those with the longest logs first."""
         others = [voter for voter in voters.voters if not voter.is_same(me)]
         found = {voter.key: self.of_voter(voter) for voter in others}
         ends = {key: -1 if each is None else each.end_offset for key, each in found.items()}
@@ -167,6 +168,6 @@ class Leadership:
         for key in [key for key, each in self.replicas.items() if each.fetched_ms < gone]:
             if not voters.has(key):
                 del self.replicas[key]
-                latest = self._latest.get(key.id)  # it may be that of another directory, and gone
+                latest = self._latest.get(key.id)  # it may be that of another directory, or missing
                 if latest is not None and latest[0] == key:
                     del self._latest[key.id]

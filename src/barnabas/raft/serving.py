@@ -1,8 +1,8 @@
-"""What a leader answers to its replicas, and what it tells its voters: fetches, snapshots, epochs.
+"""The leader's requests and responses: fetches, snapshots, epochs.
 
-A fetch counts as soon as it is known to continue this log. It is answered at once with an error, with where
-to truncate, with a snapshot or with records, and when the high watermark is above the one that the replica
-knows; else it waits. Only what is durable here is served.
+A fetch counts as soon as it is known to continue this log. It is answered at once with an error, a point of
+divergence, a snapshot or records, and also when the high watermark is above the replica's; otherwise it
+waits. Only durable records are served.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ if TYPE_CHECKING:
     from barnabas.raft.voters import Endpoint
 
 
-# in one answer, whatever is asked for; a batch of the metadata log is not larger
+# in one response, whatever is requested; no batch of the metadata log is larger
 MAX_ANSWER_BYTES = 8 << 20
 
 
 def leader_error(raft: RaftNode, epoch: int) -> int:
-    """Why this node cannot serve as the leader of that epoch; 0 where it can."""
+    """The error if this node cannot serve as the leader of that epoch; 0 if it can."""
     if epoch < raft.epoch:
         return FENCED_LEADER_EPOCH
     if epoch > raft.epoch:
@@ -72,7 +72,7 @@ def receive_fetch(raft: RaftNode, token: Any, request: Fetch, now_ms: int) -> No
 
 
 def try_answer(raft: RaftNode, role: Leadership, request: Fetch, now_ms: int) -> FetchResponse | None:
-    """The answer to a fetch, and what it tells of the replica; None where there is nothing to answer yet."""
+    """The response to a fetch, whose offset is noted as the replica's progress; None if it must wait."""
     log, replica = raft.log, request.replica
     found = log.check_fetch(request.offset, request.last_epoch)
     if found is not None:
@@ -87,7 +87,7 @@ def try_answer(raft: RaftNode, role: Leadership, request: Fetch, now_ms: int) ->
 
 
 def answer_if_due(raft: RaftNode, role: Leadership, request: Fetch) -> FetchResponse | None:
-    """With records, or with a high watermark that the replica does not know."""
+    """The response with records, or with a newer high watermark; None if there is neither."""
     end_offset = raft.log.end_offset
     read = None
     if request.offset < end_offset:
@@ -98,7 +98,7 @@ def answer_if_due(raft: RaftNode, role: Leadership, request: Fetch) -> FetchResp
 
 
 def served_bytes(request: Fetch | FetchSnapshot) -> int:
-    """How much goes into one answer: something, or the next request would be the same."""
+    """The size limit of one response; at least one byte, or the next request would be the same."""
     return min(max(request.max_bytes, 1), MAX_ANSWER_BYTES)
 
 
@@ -107,7 +107,7 @@ def respond(raft: RaftNode, role: Leadership, **fields: Any) -> FetchResponse:
 
 
 def diverging_response(raft: RaftNode, role: Leadership, found: Any) -> FetchResponse | None:
-    """At once: a replica that diverges has nothing to wait for."""
+    """The response to a replica that has diverged, at once."""
     if isinstance(found, SnapshotId):
         return respond(raft, role, snapshot=found)
     return respond(raft, role, diverging=found)
@@ -117,7 +117,7 @@ def diverging_response(raft: RaftNode, role: Leadership, found: Any) -> FetchRes
 
 
 def answer_parked(raft: RaftNode, role: Leadership) -> None:
-    """Those that have something to be answered with by now."""
+    """Answer the waiting fetches that can be answered now."""
     parked, role.parked = role.parked, []
     for each in parked:
         response = answer_if_due(raft, role, each.request)
@@ -128,7 +128,7 @@ def answer_parked(raft: RaftNode, role: Leadership) -> None:
 
 
 def expire(raft: RaftNode, role: Leadership, now_ms: int) -> int:
-    """Answer the fetches that have waited long enough; returns when the next one has."""
+    """Answer the fetches that have waited long enough; returns when the next one is due."""
     first_ms = min(each.deadline_ms for each in role.parked)
     if first_ms > now_ms:
         return first_ms
@@ -140,7 +140,7 @@ def expire(raft: RaftNode, role: Leadership, now_ms: int) -> int:
 
 
 def refuse_parked(raft: RaftNode, role: Leadership) -> None:
-    """This node leads no more."""
+    """Refuse the waiting fetches: this node has stopped leading."""
     known = raft.known()._replace(leader_id=-1, endpoints=())
     for each in role.parked:
         raft.reply(each.token, FetchResponse(NOT_LEADER, known))
@@ -186,7 +186,7 @@ def tell_end(raft: RaftNode, role: Resigned, node_id: int, endpoint: Endpoint, n
 
 
 def take_epoch(raft: RaftNode, node_id: int, response: EpochResponse, now_ms: int) -> None:
-    """The answer to BeginQuorumEpoch, or to EndQuorumEpoch."""
+    """Process the response to BeginQuorumEpoch or EndQuorumEpoch."""
     if not heed_answer(raft, response.error, response.known, now_ms):
         return
     role = raft.role

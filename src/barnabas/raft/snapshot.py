@@ -1,9 +1,9 @@
 """Snapshots of the metadata log as bytes: `<end offset>-<epoch>.checkpoint`, and `bootstrap.checkpoint`.
 
-A snapshot stands for everything in the log below its end offset. It is a file of batches: a control batch
-that begins with the snapshot's header (the quorum's own records, voters and version, stand in it too), the
-records, and a control batch with the footer. Without a footer it was never finished. Offsets inside it run
-from 0 and mean nothing. It is made piece by piece (`SnapshotBuilder`), so that a large one holds nobody up.
+A snapshot represents everything in the log below its end offset. It is a file of batches: a control batch
+that begins with the snapshot's header (and also has the quorum's own records, voters and version), the
+records, and a control batch with the footer. Without a footer it is incomplete. Offsets inside it run from 0
+and mean nothing. It is built piece by piece (`SnapshotBuilder`), so that a large one does not block the loop.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ from barnabas.records.reader import read_batch, read_batches
 
 BOOTSTRAP_CHECKPOINT = "bootstrap.checkpoint"
 CHECKPOINT = ".checkpoint"
-# what one is called while it is written, once it is to go (by Kafka), and when it was found broken
+# the endings while it is being written, when it is to be removed (by Kafka), and when it was found corrupt
 PART, DELETED, CORRUPT = ".part", ".deleted", ".corrupt"
 _EPOCH_DIGITS = 10
 
 
 class CorruptSnapshot(StorageError):
-    """A metadata snapshot that no program finished like this."""
+    """A malformed or incomplete metadata snapshot."""
 
 
 class SnapshotId(NamedTuple):
-    """How far a snapshot goes, and the epoch of the last record in it."""
+    """The end offset of a snapshot, and the epoch of its last record."""
 
     end_offset: int
     epoch: int
@@ -47,15 +47,15 @@ class SnapshotId(NamedTuple):
 
 
 class Snapshot(NamedTuple):
-    """What is in one: the quorum's own records, and the values of the others."""
+    """The contents of a snapshot: the quorum's own records, and the values of the others."""
 
     controls: list[Message]
     values: list[bytes]
-    last_contained_ms: int = 0  # the time of the last record that it stands for
+    last_contained_ms: int = 0  # the timestamp of the last record that it represents
 
 
 def parse_snapshot_name(name: str) -> SnapshotId | None:
-    """What a file's name says; None where it is no snapshot's."""
+    """The id in a file's name; None if it is not a snapshot's."""
     offset, _, epoch = name.removesuffix(CHECKPOINT).partition("-")
     if not (offset.isascii() and offset.isdecimal() and epoch.isascii() and epoch.isdecimal()):
         return None
@@ -64,17 +64,17 @@ def parse_snapshot_name(name: str) -> SnapshotId | None:
 
 
 class SnapshotBuilder:
-    """Gives the batches of a snapshot one by one: `begin`, any number of `add`, `end`."""
+    """Builds the batches of a snapshot one by one: `begin`, any number of `add`, `end`."""
 
     def __init__(self, timestamp_ms: int, *, last_contained_ms: int = 0, epoch: int = 0) -> None:
-        """`last_contained_ms` is the time of the last record that it stands for."""
+        """`last_contained_ms` is the timestamp of the last record that the snapshot represents."""
         self._timestamp_ms = timestamp_ms
         self._last_contained_ms = last_contained_ms
         self._epoch = epoch
         self._next_offset = 0
 
     def begin(self, controls: Iterable[Message] = ()) -> bytes:
-        """The header, and what the quorum says of itself."""
+        """The header, with the quorum's own records."""
         return self._control(
             [SnapshotHeaderRecord(last_contained_log_timestamp=self._last_contained_ms), *controls]
         )
@@ -86,7 +86,7 @@ class SnapshotBuilder:
         )
 
     def end(self) -> bytes:
-        """The footer, without which it does not count."""
+        """The footer, without which the snapshot is incomplete."""
         return self._control([SnapshotFooterRecord()])
 
     def _control(self, messages: list[Message]) -> bytes:
@@ -109,13 +109,13 @@ def build_snapshot(
     last_contained_ms: int = 0,
     epoch: int = 0,
 ) -> bytes:
-    """The bytes of a small snapshot, at once."""
+    """The bytes of a small snapshot, in one call."""
     builder = SnapshotBuilder(timestamp_ms, last_contained_ms=last_contained_ms, epoch=epoch)
     return b"".join((builder.begin(controls), builder.add(values), builder.end()))
 
 
 def read_snapshot(data: bytes, where: str) -> Snapshot:
-    """The contents of a snapshot that was found at `where`."""
+    """The contents of the snapshot at `where`."""
     controls: list[Message] = []
     values: list[bytes] = []
     try:
@@ -135,7 +135,8 @@ def read_snapshot(data: bytes, where: str) -> Snapshot:
 
 
 def read_last_contained_ms(data: bytes) -> int:
-    """The time of the last record that a snapshot stands for, by its first bytes; -1: they do not say."""
+    """The timestamp of the last record that a snapshot represents, from its first bytes; -1 if they lack
+    it."""
     try:
         for header, position in read_batches(data):
             for _, message in read_control_batch(data, position, header):

@@ -1,6 +1,6 @@
-"""Standing for election: pre-votes and votes counted, and what becomes of a node that won or lost.
+"""Elections from the side of the candidate: counting pre-votes and votes, winning and losing.
 
-A node's own vote counts once it is durable. A sole voter is its own majority; others are asked by `voting`.
+A node's own vote counts once it is durable. A sole voter is its own majority; `voting` asks the others.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def count_own_vote(raft: RaftNode, election: Election, now_ms: int) -> None:
-    """That election is durable; where it is a vote for this node itself, it counts now."""
+    """The election is durable; if it has a vote for this node itself, the vote counts now."""
     role = raft.role
     if isinstance(role, Candidate) and election.epoch == raft.epoch and election.voted == raft.me:
         role.granted.add(raft.me.id)
@@ -40,7 +40,7 @@ def check_votes(raft: RaftNode, role: Candidate, now_ms: int) -> None:
 
 
 def give_up(raft: RaftNode, now_ms: int) -> None:
-    """This node would not be elected: back to the leader that it knew, if any."""
+    """This node would not be elected: return to following the leader that it knew, if any."""
     leader_id = raft.election.leader_id
     endpoint = raft.leader_endpoint or raft.endpoint_of(leader_id)
     if leader_id != NO_NODE and endpoint is not None:

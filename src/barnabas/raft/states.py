@@ -1,6 +1,6 @@
-"""What a node remembers in each of its states. All of it is memory only, and goes with the state.
+"""The data of a node in each of its states. It is in memory only, and dropped with the state.
 
-What must outlive a crash is the `Election`; what the leader knows of its replicas is in `replication`.
+The `Election` survives a crash; the leader's data about its replicas is in `replication`.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ NEVER: Final = 1 << 62
 
 
 class Search:
-    """How far a node is in asking others, in turn, for the leader."""
+    """The search for the leader by asking other nodes in turn."""
 
     __slots__ = ("asked", "due_ms", "turn")
 
     def __init__(self) -> None:
-        self.asked = 0  # how many were asked
-        self.due_ms = 0  # when the next may be
-        self.turn = 0  # whose turn it is
+        self.asked = 0  # the number of requests so far
+        self.due_ms = 0  # when the next one may be sent
+        self.turn = 0  # the index of the next node
 
 
 class Unattached:
-    """Knows of no leader, or not where it is."""
+    """Knows no leader, or not its endpoint."""
 
     __slots__ = ("deadline_ms", "search")
     state: Final = State.UNATTACHED
@@ -37,7 +37,7 @@ class Unattached:
 
 
 class Nominee:
-    """Collects votes, or pre-votes."""
+    """Collects votes or pre-votes."""
 
     __slots__ = ("deadline_ms", "granted", "rejected")
     state: State = State.PROSPECTIVE
@@ -77,13 +77,13 @@ class Follower:
         self.fetch_deadline_ms = fetch_deadline_ms
         self.has_fetched = False
         self.ask_ms = NEVER  # when to ask for pre-votes because the leader is gone
-        self.search = Search()  # for another leader, where this one is gone
-        self.loading: tuple[SnapshotId, int] | None = None  # the snapshot that is fetched, and how far
-        self.told_ms = 0  # when the leader may next be told something about this node as a voter
+        self.search = Search()  # for another leader, if this one is gone
+        self.loading: tuple[SnapshotId, int] | None = None  # the snapshot being fetched, and the position
+        self.told_ms = 0  # when the next request about this node as a voter may be sent to the leader
 
 
 class Resigned:
-    """Led this epoch, and does not any more; tells the voters so."""
+    """Was the leader of this epoch and has stopped; tells the voters."""
 
     __slots__ = ("deadline_ms", "successors", "untold")
     state: Final = State.RESIGNED
@@ -95,8 +95,8 @@ class Resigned:
 
 
 class Suspicion:
-    """What speaks against the leader of this epoch being alive. It is gone when the connection to it was lost
-    *and* a new dial was refused, when it said so itself, or when it was silent for too long."""
+    """The signs that the leader of this epoch is gone: the connection to it was lost *and* a new one was
+    refused, it has resigned, or it was silent for too long."""
 
     __slots__ = ("asks", "connection_lost", "dial_refused", "has_ended", "is_silent")
 
@@ -105,7 +105,7 @@ class Suspicion:
         self.dial_refused = False
         self.has_ended = False
         self.is_silent = False  # for the fetch timeout
-        self.asks = 0  # how often this node asked for pre-votes because of it
+        self.asks = 0  # how often this node has asked for pre-votes because of it
 
     @property
     def is_gone(self) -> bool:

@@ -1,6 +1,6 @@
-"""What a message or a notice does to a node: found by its type.
+"""Dispatch of messages and events to their handlers, by type.
 
-Imported with the first of them, together with all that answers them; a quorum of one gets none.
+Imported with the first of them, together with all handlers; a quorum of one gets none.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def _take_failure(raft: RaftNode, peer: object, failed: Failed, now_ms: int) -> 
     elif failed.unsupported and isinstance(raft.role, Follower) and isinstance(peer, tuple):
         voter_changes.is_told(raft, now_ms)  # a leader of a version without UpdateRaftVoter
     elif isinstance(raft.role, (Unattached, Follower)):
-        raft.role.search.due_ms = now_ms  # where it looks for the leader, another node is asked at once
+        raft.role.search.due_ms = now_ms  # in a search for the leader, another node is asked at once
     elif isinstance(raft.role, Leadership):
         raft.role.duty_ms = 0
         if isinstance(peer, tuple):

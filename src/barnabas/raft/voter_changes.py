@@ -1,12 +1,12 @@
-"""Changes of the voters: adding, removing and updating them as the leader, and asking for it as a node.
+"""Changes of the voters: adding, removing and updating them as the leader, and requesting a change as a node.
 
 One change at a time, by records in the log (kraft.version 1), and only once the leader's high watermark is
 known and the voters in force are committed; the new set is in force when it is appended. A node is added only
-when it speaks the quorum's version and has caught up. A leader that removes itself leads on, without counting
-itself, until the new majority has committed that, and then resigns.
+if it supports the quorum's version and has caught up. A leader that removes itself goes on leading, without
+counting itself, until the new majority has committed the removal, and then resigns.
 
-A voter whose listeners changed tells the leader. A node that joins by itself removes its own former directory
-first; it joins once in the life of its process, so that a voter that was removed stays removed.
+A voter whose listeners have changed tells the leader. A node that joins automatically removes its own former
+directory first; it joins once in the life of its process, so that a removed voter stays removed.
 """
 
 from __future__ import annotations
@@ -46,13 +46,13 @@ if TYPE_CHECKING:
     from barnabas.raft.node import RaftNode
 
 ADD, REMOVE, UPDATE, RAISE = "add", "remove", "update", "raise"
-VOTERS = "voters"  # the channel on which changes are asked for, beside the fetches
+VOTERS = "voters"  # the channel for requested changes, beside the fetches
 DEFAULT_TIMEOUT_MS = 30_000
-_TOLD = (NONE, UNSUPPORTED_VERSION)  # answers after which the leader is not told again
+_TOLD = (NONE, UNSUPPORTED_VERSION)  # responses after which the leader is not told again
 
 
 class InvalidUpdateVersion(BarnabasError):
-    """The voters have not all said yet that they can work with that kraft.version."""
+    """Not all voters have reported yet that they support that kraft.version."""
 
     wire = wire_error("INVALID_UPDATE_VERSION")
 
@@ -61,7 +61,7 @@ class InvalidUpdateVersion(BarnabasError):
 
 
 def refusal(raft: RaftNode, role: Leadership) -> tuple[int, str]:
-    """Why no change of voters can begin now; error 0 where one can."""
+    """The reason why no change of voters can begin now; error 0 if one can."""
     if role.change is not None:
         return REQUEST_TIMED_OUT, "another change of voters is under way"
     if role.high_watermark == UNKNOWN_OFFSET:
@@ -78,8 +78,8 @@ def refuse(raft: RaftNode, token: Any, error: int, message: str) -> None:
 
 
 def malformed(raft: RaftNode, voter: VoterKey, endpoints: Endpoints | None = None) -> str:
-    """What is wrong with a request whatever the voters are: the log keeps ids together with directories, and
-    a voter is reached on the controller listener."""
+    """The fault of a request, independent of the voters: the log stores ids together with directories, and a
+    voter is reached on the controller listener."""
     if voter.id < 0 or voter.directory_id == NO_DIRECTORY:
         return "the voter has no id or no directory"
     if endpoints is not None and raft.config.named(endpoints) is None:
@@ -88,7 +88,7 @@ def malformed(raft: RaftNode, voter: VoterKey, endpoints: Endpoints | None = Non
 
 
 def leader_refusal(raft: RaftNode, problem: str) -> tuple[int, str]:
-    """The errors of any change, in Kafka's order: not the leader, malformed, not now."""
+    """The errors common to all changes, in Kafka's order: not the leader, malformed, not now."""
     role = raft.role
     if not isinstance(role, Leadership):
         return NOT_LEADER, "this node does not lead the quorum"
@@ -111,7 +111,7 @@ def receive_add(raft: RaftNode, token: Any, request: AddRaftVoter, now_ms: int) 
 
 
 def take_api_versions(raft: RaftNode, node_id: int, response: ApiVersionsResponse, now_ms: int) -> None:
-    """The node that is to be added says what it can do."""
+    """The node that is to be added has sent its versions."""
     role = raft.role
     if not isinstance(role, Leadership) or role.change is None or role.change.kind != ADD:
         return
@@ -139,7 +139,7 @@ def has_caught_up(raft: RaftNode, role: Leadership, voter: VoterInfo, now_ms: in
 
 
 def unreachable(raft: RaftNode, role: Leadership, peer: tuple[Any, ...]) -> None:
-    """The node that is to be added could not be asked."""
+    """The node that is to be added could not be reached."""
     change = role.change
     if change is None or change.voter.key.id != peer[0]:
         return  # an earlier change, which was given up
@@ -160,7 +160,7 @@ def receive_remove(raft: RaftNode, token: Any, request: RemoveRaftVoter, now_ms:
 
 
 def receive_update(raft: RaftNode, token: Any, request: UpdateRaftVoter, now_ms: int) -> None:
-    """A voter has moved, or tells what it can do; answered before it is committed."""
+    """A voter has new endpoints, or reports its versions; answered before the change is committed."""
     role, told = raft.role, request.voter
     error, message = update_refusal(raft, request)
     voter = raft.voters.get(told.key.id)
@@ -177,7 +177,7 @@ def receive_update(raft: RaftNode, token: Any, request: UpdateRaftVoter, now_ms:
 
 
 def update_refusal(raft: RaftNode, request: UpdateRaftVoter) -> tuple[int, str]:
-    """With kraft.version 0, too, a voter tells what it is: the leader needs that to raise it."""
+    """With kraft.version 0, too, a voter reports itself: the leader needs that to raise the version."""
     if request.epoch != raft.epoch:
         is_old = request.epoch < raft.epoch
         return FENCED_LEADER_EPOCH if is_old else UNKNOWN_LEADER_EPOCH, "of another epoch"
@@ -205,7 +205,7 @@ def append_voters(raft: RaftNode, role: Leadership, voters: VoterSet) -> None:
 
 
 def appended(raft: RaftNode, role: Leadership) -> None:
-    """The record of a change is durable here; one that is not to wait for its commit is answered."""
+    """The record of a change is durable here; answer the client if it does not wait for the commit."""
     change = role.change
     if change is None or change.end_offset == UNKNOWN_OFFSET or change.end_offset > raft.log.end_offset:
         return
@@ -227,7 +227,7 @@ def finish(raft: RaftNode, role: Leadership, error: int, message: str) -> None:
 
 
 def abandon(raft: RaftNode, role: Leadership) -> None:
-    """The lead is lost: what becomes of the change is not known here."""
+    """The lead is lost: the outcome of the change is not known here."""
     finish(raft, role, NOT_LEADER, "the lead was lost meanwhile")
 
 
@@ -240,14 +240,14 @@ def poll(raft: RaftNode, role: Leadership, now_ms: int) -> int:
         return due_ms
     if change.end_offset == UNKNOWN_OFFSET:
         finish(raft, role, REQUEST_TIMED_OUT, "the new voter did not answer in time")
-    else:  # it is in the log: the next change waits for it, the client does not
+    else:  # it is in the log: the next change waits for it, but the client does not
         refuse(raft, change.token, REQUEST_TIMED_OUT, "it was not committed in time")
         change.token = None
     return NEVER
 
 
 def raise_problem(raft: RaftNode, version: int) -> str:
-    """Why kraft.version cannot be raised now; empty where it can, or where it is already on its way."""
+    """The reason why kraft.version cannot be raised now; empty if it can, or is already being raised."""
     role = raft.role
     if not isinstance(role, Leadership):
         return "this node does not lead the quorum"
@@ -264,12 +264,12 @@ def raise_problem(raft: RaftNode, version: int) -> str:
 
 
 def _told_voters(raft: RaftNode, role: Leadership) -> dict[int, VoterInfo]:
-    """What voters have told of themselves in this epoch."""
+    """What voters have reported about themselves in this epoch."""
     return {**role.known_voters, raft.me.id: raft.own_voter}
 
 
 def raise_kraft_version(raft: RaftNode, version: int) -> int:
-    """Move the voters from the settings into the log; returns the offset behind the records."""
+    """Move the voters from the settings into the log; returns the offset after the records."""
     role = raft.role
     if (problem := raise_problem(raft, version)) or not isinstance(role, Leadership):
         raise InvalidUpdateVersion(problem)
@@ -289,7 +289,7 @@ def raise_kraft_version(raft: RaftNode, version: int) -> int:
 
 
 def tell_leader(raft: RaftNode, role: Follower, now_ms: int) -> int:
-    """Ask the leader for what is due to be changed about this node as a voter; returns when to look again."""
+    """Send the leader the change that is due for this node as a voter; returns when to check again."""
     request = due_change(raft)
     if request is None:
         return NEVER
@@ -310,20 +310,21 @@ def due_change(raft: RaftNode) -> AddRaftVoter | RemoveRaftVoter | UpdateRaftVot
         return None if _is_told(raft, mine) else UpdateRaftVoter(raft.epoch, raft.own_voter)
     if not may_join(raft):
         return None
-    if mine is not None:  # a directory that this node has no more
+    if mine is not None:  # a directory that this node no longer has
         return RemoveRaftVoter(mine.key)
     return AddRaftVoter(raft.me, raft.config.endpoints, ack_when_committed=False)
 
 
 def _is_told(raft: RaftNode, mine: VoterInfo | None) -> bool:
-    """Whether the log says what this voter is; with kraft.version 0, whether this epoch's leader knows."""
+    """Whether the log has this voter's present data; with kraft.version 0, whether this epoch's leader has
+    it."""
     if raft.kraft_version == 0:
         return raft.has_told_epoch == raft.epoch
     return mine is None or raft.own_voter.is_told_by(mine)
 
 
 def may_join(raft: RaftNode) -> bool:
-    """Whether this node adds itself: not a second time, for then it was removed."""
+    """Whether this node may add itself; not a second time, since then it was removed."""
     return raft.config.auto_join and raft.kraft_version > 0 and not raft.has_voted_here
 
 
@@ -333,7 +334,7 @@ def take_voter_change(raft: RaftNode, node_id: int, response: VoterChangeRespons
 
 
 def is_told(raft: RaftNode, now_ms: int) -> None:
-    """The leader knows what this voter is, or is of a version in which it need not; and it lives."""
+    """The leader has this voter's data, or is of a version that does not need it; it has answered."""
     raft.has_told_epoch = raft.epoch
     if isinstance(raft.role, Follower):
         raft.hear_leader(raft.role, now_ms)

@@ -1,9 +1,9 @@
 """The voters of the metadata quorum, and their history by offset.
 
-A set of voters is in force as soon as its record is appended, committed or not, and goes with it when the log
-is truncated. Two sets that follow each other differ by one voter at most, so that any majority of the one
-shares a voter with any majority of the other. Where the voters stand in the settings (kraft.version 0) their
-directories are not known, and any directory of that node id is the voter.
+A set of voters is in force as soon as its record is appended, committed or not, and is dropped when the log
+is truncated. Two consecutive sets differ by one voter at most, so that any majority of the one shares a voter
+with any majority of the other. With voters in the settings (kraft.version 0) their directories are not known,
+and any directory of that node id is the voter.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from barnabas.raft.election import VoterKey, majority, same_replica
 
 T = TypeVar("T")
 
-BOOTSTRAP_OFFSET = -1  # of what is told by the settings or by the checkpoint that stands for an empty log
+BOOTSTRAP_OFFSET = -1  # of values from the settings or from the checkpoint of an empty log
 
 
 class Endpoint(NamedTuple):
-    """Where a listener is reached; the host is a name, resolved anew at every connection."""
+    """The address of a listener; the host is a name, resolved anew for every connection."""
 
     listener: str
     host: str
@@ -30,7 +30,7 @@ Endpoints = tuple[Endpoint, ...]
 
 
 class VoterInfo(NamedTuple):
-    """A voter with its listeners and the kraft.versions that it can work with."""
+    """A voter with its listeners and the kraft.versions that it supports."""
 
     key: VoterKey
     endpoints: Endpoints = ()
@@ -38,11 +38,11 @@ class VoterInfo(NamedTuple):
     max_kraft_version: int = 1
 
     def is_same(self, key: VoterKey) -> bool:
-        """Whether this voter is that replica; a directory that is not known is any."""
+        """Whether this voter is that replica; an unknown directory matches any."""
         return self.key is key or same_replica(self.key, key)
 
     def is_told_by(self, other: VoterInfo) -> bool:
-        """Whether that one says the same; the order of the listeners means nothing."""
+        """Whether `other` has the same data; the order of the listeners does not matter."""
         if self.endpoints != other.endpoints and self._addresses() != other._addresses():
             return False
         return self._replace(endpoints=()) == other._replace(endpoints=())
@@ -90,11 +90,11 @@ class VoterSet:
         return len(self.voters) == 1 and self.has(key)
 
     def rank(self, node_id: int, without: int) -> int:
-        """The place of a voter among those that are left when `without` is gone."""
+        """The position of a voter among the others, without node `without`."""
         return sum(each < node_id for each in self.ids if each != without)
 
     def with_voter(self, voter: VoterInfo) -> VoterSet:
-        """With that one added, or in the place of the one with its id."""
+        """This set with `voter` added, or replacing the one with its id."""
         others = (each for each in self.voters if each.key.id != voter.key.id)
         return VoterSet((*others, voter))
 
@@ -102,7 +102,7 @@ class VoterSet:
         return VoterSet(each for each in self.voters if each.key.id != node_id)
 
     def overlaps(self, other: VoterSet) -> bool:
-        """Whether one change at most lies between them, so that their majorities share a voter."""
+        """Whether the two sets differ by one change at most, so that their majorities share a voter."""
         changed = len(set(self.ids) ^ set(other.ids))
         for node_id in set(self.ids) & set(other.ids):
             if not self._by_id[node_id].is_same(other._by_id[node_id].key):
@@ -124,16 +124,16 @@ class OffsetHistory(Generic[T]):
 
     @property
     def latest_offset(self) -> int:
-        """The offset of the record that tells the value in force."""
+        """The offset of the record with the value in force."""
         return self._entries[-1][0]
 
     @property
     def previous(self) -> T:
-        """The value before the latest; the latest itself where there is none."""
+        """The value before the latest; the latest itself if there is none."""
         return self._entries[-2 if len(self._entries) > 1 else -1][1]
 
     def at(self, end_offset: int) -> tuple[int, T]:
-        """What is in force below that offset, and the offset of its record."""
+        """The value in force below `end_offset`, and the offset of its record."""
         for offset, value in reversed(self._entries):
             if offset < end_offset:
                 return offset, value
@@ -143,11 +143,11 @@ class OffsetHistory(Generic[T]):
         self._entries.append((offset, value))
 
     def truncate(self, end_offset: int) -> None:
-        """Nothing from that offset on was ever appended."""
+        """Remove the values from `end_offset` on."""
         while len(self._entries) > 1 and self._entries[-1][0] >= end_offset:
             self._entries.pop()
 
     def forget(self, start_offset: int) -> None:
-        """The log begins there; what is in force at its beginning is kept."""
+        """Remove values that were replaced before `start_offset`; the one in force there is kept."""
         while len(self._entries) > 1 and self._entries[1][0] < start_offset:
             del self._entries[0]

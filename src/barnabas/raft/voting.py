@@ -1,8 +1,8 @@
-"""Votes and pre-votes as messages: who may ask, who grants, and how others are asked.
+"""Votes and pre-votes as messages: answering and sending requests.
 
-A pre-vote promises nothing and changes nothing on the disk; a vote is durable before it is told. Logs are
-compared by (last epoch, end offset). Whether the asker is a voter by this node's log is not checked: this
-node's voters may be older than the asker's. What becomes of a node that asked is in `standing`.
+A pre-vote promises nothing and changes nothing on the disk; a vote is durable before it is sent. Logs are
+compared by (last epoch, end offset). It is not checked whether the candidate is a voter by this node's log,
+since this node's voters may be older than the candidate's. The candidate's side is in `standing`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from barnabas.raft.node import RaftNode
 
 
-# --- being asked
+# --- answering
 
 
 def receive_vote(raft: RaftNode, token: Any, request: Vote, now_ms: int) -> None:
@@ -34,7 +34,7 @@ def receive_vote(raft: RaftNode, token: Any, request: Vote, now_ms: int) -> None
 
 
 def judge_vote(raft: RaftNode, request: Vote, now_ms: int) -> tuple[int, bool]:
-    """The error, and whether the vote is granted. A later epoch is adopted whatever else is wrong."""
+    """The error, and whether the vote is granted. A later epoch is adopted even if the vote is refused."""
     too_late = request.epoch + 1 if request.pre_vote else request.epoch
     if request.end_offset < 0 or not 0 <= request.last_epoch < too_late or request.candidate.id < 0:
         return INVALID_REQUEST, False
@@ -59,7 +59,7 @@ def is_meant(raft: RaftNode, voter: VoterKey | None) -> bool:
 
 
 def can_grant_pre_vote(raft: RaftNode, is_up_to_date: bool) -> bool:
-    """A leader never does; a follower only until it has fetched, or when its leader is gone."""
+    """A leader never grants one; a follower only until it has fetched, or when its leader is gone."""
     role = raft.role
     if isinstance(role, (Unattached, Nominee, Resigned)):
         return is_up_to_date
@@ -69,7 +69,7 @@ def can_grant_pre_vote(raft: RaftNode, is_up_to_date: bool) -> bool:
 
 
 def can_grant_vote(raft: RaftNode, candidate: VoterKey, is_up_to_date: bool) -> bool:
-    """To the same candidate again, or to one as long as neither a vote nor a leader is known."""
+    """A vote is granted again to the same candidate, or to one while neither a vote nor a leader is known."""
     if not isinstance(raft.role, (Unattached, Prospective)):
         return False
     if raft.election.voted is not None:
@@ -78,7 +78,7 @@ def can_grant_vote(raft: RaftNode, candidate: VoterKey, is_up_to_date: bool) -> 
 
 
 def remember_vote(raft: RaftNode, candidate: VoterKey, now_ms: int) -> None:
-    """It is written before the answer leaves."""
+    """Note the vote; it is written before the response is sent."""
     if raft.election.voted is not None:
         return
     raft.election = raft.election._replace(voted=candidate)
@@ -96,7 +96,7 @@ def take_vote(raft: RaftNode, node_id: int, response: VoteResponse, now_ms: int)
     if not isinstance(role, Nominee):
         return
     is_granted = response.granted and response.error == NONE
-    (role.granted if is_granted else role.rejected).add(node_id)  # another directory grants nothing, ever
+    (role.granted if is_granted else role.rejected).add(node_id)  # another directory never grants one
     if isinstance(role, Prospective):
         standing.check_pre_votes(raft, role, now_ms)
     elif isinstance(role, Candidate):
@@ -104,7 +104,7 @@ def take_vote(raft: RaftNode, node_id: int, response: VoteResponse, now_ms: int)
 
 
 def heed_answer(raft: RaftNode, error: int, known: Any, now_ms: int) -> bool:
-    """Learn what an answer tells of epoch and leader; false where that is all there is to it."""
+    """Process the epoch and leader in a response; False if the response is of no further use."""
     if known.epoch < raft.epoch or error == UNKNOWN_LEADER_EPOCH:
         return False
     epoch = raft.epoch
