@@ -1,1 +1,1 @@
-"""The metadata of a cluster: the records that tell it, and the image that they add up to."""
+"""The metadata of a cluster: the records of the metadata log, and the image built from them."""

@@ -1,13 +1,12 @@
-"""A delta: the records of one committed batch or metadata transaction, on their way to the next image.
+"""A delta: the changes of one committed batch or metadata transaction, from one image to the next.
 
-`replay` takes one record in the order of the log and does a bounded amount of work (ClearElrRecord for all
-topics aside); it is the only way in which metadata changes, the same at the leader, at every other node and
-at recovery. `apply` gives the next image. The delta then says what differs between the two, for subscribers
-that follow some part of the metadata: it names topics, partitions, brokers and resources; the images on both
-sides have the contents.
+`replay` applies one record, in the order of the log, with a bounded amount of work (except ClearElrRecord for
+all topics). It is the only way in which metadata changes, the same on the leader, on every other node and in
+recovery. `apply` returns the next image. The delta then tells subscribers that follow a part of the metadata
+what has changed: it names topics, partitions, brokers and resources, whose contents are in the two images.
 
-A record that contradicts the image (a partition of an unknown topic) is an InvariantViolation: to go on would
-be to serve another cluster than the other nodes do.
+A record that contradicts the image (a partition of an unknown topic) is an InvariantViolation: otherwise this
+node would serve another cluster than the other nodes.
 """
 
 from __future__ import annotations
@@ -37,10 +36,10 @@ V = TypeVar("V")
 
 
 class Delta:
-    """What records change in `base`. The sets of what changed are in the order of the first change.
+    """The changes of records to `base`. The sets of changed names are in the order of the first change.
 
-    `changed_topics` has topics that are new or have partitions that are new or changed, `changed_partitions`
-    those partitions; `removed_topics` has topics of the base that are gone.
+    `changed_topics` has topics that are new or have new or changed partitions, `changed_partitions` those
+    partitions; `removed_topics` has topics of the base that were removed.
     """
 
     def __init__(self, base: ClusterImage) -> None:
@@ -63,12 +62,12 @@ class Delta:
         self._new_names: dict[str, Uuid] = {}
 
     def replay(self, record: Message) -> None:
-        """Take one record of the metadata log."""
+        """Apply one record of the metadata log."""
         _REPLAYS[type(record)](self, record)
         self.is_empty = False
 
     def apply(self, offset: int, epoch: int) -> ClusterImage:
-        """The next image, which stands at `offset`: it holds every record below, the last one of `epoch`."""
+        """The next image, at `offset`: it includes every record below, the last one of `epoch`."""
         base = self.base
         if self.is_empty:
             return base._replace(offset=offset, epoch=epoch)
@@ -105,10 +104,10 @@ class Delta:
             names.finish(),
         )
 
-    # --- what replay works on
+    # --- used by replay
 
     def topic(self, topic_id: Uuid) -> _TopicDraft:
-        """A topic that is there now, to be changed."""
+        """A topic that exists now, to be changed."""
         draft = self._topics.get(topic_id)
         if draft is None:
             topic = self.base.topics_by_id.get(topic_id)
@@ -155,7 +154,7 @@ class Delta:
         self.changed_partitions[topic_id, index] = None
 
     def set_config(self, resource: Resource, name: str, value: str | None) -> None:
-        """Alter a setting; None takes it back."""
+        """Alter a setting; None removes it."""
         values = dict(self._configs.get(resource) or {})
         if value is None:
             values.pop(name, None)
@@ -194,7 +193,7 @@ class _Copied(Generic[K, V]):
         return (self._base if self._copy is None else self._copy).get(key)
 
     def set(self, key: K, value: V | None) -> None:
-        """Set a value; None takes the key out."""
+        """Set a value; None removes the key."""
         if self._copy is None:
             self._copy = dict(self._base)
         if value is None:
@@ -207,7 +206,7 @@ class _Copied(Generic[K, V]):
 
 
 class _TopicDraft:
-    """A topic of the base or a new one, and its partitions that are changed or added."""
+    """A topic of the base or a new one, and its changed or new partitions."""
 
     __slots__ = ("_base", "changed")
 
@@ -220,11 +219,11 @@ class _TopicDraft:
         return self._base.name
 
     def before(self, index: int) -> PartitionImage | None:
-        """A partition as the base has it."""
+        """A partition in the base."""
         return self._base.partition(index)
 
     def partition(self, index: int) -> PartitionImage | None:
-        """A partition as it is now."""
+        """A partition after the changes so far."""
         return self.changed.get(index) or self._base.partition(index)
 
     def __len__(self) -> int:
@@ -296,7 +295,7 @@ def _finished(
         if partitions:
             made[broker_id] = partitions
         else:
-            made.pop(broker_id, None)  # images are equal whatever their histories
+            made.pop(broker_id, None)  # images with different histories must be equal
     return made
 
 
@@ -393,7 +392,7 @@ def _producer_ids(delta: Delta, record: r.ProducerIdsRecord) -> None:
 
 
 def _nothing(delta: Delta, record: Message) -> None:
-    """Says nothing about the cluster: no-ops, and the end of ZooKeeper's times."""
+    """Ignored: no-ops, and the end of the migration from ZooKeeper."""
 
 
 def _keep(delta: Delta, record: Message) -> None:

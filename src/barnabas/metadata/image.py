@@ -1,14 +1,13 @@
-"""The metadata image: the state of the cluster that the records of the metadata log add up to, as a value.
+"""The metadata image: the state of the cluster, built from the records of the metadata log, as a value.
 
-An image is immutable and names the offset and epoch it stands at: it holds the effect of every record below
-`offset`. A change is a `Delta` (delta.py) whose `apply` gives the next image; what did not change is shared
-with the image before, so that a new version costs microseconds at any size. The mappings and tuples in it are
-never written to.
+An image is immutable and has an offset and an epoch: it includes every record below `offset`. A change is a
+`Delta` (delta.py) whose `apply` returns the next image; unchanged parts are shared with the previous image,
+so that a new version takes microseconds at any size. The mappings and tuples in it are never written to.
 
 `assigned` and `led` are the index by broker: the partitions of which a broker is a replica, and those that it
-leads (under NO_LEADER those that have no leader). A broker's places in ISR and ELR are among its `assigned`
-partitions, so no question about a broker goes through all partitions of the cluster. `folded_names` has the
-topics' names that collide with others (see `folded`).
+leads (under NO_LEADER those without a leader). A broker's memberships in ISR and ELR are among its `assigned`
+partitions, so no query about a broker iterates over all partitions of the cluster. `folded_names` has the
+topic names that may collide with others (see `folded`).
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ METADATA_VERSION = "metadata.version"
 # the resource types of ConfigRecord and of the wire
 TOPIC_RESOURCE = 2
 BROKER_RESOURCE = 4
-CLUSTER_DEFAULT = ""  # the name of the broker resource that stands for all brokers
+CLUSTER_DEFAULT = ""  # the name of the broker resource for all brokers
 
 Resource: TypeAlias = tuple[int, str]
 PartitionKey: TypeAlias = tuple[Uuid, int]
@@ -52,13 +51,13 @@ _NO_CONFIGS: ShardedMap[Resource, Mapping[str, str]] = ShardedMap(_shard_of_reso
 
 
 def folded(name: str) -> str | None:
-    """The key of a name in `folded_names`: in names of metrics a dot is an underscore. None where a name has
-    neither and so collides with none."""
+    """The key of a name in `folded_names`: in metric names a dot is an underscore. None for a name with
+    neither, which cannot collide."""
     return name.replace(".", "_") if "." in name or "_" in name else None
 
 
 class ClusterImage(NamedTuple):
-    """One version of the metadata. `kept` holds records that nothing here serves, for snapshots."""
+    """One version of the metadata. `kept` holds records that nothing here uses, for snapshots."""
 
     offset: int = 0
     epoch: int = 0
@@ -85,7 +84,7 @@ class ClusterImage(NamedTuple):
         return self.config(TOPIC_RESOURCE, name)
 
     def broker_config(self, name: str = CLUSTER_DEFAULT) -> Mapping[str, str]:
-        """The altered settings of one broker (its id as text), or of all."""
+        """The altered settings of one broker (its id as text), or of all brokers."""
         return self.config(BROKER_RESOURCE, name)
 
     def config(self, resource_type: int, name: str) -> Mapping[str, str]:
@@ -94,7 +93,7 @@ class ClusterImage(NamedTuple):
 
     @property
     def metadata_version(self) -> int:
-        """The level at which the cluster's records are written."""
+        """The metadata.version, which decides the versions of new records."""
         return self.features.get(METADATA_VERSION, LATEST_METADATA_VERSION)
 
     def partitions_assigned(self, broker_id: int) -> Iterator[tuple[TopicImage, int, PartitionImage]]:
@@ -102,7 +101,8 @@ class ClusterImage(NamedTuple):
         return self._in_order(self.assigned.get(broker_id, NO_PARTITIONS))
 
     def partitions_led(self, broker_id: int) -> Iterator[tuple[TopicImage, int, PartitionImage]]:
-        """The partitions that a broker leads, or with NO_LEADER those without a leader, in the same order."""
+        """The partitions that a broker leads, or with NO_LEADER those without a leader, in the order of the
+        above."""
         return self._in_order(self.led.get(broker_id, NO_PARTITIONS))
 
     def _in_order(self, keys: PartitionSet) -> Iterator[tuple[TopicImage, int, PartitionImage]]:

@@ -1,4 +1,4 @@
-"""Topics that belong to the system, not to its users."""
+"""Internal topics."""
 
 from __future__ import annotations
 
@@ -11,5 +11,5 @@ INTERNAL_TOPICS = frozenset({CONSUMER_OFFSETS, TRANSACTION_STATE, SHARE_GROUP_ST
 
 
 def is_internal(name: str) -> bool:
-    """Whether clients see the topic marked as internal, and may not write to it."""
+    """Whether the topic is internal: marked as such for clients, which may not write to it."""
     return name in INTERNAL_TOPICS

@@ -1,4 +1,5 @@
-"""What the image is made of: brokers, controllers, topics and partitions, to and from their records."""
+"""The parts of the image: brokers, controllers, topics and partitions, with conversion to and from
+records."""
 
 from __future__ import annotations
 
@@ -18,13 +19,13 @@ from barnabas.protocol.schema import NO_UUID, Uuid
 
 RECOVERED, RECOVERING = 0, 1
 
-# in place of a directory's id: one that was there before directories had ids, and one not chosen yet
+# in place of a directory's id: created before directories had ids, and not assigned yet
 MIGRATING_DIRECTORY: Uuid = NO_UUID
 UNASSIGNED_DIRECTORY: Uuid = bytes(15) + b"\x01"
 
 
 class ListenerImage(NamedTuple):
-    """Where one listener of a node is reached."""
+    """The endpoint of one listener of a node."""
 
     host: str
     port: int
@@ -36,7 +37,7 @@ FeatureRanges = dict[str, tuple[int, int]]
 
 
 class BrokerImage(NamedTuple):
-    """A registered broker; fenced ones are known but lead nothing and are shown to no client."""
+    """A registered broker. A fenced one leads nothing and is not shown to clients."""
 
     id: int
     epoch: int
@@ -51,7 +52,7 @@ class BrokerImage(NamedTuple):
 
     @property
     def is_active(self) -> bool:
-        """Whether it may lead partitions and be given new ones."""
+        """Whether it may lead partitions and get new ones."""
         return not self.fenced and not self.in_controlled_shutdown
 
     @classmethod
@@ -94,7 +95,7 @@ class BrokerImage(NamedTuple):
 
 
 class ControllerImage(NamedTuple):
-    """A node of the metadata quorum that has said where it is."""
+    """A registered node of the metadata quorum."""
 
     id: int
     incarnation_id: Uuid
@@ -120,7 +121,7 @@ class ControllerImage(NamedTuple):
 
 
 class PartitionImage(NamedTuple):
-    """One partition; `directories` stand beside `replicas`, one each."""
+    """One partition; `directories` has one entry for each of `replicas`."""
 
     replicas: tuple[int, ...]
     isr: tuple[int, ...]
@@ -147,12 +148,13 @@ class PartitionImage(NamedTuple):
             record.leader_recovery_state,
             record.leader_epoch,
             record.partition_epoch,
-            # records from before directories were written have none
+            # records of older versions have no directories
             tuple(record.directories) or (MIGRATING_DIRECTORY,) * len(record.replicas),
         )
 
     def changed_by(self, record: PartitionChangeRecord) -> PartitionImage:
-        """Each change is a new partition epoch; naming a leader, even the same, is a new leader epoch."""
+        """Apply a change. Each is a new partition epoch; naming a leader, even the same, is a new leader
+        epoch."""
         led = record.leader != LEADER_AS_IT_WAS
         state = record.leader_recovery_state
         return PartitionImage(
@@ -188,14 +190,14 @@ class PartitionImage(NamedTuple):
 
 
 class TopicImage(NamedTuple):
-    """A topic; its partitions by index, without a gap."""
+    """A topic; its partitions by index, without gaps."""
 
     name: str
     id: Uuid
     partitions: tuple[PartitionImage, ...] = ()
 
     def partition(self, index: int) -> PartitionImage | None:
-        """One partition, None where there is no such index."""
+        """One partition, None if there is no such index."""
         return self.partitions[index] if 0 <= index < len(self.partitions) else None
 
 

@@ -1,9 +1,9 @@
-"""The published image: what the services of a node see of the metadata, given to them in order.
+"""The published image: the metadata as the services of a node see it, passed to them in order.
 
-Every change is published as (image, delta), a snapshot that was loaded among them. Subscribers are called in
-the order in which they subscribed, and must not raise: one that does has half of a change. `image` is the
-published one from the moment before the first of them is called. A service reads `image` anew at every step
-and keeps none: an old image is memory that cannot be freed and an answer that is out of date.
+Every change is published as (image, delta), the loading of a snapshot included. Subscribers are called in the
+order of subscription, and must not raise: one that does has processed half of a change. `image` is the
+published one from just before the first of them is called. A service reads `image` anew at every step and
+keeps none: an old image is memory that cannot be freed and may be out of date.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ Subscriber = Callable[[ClusterImage, Delta], None]
 
 
 class MetadataNotApplied(InvariantViolation):
-    """A service has half of a change of the metadata: the node must stop."""
+    """A service has processed half of a metadata change: the node must stop."""
 
 
 class MetadataPublisher:
-    """One a node. Only the node's active controller calls `publish` while there is one, else its metadata
-    loader."""
+    """One a node. Only the node's active controller calls `publish` while there is one, otherwise its
+    metadata loader."""
 
     __slots__ = ("_subscribers", "image")
 

@@ -1,9 +1,9 @@
-"""Every record of `__cluster_metadata`, and how it is framed: Kafka's own bytes, all versions.
+"""The records of `__cluster_metadata` and their framing: Kafka's format, all versions.
 
-A record's value is three unsigned varints (frame version 1, the type's key, the version) and the body. What
-is written is the latest version, that of metadata.version 30; a frame, type or version from later is an
-UnknownRecord. Where a tagged field says "as it was" by being absent, its default says the same (leader -2,
-null lists), and an empty list says "none from now on".
+A record's value is three unsigned varints (frame version 1, the type's key, the version) and the body.
+Written records have the latest version, that of metadata.version 30; a later frame, type or version is an
+UnknownRecord. A tagged field that is absent means "unchanged", and so does its default (leader -2, null
+lists); an empty list means "none from now on".
 """
 
 from __future__ import annotations
@@ -168,7 +168,7 @@ class ProducerIdsRecord(Message, key=15, flexible=0):
 
 
 class BrokerRegistrationChangeRecord(Message, key=17, versions=(0, 3), flexible=0):
-    """`fenced`: -1 unfenced, 1 fenced, 0 as it was; `in_controlled_shutdown`: 1 begun, 0 as it was."""
+    """`fenced`: -1 unfenced, 1 fenced, 0 unchanged; `in_controlled_shutdown`: 1 begun, 0 unchanged."""
 
     broker_id: Int32
     broker_epoch: Int64
@@ -231,7 +231,7 @@ class RegisterControllerRecord(Message, key=27, flexible=0):
 
 
 class ClearElrRecord(Message, key=28, flexible=0):
-    """Forget the eligible leader replicas of one topic, or of all where the name is empty."""
+    """Clears the eligible leader replicas of one topic, or of all if the name is empty."""
 
     topic_name: String
 
@@ -244,25 +244,25 @@ RECORDS: dict[int, type[Message]] = {
 
 
 def encode_record(record: Message, version: int | None = None) -> bytes:
-    """The value of a record in the metadata log, of the latest version unless another is given."""
+    """The value of a record in the metadata log, in the latest version unless another is given."""
     cls = type(record)
     version = cls.__versions__[1] if version is None else version
     out = bytearray((FRAME_VERSION,))
     write_varint(out, cls.__key__)
     write_varint(out, version)
-    beside: list[Beside] = []  # metadata has no fields that would stand beside
+    beside: list[Beside] = []  # stays empty: metadata has no fields of records
     encoder(cls, version)(record, out, beside)
     return bytes(out)
 
 
 def decode_record(data: Buffer) -> Message:
-    """The record that a value in the metadata log holds; UnknownRecord where a newer Kafka wrote it."""
+    """The record in a value of the metadata log; UnknownRecord if it is of a newer version."""
     cls, version, position = read_frame(data)
     return decode(cls, version, data, position)
 
 
 def read_frame(data: Buffer) -> tuple[type[Message], int, int]:
-    """The type and version of a record, and where its body starts."""
+    """The type and version of a record, and the position of its body."""
     view = memoryview(data)
     try:
         frame, position = read_varint(view, 0)

@@ -1,7 +1,7 @@
 """From the records of the metadata log to images: batch by batch, with metadata transactions.
 
 A batch makes one change (an image and its delta). The records of a transaction take effect together when it
-ends, and never if it is aborted: until then `image` is the last stable one, from before the transaction.
+ends, and never if it is aborted: until then `image` is the last one before the transaction.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ V = TypeVar("V")
 
 
 class Change(NamedTuple):
-    """The next image, and what differs from the one before."""
+    """The next image, and its differences from the previous one."""
 
     image: ClusterImage
     delta: Delta
 
 
 class Replayer:
-    """Follows the log from `image` on. An error of `replay` leaves it in doubt: it must not be used again."""
+    """Follows the log from `image` on. After an error of `replay` it must not be used again."""
 
     def __init__(self, image: ClusterImage) -> None:
         self.image = image
@@ -41,11 +41,11 @@ class Replayer:
 
     @property
     def in_transaction(self) -> bool:
-        """Whether the log has records behind `image` that have no effect yet."""
+        """Whether the log has records after `image` that have no effect yet."""
         return self._in_transaction
 
     def replay(self, base_offset: int, epoch: int, records: Sequence[Message]) -> list[Change]:
-        """Take one batch. Mostly one change; none inside a transaction."""
+        """Apply one batch. Usually one change; none inside a transaction."""
         changes: list[Change] = []
         for offset, record in enumerate(records, base_offset):
             if isinstance(record, BeginTransactionRecord) and not self._delta.is_empty:
@@ -56,7 +56,8 @@ class Replayer:
         return changes
 
     def load(self, base_offset: int, epoch: int, records: Sequence[Message]) -> None:
-        """Take one batch of many that make one change, which `finish` ends: a log that is read at a start."""
+        """Apply one of many batches that make one change, which `finish` completes: the log read at a
+        start."""
         for offset, record in enumerate(records, base_offset):
             if isinstance(record, BeginTransactionRecord) and not self._delta.is_empty:
                 self._apply(offset, epoch)
@@ -64,7 +65,7 @@ class Replayer:
         self._loaded = base_offset + len(records), epoch
 
     def finish(self) -> None:
-        """All batches of `load` are taken."""
+        """Complete the change of all batches passed to `load`."""
         if not self._in_transaction:
             self._apply(*self._loaded)
 
@@ -83,7 +84,7 @@ class Replayer:
             self._delta.replay(record)
 
     def skip(self, end_offset: int, epoch: int) -> None:
-        """A control batch: it says nothing about the cluster, but the image stands behind it."""
+        """Skip a control batch: it does not change the cluster, but advances the image's offset."""
         if not self._in_transaction:
             self.image = self.image._replace(offset=end_offset, epoch=epoch)
             self._delta = Delta(self.image)
@@ -95,7 +96,7 @@ class Replayer:
 
 
 def replay_all(image: ClusterImage, records: Iterable[Message]) -> ClusterImage:
-    """The image after records that stand for themselves, as those of a snapshot do; its offset stays."""
+    """The image after records without offsets, such as a snapshot's; its offset stays."""
     delta = Delta(image)
     for record in records:
         delta.replay(record)
@@ -103,7 +104,8 @@ def replay_all(image: ClusterImage, records: Iterable[Message]) -> ClusterImage:
 
 
 def difference(base: ClusterImage, image: ClusterImage) -> Delta:
-    """What differs between two images that no records lead to: a snapshot that replaces what was there."""
+    """The difference between two images that no records connect: a snapshot that replaces the previous
+    state."""
     delta = Delta(base)
     delta.is_empty = base == image
     delta.changed_features |= dict.fromkeys(_differing(base.features, image.features))
@@ -125,7 +127,7 @@ def difference(base: ClusterImage, image: ClusterImage) -> Delta:
 
 
 def _differing(base: Mapping[K, V], image: Mapping[K, V]) -> list[K]:
-    """The keys that only one of them has, or that have another value in each."""
+    """The keys that only one of them has, or whose values differ."""
     if base is image:
         return []
     return [key for key in base if key not in image] + [

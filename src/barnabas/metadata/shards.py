@@ -1,9 +1,9 @@
-"""An immutable mapping with cheap new versions: 256 dictionaries, shared but for those that changed.
+"""An immutable mapping with cheap new versions: 256 dictionaries, shared except for changed ones.
 
-A version is made through a `Draft`, which copies a shard when it is first written to. At 100,000 keys a shard
-has some 400, so one change costs a few microseconds, whatever the size of the whole. The shard of a key comes
-from its bytes and never from `hash`, so that the order of iteration is the same in every process: by shard,
-and within a shard in the order of insertion. Equality does not depend on that order.
+A version is made through a `Draft`, which copies a shard when it is first written to. With 100,000 keys a
+shard has about 400, so one change takes a few microseconds, independent of the total size. The shard of a key
+is computed from its bytes and never from `hash`, so that the order of iteration is the same in every process:
+by shard, and within a shard in the order of insertion. Equality does not depend on that order.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _NO_SHARDS: tuple[dict[Any, Any], ...] = (_EMPTY,) * SHARDS
 
 
 def shard_of_text(text: str) -> int:
-    """A shard for a name."""
+    """The shard of a name."""
     return crc32(text.encode(errors="surrogatepass")) % SHARDS
 
 
@@ -58,7 +58,7 @@ class ShardedMap(Generic[K, V]):
         return chain.from_iterable(shard.items() for shard in self._shards)
 
     def shards(self) -> tuple[Mapping[K, V], ...]:
-        """The parts, for a walk in slices that does not hold up the loop."""
+        """The parts, to iterate in slices without blocking the loop."""
         return self._shards
 
     def __eq__(self, other: object) -> bool:
@@ -73,7 +73,7 @@ class ShardedMap(Generic[K, V]):
 
 
 class Draft(Generic[K, V]):
-    """The next version of a mapping while it is being made."""
+    """The next version of a mapping under construction."""
 
     __slots__ = ("_base", "_copied", "_shard_of", "_shards")
 
@@ -94,7 +94,7 @@ class Draft(Generic[K, V]):
         self._shards[number][key] = value  # type: ignore[index]
 
     def remove(self, key: K) -> None:
-        """Take a key out, if it is there."""
+        """Remove a key, if it is there."""
         number = self._shard_of(key)
         if number not in self._copied:
             self._copy(number)

@@ -1,7 +1,7 @@
-"""The records of a snapshot: those that make an image anew, in the order in which Kafka writes them.
+"""The records of a snapshot: those that rebuild an image, in Kafka's order.
 
-They are made one by one as they are asked for, topics a shard at a time, so that a snapshot of any size can
-be written in slices while commands go on: the image is a value and does not change meanwhile.
+They are generated lazily, topics a shard at a time, so that a snapshot of any size can be written in slices
+while commands go on: the image is a value and does not change meanwhile.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _KEPT_AFTER = ("acl", "scram", "token")
 
 
 def snapshot_records(image: ClusterImage) -> Iterator[Message]:
-    # metadata.version comes first: it says how to read what follows
+    # metadata.version comes first: readers need it for the rest
     for name in sorted(image.features, key=lambda name: (name != METADATA_VERSION, name)):
         yield r.FeatureLevelRecord(name=name, feature_level=image.features[name])
     for broker_id in sorted(image.brokers):

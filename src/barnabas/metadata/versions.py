@@ -1,8 +1,8 @@
-"""What a metadata.version means for the records: a cluster of an older one is told in older records.
+"""The effect of metadata.version on records: a cluster of an older version gets older record versions.
 
-So a directory that an older Kafka finalised stays one that it can read. Every level that Kafka 4.3 knows is
-here, with its release; `changed` marks those that brought fields or records which an older level cannot hold,
-so that going back below one of them would lose something.
+So a directory that an older Kafka finalised stays readable for it. All levels that Kafka 4.3 knows are here,
+with their releases; `changed` marks those that added fields or records which an older level does not have, so
+that a downgrade below one of them would lose metadata.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ DIRECTORIES_SINCE = 17
 ELR_SINCE = 23
 CORDONED_SINCE = 30
 
-# of those that have several versions: from which metadata.version on which one is written, the newest first
+# for types with several versions: (first metadata.version, record version), the newest first
 _RECORD_VERSIONS: dict[type[Message], tuple[tuple[int, int], ...]] = {
     RegisterBrokerRecord: ((CORDONED_SINCE, 4), (DIRECTORIES_SINCE, 3), (8, 2), (0, 1)),
     PartitionRecord: ((ELR_SINCE, 2), (DIRECTORIES_SINCE, 1), (0, 0)),
@@ -52,7 +52,7 @@ class Level(NamedTuple):
 
 
 def record_version(record: type[Message], metadata_version: int) -> int:
-    """In which version such a record is written in a cluster of that metadata.version."""
+    """The version of a record type in a cluster of that metadata.version."""
     for since, version in _RECORD_VERSIONS.get(record, ()):
         if metadata_version >= since:
             return version
@@ -60,19 +60,19 @@ def record_version(record: type[Message], metadata_version: int) -> int:
 
 
 def level(number: int) -> Level | None:
-    """What is known of a metadata.version; None where it is too old, or too new."""
+    """A known level of metadata.version; None if it is too old, or too new."""
     if not OLDEST_METADATA_VERSION <= number <= LATEST_METADATA_VERSION:
         return None
     return Level(number, _RELEASES[number - OLDEST_METADATA_VERSION], number in _CHANGED)
 
 
 def level_of_release(release: str) -> int | None:
-    """The metadata.version of a release such as 4.3, 4.3.0 or 4.3-IV0; None where it is not known."""
+    """The metadata.version of a release such as 4.3, 4.3.0 or 4.3-IV0; None if unknown."""
     name = ".".join(release.split(".")[:2])
     found = [at for at, each in enumerate(_RELEASES) if name in (each, each.partition("-")[0])]
     return OLDEST_METADATA_VERSION + found[-1] if found else None
 
 
 def loses_metadata(old: int, new: int) -> bool:
-    """Whether going back from `old` to `new` could lose what only later levels can say."""
+    """Whether a downgrade from `old` to `new` could lose metadata."""
     return any(new < changed <= old for changed in _CHANGED)
