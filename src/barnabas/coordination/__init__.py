@@ -1,1 +1,1 @@
-"""What the replicated state machines of groups and transactions have in common."""
+"""The common base of the replicated state machines of groups and transactions."""

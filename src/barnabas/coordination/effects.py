@@ -1,18 +1,18 @@
-"""What a coordinator's command does: records to be written, and answers to be given once they are.
+"""The result of a coordinator's command: records to write, and replies to send once these are committed.
 
-A coordinator keeps one state machine for each partition of its topic (a shard). It is synchronous and pure:
+A coordinator has one state machine for each partition of its topic (a shard). It is synchronous and pure:
 
-    command(request, now, reply) -> Effects       decides, and changes what is not kept in records
-    replay(record)                                the only way in which anything kept in records changes
-    tick(now) -> Effects                          whatever is due by now
-    next_due_seconds() -> float | None            when `tick` should be called, by monotonic time
+    command(request, now, reply) -> Effects       decides, and changes only state that is not in records
+    replay(record)                                the only way in which state in records changes
+    tick(now) -> Effects                          does everything that is due at `now`
+    next_due_seconds() -> float | None            when to call `tick`, by monotonic time
 
-Whoever runs it replays the records of an effect before the next command is decided, appends them in that
-order, and gives the answers only when they are committed. If they could not be written, the shard is ahead of
-its log: it is thrown away with everybody who waits in it, and loaded anew.
+The driver replays the records of an effect before the next command is decided, appends them in that order,
+and sends the replies only when they are committed. If the append fails, the shard is ahead of its log: it is
+dropped together with its waiting requests, and loaded again.
 
-`reply` stands for whoever asked: opaque here, answered at most once, by this command or by a later one (a
-member waits in JoinGroup until all have joined).
+`reply` identifies the requester: opaque here, answered at most once, by this command or a later one (a member
+waits in JoinGroup until all have joined).
 """
 
 from __future__ import annotations
@@ -27,29 +27,29 @@ Reply: TypeAlias = object
 
 
 class Now(NamedTuple):
-    """The time of a command: what is written down, and what deadlines are reckoned by."""
+    """The time of a command: wall time to be stored, monotonic time for deadlines."""
 
     wall_ms: int
     seconds: float  # monotonic
 
 
 class Caller(NamedTuple):
-    """Who sent a request, and in which version."""
+    """The sender of a request, and the request's version."""
 
     api_version: int
     client_id: str
-    host: str  # as Kafka shows it: "/127.0.0.1"
+    host: str  # in Kafka's form: "/127.0.0.1"
 
 
 class Producer(NamedTuple):
-    """In whose transaction records are written."""
+    """The producer in whose transaction records are written."""
 
     id: int
     epoch: int
 
 
 class Write(NamedTuple):
-    """Records to be appended as one batch; within a transaction where a producer is named."""
+    """Records to be appended as one batch; within a transaction if a producer is given."""
 
     records: Sequence[KeyedRecord]
     producer: Producer | None = None
@@ -63,17 +63,17 @@ class TopicPartition(NamedTuple):
 
 
 class Markers(NamedTuple):
-    """A decided transaction, whose end is to be written into its partitions."""
+    """The end of a decided transaction, to be written to its partitions."""
 
     transactional_id: str
-    producer: Producer  # the epoch that the markers bear
+    producer: Producer  # with the epoch of the markers
     is_commit: bool
     transaction_version: int
     partitions: tuple[TopicPartition, ...]
 
 
 class Effects(NamedTuple):
-    """What follows from a command, in this order: writes; once they are committed, answers and markers."""
+    """The effects of a command, in this order: writes; once they are committed, replies and markers."""
 
     writes: Sequence[Write] = ()
     replies: Sequence[tuple[Reply, Struct]] = ()

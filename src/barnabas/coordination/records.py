@@ -1,8 +1,8 @@
-"""Records of a coordinator's topic: a key that says what it is about, a value that says what is so now.
+"""Records of a coordinator's topic: the key identifies an entity, the value is its present state.
 
-A key begins with its type (the `key` of its class), a value with its version; a value that is null deletes
-what the key names. Types and versions that are not known here are left alone: a newer version, or Apache
-Kafka, may have written them, and compaction keeps them.
+A key begins with its type (the `key` of its class), a value with its version; a null value deletes the
+entity. Unknown types and versions are skipped: a newer version, or Apache Kafka, may have written them, and
+compaction keeps them.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ _PREFIX_BYTES = _INT16.size
 
 
 class NotDecoded(BarnabasError):
-    """A record of a type or version that is not known here."""
+    """A record of an unknown type or version."""
 
 
 class Unread(Message, flexible=0):
-    """A value that nobody here looks into."""
+    """A value that is not decoded here."""
 
 
 class Kind(NamedTuple):
-    """A type of record: its name as Kafka has it, its key, and its value, or `Unread` for it."""
+    """A type of record: Kafka's name of it, its key, and its value, or `Unread`."""
 
     name: str
     key: type[Message]
@@ -39,7 +39,7 @@ Kinds = Mapping[int, Kind]  # by the type in a key
 
 
 class KeyedRecord(NamedTuple):
-    """What is so now of what the key names; without a value: nothing any more."""
+    """The present state of a key; a value of None deletes it."""
 
     key: Message
     value: Message | None
@@ -47,19 +47,19 @@ class KeyedRecord(NamedTuple):
 
 
 def encode_key(key: Message) -> bytes:
-    """The key of a record as it stands in the log."""
+    """The key of a record as bytes."""
     return _INT16.pack(key.__key__) + encode(key, 0)
 
 
 def encode_value(record: KeyedRecord) -> bytes | None:
-    """The value of a record as it stands in the log."""
+    """The value of a record as bytes."""
     if record.value is None:
         return None
     return _INT16.pack(record.version) + encode(record.value, record.version)
 
 
 class RecordReader:
-    """What the records of a topic say. A load reads very many of them: codecs are looked up once."""
+    """Decodes the records of a topic. A load reads very many of them: codecs are looked up once."""
 
     def __init__(self, kinds: Kinds) -> None:
         self._kinds = kinds
@@ -67,7 +67,7 @@ class RecordReader:
         self._values: dict[tuple[int, int], Decoder] = {}
 
     def read(self, key: bytes | None, value: bytes | None) -> KeyedRecord:
-        """What a record says; NotDecoded where its type or version is not known."""
+        """Decode a record; NotDecoded if its type or version is unknown."""
         if key is None or len(key) < _PREFIX_BYTES:
             raise NotDecoded("the record's key is shorter than its type")
         number: int = _INT16.unpack_from(key)[0]
@@ -99,5 +99,5 @@ class RecordReader:
 
 
 def decode_record(kinds: Kinds, key: bytes | None, value: bytes | None) -> KeyedRecord:
-    """What one record says; NotDecoded where its type or version is not known."""
+    """Decode one record; NotDecoded if its type or version is unknown."""
     return RecordReader(kinds).read(key, value)
