@@ -1,1 +1,1 @@
-"""Bytes on the wire: messages, their codecs, headers and frames."""
+"""The wire protocol: messages, their codecs, headers and frames."""

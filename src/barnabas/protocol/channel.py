@@ -1,11 +1,12 @@
-"""The side that asks, without I/O: requests get numbers, responses find them, versions are agreed upon.
+"""The client side of a connection, without I/O: correlation ids, matching of responses, choice of versions.
 
-A peer answers in the order in which it was asked, so a response that bears any number but that of the oldest
-open request means that the stream has lost its meaning: OutOfStep, and the connection must go. A request that
-wants no answer (acks=0) is numbered like the others and then forgotten.
+A peer answers requests in order, so a response must have the correlation id of the oldest open request. Any
+other one is OutOfStep, and the connection must be closed. A request without a response (acks=0) gets an id
+like the others and is then forgotten.
 
-Nothing is known about a peer until it has answered ApiVersions. One that does not speak the version in which
-it is asked says so in version 0, whatever was asked; `retry_version` tells how to ask it again.
+Nothing is known about a peer until it has answered ApiVersions. A peer that does not support the version of
+that request answers in version 0, whatever was requested; `retry_version` gives the version for the next
+attempt.
 """
 
 from __future__ import annotations
@@ -30,19 +31,19 @@ _UNSUPPORTED_VERSION = wire_error("UNSUPPORTED_VERSION").code
 
 
 class OutOfStep(BarnabasError):
-    """A response that answers nothing that was asked, or not what it should answer."""
+    """A response to no request, or not to the oldest one."""
 
     wire = wire_error("NETWORK_EXCEPTION")
 
 
 class NotSpoken(BarnabasError):
-    """The peer has not got an API, or no version of it that is known here."""
+    """The peer does not support an API, or no common version of it."""
 
     wire = wire_error("UNSUPPORTED_VERSION")
 
 
 class Pending(NamedTuple):
-    """A request on its way, and how its response is to be read."""
+    """A request in flight, with what is needed to read its response."""
 
     correlation_id: int
     api_key: int
@@ -52,7 +53,7 @@ class Pending(NamedTuple):
 
 
 class Versions:
-    """What a peer speaks: the range of versions of every API it has."""
+    """The versions of every API that a peer supports."""
 
     def __init__(self, ranges: Mapping[int, tuple[int, int]]) -> None:
         self.ranges = dict(ranges)
@@ -62,7 +63,7 @@ class Versions:
         return cls({api.api_key: (api.min_version, api.max_version) for api in response.api_keys})
 
     def choose(self, request: type[Message], at_most: int = EVERY_VERSION) -> int:
-        """The newest version of a request that both sides speak, up to `at_most`."""
+        """The newest version of a request that both sides support, up to `at_most`."""
         name = request.__name__.removesuffix("Request")
         if request.__key__ not in self.ranges:
             raise NotSpoken(f"the broker has no {name}; it is too old, or not meant for this")
@@ -78,7 +79,7 @@ class Versions:
 
 
 def retry_version(response: ApiVersionsResponse, asked: int) -> int | None:
-    """In which version to ask for ApiVersions again; None where that would not help, or is not needed."""
+    """The version in which to repeat ApiVersions; None if that would not help, or is not needed."""
     if response.error_code != _UNSUPPORTED_VERSION or asked == 0:
         return None
     first, last = Versions.of(response).ranges.get(API_VERSIONS, (0, 0))
@@ -95,13 +96,13 @@ class RequestChannel:
         self._open: deque[Pending] = deque()
 
     def __len__(self) -> int:
-        """How many responses are awaited."""
+        """The number of responses that are awaited."""
         return len(self._open)
 
     def send(
         self, request: Message, version: int, response: type[Message] | None
     ) -> tuple[list[Part], Pending | None]:
-        """What to write for a request; no Pending where `response` is None and none will come."""
+        """The bytes of a request; no Pending if `response` is None, since none will come."""
         cls = type(request)
         is_flexible = version >= cls.__flexible__
         correlation_id = self._next_id
@@ -117,7 +118,7 @@ class RequestChannel:
         return parts(frame, beside), pending
 
     def received(self, frames: Iterable[memoryview]) -> Iterator[tuple[Pending, Message]]:
-        """Each frame as the response to the oldest request that is still open."""
+        """Decode each frame as the response to the oldest open request."""
         for frame in frames:
             if not self._open:
                 raise OutOfStep(f"a response of {len(frame)} bytes to nothing that was asked")
@@ -131,7 +132,7 @@ class RequestChannel:
 
 
 def _version_of(pending: Pending, frame: memoryview, body: int) -> int:
-    """The version that a response has: the one that was asked for, but for a refusal of ApiVersions."""
+    """The version of a response: the request's, except that ApiVersions may be refused in version 0."""
     if pending.api_key != API_VERSIONS:
         return pending.version
     if len(frame) < body + _ERROR_CODE.size:

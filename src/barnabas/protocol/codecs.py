@@ -1,8 +1,8 @@
-"""Messages to bytes and back. A codec is made from the declaration when it is first used, and kept for good.
+"""Encoding and decoding of messages. A codec is compiled from the declaration at first use, and cached.
 
-What a reader may rely on: every byte read lies inside the message, a count is never more than the bytes that
-are left (so a lie costs no memory), and whatever is wrong ends as a MalformedMessage. Records come out as
-views of what was read, never copied; large ones are written beside the buffer, not into it (`wire.Beside`).
+Guarantees of a decoder: every byte read lies inside the message, a count is never more than the bytes that
+are left (so a wrong one costs no memory), and every fault is a MalformedMessage. Records are returned as
+views of the input, never copied; large ones are written beside the buffer, not into it (`wire.Beside`).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _encoders: dict[tuple[type[Message], int], Encoder] = {}
 
 
 def decoder(cls: type[Message], version: int) -> Decoder:
-    """`decoder(view, position, end) -> (message, where it ends)`; see `decode_with` for what it may raise."""
+    """`decoder(view, position, end) -> (message, its end)`; see `decode_with` for the exceptions."""
     found = _decoders.get((cls, version))
     if found is None:
         found = _decoders[cls, version] = compile_decoder(cls, version)
@@ -33,7 +33,7 @@ def decoder(cls: type[Message], version: int) -> Decoder:
 
 
 def encoder(cls: type[Message], version: int) -> Encoder:
-    """`encoder(message, out, beside)`: appends to `out`, and notes in `beside` what is sent beside it."""
+    """`encoder(message, out, beside)`: appends to `out`, and adds to `beside` the records sent beside it."""
     found = _encoders.get((cls, version))
     if found is None:
         found = _encoders[cls, version] = compile_encoder(cls, version)
@@ -41,16 +41,16 @@ def encoder(cls: type[Message], version: int) -> Encoder:
 
 
 def decode(cls: type[M], version: int, data: Buffer, position: int = 0) -> M:
-    """The message that `data` holds from `position` to its end."""
+    """The message in `data` from `position` to the end."""
     view = data if isinstance(data, memoryview) else memoryview(data)
     message: M = decode_with(decoder(cls, version), view, position)
     return message
 
 
 def decode_with(codec: Decoder, view: Buffer, position: int, *, exact: bool = True) -> Any:
-    """The same, by a codec that was looked up before; unless `exact`, it may end before the data does.
+    """As `decode`, with a known codec; unless `exact`, the message may end before the data.
 
-    Small messages without records come faster out of bytes than out of a view of them.
+    Small messages without records decode faster from bytes than from a memoryview.
     """
     end = len(view)
     try:
@@ -63,7 +63,7 @@ def decode_with(codec: Decoder, view: Buffer, position: int, *, exact: bool = Tr
 
 
 def encode(message: Message, version: int) -> bytes:
-    """The message in one piece; its records must be in memory."""
+    """The message as one piece; its records must be in memory."""
     out, beside = bytearray(), list[Beside]()
     encoder(type(message), version)(message, out, beside)
     return b"".join(parts(out, beside)) if beside else bytes(out)  # type: ignore[arg-type]

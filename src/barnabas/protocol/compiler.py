@@ -1,8 +1,8 @@
-"""From a declaration to a function: source text that reads or writes a structure at one version.
+"""Compiles a declaration to a function: source text that reads or writes a structure at one version.
 
-Each is plain straight-line Python: a run of fields of fixed size is one `struct` call, structures inside
-others are written in place (a call costs more than most of them), and nothing is looked up by type or version
-while a message is read. Variables end with how deep they stand (`o0`, `items1`).
+The code is straight-line Python: a run of fields of fixed size is one `struct` call, nested structures are
+inlined (a call costs more than most of them), and nothing is looked up by type or version while a message is
+read. Variables end with their nesting depth (`o0`, `items1`).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _FIXED = {
     "Float64": "d",
     "Uuid": "16s",
 }
-# how the bytes from p to q become a value
+# converts the bytes from p to q to a value
 _SIZED = {"String": "str(view[p:q], 'utf-8')", "Bytes": "bytes(view[p:q])", "Records": "view[p:q]"}
 _HELPERS: dict[str, Any] = {
     "read_varint": wire.read_varint,
@@ -46,7 +46,7 @@ _HELPERS: dict[str, Any] = {
 
 
 def compile_decoder(cls: type[Message], version: int) -> Callable[..., Any]:
-    """A function `(view, position, end) -> (message, where it ends)`."""
+    """A function `(view, position, end) -> (message, its end)`."""
     return _DecoderSource(cls, version).compile()
 
 
@@ -56,7 +56,7 @@ def compile_encoder(cls: type[Message], version: int) -> Callable[..., Any]:
 
 
 class _Source(ABC):
-    """Lines of a function, and the names they refer to."""
+    """The lines of a function, and the names that they refer to."""
 
     kind = ""
     signature = ""
@@ -71,24 +71,25 @@ class _Source(ABC):
         source = "\n".join([f"def codec({self.signature}):", *self.lines])
         exec(compile(source, f"<{self.kind} {self.cls.__name__} v{self.version}>", "exec"), self.names)
         made: Callable[..., Any] = self.names["codec"]
-        made.__name__ = f"{self.cls.__name__} of version {self.version}"  # for the errors that name it
+        made.__name__ = f"{self.cls.__name__} of version {self.version}"  # used in error messages
         return made
 
     @abstractmethod
     def body(self) -> None:
-        """Put the lines of the function."""
+        """Add the lines of the function."""
 
     def put(self, *lines: str, indent: int) -> None:
         self.lines.extend("    " * indent + line for line in lines)
 
     def named(self, value: Any, prefix: str) -> str:
-        """A name by which the generated code can refer to `value`."""
+        """A name for `value` in the generated code."""
         name = f"{prefix}_{len(self.names)}"
         self.names[name] = value
         return name
 
     def fields(self, cls: type[Struct]) -> tuple[list[list[Field]], list[Field]]:
-        """The fields of this version: plain ones, those of fixed size with their neighbours; tagged ones."""
+        """The fields of this version: untagged ones, in runs of fixed size where possible; and tagged
+        ones."""
         runs: list[list[Field]] = []
         tagged: list[Field] = []
         for field in cls.__fields__:
@@ -109,7 +110,7 @@ class _Source(ABC):
         return self.version >= field.nullable_from
 
     def inner(self, owner: type[Struct], name: str) -> type[Struct]:
-        """A structure that another one names."""
+        """A structure that another one refers to by name."""
         cls: type[Struct] = getattr(sys.modules[owner.__module__], name)
         return cls
 
@@ -247,7 +248,7 @@ class _DecoderSource(_Source):
 
 
 class _EncoderSource(_Source):
-    """`codec(o0, out, beside)`: appended to `out`, large records left out and noted in `beside`."""
+    """`codec(o0, out, beside)`: appends to `out`; large records are added to `beside` instead."""
 
     kind = "encode"
     signature = "o0, out, beside"

@@ -1,10 +1,10 @@
-"""A stream of bytes cut into frames, without I/O: ask where the next bytes go, then say how many came.
+"""Splits a stream of bytes into frames, without I/O: `buffer` gives the target of the next read.
 
 Small frames arrive together in a scratch buffer that all connections of a loop share, and are copied out of
-it at once; so an idle connection holds no memory. A frame that is not yet whole gets a buffer of its own,
-into which the rest is received directly; a large one grows with what really comes, so that a length alone
-costs little. Each frame is handed over as a buffer that nobody else writes to: a leader numbers batches in
-place. Where the stream breaks, the frames before that are handed over first; `buffer` raises BadFrame then.
+it at once; so an idle connection uses no memory. An incomplete frame gets a buffer of its own, into which the
+rest is received directly; a large one grows with the received bytes, so that a large length alone costs
+little. Each frame is returned as a buffer that nothing else writes to, since a leader numbers batches in
+place. If the stream is broken, the frames before that are returned first; then `buffer` raises BadFrame.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ _LENGTH = struct.Struct(">i")
 
 
 class BadFrame(BarnabasError):
-    """What comes is not a stream of frames, or one of them is too large."""
+    """The bytes are not a stream of frames, or a frame is too large."""
 
     wire = wire_error("INVALID_REQUEST")
 
 
 class FrameReader:
-    """One direction of one connection. `scratch` may be shared by readers that take turns."""
+    """One direction of one connection. `scratch` may be shared by readers that use it one after another."""
 
     __slots__ = ("_broken", "_filled", "_frame", "_head", "_scratch", "_size", "max_frame_bytes")
 
     def __init__(self, scratch: memoryview, max_frame_bytes: int) -> None:
         self._scratch = scratch
-        self.max_frame_bytes = max_frame_bytes  # may change from frame to frame
+        self.max_frame_bytes = max_frame_bytes  # may change between frames
         self._head = b""  # the beginning of a length
-        self._frame: memoryview | None = None  # the frame that is not yet whole, of `_size` bytes in the end
+        self._frame: memoryview | None = None  # an incomplete frame, whose final size is `_size`
         self._size = 0
         self._filled = 0
         self._broken: BadFrame | None = None
@@ -47,11 +47,11 @@ class FrameReader:
 
     @property
     def awaited_bytes(self) -> int:
-        """How large the frame is that is not yet whole; 0 between frames."""
+        """The size of the incomplete frame; 0 between frames."""
         return 0 if self._frame is None else self._size
 
     def buffer(self) -> memoryview:
-        """Where the next bytes go; `received` follows before anyone else uses the scratch."""
+        """The buffer for the next bytes; `received` must be called before anything else uses the scratch."""
         if self._broken is not None:
             raise self._broken
         if self._frame is not None:
@@ -59,7 +59,7 @@ class FrameReader:
         return self._scratch
 
     def received(self, count: int) -> list[memoryview]:
-        """The frames that are whole, now that `count` bytes came."""
+        """The complete frames, after `count` more bytes were received."""
         if self._frame is None:
             return self._cut(count)
         self._filled += count
@@ -72,7 +72,7 @@ class FrameReader:
         return [frame]
 
     def _begin(self, received: memoryview, size: int) -> None:
-        """Make room for a frame of which some is there, and hold on to that."""
+        """Allocate the buffer of a frame and copy the bytes received so far into it."""
         filled = len(received)
         frame = memoryview(bytearray(min(size, max(TRUSTED_BYTES, 2 * filled))))
         frame[:filled] = received

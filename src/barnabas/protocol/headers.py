@@ -1,9 +1,9 @@
-"""What stands before every request and response.
+"""The headers of requests and responses.
 
 A frame is a length (int32) and that many bytes. A request begins with its API, version, correlation id and
-the client's name; a response with the correlation id. Where the version is flexible, tagged fields follow
-(none are known, all are skipped); the one exception is the response to ApiVersions, which never has them,
-since a client cannot know yet what the broker speaks.
+client id; a response with the correlation id. In flexible versions, tagged fields follow (none are defined,
+all are skipped). The one exception is the response to ApiVersions, which never has them, since a client does
+not know the broker's versions yet.
 """
 
 from __future__ import annotations
@@ -22,17 +22,18 @@ _LENGTH = struct.Struct(">i")
 
 
 class RequestHeader(NamedTuple):
-    """The beginning of a request."""
+    """The header of a request."""
 
     api_key: int
     api_version: int
     correlation_id: int
     client_id: str | None
-    end: int  # where it ends, the tagged fields of a flexible version not included
+    end: int  # its end, without the tagged fields of a flexible version
 
 
 def read_request_header(frame: memoryview) -> RequestHeader:
-    """The header of a request without its length; `skip_header_tags` follows if the version is flexible."""
+    """The header of a request, without its length; call `skip_header_tags` next if the version is
+    flexible."""
     try:
         api_key, api_version, correlation_id, size = _REQUEST.unpack_from(frame)
         if size < 0:
@@ -47,7 +48,7 @@ def read_request_header(frame: memoryview) -> RequestHeader:
 
 
 def skip_header_tags(frame: memoryview, position: int) -> int:
-    """Where the body of a flexible request or response begins."""
+    """The position of the body of a flexible request or response."""
     try:
         count = frame[position]
         if count == 0:
@@ -64,7 +65,7 @@ def skip_header_tags(frame: memoryview, position: int) -> int:
 def begin_request(
     api_key: int, version: int, correlation_id: int, client_id: str | None, *, flexible: bool
 ) -> bytearray:
-    """A frame with a request's header, its length still to be filled in by `set_length`."""
+    """A frame with a request's header; `set_length` fills in the length later."""
     name = b"" if client_id is None else client_id.encode()
     size = -1 if client_id is None else len(name)
     frame = bytearray(LENGTH_BYTES)
@@ -76,7 +77,7 @@ def begin_request(
 
 
 def begin_response(api_key: int, correlation_id: int, *, flexible: bool) -> bytearray:
-    """A frame with a response's header, its length still to be filled in by `set_length`."""
+    """A frame with a response's header; `set_length` fills in the length later."""
     frame = bytearray(_RESPONSE.pack(0, correlation_id))
     if flexible and api_key != API_VERSIONS:
         frame.append(0)
@@ -84,7 +85,7 @@ def begin_response(api_key: int, correlation_id: int, *, flexible: bool) -> byte
 
 
 def read_response_header(frame: memoryview, api_key: int, *, flexible: bool) -> tuple[int, int]:
-    """The correlation id of a response, and where its body begins."""
+    """The correlation id of a response, and the position of its body."""
     try:
         (correlation_id,) = _LENGTH.unpack_from(frame)
     except struct.error as error:
@@ -95,5 +96,5 @@ def read_response_header(frame: memoryview, api_key: int, *, flexible: bool) -> 
 
 
 def set_length(frame: bytearray, bytes_beside: int = 0) -> None:
-    """Fill in the length of a frame, counting what is sent beside its buffer."""
+    """Fill in the length of a frame, including the bytes that are sent beside its buffer."""
     _LENGTH.pack_into(frame, 0, len(frame) - LENGTH_BYTES + bytes_beside)

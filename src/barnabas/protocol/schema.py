@@ -1,4 +1,4 @@
-"""The language in which messages are declared: one class a structure, for all its versions.
+"""The declaration of messages: one class for a structure, for all its versions.
 
     class TopicData(Struct):
         name: String = field(0, 12)               # versions 0 to 12
@@ -8,11 +8,11 @@
     class ProduceRequest(Message, key=0, versions=(3, 13), flexible=9): ...
 
 An annotation is the type on the wire; `X | None` may be null (only from version `nullable` on, if that is
-given). A field without a default must be given by whoever makes the object; one that is missing from a
-version keeps its default when that version is read, and is left out when it is written. A tagged structure
-that is absent is None. Declarations cost next to nothing at import: annotations stay text until `compiler`
-makes the codec of one version, when it is first used. The same language serves requests, responses, and the
-records of the internal topics.
+given). A field without a default is required when an object is made. A field that is missing from a version
+keeps its default when that version is read, and is left out when it is written. An absent tagged structure is
+None. Declarations cost next to nothing at import: annotations stay text until `compiler` makes the codec of
+one version, at first use. The same declarations serve requests, responses, and the records of the internal
+topics.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import Any, ClassVar, NamedTuple, dataclass_transform
 
 from barnabas.core.disk import Buffer, FileRange
 
-# Types on the wire. Uuids are their 16 bytes; records are opaque, and may be a range of a file when written.
+# Types on the wire. Uuids are 16 bytes; records are opaque, and may be a range of a file when written.
 Bool = bool
 Int8 = int
 Int16 = int
@@ -43,7 +43,7 @@ _INTEGERS = frozenset(("Int8", "Int16", "UInt16", "Int32", "UInt32", "Int64"))
 
 
 class Field(NamedTuple):
-    """One field of a structure: its name, its type as text, and in which versions it is what."""
+    """One field of a structure: its name, its type as text, and its versions."""
 
     name: str
     type_text: str
@@ -73,7 +73,8 @@ def field(
     tag: int | None = None,
     default: Any = _UNSET,
 ) -> Any:
-    """A field of versions `first` to `last`, tagged if `tag` is given; without `default`, its type's zero."""
+    """A field of versions `first` to `last`, tagged if `tag` is given; the default is the type's zero
+    value."""
     return _Spec(first, last, nullable, tag, default)
 
 
@@ -106,7 +107,7 @@ class Struct:
 
 
 class Message(Struct):
-    """A structure that stands alone: a request, a response, or a record of an internal topic."""
+    """A top-level structure: a request, a response, or a record of an internal topic."""
 
     __key__: ClassVar[int]
     __versions__: ClassVar[tuple[int, int]]
@@ -140,7 +141,7 @@ def _zero(plain: str, optional: bool, tag: int | None) -> Any:
 
 
 def _plain(value: Any) -> Any:
-    """Lists and tuples are the same to a reader, and so are all kinds of buffers."""
+    """A value as it compares: lists and tuples are equal, and so are all kinds of buffers."""
     if isinstance(value, (bytearray, memoryview)):
         return bytes(value)
     return list(value) if isinstance(value, tuple) and not isinstance(value, FileRange) else value

@@ -1,6 +1,6 @@
-"""The smallest pieces of a message: numbers, lengths, tagged fields, and records that are not copied.
+"""The elements of a message: numbers, lengths, tagged fields, and records that are not copied.
 
-What generated codecs call where a line of their own would not do; everything else they write out.
+Generated codecs call these functions; simpler elements are inlined.
 """
 
 from __future__ import annotations
@@ -11,25 +11,25 @@ from barnabas.core.disk import Buffer, FileRange
 from barnabas.core.errors import BarnabasError, wire_error
 
 COPY_LIMIT_BYTES = 4096
-# Kafka reads no longer texts, in any version: one that got into the metadata would keep it from starting
+# Kafka's limit for texts, in all versions: a longer one in the metadata would keep it from starting
 MAX_TEXT_BYTES = 2**15 - 1
 
 
 class MalformedMessage(BarnabasError):
-    """Bytes that are no message of the version they claim to be."""
+    """Bytes that are not a message of the expected type and version."""
 
     wire = wire_error("INVALID_REQUEST")
 
 
 class Beside(NamedTuple):
-    """Records that stand at `position` of an encoded message without having been copied into it."""
+    """Records at `position` of an encoded message that were not copied into its buffer."""
 
     position: int
     records: Buffer | FileRange
 
 
 def read_varint(view: memoryview, position: int) -> tuple[int, int]:
-    """An unsigned varint of up to 32 bits whose first byte says that there are more."""
+    """An unsigned varint of up to 32 bits, of more than one byte."""
     value = shift = 0
     while True:
         byte = view[position]
@@ -45,7 +45,7 @@ def read_varint(view: memoryview, position: int) -> tuple[int, int]:
 
 
 def read_text_size(view: memoryview, position: int) -> tuple[int, int]:
-    """The length of a text and one more, as a varint whose first byte says that there are more."""
+    """The length of a text plus one, as a varint of more than one byte."""
     size, position = read_varint(view, position)
     if size > MAX_TEXT_BYTES + 1:
         raise MalformedMessage(f"a text of {size - 1} bytes, where {MAX_TEXT_BYTES} are allowed")
@@ -97,7 +97,7 @@ def put_records(records: Buffer | FileRange, out: bytearray, beside: list[Beside
 
 
 def parts(out: bytearray, beside: list[Beside]) -> list[Buffer | FileRange]:
-    """An encoded message as what a connection writes: the buffer, cut where records stand beside it."""
+    """An encoded message as parts for a connection: the buffer, split where records are beside it."""
     if not beside:
         return [out]
     view, done, pieces = memoryview(out), 0, list[Buffer | FileRange]()
