@@ -1,1 +1,1 @@
-"""Sending requests to another node: connections, versions, back-off. Client and broker share it."""
+"""Requests to another node: connections, versions, back-off. Used by client and broker."""

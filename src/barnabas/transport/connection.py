@@ -1,9 +1,9 @@
-"""One connection to one broker: requests go out as they come, responses come back in their order.
+"""One connection to one broker: requests are sent in order of submission, responses return in the same order.
 
-`submit` is synchronous: the order of the calls is the order on the wire. A writer task hands over whatever
-has gathered; a reader task resolves the responses. A request that is not answered in time ends the whole
-connection, since a late response could be taken for that of the next request. All open requests then fail
-with ConnectionLost; whether the broker has carried them out is unknown.
+`submit` is synchronous: the order of the calls is the order on the wire. A writer task sends the collected
+requests; a reader task resolves the responses. A request that times out ends the whole connection, since a
+late response could be taken for that of the next request. All open requests then fail with ConnectionLost;
+whether the broker has carried them out is unknown.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ logger = logging.getLogger("barnabas.transport")
 
 SOFTWARE_NAME = "barnabas"
 MAX_RESPONSE_BYTES = 0x7FFFFFFF
-# ... of the first one, ApiVersions: a peer that announces a larger one does not speak Kafka's protocol
+# for the first response, to ApiVersions: a peer that announces a larger one is not a Kafka broker
 MAX_VERSIONS_BYTES = 1024 * 1024
 
 M = TypeVar("M", bound=Message)
@@ -44,14 +44,14 @@ class _Open(NamedTuple):
 
 
 class BrokerConnection:
-    """A connection that has been made; `open_connection` makes one that knows the broker's versions."""
+    """An established connection; `open_connection` makes one that knows the broker's versions."""
 
     def __init__(
         self, connection: Connection, clock: Clock, *, client_id: str, timeout_s: float, scratch: memoryview
     ) -> None:
         self.versions = Versions({ApiVersionsRequest.__key__: ApiVersionsRequest.__versions__})
-        self.features: dict[str, int] = {}  # the finalised levels, by the last ApiVersions
-        self.lost: BarnabasError | None = None  # TimedOut where this side gave it up
+        self.features: dict[str, int] = {}  # the finalised levels in the last ApiVersions response
+        self.lost: BarnabasError | None = None  # TimedOut if this side gave it up
         self.on_lost: Callable[[], None] | None = None
         self._connection = connection
         self._clock = clock
@@ -60,8 +60,8 @@ class BrokerConnection:
         self._reader = FrameReader(scratch, MAX_VERSIONS_BYTES)
         self._open: dict[int, _Open] = {}
         self._unwritten: list[Part] = []
-        self._told: list[asyncio.Future[None]] = []  # resolved when these parts are taken
-        self._telling: list[asyncio.Future[None]] = []  # ... and these, when the parts being written are
+        self._told: list[asyncio.Future[None]] = []  # resolved when the collected parts are written
+        self._telling: list[asyncio.Future[None]] = []  # resolved when the parts being written are
         self._to_write = asyncio.Event()
         self._alarm = Alarm(clock, self._check_deadlines)
         loop = asyncio.get_running_loop()
@@ -73,12 +73,12 @@ class BrokerConnection:
 
     @property
     def open_requests(self) -> int:
-        """How many responses are awaited."""
+        """The number of responses that are awaited."""
         return len(self._open)
 
     @property
     def is_receiving(self) -> bool:
-        """Whether a response has begun to come."""
+        """Whether part of a response has been received."""
         return not self._reader.is_between_frames
 
     def submit(
@@ -89,7 +89,7 @@ class BrokerConnection:
         at_most: int = EVERY_VERSION,
         timeout_s: float | None = None,
     ) -> asyncio.Future[M]:
-        """Send a request in the newest common version up to `at_most`; its response comes later."""
+        """Send a request in the newest common version up to `at_most`; the result is its response."""
         answer: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
         pending = self._put(request, response, at_most)
         assert pending is not None
@@ -99,7 +99,7 @@ class BrokerConnection:
         return answer  # type: ignore[return-value]
 
     def tell(self, request: Message, *, at_most: int = EVERY_VERSION) -> asyncio.Future[None]:
-        """Send a request that is not answered (acks=0); done when the network has taken it."""
+        """Send a request without a response (acks=0); the result is set when the network has taken it."""
         self._put(request, None, at_most)
         told: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._told.append(told)
@@ -128,7 +128,8 @@ class BrokerConnection:
     async def learn_versions(self, software_version: str) -> None:
         """Ask the broker for its versions, and for the finalised features of its cluster.
 
-        Older ones are asked again in a way they understand."""
+        Older brokers are asked again in a version that they support.
+        """
         request = ApiVersionsRequest(
             client_software_name=SOFTWARE_NAME, client_software_version=software_version
         )
@@ -148,7 +149,7 @@ class BrokerConnection:
         """Send the submitted requests and close; open requests fail. Harmless when repeated."""
         if self.lost is None:
             if self._unwritten:
-                # a bare `write` would be a coroutine; the gathered parts are too few to wait for
+                # `write` alone would be a coroutine; the collected parts are too few to wait for
                 asyncio.get_running_loop().create_task(self._last_write(self._unwritten))
             else:
                 self._connection.close()
@@ -236,8 +237,8 @@ async def open_connection(
     request_timeout_s: float,
     scratch: memoryview,
 ) -> BrokerConnection:
-    """A connection to a broker whose versions are known."""
-    made: list[Connection] = []  # so that one that is made just when nobody waits any more is closed, too
+    """A connection to a broker, with the broker's versions."""
+    made: list[Connection] = []  # to close a connection that is made when nobody waits for it any more
 
     async def connect() -> None:
         made.append(await network.connect(address.host, address.port))

@@ -9,11 +9,11 @@ from barnabas.core.errors import WIRE_ERRORS, BarnabasError, WireError, wire_err
 
 
 class ClientError(BarnabasError):
-    """The root of all errors of the side that sends requests."""
+    """The base class of all errors of the requesting side."""
 
 
 class TimedOut(ClientError):
-    """A time limit has passed; `refusal` is the last error that a broker answered within it, if any."""
+    """A time limit has passed; `refusal` is the last error response of a broker within it, if any."""
 
     wire = wire_error("REQUEST_TIMED_OUT")
 
@@ -23,13 +23,13 @@ class TimedOut(ClientError):
 
 
 class BrokerNotReachable(ClientError):
-    """No broker could be connected to."""
+    """No broker could be reached."""
 
     wire = wire_error("NETWORK_EXCEPTION")
 
 
 class BrokerError(ClientError):
-    """A broker answered with an error; `others` are those of the same request that came after it."""
+    """A broker responded with an error; `others` are further errors of the same request."""
 
     def __init__(self, error: WireError, what: str, advice: str | None = None) -> None:
         super().__init__(f"{what}; {advice}" if advice else what)
@@ -39,5 +39,5 @@ class BrokerError(ClientError):
 
 
 def wire_error_of(code: int) -> WireError:
-    """The error of that code; brokers that are newer than this table may have others."""
+    """The error of that code; newer brokers may send codes that are not in the table."""
     return WIRE_ERRORS.get(code) or WireError(code, f"ERROR_{code}", False)

@@ -1,7 +1,7 @@
-"""The way to one address: the connection if there is one, the attempt to make one, and past failures.
+"""The connection to one address, with attempts to connect and back-off.
 
-At most one attempt is under way. After a failure, or a loss, the next one waits for a while, longer each
-time in a row.
+At most one attempt is in progress. After a failure, or a loss, the next one is delayed, longer after each
+consecutive failure.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Open = Callable[[Address], Awaitable[BrokerConnection]]
 
 
 class Link:
-    """One address; `on_change(is_lost)` is told when a connection is made, refused or lost."""
+    """One address; `on_change(is_lost)` is called when a connection is made, refused or lost."""
 
     def __init__(
         self, address: Address, clock: Clock, backoff: Backoff, open_: Open, on_change: Callable[[bool], None]
@@ -37,13 +37,13 @@ class Link:
         self._is_closed = False
 
     def ready(self) -> BrokerConnection | None:
-        """The connection; if there is none, one is being made from now on."""
+        """The connection; if there is none, an attempt is started."""
         if self.made is None and self._attempt is None:
             self._begin()
         return self.made
 
     async def wait(self) -> BrokerConnection:
-        """The connection, when it is made."""
+        """Wait for the connection."""
         if self.made is not None:
             return self.made
         attempt = self._attempt or self._begin()
@@ -53,7 +53,7 @@ class Link:
         return attempt.result()
 
     def close(self) -> None:
-        """Give up whatever there is, and tell nobody."""
+        """Close the connection or cancel the attempt, without calling `on_change`."""
         self._is_closed = True
         if self._attempt is not None:
             self._attempt.cancel()

@@ -1,4 +1,4 @@
-"""Waiting, by the clock that was passed in: for a moment, for a call, for whichever comes first."""
+"""Waiting on an injected clock: for an event, for a call with a time limit, and for back-off."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ JITTER = 0.2
 
 
 class Wake:
-    """A loop waits here between its turns, until it is called or until a given time."""
+    """A loop waits here between iterations, until it is called or until a given time."""
 
     def __init__(self, clock: Clock) -> None:
         self._event = asyncio.Event()
@@ -40,14 +40,14 @@ class Wake:
 
 
 async def within(clock: Clock, seconds: float, work: Coroutine[Any, Any, T], what: str) -> T:
-    """The result of `work`; TimedOut if it takes longer than that."""
+    """The result of `work`; TimedOut if it takes longer than `seconds`."""
     loop = asyncio.get_running_loop()
     task, timer = loop.create_task(work), loop.create_task(clock.sleep(max(0.0, seconds)))
     try:
         await asyncio.wait((task, timer), return_when=asyncio.FIRST_COMPLETED)
         if task.done():
             return task.result()
-        # what is left of a limit is never the same twice: in hundredths, so that one trouble is told once
+        # rounded to hundredths, so that messages about the same problem are equal
         raise TimedOut(f"{what} took longer than {round(seconds, 2):g} s")
     finally:
         task.cancel()
@@ -55,7 +55,7 @@ async def within(clock: Clock, seconds: float, work: Coroutine[Any, Any, T], wha
 
 
 class Backoff:
-    """How long to wait after so many failures in a row: twice as long each time, with a limit and jitter."""
+    """The delay after consecutive failures: it doubles each time, up to a limit, with jitter."""
 
     def __init__(self, first_ms: int, max_ms: int, random: Random) -> None:
         self._first_ms, self._max_ms = first_ms, max_ms
