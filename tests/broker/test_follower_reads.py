@@ -330,3 +330,20 @@ def test_the_end_of_a_leadership_wakes_a_request_that_waits() -> None:
         await until(waiting.done)
 
     followed(work)
+
+
+def test_a_request_of_an_earlier_session_ends_late() -> None:
+    async def work(site: Site, replicas: list[Replica], one: Follower, other: Follower) -> None:
+        await one.fetch()
+        given_up = asyncio.ensure_future(one.fetch(LONG_MS))
+        await asyncio.sleep(0)
+        later = Follower(site, one.made, one.services.sessions, A)
+        for _ in range(3):
+            site.clock.advance(0.1)
+            await later.fetch()
+        await site.append(replicas[2])
+        await given_up  # has told that nothing came to the others
+        await site.append(replicas[0])
+        assert set(await later.fetch()) == {0, 2}
+
+    followed(work, is_at_rest=False)

@@ -11,6 +11,10 @@ A follower still has the whole log of a partition at rest when it sends its next
 which do not name that partition. When the partition is woken, the follower counts as caught up at its last
 request.
 
+A follower that has to ask for a new partition at once gives up its request and begins another session. The
+request that was given up may end after the first requests of the new session. It does not change what is at
+rest in the new session.
+
 Some changes wake nothing (retention deletes a segment). They are found by reading all partitions from time to
 time. All partitions are also read when the registration of the follower's broker changes, since requests of
 an earlier registration are refused.
@@ -65,7 +69,10 @@ class FollowerReads:
     def told(self, known: Known, replica: Replica | None) -> None:
         """The response contains the state of this replica; None where it has only part of it, or an error."""
         self._leave(known)
-        if replica is not None and replica.has_told_all(self._node_id, known):
+        if replica is None or not replica.has_told_all(self._node_id, known):
+            return
+        other = replica.marks.resting.get(self._node_id)
+        if other is None or other.asked_at < self.asked_at:
             self.due.pop(known, None)
             known.resting = replica.marks.resting[self._node_id] = Resting(self, known, replica)
 
@@ -99,6 +106,11 @@ class Resting:
         self._reads = reads
         self._known = known
         self._replica = replica
+
+    @property
+    def asked_at(self) -> float:
+        """When the follower last asked, in the session of this partition."""
+        return self._reads.asked_at
 
     def wake(self, node_id: int, new_bytes: int) -> None:
         """End the rest because of a change; `new_bytes` were appended."""
