@@ -8,67 +8,85 @@ checkers of groups and transactions.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from functools import partial
 
 from barnabas.client.admin import Admin, ElectionType, NewTopic
 from barnabas.client.offsets import LATEST
 from barnabas.core.errors import BarnabasError
-from barnabas.core.random import SeededRandom
 from barnabas.metadata.names import CONSUMER_OFFSETS, TRANSACTION_STATE
-from barnabas.sim.checkers import commits, fencing, settling
+from barnabas.sim.checkers import commits, fencing, isolation, ownership, settling, stable
 from barnabas.sim.checkers.violation import Violation
-from barnabas.sim.cluster.nemesis import both
-from barnabas.sim.cluster.plan import ClusterPlan, machine_plan, metadata_settings
 from barnabas.sim.coordination.watch import CoordinationWatch
 from barnabas.sim.coordination_scenario import NEW, GroupPlan, LoopPlan
-from barnabas.sim.group_events import CommitDone
+from barnabas.sim.group_events import CommitDone, GroupSeen, GroupWanted
 from barnabas.sim.history import History
-from barnabas.sim.machine import Machine
-from barnabas.sim.nemesis import Nemesis
 from barnabas.sim.network import SimNetwork
 from barnabas.sim.replication.events import PartitionSeen, ReplicaSeen
-from barnabas.sim.replication.plan import ReplicationPlan
 from barnabas.sim.replication.simulate import SampledWorld
-from barnabas.sim.scenario import REPLICATED_TRANSACTIONS, Scenario
-from barnabas.sim.transaction_events import Drained, StableFinal
-from barnabas.sim.workload.client import CLIENT, Client, Seen
+from barnabas.sim.scenario import REPLICATED_TRANSACTIONS
+from barnabas.sim.transaction_events import Drained, StableFinal, StableSeen
+from barnabas.sim.workload.client import Client, Seen
 from barnabas.sim.workload.committing import Committer
 from barnabas.sim.workload.coordinators import Asking
+from barnabas.sim.workload.membership import Member
 from barnabas.sim.workload.transacting import TransactionalProducer
-from barnabas.sim.world import simulate_scenario
+from barnabas.sim.workload.watching import read_outputs
+from tests.sim import directing
+from tests.sim.directing import LOOK_S
 
 CONTROLLER, BROKERS = 1, (2, 3, 4)
-GROUP, INPUT, OUTPUT = "g", "input", ("output", 0)
+GROUP, INPUT = "g", "input"
+INPUTS = ((INPUT, 0), (INPUT, 1))
+OUTPUT, OTHER_OUTPUT = ("output", 0), ("output", 1)
 GROUPS, TRANSACTIONS = (CONSUMER_OFFSETS, 0), (TRANSACTION_STATE, 0)
-SAMPLE_S, LOOK_S, PATIENCE_S = 0.05, 0.01, 60.0
 COMMITTER = "waited for"
 DRAIN_S = 15.0
 TIMEOUT_MS = 3_000  # of transactions
+# a group of two members
+MEMBERS = GroupPlan("m", INPUT, 2, 0, session_ms=6_000, rebalance_ms=6_000)
+BEAT_S = 0.3
+SETTLE_S = 15.0
+SETTINGS = {
+    "offsets.topic.num.partitions": "1",
+    "offsets.topic.replication.factor": "3",
+    "transaction.state.log.num.partitions": "1",
+    "transaction.state.log.replication.factor": "3",
+    "transaction.state.log.min.isr": "2",
+    "min.insync.replicas": "2",
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "500",
+    "group.initial.rebalance.delay.ms": "0",
+}
+JUDGES = (commits, ownership, isolation, fencing, stable, settling)
 
 Place = tuple[str, int]
 
 
-class Stage:
+class Stage(directing.Stage):
     """What a script may do, and what it sees."""
 
-    def __init__(
-        self, client: Client, admin: Admin, asking: Asking, world: SampledWorld, network: SimNetwork
-    ):
-        self.client = client
-        self.admin = admin
+    sample_s = 0.05
+
+    def __init__(self, client: Client, admin: Admin, world: SampledWorld, network: SimNetwork) -> None:
+        super().__init__(client, admin, world, network)
         # what is not waited for has connections of its own
-        self.asking, aside = asking
+        self.asking, aside = Asking(client), Asking(client)
+        self._asking = [self.asking, aside]
         self.committer = Committer(client, self.asking, GROUP, COMMITTER)
         self.aside = Committer(client, aside, GROUP, "aside")
-        self._network = network
-        self._machines = {machine.node: machine for machine in world.machines}
         self._under_way: list[asyncio.Task[None]] = []
         self._lives = 0
 
-    def machine(self, node: int) -> Machine:
-        return self._machines[node]
+    async def open(self) -> None:
+        await self._make()
+
+    async def close(self) -> None:
+        for task in self._under_way:
+            task.cancel()
+        await asyncio.gather(*self._under_way, return_exceptions=True)
+        for asking in self._asking:
+            await asking.cluster.close()
 
     def partition(self, place: Place) -> PartitionSeen:
         """A partition in the metadata."""
@@ -86,17 +104,6 @@ class Stage:
         ]
         return seen[-1].end_offset if seen else 0
 
-    async def until(self, holds: Callable[[], bool]) -> None:
-        """Wait in virtual time."""
-        for _ in range(int(PATIENCE_S / LOOK_S)):
-            if holds():
-                return
-            await asyncio.sleep(LOOK_S)
-        raise AssertionError("this never came")
-
-    async def wait(self, seconds: float) -> None:
-        await asyncio.sleep(seconds)
-
     async def again(self, step: Callable[[], Awaitable[object]]) -> None:
         """Do something until it goes well."""
         for _ in range(200):
@@ -108,10 +115,10 @@ class Stage:
 
     # ---- partitions
 
-    async def make(self) -> None:
+    async def _make(self) -> None:
         """The topics, with their leaders and replicas in the order of the brokers."""
         configs = {"min.insync.replicas": "2"}
-        for topic in (NewTopic(INPUT, 2, 3, configs), NewTopic(OUTPUT[0], 1, 3, configs)):
+        for topic in (NewTopic(INPUT, 2, 3, configs), NewTopic(OUTPUT[0], 2, 3, configs)):
             await self.again(partial(self.admin.create_topics, [topic]))
         await self.commit(0)
         await self.again(lambda: self.producer().begin_life())
@@ -128,14 +135,6 @@ class Stage:
             with suppress(BarnabasError):
                 await self.admin.elect_leaders(ElectionType.PREFERRED, [place])
             await asyncio.sleep(LOOK_S)
-
-    def cut(self, one: int, other: int) -> None:
-        for link in both([self.machine(one).host], [self.machine(other).host]):
-            self._network.hold(*link)
-
-    def join(self, one: int, other: int) -> None:
-        for link in both([self.machine(one).host], [self.machine(other).host]):
-            self._network.release(*link)
 
     # ---- offsets and transactions
 
@@ -159,14 +158,16 @@ class Stage:
         self.aside.place = (INPUT, partition)
         self.begin(self.aside.commit)
 
-    def begin(self, step: Callable[[], Awaitable[object]]) -> None:
+    def begin(self, step: Callable[[], Awaitable[object]]) -> asyncio.Task[None]:
         """Begin something, and do not wait for it."""
 
         async def go() -> None:
             with suppress(BarnabasError):
                 await step()
 
-        self._under_way.append(asyncio.get_running_loop().create_task(go()))
+        task = asyncio.get_running_loop().create_task(go())
+        self._under_way.append(task)
+        return task
 
     async def look(self, *, is_stable: bool = True) -> None:
         """What is committed for the first partition of the input."""
@@ -182,15 +183,15 @@ class Stage:
             await asyncio.sleep(LOOK_S)
         self.client.history.add(Drained(self.client.now, GROUP, INPUT, 0, offset, found >= offset))
 
-    def producer(self, name: str = "p") -> TransactionalProducer:
+    def producer(self, name: str = "p", timeout_ms: int = TIMEOUT_MS) -> TransactionalProducer:
         self._lives += 1
         group = GroupPlan(GROUP, INPUT, 0, 0, 6_000, 6_000)
-        plan = LoopPlan(name, group, 0, OUTPUT[0], NEW, TIMEOUT_MS, 0.0, False)
+        plan = LoopPlan(name, group, 0, OUTPUT[0], NEW, timeout_ms, 0.0, False)
         return TransactionalProducer(self.client, self.asking, plan, self._lives)
 
-    async def begun(self, name: str = "p") -> TransactionalProducer:
+    async def begun(self, name: str = "p", timeout_ms: int = TIMEOUT_MS) -> TransactionalProducer:
         """A producer with one record in a transaction."""
-        producer = self.producer(name)
+        producer = self.producer(name, timeout_ms)
         await self.again(producer.begin_life)
         producer.begin()
         await producer.write(OUTPUT, [""])
@@ -198,95 +199,78 @@ class Stage:
 
     async def stable(self) -> None:
         """Where what is committed of the output ends, in the end."""
-        ends: list[int] = []
+        stable_offset = await self._end_of_output(is_committed=True)
+        end = await self._end_of_output(is_committed=False)
+        self.client.history.add(StableFinal(self.client.now, *OUTPUT, stable_offset, end))
+
+    async def look_stable(self) -> None:
+        """Where what is committed of the output ends now."""
+        asked_at = self.client.now
+        offset = await self._end_of_output(is_committed=True)
+        self.client.history.add(StableSeen(self.client.now, asked_at, self.client.name, *OUTPUT, offset))
+
+    async def _end_of_output(self, *, is_committed: bool) -> int:
+        found: list[int] = []
 
         async def ask() -> None:
-            for is_committed in (True, False):
-                found = await self.admin.list_offsets({OUTPUT: LATEST}, read_committed=is_committed)
-                ends.append(next(iter(found.values())).offset)
+            answer = await self.admin.list_offsets({OUTPUT: LATEST}, read_committed=is_committed)
+            found.extend(one.offset for one in answer.values())
 
         await self.again(ask)
-        self.client.history.add(StableFinal(self.client.now, *OUTPUT, *ends[-2:]))
+        return found[-1]
 
-    async def close(self) -> None:
-        for task in self._under_way:
-            task.cancel()
-        await asyncio.gather(*self._under_way, return_exceptions=True)
+    async def read_outputs(self) -> None:
+        """All of the output, at last."""
+        await read_outputs(self.client, (OUTPUT, OTHER_OUTPUT))
+
+    # ---- members
+
+    def member(self, name: str) -> Member:
+        """A member of MEMBERS, which is a client of its own."""
+        client = Client(self._world, self.client.process, Seen(), asyncio.Event())
+        client.name = name
+        asking = Asking(client)
+        self._asking.append(asking)
+        return Member(client, asking, MEMBERS, "", INPUTS)
+
+    def keep(self, member: Member) -> asyncio.Task[None]:
+        """Have it stay a member: it sends heartbeats, and joins where it must, until cancelled."""
+        return self.begin(partial(self._stay, member))
+
+    async def _stay(self, member: Member) -> None:
+        while True:
+            with suppress(BarnabasError):
+                await (member.join() if member.must_join or member.has_run_out() else member.heartbeat())
+            await asyncio.sleep(BEAT_S)
+
+    async def owned_by(self, *members: Member) -> None:
+        """Wait until these have all partitions, in one generation; with a bug that may never come."""
+        until = self.client.now + SETTLE_S
+        while self.client.now < until:
+            owned = [place for member in members for place in member.places or ()]
+            if sorted(owned) == list(INPUTS) and len({member.generation for member in members}) == 1:
+                return
+            await asyncio.sleep(LOOK_S)
+
+    async def settled(self, **members: Member) -> None:
+        """What these members have when all others have had their time to go."""
+        self.client.history.add(GroupWanted(self.client.now, MEMBERS.name, len(members), INPUTS))
+        await self.wait(SETTLE_S)
+        for name, member in members.items():
+            generation, places = (member.generation, member.places or ()) if member.places else (-1, ())
+            seen = GroupSeen(self.client.now, MEMBERS.name, name, generation, places)
+            self.client.history.add(seen)
 
 
 Script = Callable[[Stage], Awaitable[None]]
 
 
-def _scenario() -> Scenario:
-    random = SeededRandom(1)
-    plan = ClusterPlan((CONTROLLER,), BROKERS, is_dynamic=True, admins=0)
-    settings = {
-        "auto.leader.rebalance.enable": "false",
-        "offsets.topic.num.partitions": "1",
-        "offsets.topic.replication.factor": "3",
-        "transaction.state.log.num.partitions": "1",
-        "transaction.state.log.replication.factor": "3",
-        "transaction.state.log.min.isr": "2",
-        "min.insync.replicas": "2",
-        "transaction.abort.timed.out.transaction.cleanup.interval.ms": "500",
-    }
-    return Scenario(
-        1,
-        PATIENCE_S,
-        metadata_settings(random) | settings,
-        tuple(machine_plan(random, plan, node)._replace(drift=0.0) for node in (CONTROLLER, *BROKERS)),
-        (),
-        (),
-        readers=0,
-        observers=0,
-        client_kill_s=1e9,
-        faults={},
-        kind=REPLICATED_TRANSACTIONS,
-        cluster=plan,
-        replication=ReplicationPlan(is_within=True, movers=0),
-    )
-
-
 def direct(script: Script) -> list[Violation]:
     """What the checkers say of a script, or that the simulation itself broke."""
-    scenario = _scenario()
-    networks: list[SimNetwork] = []
-
-    class Idle(Nemesis):
-        async def run(self) -> None:
-            networks.append(self.network)
-
-    async def work(world: SampledWorld) -> None:
-        process = world.process("script")
-        client = Client(world, process, Seen(), asyncio.Event())
-        await process.spawn(_play(client, world, networks, script))
-        await process.kill()
-
-    outcome = simulate_scenario(
-        scenario, work, _judge, nemesis=Idle, watch=lambda history: CoordinationWatch(history, scenario)
-    )
-    return outcome.violations
-
-
-async def _play(client: Client, world: SampledWorld, networks: Sequence[SimNetwork], script: Script) -> None:
-    async with Admin(*client.seams, CLIENT) as admin, Asking(client) as one, Asking(client) as other:
-        stage = Stage(client, admin, (one, other), world, networks[0])
-        await stage.until(lambda: all(machine.running is not None for machine in world.machines))
-        sampling = asyncio.get_running_loop().create_task(_sample(world))
-        try:
-            await stage.make()
-            await script(stage)
-        finally:
-            await stage.close()
-            sampling.cancel()
-            await asyncio.gather(sampling, return_exceptions=True)
-
-
-async def _sample(world: SampledWorld) -> None:
-    while True:
-        await asyncio.sleep(SAMPLE_S)
-        world.sample()
+    scenario = directing.scenario_of(REPLICATED_TRANSACTIONS, (CONTROLLER,), BROKERS, SETTINGS)
+    watch = partial(CoordinationWatch, scenario=scenario)
+    return directing.run_script(scenario, Stage, script, watch, _judge).violations
 
 
 def _judge(history: History) -> list[Violation]:
-    return commits.check(history) + fencing.check(history) + settling.check(history)
+    return [violation for module in JUDGES for violation in module.check(history)]

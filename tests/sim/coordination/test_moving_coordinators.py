@@ -3,17 +3,13 @@ transactions were when their coordinators moved."""
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
+import secrets
 from collections import Counter
 
 import pytest
 
-from barnabas.cli.sim import replay_command
-from barnabas.sim.history import Finished
 from barnabas.sim.scenario import REPLICATED, REPLICATED_GROUPS, REPLICATED_TRANSACTIONS
-from barnabas.sim.world import Outcome, simulate
+from tests.sim.seeds import assert_same_in_other_processes, missed, run_clean
 
 SECONDS = 15.0
 # seeds with many faults of all kinds
@@ -37,21 +33,6 @@ FLOORS = {
         "moved with transactions in CompleteAbort": 2,
     },
 }
-REPLAY = """
-import sys
-from barnabas.sim.world import simulate
-outcome = simulate(int(sys.argv[1]), seconds=float(sys.argv[2]), kind=sys.argv[3])
-print(outcome.trace_hash, len(outcome.history), outcome.violations)
-"""
-
-
-def run(seed: int, kind: str, seconds: float | None = None) -> Outcome:
-    outcome = simulate(seed, seconds=seconds, kind=kind)
-    told = "\n".join([replay_command(seed, seconds, kind), *map(str, outcome.violations)])
-    assert not outcome.violations, told
-    assert list(outcome.history.of(Finished)), told
-    assert outcome.stats.records_acknowledged, told
-    return outcome
 
 
 @pytest.mark.slow  # several simulations of several nodes
@@ -59,22 +40,16 @@ def run(seed: int, kind: str, seconds: float | None = None) -> Outcome:
 def test_coordinators_move_in_every_state(kind: str) -> None:
     reached: Counter[str] = Counter()
     for seed in FIXED[kind]:
-        reached.update(run(seed, kind, SECONDS).stats.reached)
-    floors = FLOORS[kind]
-    assert {what: reached[what] for what in floors if reached[what] < floors[what]} == {}
+        stats = run_clean(seed, kind, SECONDS).stats
+        assert stats.records_acknowledged
+        reached.update(stats.reached)
+    assert missed(reached, FLOORS[kind]) == {}
+
+
+@pytest.mark.parametrize("kind", REPLICATED)
+def test_fresh_seeds_keep_every_promise(kind: str) -> None:
+    run_clean(secrets.randbelow(1 << 31), kind)
 
 
 def test_a_seed_goes_the_same_way_with_another_order_of_sets() -> None:
-    said = [
-        subprocess.run(
-            [sys.executable, "-c", REPLAY, "26", "5", REPLICATED_GROUPS],
-            env={**os.environ, "PYTHONHASHSEED": hash_seed},
-            capture_output=True,
-            text=True,
-            check=True,
-            timeout=300,
-        ).stdout
-        for hash_seed in ("1", "4242")
-    ]
-    assert said[0] == said[1]
-    assert len(said[0].split()[0]) == 32
+    assert_same_in_other_processes(26, REPLICATED_GROUPS, 5.0)

@@ -1,4 +1,4 @@
-"""Directed simulations: a script strikes and asks in a set order, where seeds would hardly ever do so.
+"""Directed simulations of replicated partitions.
 
 Three brokers, one topic, one partition; no fault but those of the script. The brokers are controllers too, or
 a fourth node is the only one (`is_apart`), so that a script may strike two brokers and there is a controller
@@ -12,43 +12,35 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from types import MappingProxyType
 from typing import Any
 from unittest import mock
 
 from barnabas.broker.handlers import fetch
 from barnabas.broker.replicas.replica import Replica
-from barnabas.client.admin import Admin, ElectionType, NewTopic
+from barnabas.client.admin import ElectionType, NewTopic
 from barnabas.client.producer import ProducerConfig
 from barnabas.core.errors import BarnabasError
 from barnabas.core.random import SeededRandom
 from barnabas.sim.checkers.violation import Violation
 from barnabas.sim.cluster.events import Led
-from barnabas.sim.cluster.nemesis import both
-from barnabas.sim.cluster.plan import ClusterPlan, machine_plan, metadata_settings
 from barnabas.sim.history import FaultsEnded, History, TopicFacts, TopicMade
-from barnabas.sim.machine import Machine
-from barnabas.sim.nemesis import Nemesis
-from barnabas.sim.network import SimNetwork
 from barnabas.sim.replication.checkers import Equal, Healing, Kept, Leadership, Members, Moves, judged
 from barnabas.sim.replication.checkers.healing import WHOLE_S
 from barnabas.sim.replication.checkers.steady import Steady
 from barnabas.sim.replication.events import PartitionSeen, ReplicaSeen
-from barnabas.sim.replication.plan import ReplicationPlan
-from barnabas.sim.replication.simulate import SampledWorld
 from barnabas.sim.replication.watch import ReplicationWatch
-from barnabas.sim.scenario import REPLICATION, Scenario, TopicPlan
-from barnabas.sim.workload.client import CLIENT, Client, Seen
+from barnabas.sim.scenario import REPLICATION, TopicPlan
+from barnabas.sim.workload.client import CLIENT
 from barnabas.sim.workload.sending import Sender
-from barnabas.sim.world import simulate_scenario
+from tests.sim import directing
+from tests.sim.directing import LOOK_S
 
 TOPIC = "t"
 BROKERS = (1, 2, 3)
 CONTROLLER = 4  # where it is apart
 OTHERS = 6  # partitions
-SAMPLE_S = 0.2
-LOOK_S = 0.01
-PATIENCE_S = 60.0
 NO_SETTINGS: Mapping[str, str] = MappingProxyType({})
 
 
@@ -59,22 +51,10 @@ class _Least(SeededRandom):
         return 0
 
 
-class Stage:
+class Stage(directing.Stage):
     """What a script may do, and what it sees."""
 
-    def __init__(
-        self, client: Client, admin: Admin, machines: Sequence[Machine], network: SimNetwork
-    ) -> None:
-        self.client = client
-        self.admin = admin
-        self.network = network
-        self.sample_s = SAMPLE_S
-        self._machines = {machine.node: machine for machine in machines}
-
     # ---- what is seen
-
-    def machine(self, node: int) -> Machine:
-        return self._machines[node]
 
     @property
     def controller(self) -> int:
@@ -95,21 +75,10 @@ class Stage:
         """The high watermarks of these nodes."""
         return {self.log(each).high_watermark for each in nodes}
 
-    async def until(self, holds: Callable[[], bool]) -> None:
-        """Wait in virtual time."""
-        for _ in range(int(PATIENCE_S / LOOK_S)):
-            if holds():
-                return
-            await asyncio.sleep(LOOK_S)
-        raise AssertionError(f"this never came: {self.partition}")
-
-    async def wait(self, seconds: float) -> None:
-        await asyncio.sleep(seconds)
-
     async def look_closely(self, sample_s: float) -> None:
         """Look at the logs that often from now on."""
         self.sample_s = sample_s
-        await self.client.clock.sleep(SAMPLE_S)
+        await self.client.clock.sleep(Stage.sample_s)
 
     # ---- the partition and its leader
 
@@ -188,24 +157,12 @@ class Stage:
         machine.crash("power", outage_s)
         machine.drive.files.crash_power(_Least(1))
 
-    def cut(self, one: int, *others: int) -> None:
-        """Deliver nothing between a node and others."""
-        for link in self._links(one, others):
-            self.network.hold(*link)
-
-    def join(self, one: int, *others: int) -> None:
-        for link in self._links(one, others):
-            self.network.release(*link)
-
     def hold(self, source: int, target: int) -> None:
         """Deliver nothing from one node to another."""
-        self.network.hold(self.machine(source).host, self.machine(target).host)
+        self._network.hold(self.machine(source).host, self.machine(target).host)
 
     def release(self, source: int, target: int) -> None:
-        self.network.release(self.machine(source).host, self.machine(target).host)
-
-    def _links(self, one: int, others: Sequence[int]) -> list[tuple[str, str]]:
-        return both([self.machine(one).host], [self.machine(each).host for each in others])
+        self._network.release(self.machine(source).host, self.machine(target).host)
 
     @contextmanager
     def when_diverging(self, strike: Callable[[], None]) -> Iterator[asyncio.Event]:
@@ -227,70 +184,21 @@ class Stage:
 Script = Callable[[Stage], Awaitable[None]]
 
 
-def _scenario(settings: Mapping[str, str], seed: int, *, is_apart: bool) -> Scenario:
-    random = SeededRandom(1)
-    voters = (CONTROLLER,) if is_apart else BROKERS
-    plan = ClusterPlan(voters, BROKERS, is_dynamic=True, admins=0)
-    nodes = sorted({*voters, *BROKERS})
-    return Scenario(
-        seed,
-        PATIENCE_S,
-        metadata_settings(random) | {"auto.leader.rebalance.enable": "false"} | dict(settings),
-        tuple(machine_plan(random, plan, node)._replace(drift=0.0) for node in nodes),
-        (TopicPlan(TOPIC, 1, {"cleanup.policy": "delete"}, 3),),
-        (),
-        readers=0,
-        observers=0,
-        client_kill_s=1e9,
-        faults={},
-        kind=REPLICATION,
-        cluster=plan,
-        replication=ReplicationPlan(is_within=True, movers=0),
-    )
-
-
 def direct(
-    script: Script, settings: Mapping[str, str] = NO_SETTINGS, *, is_apart: bool = False, seed: int = 1
+    script: Script,
+    settings: Mapping[str, str] = NO_SETTINGS,
+    *,
+    is_apart: bool = False,
+    seed: int = 1,
+    on_line: Callable[[str], None] | None = None,
 ) -> list[Violation]:
     """What the checkers say of a script. The seed decides how long everything takes, and what a power loss
     leaves of what was not synced."""
-    scenario = _scenario(settings, seed, is_apart=is_apart)
-    networks: list[SimNetwork] = []
-
-    class Idle(Nemesis):
-        async def run(self) -> None:
-            networks.append(self.network)
-
-    async def work(world: SampledWorld) -> None:
-        process = world.process("script")
-        client = Client(world, process, Seen(), asyncio.Event())
-        await process.spawn(_play(client, world, networks[0], script))
-        await process.kill()
-
-    outcome = simulate_scenario(
-        scenario, work, _judge, nemesis=Idle, watch=lambda history: ReplicationWatch(history, scenario)
-    )
-    return outcome.violations
-
-
-async def _sample(world: SampledWorld, stage: Stage) -> None:
-    while True:
-        await asyncio.sleep(stage.sample_s)
-        world.sample()
-
-
-async def _play(client: Client, world: SampledWorld, network: SimNetwork, script: Script) -> None:
-    async with Admin(*client.seams, CLIENT) as admin:
-        stage = Stage(client, admin, world.machines, network)
-        for machine in world.machines:
-            while machine.running is None:  # noqa: ASYNC110 - nobody tells, and time is virtual
-                await asyncio.sleep(LOOK_S)
-        sampling = asyncio.get_running_loop().create_task(_sample(world, stage))
-        try:
-            await script(stage)
-        finally:
-            sampling.cancel()
-            await asyncio.gather(sampling, return_exceptions=True)
+    voters = (CONTROLLER,) if is_apart else BROKERS
+    topic = TopicPlan(TOPIC, 1, {"cleanup.policy": "delete"}, 3)
+    scenario = directing.scenario_of(REPLICATION, voters, BROKERS, settings, (topic,), seed)
+    watch = partial(ReplicationWatch, scenario=scenario)
+    return directing.run_script(scenario, Stage, script, watch, _judge, on_line).violations
 
 
 def _judge(history: History) -> list[Violation]:
