@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from barnabas.broker.coordinators import coordinator, ends, loading
@@ -28,15 +29,18 @@ SLOW_LOAD_S = 5.0
 LOOK_S = 0.02
 SELDOM = "takes a move at one moment: directed simulations have it (tests/sim/coordination)"
 
+OUTPUTS = ("isolation", "exactly-once")
+
+of_groups = partial(bug, kind=REPLICATED_GROUPS, unseen=SELDOM)
+of_transactions = partial(bug, kind=REPLICATED_TRANSACTIONS, unseen=SELDOM)
+
 # ---- commits and loads -----------------------------------------------------------------------------------
 
 
-@bug(
+@of_groups(
     "commits that wait when the lead is lost are acknowledged when another leader has as many records "
     "(KAFKA-20634)",
     "commits",
-    kind=REPLICATED_GROUPS,
-    unseen=SELDOM,
 )
 def deposed_acknowledges(patch: Patch) -> None:
     lose = Host._lose
@@ -61,11 +65,8 @@ async def _acknowledge(replica: Replica, entries: Sequence[Any]) -> None:
                 reply.set_result(response)
 
 
-@bug(
-    "a partition is loaded up to the end of its log, and offsets are told before that is committed",
-    "commits",
-    kind=REPLICATED_GROUPS,
-    unseen=SELDOM,
+@of_groups(
+    "a partition is loaded up to the end of its log, and offsets are told before that is committed", "commits"
 )
 def loaded_uncommitted(patch: Patch) -> None:
     async def hasty(replica: Any, kinds: Any, shard: Any, turn: Any) -> float:
@@ -78,13 +79,11 @@ def loaded_uncommitted(patch: Patch) -> None:
     patch(coordinator, "load", hasty)
 
 
-@bug(
+@of_groups(
     "a load that takes long (every other one does) is used, although another epoch has begun meanwhile",
     "commits",
     "ownership",
     "settling",
-    kind=REPLICATED_GROUPS,
-    unseen=SELDOM,
 )
 def overtaken_load_used(patch: Patch) -> None:
     is_current = Coordinator._is_current
@@ -108,12 +107,7 @@ def overtaken_load_used(patch: Patch) -> None:
 # ---- what is taken over ----------------------------------------------------------------------------------
 
 
-@bug(
-    "a new coordinator knows of no timeouts of transactions that were open",
-    "settling",
-    kind=REPLICATED_TRANSACTIONS,
-    unseen=SELDOM,
-)
+@of_transactions("a new coordinator knows of no timeouts of transactions that were open", "settling")
 def timeouts_not_kept(patch: Patch) -> None:
     loaded = TransactionShard.loaded
 
@@ -147,14 +141,7 @@ class Bumpless:
         self._shard.replay_end(producer, is_commit)
 
 
-@bug(
-    "a new coordinator does not know that epochs of producers were raised",
-    "fencing",
-    "isolation",
-    "exactly-once",
-    kind=REPLICATED_TRANSACTIONS,
-    unseen=SELDOM,
-)
+@of_transactions("a new coordinator does not know that epochs of producers were raised", "fencing", *OUTPUTS)
 def bumps_lost(patch: Patch) -> None:
     async def forget(replica: Any, kinds: Any, shard: Any, turn: Any) -> float:
         return await load(replica, kinds, Bumpless(shard), turn)  # type: ignore[arg-type]
@@ -162,13 +149,8 @@ def bumps_lost(patch: Patch) -> None:
     patch(coordinator, "load", forget)
 
 
-@bug(
-    "a new coordinator does not know of offsets in transactions that were open",
-    "commits",
-    "exactly-once",
-    "settling",
-    kind=REPLICATED_TRANSACTIONS,
-    unseen=SELDOM,
+@of_transactions(
+    "a new coordinator does not know of offsets in open transactions", "commits", "exactly-once", "settling"
 )
 def pending_lost(patch: Patch) -> None:
     loaded = GroupShard.loaded
@@ -185,14 +167,11 @@ def pending_lost(patch: Patch) -> None:
 # ---- markers ---------------------------------------------------------------------------------------------
 
 
-@bug(
+@of_transactions(
     "a marker that comes to a node which does not lead its partition counts as written",
     "settling",
     "commits",
-    "exactly-once",
-    "isolation",
-    kind=REPLICATED_TRANSACTIONS,
-    unseen=SELDOM,
+    *OUTPUTS,
 )
 def old_leader_takes_markers(patch: Patch) -> None:
     write_all = ends._write_all

@@ -8,11 +8,8 @@ from collections import Counter
 
 import pytest
 
-from barnabas.cli.sim import replay_command
-from barnabas.sim.history import Finished
-from barnabas.sim.replication.simulate import simulate_replication
 from barnabas.sim.scenario import REPLICATION
-from barnabas.sim.world import Outcome
+from tests.sim.seeds import missed, run_clean
 
 # a seed with many faults, and what it reaches at the least
 FIXED = (1306951174,)
@@ -33,26 +30,18 @@ FOUND = {
 }
 
 
-def run(seed: int) -> Outcome:
-    outcome = simulate_replication(seed)
-    told = "\n".join([replay_command(seed, None, REPLICATION), *map(str, outcome.violations)])
-    assert not outcome.violations, told
-    assert list(outcome.history.of(Finished)), told
-    return outcome
-
-
 @pytest.mark.slow  # several simulations of several nodes
 def test_fixed_seeds_keep_every_promise_and_reach_their_floors() -> None:
     reached: Counter[str] = Counter()
     for seed in FIXED:
-        reached.update(run(seed).stats.reached)
-    assert {what: reached[what] for what in FLOORS if reached[what] < FLOORS[what]} == {}
+        reached.update(run_clean(seed, REPLICATION).stats.reached)
+    assert missed(reached, FLOORS) == {}
 
 
 @pytest.mark.parametrize("seed", sorted({each for seeds in FOUND.values() for each in seeds} - set(FIXED)))
 def test_seed_that_found_a_bug_stays_clean(seed: int) -> None:
-    run(seed)
+    run_clean(seed, REPLICATION)
 
 
 def test_a_fresh_seed_keeps_every_promise() -> None:
-    run(secrets.randbelow(1 << 31))
+    run_clean(secrets.randbelow(1 << 31), REPLICATION)

@@ -5,9 +5,6 @@ from __future__ import annotations
 import asyncio
 import errno
 import logging
-import os
-import subprocess
-import sys
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -20,17 +17,11 @@ from barnabas.sim.machine import Machine
 from barnabas.sim.scenario import FAULTS, GROUPS, KINDS, LOG, TRANSACTIONS, MachinePlan, draw_scenario
 from barnabas.sim.world import Outcome, World, simulate, simulate_scenario
 from tests.sim import tiny
+from tests.sim.seeds import assert_same_in_other_processes
 
 SECONDS = 10.0
 # two nodes, each a cluster of its own
 TWO = (MachinePlan(1, "broker-1"), MachinePlan(2, "broker-2", port=9093, drift=0.02))
-# a replay in another process: seed, seconds and kind from the command line
-REPLAY = """
-import sys
-from barnabas.sim.world import simulate
-outcome = simulate(int(sys.argv[1]), seconds=float(sys.argv[2]), kind=sys.argv[3])
-print(outcome.trace_hash, len(outcome.history), outcome.violations)
-"""
 
 
 def judge_nothing(history: History) -> list[worlds.Violation]:
@@ -70,20 +61,7 @@ def test_a_seed_goes_the_same_way_twice(seed: int) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_seed_goes_the_same_way_in_another_process_with_another_order_of_sets(kind: str) -> None:
-    seed = 17
-    said = [
-        subprocess.run(
-            [sys.executable, "-c", REPLAY, str(seed), str(SECONDS), kind],
-            env={**os.environ, "PYTHONHASHSEED": hash_seed},
-            capture_output=True,
-            text=True,
-            check=True,
-            timeout=120,
-        ).stdout
-        for hash_seed in ("1", "4242")
-    ]
-    assert said[0] == said[1]
-    assert len(said[0].split()[0]) == 32
+    assert_same_in_other_processes(17, kind, SECONDS)
 
 
 def test_every_line_of_the_trace_can_be_had() -> None:
