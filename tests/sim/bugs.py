@@ -4,6 +4,7 @@
     python -m tests.sim.bugs --bug tail-not-cut   one of them, and what the checkers say
     python -m tests.sim.bugs --pin                choose the seeds of tests/sim/test_bugs.py anew
     python -m tests.sim.bugs --replay tail-not-cut --seed 3 [--seconds S] [--trace]
+    python -m tests.sim.bugs --directed pending-lost [--trace]
 
 A bug counts as caught when a checker that is expected to says so, and the same seed is clean without it.
 """
@@ -15,6 +16,7 @@ import json
 import time
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
 from typing import NamedTuple
@@ -175,11 +177,14 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--table", action="store_true", help="as markdown")
     parser.add_argument("--pin", action="store_true", help=f"rewrite {PINS.name}")
     parser.add_argument("--replay", metavar="NAME", choices=list(BUGS))
+    parser.add_argument("--directed", metavar="NAME", choices=list(BUGS), help="the script that shows it")
     parser.add_argument("--seed", metavar="N", type=int, default=1)
     parser.add_argument("--trace", action="store_true")
     args = parser.parse_args(arguments)
     if args.replay:
         return _replay(args.replay, args.seed, args.seconds, args.trace)
+    if args.directed:
+        return _direct(args.directed, args.trace)
     names = args.bug or SEEN
     if args.pin:
         return _pin(names, args.seeds, args.jobs)
@@ -246,6 +251,27 @@ def _write_pins(ordered: list[Pin]) -> None:
         pin.bug: {"seed": pin.seed, "seconds": pin.seconds, "checkers": list(pin.checkers)} for pin in ordered
     }
     PINS.write_text(json.dumps(content, indent=2) + "\n")
+
+
+def _direct(name: str, trace: bool) -> int:
+    """Run the directed simulations of a bug, and print the first violation of each checker."""
+    from tests.sim.coordination.directed import direct
+    from tests.sim.coordination.test_directed import SCRIPTS
+    from tests.sim.replication.directed_bugs import DIRECTED
+
+    on_line = print if trace else None
+    runs = [partial(direct, script, on_line) for bug, script in SCRIPTS if bug == name]
+    if name in DIRECTED:
+        runs.append(partial(DIRECTED[name][0].play, on_line))
+    if not runs:
+        print(f"{name} has no script: seeds show it")
+        return 2
+    with switched_on(BUGS[name]):
+        violations = [violation for run_it in runs for violation in run_it()]
+    first = {violation.checker: violation for violation in reversed(violations)}
+    for violation in reversed(first.values()):
+        print(violation)
+    return 1 if violations else 0
 
 
 def _replay(name: str, seed: int, seconds: float | None, trace: bool) -> int:

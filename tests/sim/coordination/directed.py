@@ -42,7 +42,7 @@ INPUTS = ((INPUT, 0), (INPUT, 1))
 OUTPUT, OTHER_OUTPUT = ("output", 0), ("output", 1)
 GROUPS, TRANSACTIONS = (CONSUMER_OFFSETS, 0), (TRANSACTION_STATE, 0)
 COMMITTER = "waited for"
-DRAIN_S = 15.0
+DRAIN_S, DRAIN_LOOK_S = 15.0, 0.1
 TIMEOUT_MS = 3_000  # of transactions
 # a group of two members
 MEMBERS = GroupPlan("m", INPUT, 2, 0, session_ms=6_000, rebalance_ms=6_000)
@@ -180,7 +180,7 @@ class Stage(directing.Stage):
         while found < offset and self.client.now < until:
             with suppress(BarnabasError):
                 found, _ = (await self.asking.committed(GROUP, [(INPUT, 0)], is_stable=True))[INPUT, 0]
-            await asyncio.sleep(LOOK_S)
+            await asyncio.sleep(DRAIN_LOOK_S)
         self.client.history.add(Drained(self.client.now, GROUP, INPUT, 0, offset, found >= offset))
 
     def producer(self, name: str = "p", timeout_ms: int = TIMEOUT_MS) -> TransactionalProducer:
@@ -265,11 +265,11 @@ class Stage(directing.Stage):
 Script = Callable[[Stage], Awaitable[None]]
 
 
-def direct(script: Script) -> list[Violation]:
+def direct(script: Script, on_line: Callable[[str], None] | None = None) -> list[Violation]:
     """What the checkers say of a script, or that the simulation itself broke."""
     scenario = directing.scenario_of(REPLICATED_TRANSACTIONS, (CONTROLLER,), BROKERS, SETTINGS)
     watch = partial(CoordinationWatch, scenario=scenario)
-    return directing.run_script(scenario, Stage, script, watch, _judge).violations
+    return directing.run_script(scenario, Stage, script, watch, _judge, on_line).violations
 
 
 def _judge(history: History) -> list[Violation]:

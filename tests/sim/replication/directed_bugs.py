@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from barnabas.sim.checkers.violation import Violation
@@ -22,8 +22,8 @@ class Directed(NamedTuple):
     is_apart: bool = True
     settings: Mapping[str, str] = NO_SETTINGS
 
-    def play(self) -> list[Violation]:
-        return direct(self.script, self.settings, is_apart=self.is_apart)
+    def play(self, on_line: Callable[[str], None] | None = None) -> list[Violation]:
+        return direct(self.script, self.settings, is_apart=self.is_apart, on_line=on_line)
 
     @property
     def name(self) -> str:
