@@ -1,12 +1,12 @@
-"""Records gathered into batches by partition, and what becomes of each batch. Pure: told the time, no I/O.
+"""Collects records into batches by partition, and tracks each batch to its outcome. Pure: no clock, no I/O.
 
-A lane holds a partition's batches in the order of their records, until they are settled. What is sent next
-is always the first that is not in flight, so a batch that must be sent again goes before all later ones; and
-never are more than `max_in_flight` of a lane on their way. With numbers (see sequences) that keeps order
-under retries; without them it does so if `max_in_flight` is 1.
+A lane holds a partition's batches in the order of their records, until they are settled. The next batch to
+send is always the first one that is not in flight, so a retried batch goes before all later ones; at most
+`max_in_flight` batches of a lane are in flight. With sequence numbers (see sequences) that keeps the order
+across retries; without them it does so if `max_in_flight` is 1.
 
-A batch is ready when it is full, has lingered long enough, is to be sent again and has waited for that, or
-when nobody wants to wait (flush, close, no memory left).
+A batch is ready when it is full, its linger time is over, its retry time has come, or when everything is to
+be sent at once (flush, close, no memory left).
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Lane:
         self.sequence = Sequence()
 
     def next(self) -> Batch | None:
-        """The first batch that is not in flight, or of a broken sequence, that has a number to be settled."""
+        """The first batch that is not in flight; in a broken sequence, only one that has a number."""
         needs_number = self.sequence.is_broken
         for batch in self.batches:
             if batch.state is not State.IN_FLIGHT and (batch.number is not None or not needs_number):
@@ -68,18 +68,18 @@ class Accumulator:
         self.config = config
         self.on_split = on_split
         self.used_bytes = 0
-        self.hurries = 0  # how many want everything to be sent at once
+        self.hurries = 0  # how many callers want everything to be sent at once
         self.created_batches = 0
         self._on_settled = on_settled
         self._lanes: dict[TopicPartition, Lane] = {}
-        self._busy: dict[TopicPartition, Lane] = {}  # the lanes that hold batches
+        self._busy: dict[TopicPartition, Lane] = {}  # the lanes with batches
         self._identity: ProducerIdentity | None = None
-        self._abandoned: Exception | None = None  # why nothing more is sent
+        self._abandoned: Exception | None = None  # the error with which new and retried batches fail
         self._batch_limits: dict[str, int] = {}
 
     @property
     def needs_identity(self) -> bool:
-        """Whether a producer id must be asked for before anything more can be sent."""
+        """Whether a producer id is needed before anything more can be sent."""
         is_own = self.config.is_idempotent and not self.config.is_transactional
         return is_own and self._identity is None
 
@@ -94,7 +94,7 @@ class Accumulator:
     # ---- in ----------------------------------------------------------------------------------------------
 
     def has_room(self, size_bytes: int) -> bool:
-        """Whether a record of at most that size may be taken now; one alone always may."""
+        """Whether a record of at most that size may be added now; a single record always may."""
         return self.used_bytes == 0 or self.used_bytes + size_bytes <= self.config.buffer_bytes
 
     def append(
@@ -108,7 +108,8 @@ class Accumulator:
         waiter: Waiter,
         size_limit: int,
     ) -> bool:
-        """Add a record that takes at most `size_limit` bytes; whether the sender should have a look."""
+        """Add a record that takes at most `size_limit` bytes; returns whether the sender should check for
+        work."""
         lane = self._lanes.get(partition)
         if lane is None:
             lane = self._lanes[partition] = Lane(partition)
@@ -127,7 +128,7 @@ class Accumulator:
                 is_transactional=self.config.is_transactional,
             )
         before = 0 if is_news else batch.size_bytes
-        batch.append(timestamp_ms, key, value, headers, waiter)  # first: what is no record leaves no batch
+        batch.append(timestamp_ms, key, value, headers, waiter)  # first: an invalid record leaves no batch
         if is_news:
             self.created_batches += 1
             batches.append(batch)
@@ -138,7 +139,7 @@ class Accumulator:
     def append_rows(
         self, partition: TopicPartition, now: float, data: bytearray, record_count: int, receipt: Receipt
     ) -> None:
-        """Add a batch that is encoded already, behind whatever the lane holds."""
+        """Add a batch that is already encoded, behind all others of its lane."""
         lane = self._lanes.get(partition)
         if lane is None:
             lane = self._lanes[partition] = Lane(partition)
@@ -155,20 +156,21 @@ class Accumulator:
         batch.seal()
         self.used_bytes += batch.size_bytes - before
 
-    # ---- out ---------------------------------------------------------------------------------------------
+    # ---- sending -----------------------------------------------------------------------------------------
 
     def identify(self, identity: ProducerIdentity) -> None:
-        """Number batches under this producer id from now on, in lanes that have none."""
+        """Number batches with this producer id from now on, in lanes that have none."""
         self._identity = identity
 
     def restart(self, identity: ProducerIdentity) -> None:
-        """Number all lanes from 0 on under this identity; they are empty, and the epoch is new."""
+        """Number all lanes from 0 on with this identity; they are empty, and the epoch is new."""
         assert self.is_empty
         self._lanes.clear()
         self._identity = identity
 
     def abandon(self, error: Exception) -> None:
-        """Send nothing more, not again either: what is in flight is settled by its answer, the rest now."""
+        """Send nothing more, and retry nothing: batches in flight are settled by their response, the others
+        fail now."""
         self._abandoned = error
         for batch in self.open_batches():
             if batch.state is not State.IN_FLIGHT:
@@ -176,11 +178,12 @@ class Accumulator:
                 self.give_up(batch, error)
 
     def resume(self) -> None:
-        """Take records again."""
+        """Accept records again."""
         self._abandoned = None
 
     def drain(self, now: float, may_send: Callable[[TopicPartition], bool], max_bytes: int) -> list[Batch]:
-        """Batches for one request, at most one a lane, now in flight; `may_send` says whose turn it is."""
+        """Batches for one request, at most one of each lane, which are now in flight; `may_send` selects the
+        partitions."""
         drained: list[Batch] = []
         size = 0
         for partition, lane in self._busy.items():
@@ -193,20 +196,20 @@ class Accumulator:
             self._take_off(lane, batch)
             drained.append(batch)
             size += batch.size_bytes
-        if drained:  # the next request begins with others
+        if drained:  # the next request begins with other partitions
             for batch in drained:
                 self._busy[batch.partition] = self._busy.pop(batch.partition)
         return drained
 
     def ready(self, now: float) -> Iterator[TopicPartition]:
-        """The partitions that have something to be sent."""
+        """The partitions that have a batch to send."""
         for partition, lane in self._busy.items():
             batch = self._next_ready(lane, now)
             if batch is not None and self._may_number(lane, batch):
                 yield partition
 
     def next_time(self, now: float) -> float | None:
-        """When something will become ready or too old, if nothing else happens before."""
+        """The next time at which a batch becomes ready or expires by itself."""
         earliest: float | None = None
         for lane in self._busy.values():
             time = lane.batches[0].created + self.config.delivery_timeout_s
@@ -254,7 +257,7 @@ class Accumulator:
     # ---- outcomes ----------------------------------------------------------------------------------------
 
     def written(self, batch: Batch, base_offset: int, append_time_ms: int) -> None:
-        """The broker has it."""
+        """The broker has written the batch."""
         lane = self._landed(batch)
         if lane is not None:
             if batch.number is not None:
@@ -264,14 +267,14 @@ class Accumulator:
             self._on_settled(batch)
 
     def send_again(self, batch: Batch, not_before: float) -> None:
-        """It must be sent once more, no earlier than that."""
+        """Retry the batch, not before that time."""
         if self._abandoned is not None:
             self.give_up(batch, self._abandoned)
         elif self._landed(batch) is not None:
             batch.not_before = not_before
 
     def give_up(self, batch: Batch, error: Exception) -> None:
-        """It will not be written, or nobody will know."""
+        """Fail the batch: it is not written, or its outcome is unknown."""
         lane = self._landed(batch)
         if lane is not None:
             if batch.number is not None:
@@ -282,7 +285,7 @@ class Accumulator:
             self._on_settled(batch)
 
     def out_of_order(self, batch: Batch, not_before: float, error: Exception) -> None:
-        """The broker refused its number."""
+        """The broker has refused the batch's sequence number."""
         if batch.state is not State.IN_FLIGHT or batch.number is None:
             return
         lane = self._lanes[batch.partition]
@@ -297,7 +300,7 @@ class Accumulator:
                 self.give_up(batch, error)
 
     def split(self, batch: Batch, error: Exception) -> None:
-        """The broker takes none of that size, and has not got it: halves go in its place."""
+        """The broker refused the batch as too large, and has not written it: replace it by two halves."""
         if self._abandoned is not None or batch.record_count < 2:
             self.give_up(batch, error)
             return
@@ -319,21 +322,21 @@ class Accumulator:
         self.on_split(batch)
 
     def batch_limit(self, topic: str) -> int:
-        """How large a batch of the topic may be, to judge by what was refused; halves of that were not."""
+        """The size limit for batches of the topic, by refused sizes: half of the smallest one."""
         return self._batch_limits.get(topic, MAX_BATCH_BYTES)
 
     def expire(self, now: float, error: Callable[[Batch], Exception]) -> None:
-        """Give up what is too old, in flight or not."""
+        """Fail batches that are too old, in flight or not."""
         limit_s = self.config.delivery_timeout_s
         for lane in list(self._busy.values()):
-            # as next_time reckons, to the bit
+            # the same arithmetic as in next_time, to the bit
             while lane.batches and lane.batches[0].created + limit_s <= now:
                 batch = lane.batches[0]
                 self._seal(batch)
                 self.give_up(batch, error(batch))
 
     def _landed(self, batch: Batch) -> Lane | None:
-        """The lane of a batch that is no longer in flight; None where it was settled meanwhile."""
+        """The lane of a batch that is no longer in flight; None if it was settled meanwhile."""
         if batch.state is State.SETTLED:
             return None
         lane = self._lanes[batch.partition]
@@ -349,6 +352,6 @@ class Accumulator:
             del self._busy[lane.partition]
 
     def _renew(self, lane: Lane) -> None:
-        """Where a lane has used up all epochs, everybody gets a new producer id."""
+        """If a lane has used up all epochs, all lanes get a new producer id."""
         if lane.sequence.needs_identity:
             self._identity = None

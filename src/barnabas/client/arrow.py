@@ -5,11 +5,10 @@
         async for batch in read_range(consumer, ("orders", 0), 0, 1_000_000):
             print(batch.num_rows, batch.schema.names)
 
-Offsets that are not there (compacted away, aborted, transaction markers) are passed over: a range is done
-when the position has come to its end, however few records that were, or when a broker that knows of offsets
-up to that end has nothing at the position, in the log that it has at hand. Timestamps are of one kind in a
-record batch. What is unfolded of compressed batches is handed over before it grows beyond HELD_BYTES, so
-memory stays bounded.
+Offsets without a visible record (compacted away, aborted, transaction markers) are skipped. A range is
+complete when the position has reached its end, however few records that were, or when a broker whose log
+reaches that end has nothing at the position in its local log. A record batch has only one type of timestamps.
+Compressed batches are handed over before their uncompressed size exceeds HELD_BYTES, so memory stays bounded.
 
 Of the client, only this and tables need pyarrow (the extra `arrow`).
 """
@@ -36,10 +35,10 @@ from barnabas.records.reader import records_section
 
 COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "timestamp_type", "headers")
 HELD_BYTES = 32 * 1024 * 1024
-MAX_ROWS = 1 << 17  # of a record batch: what all rows have in common, the topic's name too, is written out
+MAX_ROWS = 1 << 17  # of a record batch: values that all rows share are repeated, the topic's name too
 READ_TIMEOUT_MS = 60_000
 PATIENCE_MS = 60_000
-# as Kafka numbers them
+# numbered as in Kafka
 CREATE_TIME = 0
 LOG_APPEND_TIME = 1
 
@@ -55,9 +54,9 @@ async def read_range(
 ) -> AsyncGenerator[pa.RecordBatch, None]:
     """The records of a partition from offset `start` up to but not including `end`, in order.
 
-    The consumer is assigned this partition alone: among others, an answer may lack it for want of room.
-    `TimedOut` where nothing comes for `timeout_ms`; an offset that is no longer there goes by the consumer's
-    reset policy.
+    The consumer is assigned only this partition: with others, the response limit could leave it out. Raises
+    `TimedOut` if nothing arrives for `timeout_ms`; the consumer's reset policy decides about an offset that
+    no longer exists.
     """
     place = TopicPartition(*partition)
     consumer.assign([place])
@@ -69,7 +68,7 @@ async def read_range(
         answers = await consumer.poll_batches(left_ms, unseen=True)
         before = position
         for fetched in answers:
-            # a reset may have gone back: what was read, or not asked for, does not come again
+            # after a reset the position may have gone back: skip records that were read, or not asked for
             wanted = fetched._replace(first_offset=max(fetched.first_offset, position))
             for batch in record_batches(wanted, end, columns):
                 yield batch
@@ -92,11 +91,11 @@ def _has_nothing_up_to(end: int, fetched: FetchedBatches, read_committed: bool) 
 
 
 async def _is_at_hand(consumer: Consumer, place: TopicPartition, position: int) -> bool:
-    """Whether a leader has what is at that position by itself: what it must get from tiered storage may come
-    too late for an answer, which is empty then."""
+    """Whether the position is in the leader's local log. Records from tiered storage may arrive too late for
+    a response, which is empty then."""
     try:
         found = await consumer.offsets_for_times({place: EARLIEST_LOCAL})
-    except NotSpoken:  # by brokers from before there was such a storage
+    except NotSpoken:  # by brokers without tiered storage
         return True
     return position >= found[place].offset
 
@@ -104,7 +103,7 @@ async def _is_at_hand(consumer: Consumer, place: TopicPartition, position: int) 
 async def read_all(
     consumer: Consumer, timeout_ms: int | None = None, columns: Sequence[str] = COLUMNS
 ) -> AsyncGenerator[pa.RecordBatch, None]:
-    """What comes of all partitions that a consumer is assigned; see Consumer.arrow."""
+    """The records of all assigned partitions; see Consumer.arrow."""
     while True:
         answers = await consumer.poll_batches(PATIENCE_MS if timeout_ms is None else timeout_ms)
         if not answers and timeout_ms is not None:
@@ -117,7 +116,7 @@ async def read_all(
 def record_batches(
     fetched: FetchedBatches, end_offset: int = MAX_OFFSET, columns: Sequence[str] = COLUMNS
 ) -> Iterator[pa.RecordBatch]:
-    """What a fetch brought, below `end_offset`, with these of the COLUMNS."""
+    """The fetched records below `end_offset`, with these COLUMNS."""
     for start, end in fetched.ranges:
         header = BatchHeader.parse(fetched.data, start)
         timestamp_type = LOG_APPEND_TIME if header.is_log_append_time else CREATE_TIME
@@ -140,7 +139,7 @@ def record_batches(
 def _decode(data: Buffer, position: int, end: int, first_offset: int, end_offset: int) -> Iterator[Columns]:
     decoder, held_bytes = kernel.ColumnDecoder(), 0
     while True:
-        # checksums were verified when the answer came
+        # checksums were verified when the response arrived
         position, header = decoder.run(data, position, end, first_offset, end_offset, False, False)
         if header is None:
             break
@@ -161,5 +160,5 @@ def _repeated(value: pa.Scalar, rows: int) -> pa.Array:
 
 @lru_cache(maxsize=8)
 def _long(value: pa.Scalar, rows: int) -> pa.Array:
-    """The same value again and again; kept, for the next record batches have it as well."""
+    """The same value repeated; cached for the next record batches."""
     return pa.repeat(value, rows)

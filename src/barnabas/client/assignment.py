@@ -1,8 +1,8 @@
-"""Where a consumer stands in each of its partitions. Pure.
+"""The position of a consumer in each of its partitions. Pure.
 
-A partition either has a position, or an offset is to be looked up first (by time or by name); it holds what
-was fetched until that is used up, and only then more is fetched. Each change of position by the user gets
-a new `turn`: what was asked for in an earlier turn is thrown away when it comes.
+A partition either has a position, or its offset must be looked up first (by time or by name). It holds the
+records of one fetch until they are used up, and only then more are fetched. Each change of position by the
+user increments `turn`: responses to requests of an earlier turn are dropped.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ NO_EPOCH = -1
 
 
 class PartitionState:
-    """One partition that is read."""
+    """The state of one assigned partition."""
 
     __slots__ = (
         "fetched",
@@ -33,31 +33,31 @@ class PartitionState:
 
     def __init__(self) -> None:
         self.position: int | None = None
-        self.last_epoch = NO_EPOCH  # of the batch before the position, where that is known
-        self.lookup: int | None = None  # the time, or name, of the offset to go to
-        self.is_looked_up = False  # while that is under way
+        self.last_epoch = NO_EPOCH  # of the batch before the position, if known
+        self.lookup: int | None = None  # the time, or special value, of the offset to look up
+        self.is_looked_up = False  # while the look-up is under way
         self.fetched: Fetched | None = None
-        self.nothing: Watermarks | None = None  # there was nothing at the position, when these were
+        self.nothing: Watermarks | None = None  # of a fetch that found nothing at the position
         self.is_paused = False
-        self.not_before = 0.0  # asked for no earlier
+        self.not_before = 0.0  # earliest time of the next request
         self.turn = 0
 
     def go_to(self, offset: int, last_epoch: int = NO_EPOCH) -> None:
-        """Read on from that offset."""
+        """Continue at that offset."""
         self._turn()
         self.position, self.last_epoch, self.lookup = offset, last_epoch, None
 
     def look_up(self, timestamp_ms: int) -> None:
-        """Read on from the offset of that time or name, which is to be found first."""
+        """Continue at the offset of that time or special value, which must be looked up first."""
         self._turn()
         self.position, self.last_epoch, self.lookup = None, NO_EPOCH, timestamp_ms
 
     def brought(self, fetched: Fetched) -> None:
-        """Hold what was fetched."""
+        """Keep the fetched records."""
         self.fetched, self.nothing = fetched, None
 
     def used(self) -> None:
-        """Some of what was fetched has been taken: stand behind it."""
+        """Move the position behind the fetched records that were taken."""
         assert self.fetched is not None
         self.position = self.fetched.position
         if self.fetched.is_used_up:
@@ -72,7 +72,7 @@ class PartitionState:
 
 
 class Assignment:
-    """All partitions of a consumer, in the order in which they get their turns."""
+    """All partitions of a consumer, in the order in which they are served."""
 
     def __init__(self) -> None:
         self._states: dict[TopicPartition, PartitionState] = {}
@@ -87,7 +87,7 @@ class Assignment:
         return list(self._states)
 
     def replace(self, partitions: Iterable[TopicPartition]) -> list[PartitionState]:
-        """Read these from now on; those that are new are given back."""
+        """Replace the partitions; returns the states of new ones."""
         before, self._states = self._states, {}
         new = []
         for partition in partitions:
@@ -99,7 +99,7 @@ class Assignment:
         return new
 
     def wanting(self, now: float) -> list[tuple[TopicPartition, PartitionState]]:
-        """The partitions of which something may be fetched now."""
+        """The partitions to fetch now."""
         return [
             (partition, state)
             for partition, state in self._states.items()
@@ -110,7 +110,7 @@ class Assignment:
         ]
 
     def lost(self, now: float) -> dict[TopicPartition, int]:
-        """The partitions whose offset is to be looked up now, by what."""
+        """The partitions whose offset must be looked up now, with the time or special value."""
         return {
             partition: state.lookup
             for partition, state in self._states.items()
@@ -118,16 +118,16 @@ class Assignment:
         }
 
     def next_time(self, now: float) -> float | None:
-        """When a partition that waits may be asked for again."""
+        """The next time at which a waiting partition may be requested."""
         times = [state.not_before for state in self._states.values() if state.not_before > now]
         return min(times, default=None)
 
     def full(self) -> Sequence[tuple[TopicPartition, PartitionState]]:
-        """The partitions that hold something to be taken."""
+        """The partitions with fetched records to take."""
         return [
             each for each in self._states.items() if each[1].fetched is not None and not each[1].is_paused
         ]
 
     def to_the_end(self, partition: TopicPartition) -> None:
-        """Let the others go first next time."""
+        """Serve the other partitions first next time."""
         self._states[partition] = self._states.pop(partition)

@@ -1,9 +1,9 @@
-"""A batch on its way to a partition: filled, sealed, sent, maybe sent again, and settled exactly once.
+"""A batch of one partition: filled, sealed, sent, perhaps retried, and settled exactly once.
 
     FILLING -> (seal) -> WAITING <-> IN_FLIGHT -> SETTLED
 
-Sealed, its bytes stay as they are but for the producer's number, which is written in when it is sent first
-and may change only when the broker has certainly not got the batch.
+After it is sealed its bytes do not change, except for the producer's number. That is written when the batch
+is first sent, and may change only if the broker has certainly not written the batch.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from barnabas.records.compression import Codec
 from barnabas.records.record import Headers
 
 NO_OFFSET = -1
-# what a record takes beside key, value and headers, at most: lengths, attributes, timestamp, offset
+# the size of a record beside key, value and headers, at most: lengths, attributes, timestamp, offset
 RECORD_OVERHEAD_BYTES = 36
 HEADER_OVERHEAD_BYTES = 10
 
@@ -32,7 +32,7 @@ _NUMBER = struct.Struct(">qhi")
 
 
 class RecordMetadata(NamedTuple):
-    """Where a record has been written; the offset is -1 where the broker was not asked (acks=0)."""
+    """The place of a written record; the offset is -1 with acks=0."""
 
     topic: str
     partition: int
@@ -41,7 +41,7 @@ class RecordMetadata(NamedTuple):
 
 
 class Waiter(Protocol):
-    """Whoever wants to know what becomes of a record; an asyncio.Future is one."""
+    """Receives the outcome of a record; an asyncio.Future is one."""
 
     def done(self) -> bool: ...
 
@@ -51,10 +51,10 @@ class Waiter(Protocol):
 
 
 class Receipt:
-    """Whoever wants to know what becomes of many records in many batches.
+    """Collects the outcome of many records in many batches.
 
-    Told once all of them are settled, and no more will come (`close`): how many were written, or the first
-    error there was.
+    The future `told` is done when all of them are settled and no more will be added (`close`), with the
+    number of written records or the first error.
     """
 
     __slots__ = ("_is_closed", "_open_rows", "_written_rows", "error", "told")
@@ -67,19 +67,19 @@ class Receipt:
 
     @property
     def is_unused(self) -> bool:
-        """Whether no rows have come."""
+        """Whether no rows were added."""
         return self.error is None and not self._open_rows and not self._written_rows
 
     def expect(self, rows: int) -> None:
         self._open_rows += rows
 
     def close(self) -> None:
-        """No more rows will come."""
+        """No more rows will be added."""
         self._is_closed = True
         self.settle(0)
 
     def settle(self, rows: int, error: Exception | None = None) -> None:
-        """These are written, or not."""
+        """These rows are written, or have failed with an error."""
         self._open_rows -= rows
         if error is None:
             self._written_rows += rows
@@ -100,7 +100,7 @@ class State(Enum):
 
 
 def record_size_limit(key: bytes | None, value: bytes | None, headers: Headers) -> int:
-    """The most bytes that a record can take in a batch."""
+    """The maximum size of a record in a batch."""
     size = RECORD_OVERHEAD_BYTES + (len(key) if key else 0) + (len(value) if value else 0)
     for name, content in headers:
         size += HEADER_OVERHEAD_BYTES + 4 * len(name) + (len(content) if content else 0)
@@ -143,11 +143,11 @@ class Batch:
         self.created = created
         self.state = State.FILLING
         self.attempts = 0
-        self.failure: Exception | None = None  # why it was given up
-        self.refusal: WireError | None = None  # what a broker last answered that is worth another attempt
-        self.not_before = 0.0  # sent again no earlier
+        self.failure: Exception | None = None  # the error that it failed with
+        self.refusal: WireError | None = None  # a broker's last retriable error
+        self.not_before = 0.0  # earliest time of a retry
         self.number: Number | None = None
-        self.was_first = False  # of the numbered ones of its partition, when it was last sent
+        self.was_first = False  # whether all numbered batches before it were settled when it was last sent
         self.data: bytes | bytearray = b""
         self.record_count = 0
         self._builder: BatchBuilder | None = BatchBuilder(codec=codec, transactional=is_transactional)
@@ -165,7 +165,7 @@ class Batch:
         record_count: int,
         receipt: Receipt | None,
     ) -> Batch:
-        """One that is sealed from the beginning."""
+        """A batch that is sealed from the start."""
         batch = cls(partition, ordinal, created, Codec.NONE)
         batch.data, batch.record_count, batch._receipt = data, record_count, receipt
         batch._builder, batch.state = None, State.WAITING
@@ -185,7 +185,7 @@ class Batch:
         self.record_count += 1
 
     def seal(self) -> None:
-        """Take no more records."""
+        """Accept no more records."""
         if self._builder is not None:
             self.data = self._builder.build()
             self._builder = None
@@ -222,7 +222,7 @@ class Batch:
         data[CRC_AT : CRC_AT + 4] = kernel.crc32c(data, ATTRIBUTES_AT, len(data)).to_bytes(4, "big")
 
     def succeed(self, base_offset: int, append_time_ms: int) -> None:
-        """Tell every waiter where its record is."""
+        """Report the offsets of the records."""
         self.state = State.SETTLED
         if self._receipt is not None:
             self._receipt.settle(self.record_count)
@@ -234,7 +234,7 @@ class Batch:
                 waiter.set_result(RecordMetadata(topic, partition, offset, time_ms))
 
     def fail(self, error: Exception) -> None:
-        """Tell every waiter that its record was not written, or may not have been."""
+        """Report that the records were not written, or may not have been."""
         self.state = State.SETTLED
         self.failure = error
         if self._receipt is not None:
@@ -244,7 +244,7 @@ class Batch:
                 waiter.set_exception(error)
 
     def forget_waiters(self) -> None:
-        """Nobody needs to ask what became of it: no complaint about errors that were never looked at."""
+        """Mark the errors as seen: asyncio must not log them as never retrieved."""
         for waiter in self._waiters:
             if isinstance(waiter, asyncio.Future) and waiter.done() and not waiter.cancelled():
                 waiter.exception()

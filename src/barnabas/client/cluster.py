@@ -1,9 +1,9 @@
-"""The brokers of a cluster as one client sees them: metadata kept fresh, one connection to each in use.
+"""The client's view of a cluster: up-to-date metadata, and one connection to each broker in use.
 
-One task fetches metadata: when somebody needs it, when an error says that it is out of date, and when it has
-grown old. It asks for the topics that this client uses. Connections are made when first needed; a broker
-that could not be reached is left alone for a while, longer each time. Where none of the known brokers can be
-reached, the bootstrap addresses are tried again.
+One task fetches metadata: when it is needed, when an error shows that it is out of date, and when it is too
+old. It requests the topics that this client uses. Connections are opened at first use; after a failure the
+next attempt waits, longer each time. If none of the known brokers can be reached, the bootstrap addresses are
+tried again.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ logger = logging.getLogger("barnabas.client")
 M = TypeVar("M", bound=Message)
 
 DEFAULT_PORT = 9092
-# what waiting and asking again does not cure
+# errors that a retry does not cure
 _FINAL_TOPIC_ERRORS = frozenset(("INVALID_TOPIC_EXCEPTION", "TOPIC_AUTHORIZATION_FAILED"))
 REBOOTSTRAP_REQUIRED = "REBOOTSTRAP_REQUIRED"
 
 
 class ClientConfig(NamedTuple):
-    """What producers, consumers and admins have in common."""
+    """Settings of producers, consumers and admins."""
 
     client_id: str = "barnabas"
     request_timeout_ms: int = 30_000
@@ -57,7 +57,7 @@ class ClientConfig(NamedTuple):
     allow_auto_topic_creation: bool = True
 
     def bounded(self, limit_ms: int) -> ClientConfig:
-        """The same, where no connection and no request takes longer than that."""
+        """The same settings, with timeouts of connections and requests limited."""
         return self._replace(
             request_timeout_ms=min(self.request_timeout_ms, limit_ms),
             connect_timeout_ms=min(self.connect_timeout_ms, limit_ms),
@@ -65,7 +65,7 @@ class ClientConfig(NamedTuple):
 
 
 def parse_bootstrap(text: str) -> list[Address]:
-    """Addresses written as `host:port,host:port`; IPv6 addresses stand in brackets."""
+    """Addresses written as `host:port,host:port`; IPv6 addresses are in brackets."""
     addresses = []
     for part in filter(None, (each.strip() for each in text.split(","))):
         host, colon, port = part.rpartition(":")
@@ -94,7 +94,7 @@ class Cluster:
         self.config = config or ClientConfig()
         self.metadata = Metadata()
         self.backoff = Backoff(self.config.retry_backoff_ms, self.config.retry_backoff_max_ms, random)
-        self.on_change: Callable[[], None] = lambda: None  # metadata or connections are not what they were
+        self.on_change: Callable[[], None] = lambda: None  # called when metadata or connections have changed
         self._network = network
         self._bootstrap = parse_bootstrap(bootstrap) if isinstance(bootstrap, str) else list(bootstrap)
         self._links: dict[Address, Link] = {}
@@ -104,8 +104,8 @@ class Cluster:
         self._scratch = memoryview(bytearray(SCRATCH_BYTES))
         self._tracked: dict[str, None] = {}
         self._wanted = Wake(clock)
-        self._waiters: list[asyncio.Future[None]] = []  # for the next answer
-        self._served: list[asyncio.Future[None]] = []  # for the one that is under way
+        self._waiters: list[asyncio.Future[None]] = []  # for the next response
+        self._served: list[asyncio.Future[None]] = []  # for the one under way
         self._fetched_at: float | None = None
         self._keeper: asyncio.Task[None] | None = None
         self._closed = False
@@ -113,7 +113,7 @@ class Cluster:
     # ---- metadata ----------------------------------------------------------------------------------------
 
     def leader(self, topic: str, partition: int) -> Leader | None:
-        """Who leads a partition, as far as known."""
+        """A partition's leader, if it is known."""
         return self.metadata.leader(topic, partition)
 
     def track(self, topic: str) -> None:
@@ -123,14 +123,14 @@ class Cluster:
             self.refresh_soon()
 
     def refresh_soon(self) -> None:
-        """Fetch metadata: what is known has turned out to be wrong, or is not enough."""
+        """Fetch metadata in the background: it is out of date, or incomplete."""
         self._check_open()
         if self._keeper is None:
             self._keeper = asyncio.get_running_loop().create_task(self._keep_fresh())
         self._wanted.call()
 
     async def refresh(self) -> None:
-        """Fetch metadata now; BrokerNotReachable where nobody answers."""
+        """Fetch metadata now; BrokerNotReachable if no broker answers."""
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiters.append(waiter)
         self.refresh_soon()
@@ -138,11 +138,11 @@ class Cluster:
 
     @property
     def where(self) -> str:
-        """Who is asked, for messages: the brokers as far as known, otherwise the bootstrap addresses."""
+        """For messages: the known brokers, otherwise the bootstrap addresses."""
         return ", ".join(map(str, self.metadata.brokers.values() or self._bootstrap))
 
     async def topic(self, name: str, timeout_s: float) -> Topic:
-        """A topic that can be used, waiting for it if need be: UnknownTopic, TimedOut ... where it cannot."""
+        """The metadata of a topic, waiting for it if needed; raises UnknownTopic, TimedOut and others."""
         known = self.metadata.topics.get(name)
         if known is not None and known.error is None:
             return known
@@ -159,7 +159,7 @@ class Cluster:
         failure: BarnabasError | None = None
         while True:
             left = deadline - self.clock.monotonic()
-            self._tracked[name] = None  # again and again: another who waited may have given up
+            self._tracked[name] = None  # each time: another caller may have removed it
             try:
                 await within(self.clock, left, self.refresh(), f"asking {self.where} for metadata of {name}")
             except TimedOut as error:
@@ -227,7 +227,8 @@ class Cluster:
     # ---- connections -------------------------------------------------------------------------------------
 
     def connection(self, node_id: int) -> BrokerConnection | None:
-        """The connection to a broker if it is there; if not it is being made, and `on_change` tells."""
+        """The connection to a broker if it is open; otherwise it is being opened, and `on_change` is
+        called."""
         address = self.metadata.brokers.get(node_id)
         if address is None:
             self.refresh_soon()
@@ -235,7 +236,7 @@ class Cluster:
         return self._link(address).ready()
 
     async def connect(self, node_id: int) -> BrokerConnection:
-        """A connection to that broker."""
+        """A connection to that broker, opened if needed."""
         address = self.metadata.brokers.get(node_id)
         if address is None:
             await self.refresh()
@@ -245,7 +246,7 @@ class Cluster:
         return await self._link(address).wait()
 
     async def any_connection(self) -> BrokerConnection:
-        """A connection to any broker: the least busy one that is there, or the first that can be made."""
+        """A connection to any broker: the least busy open one, or the first that can be opened."""
         self._check_open()
         made = [link.made for link in self._links.values() if link.made is not None]
         if made:
@@ -265,7 +266,7 @@ class Cluster:
     async def ask(
         self, request: Message, response: type[M], *, node_id: int | None = None, at_most: int = EVERY_VERSION
     ) -> M:
-        """Ask a broker, or any; ConnectionLost and TimedOut are up to the caller."""
+        """Send a request to a broker, or to any; the caller handles ConnectionLost and TimedOut."""
         connection = await (self.any_connection() if node_id is None else self.connect(node_id))
         return await connection.ask(request, response, at_most=at_most)
 
@@ -295,9 +296,9 @@ class Cluster:
         self.on_change()
 
     def _drop_strangers(self) -> None:
-        """Close connections to addresses that no broker has: those of the bootstrap list, and of the gone.
+        """Close connections to addresses of no known broker: bootstrap addresses, and removed brokers.
 
-        One at which an answer is still awaited goes another time.
+        A connection with requests in flight is closed another time.
         """
         known = set(self.metadata.brokers.values())
         if not known:
@@ -307,7 +308,7 @@ class Cluster:
                 self._links.pop(address).close()
 
     def _begin_anew(self) -> None:
-        """Forget all brokers: the next who is asked is one of the bootstrap list (KIP-1102)."""
+        """Forget all brokers, and start again with the bootstrap addresses (KIP-1102)."""
         self.metadata.brokers.clear()
         links, self._links = self._links, {}
         for link in links.values():
@@ -318,7 +319,7 @@ class Cluster:
             raise ClientClosed("this client has been closed; make a new one")
 
     async def close(self) -> None:
-        """Close all connections. Harmless when repeated."""
+        """Close all connections. It may be called repeatedly."""
         self._closed = True
         if self._keeper is not None:
             self._keeper.cancel()
@@ -328,7 +329,7 @@ class Cluster:
         for link in self._links.values():
             link.close()
         self._links.clear()
-        await asyncio.sleep(0)  # what was cancelled gets to know
+        await asyncio.sleep(0)  # let cancelled tasks run
 
 
 def _is_final(topic: Topic) -> bool:

@@ -6,10 +6,10 @@
         for record in await consumer.poll(timeout_ms=1000):
             print(record.offset, record.value)
 
-Fetches are sent by `poll`, at most one at a time to each broker, for the partitions of which nothing is held;
-so while one answer is used, the next is on its way. `poll_batches` hands over whole answers without making
-an object of any record. Positions live in assignment, what may be seen in fetched, sessions in fetch_session,
-the meaning of answers in fetch_answers: all pure.
+`poll` sends fetches, at most one at a time to each broker, for the partitions whose fetched records are used
+up; so while one response is used, the next is on its way. `poll_batches` returns whole batches without making
+an object of any record. Positions are in assignment, the visibility of records in fetched, sessions in
+fetch_session, the handling of responses in fetch_answers: all pure.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ Partition = tuple[str, int]
 
 
 class Reset(IntEnum):
-    """Where to read where there is no position, or nothing at it."""
+    """Where to start without a position, or with one that is out of range."""
 
     LATEST = LATEST
     EARLIEST = EARLIEST
@@ -55,16 +55,16 @@ class Reset(IntEnum):
 
 
 class ConsumerConfig(NamedTuple):
-    """How a consumer works; defaults as Kafka's."""
+    """Settings of a consumer; defaults as Kafka's."""
 
     reset: Reset = Reset.LATEST
-    read_committed: bool = False  # see only what committed transactions wrote
-    fetch_min_bytes: int = 1  # how much an answer is worth waiting for ...
-    fetch_max_wait_ms: int = 500  # ... and how long
-    fetch_max_bytes: int = 50 * 1024 * 1024  # of an answer; a first batch that is larger still comes
+    read_committed: bool = False  # read only records of committed transactions
+    fetch_min_bytes: int = 1  # how many bytes a response waits for ...
+    fetch_max_wait_ms: int = 500  # ... and for how long
+    fetch_max_bytes: int = 50 * 1024 * 1024  # of a response; a larger first batch is sent all the same
     partition_max_bytes: int = 1024 * 1024
     max_poll_records: int = 500
-    default_timeout_ms: int = 60_000  # of calls that have no timeout of their own
+    default_timeout_ms: int = 60_000  # of calls without a timeout of their own
     rack_id: str = ""
     client: ClientConfig = ClientConfig()
 
@@ -110,14 +110,15 @@ class Consumer:
     ) -> None:
         await self.close()
 
-    # ---- what is read, and from where --------------------------------------------------------------------
+    # ---- partitions and positions ------------------------------------------------------------------------
 
     @property
     def assignment(self) -> list[TopicPartition]:
         return self._assignment.partitions()
 
     def assign(self, partitions: Iterable[Partition]) -> None:
-        """Read these partitions, and no others; those that were there already keep their positions."""
+        """Read these partitions, and no others; partitions that were assigned already keep their
+        positions."""
         self._check_open()
         wanted = [TopicPartition(*partition) for partition in partitions]
         for state in self._assignment.replace(wanted):
@@ -127,38 +128,38 @@ class Consumer:
             self.cluster.track(topic)
 
     def seek(self, partition: Partition, offset: int) -> None:
-        """Read a partition from that offset on. Where it stands there already, what is on its way is kept."""
+        """Read a partition from that offset on. At an unchanged position, fetches under way are kept."""
         state = self._state(partition)
         if state.position != offset:
             state.go_to(offset)
 
     def seek_to_beginning(self, *partitions: Partition) -> None:
-        """Read from the first record there is; all partitions if none are named."""
+        """Read from the first available record; all partitions if none are named."""
         self._look_up(partitions, EARLIEST)
 
     def seek_to_end(self, *partitions: Partition) -> None:
-        """Read what comes from now on; all partitions if none are named."""
+        """Read records written from now on; all partitions if none are named."""
         self._look_up(partitions, LATEST)
 
     def seek_to_time(self, timestamp_ms: int, *partitions: Partition) -> None:
-        """Read from the first record of that time or later, or from the end where there is none."""
+        """Read from the first record with that timestamp or a later one, or from the end if there is none."""
         if timestamp_ms < 0:
             raise ValueError(f"a time is not negative: {timestamp_ms}")
         self._look_up(partitions, timestamp_ms)
 
     def pause(self, *partitions: Partition) -> None:
-        """Give out nothing of these until they are resumed."""
+        """Return no records of these until they are resumed."""
         for partition in partitions:
             self._state(partition).is_paused = True
 
     def resume(self, *partitions: Partition) -> None:
-        """Go on with these."""
+        """Return records of these again."""
         for partition in partitions:
             self._state(partition).is_paused = False
         self._wake.call()
 
     async def position(self, partition: Partition, timeout_ms: int | None = None) -> int:
-        """The offset of the next record to be given out, looked up if need be."""
+        """The offset of the next record to return, looked up if needed."""
         deadline = self._deadline(timeout_ms)
         state = self._state(partition)
         while state.position is None:
@@ -174,27 +175,30 @@ class Consumer:
     # ---- reading -----------------------------------------------------------------------------------------
 
     async def poll(self, timeout_ms: int, max_records: int | None = None) -> list[ConsumerRecord]:
-        """The next records: at once if there are any, else as soon as some come; [] after the timeout."""
+        """The next records: at once if there are any, otherwise as soon as some arrive; [] after the
+        timeout."""
         limit = self.config.max_poll_records if max_records is None else max_records
         return await self._poll(timeout_ms, partial(self._take_records, limit))
 
     async def poll_batches(self, timeout_ms: int, *, unseen: bool = False) -> list[FetchedBatches]:
-        """The same, but all that has come, as batches: bytes, or columns (`FetchedBatches.columns`).
+        """The same as `poll`, but all fetched records, as batches: bytes, or columns
+        (`FetchedBatches.columns`).
 
-        With `unseen` also answers that only move the position on (markers, or what was aborted), or that
-        do not even that, since there was nothing at the position.
+        With `unseen` also responses that only move the position (markers, or aborted batches), or that do not
+        even move it, since there was nothing at the position.
         """
         return await self._poll(timeout_ms, partial(self._take_batches, unseen))
 
     def arrow(
         self, timeout_ms: int | None = None, columns: Sequence[str] | None = None
     ) -> AsyncGenerator[pa.RecordBatch, None]:
-        """What comes of all partitions as Arrow record batches, in the order of each partition.
+        """The records of all partitions as Arrow record batches, in the order of each partition.
 
-        Ends where nothing has come for `timeout_ms`; never, where that is None. Columns: see arrow. As with
-        `poll_batches`, positions move on by all that has come: one who stops in the middle seeks.
+        Ends if nothing has arrived for `timeout_ms`; never, if that is None. Columns: see arrow. As with
+        `poll_batches`, positions move over everything that was fetched: a caller that stops in the middle
+        must seek.
         """
-        from barnabas.client.arrow import COLUMNS, read_all  # pyarrow, only where it is used
+        from barnabas.client.arrow import COLUMNS, read_all  # pyarrow, only if it is used
 
         return read_all(self, timeout_ms, columns or COLUMNS)
 
@@ -202,7 +206,7 @@ class Consumer:
         self._check_open()
         deadline = self._clock.monotonic() + timeout_ms / 1000
         while True:
-            if self._failures:  # before anything else is given out: a cut log's position has moved back
+            if self._failures:  # before any record: after a truncation the position has moved back
                 raise self._failures.pop(0)
             taken = take()
             self._pump()
@@ -210,7 +214,7 @@ class Consumer:
                 return taken
             self._raise_failure()
             if self._clock.monotonic() >= deadline:
-                await asyncio.sleep(0)  # one who polls without patience would never let an answer come
+                await asyncio.sleep(0)  # with a timeout of 0, responses would never be received
                 return []
             await self._wait(deadline)
 
@@ -261,7 +265,8 @@ class Consumer:
     # ---- fetching ----------------------------------------------------------------------------------------
 
     def _pump(self) -> None:
-        """Send whatever can be sent now: look-ups of offsets, and a fetch to each broker that has none."""
+        """Send everything that can be sent now: look-ups of offsets, and a fetch to each broker without
+        one."""
         now = self._clock.monotonic()
         self._send_lookups(now)
         by_node: dict[int, dict[TopicPartition, Want]] = {}
@@ -333,7 +338,8 @@ class Consumer:
         return {each: found.offset for each, found in (await self._offsets(partitions, LATEST)).items()}
 
     async def offsets_for_times(self, times_ms: Mapping[Partition, int]) -> dict[TopicPartition, FoundOffset]:
-        """The first record of that time or later in each partition; offset -1 where there is none."""
+        """The first record with that timestamp or a later one in each partition; offset -1 if there is
+        none."""
         wanted = {TopicPartition(*partition): time_ms for partition, time_ms in times_ms.items()}
         return await self._list_offsets(wanted)
 
@@ -371,7 +377,7 @@ class Consumer:
                 state.go_to(found.offset)
         self._wake.call()
 
-    # ---- small things ------------------------------------------------------------------------------------
+    # ---- helpers -------------------------------------------------------------------------------------------
 
     def _state(self, partition: Partition) -> PartitionState:
         state = self._assignment.get(TopicPartition(*partition))
@@ -405,7 +411,7 @@ class Consumer:
             raise ClientClosed("the consumer has been closed; make a new one")
 
     async def close(self) -> None:
-        """Let go of everything. Harmless when repeated."""
+        """Close all connections. It may be called repeatedly."""
         self._is_closed = True
         for task in list(self._lookups):
             task.cancel()

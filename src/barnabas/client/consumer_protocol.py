@@ -1,7 +1,7 @@
-"""What consumers of a classic group tell each other through its coordinator, which does not look into it.
+"""The classic consumer protocol: subscriptions and assignments that members exchange through the coordinator.
 
-Each part begins with its version; later versions only add at the end, so a newer one is read as the newest
-that is known here.
+The coordinator does not parse them. Each part begins with its version; later versions only add fields at the
+end, so a newer one is read as the newest version known here.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ class Assignment(Message, versions=(0, 3)):
 
 
 def encode_part(message: Message, version: int) -> bytes:
-    """A part as members send it."""
+    """Encode a part, with its version."""
     return version.to_bytes(2, "big", signed=True) + encode(message, version)
 
 
 def decode_part(cls: type[M], data: bytes) -> M | None:
-    """A part as a member sent it; None where it is nothing of the kind."""
+    """Decode a part; None if it is not valid."""
     version = int.from_bytes(data[:2], "big", signed=True)
     if len(data) < 2 or version < 0:
         return None
@@ -55,7 +55,7 @@ def decode_part(cls: type[M], data: bytes) -> M | None:
 
 
 def partitions_of(assignment: Assignment) -> list[TopicPartition]:
-    """What is assigned, sorted."""
+    """The assigned partitions, sorted."""
     return sorted(
         TopicPartition(each.topic, partition)
         for each in assignment.assigned_partitions

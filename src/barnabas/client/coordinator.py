@@ -1,8 +1,8 @@
-"""The coordinator of one name: the broker that looks after a group, or a transactional id.
+"""Requests to the coordinator of a group or of a transactional id.
 
-It is looked up when first needed, and again when a broker says that it is not the coordinator (any more), or
-does not answer. Whatever may be another answer in a moment is asked for again, until time is up; so only what
-may be repeated is asked this way.
+The coordinator is looked up at first use, and again when a broker answers that it is not the coordinator, or
+does not answer. Requests are repeated after retriable errors until the timeout; so only requests that may be
+repeated are sent this way.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ T = TypeVar("T")
 Codes = Iterable[tuple[str, int]]  # the text of an error, and Kafka's code; 0 is no error
 
 _MOVED = frozenset(("NOT_COORDINATOR", "COORDINATOR_NOT_AVAILABLE"))
-_NOT_ATTEMPTED = "OPERATION_NOT_ATTEMPTED"  # for the sake of another of the same request
+_NOT_ATTEMPTED = "OPERATION_NOT_ATTEMPTED"  # because another part of the same request failed
 _CONCURRENT = "CONCURRENT_TRANSACTIONS"
 _CONCURRENT_MS = (20, 200)  # markers are written within milliseconds
 
@@ -38,7 +38,7 @@ class Coordinator:
     def __init__(self, cluster: Cluster, kind: CoordinatorType, key: str) -> None:
         self._cluster, self._kind, self._key = cluster, kind, key
         self.last_features: dict[str, int] = {}  # the finalised levels at the last request
-        self.unanswered = 0  # requests that may still be done, though others were asked in their place
+        self.unanswered = 0  # requests that may still be carried out, although they were repeated
         self._finder = CoordinatorFinder(cluster.ask)
         self._concurrent = Backoff(*_CONCURRENT_MS, cluster.random)
 
@@ -52,7 +52,8 @@ class Coordinator:
         at_most: int = EVERY_VERSION,
         needs: int = 0,
     ) -> M:
-        """An answer without error; BrokerError for one that stays, TimedOut for none within that time.
+        """A response without error; BrokerError for a final error, TimedOut if there is none within that
+        time.
 
         `needs` is the oldest version of the request that can be used.
         """
@@ -70,7 +71,7 @@ class Coordinator:
         return await self._until(once, timeout_s, f"{name} for {self._key!r}")
 
     async def features(self, timeout_s: float) -> dict[str, int]:
-        """The levels that are finalised now; a connection knows those of the time when it was made."""
+        """The finalised levels now; a connection only knows those of the time when it was opened."""
 
         async def once() -> dict[str, int]:
             connection = await self._connection()
@@ -95,7 +96,7 @@ class Coordinator:
             try:
                 return await within(clock, deadline - clock.monotonic(), once(), what)
             except (BrokerNotReachable, ConnectionLost, TimedOut) as error:
-                if failure is None or clock.monotonic() < deadline:  # the end of time explains nothing
+                if failure is None or clock.monotonic() < deadline:  # the timeout itself explains nothing
                     failure = error
                 self._forget()
                 self.unanswered += not isinstance(error, BrokerNotReachable)
@@ -117,7 +118,7 @@ class Coordinator:
 
 
 def _raise_worst(codes: Codes) -> None:
-    """Raise the first error that stays, or else the first; it carries the others."""
+    """Raise the first final error, or else the first; it carries the others."""
     errors = [broker_error(wire_error_of(code), what) for what, code in codes if code]
     if errors:
         causes = [each for each in errors if each.error.name != _NOT_ATTEMPTED] or errors

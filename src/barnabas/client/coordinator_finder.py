@@ -1,7 +1,7 @@
-"""Which broker coordinates a group or a transactional id.
+"""Finds the broker that coordinates a group or a transactional id.
 
-FindCoordinator is sent to any broker, for many keys at once where the broker can (from version 4). The answer
-is kept until `forget`: a broker answers that it is not the coordinator any more, or cannot be reached.
+FindCoordinator is sent to any broker, for many keys at once if the broker can (from version 4). The result is
+cached until `forget`, when a broker is not the coordinator any more, or cannot be reached.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from barnabas.protocol.messages.find_coordinator import (
 )
 from barnabas.protocol.schema import EVERY_VERSION
 
-_LAST_OF_ONE = 3  # the last version of FindCoordinator that is for one key
+_LAST_OF_ONE = 3  # the last version of FindCoordinator with a single key
 
 
 class CoordinatorType(IntEnum):
@@ -29,7 +29,7 @@ class CoordinatorType(IntEnum):
 
 
 class Ask(Protocol):
-    """Sends a request to any broker; `Cluster.ask`, or one that tries again."""
+    """Sends a request to any broker; `Cluster.ask`, or a variant that retries."""
 
     async def __call__(
         self,
@@ -48,14 +48,14 @@ class CoordinatorFinder:
         self._nodes: dict[tuple[CoordinatorType, str], int] = {}
 
     async def find(self, kind: CoordinatorType, key: str) -> int:
-        """The node id of a key's coordinator; BrokerError where there is none now."""
+        """The node id of a key's coordinator; BrokerError if there is none now."""
         found = (await self.find_all(kind, [key]))[key]
         if isinstance(found, BrokerError):
             raise found
         return found
 
     async def find_all(self, kind: CoordinatorType, keys: Iterable[str]) -> dict[str, int | BrokerError]:
-        """The node id of each key's coordinator, or why there is none."""
+        """The node id of each key's coordinator, or the error."""
         wanted = list(keys)
         refused: dict[str, BrokerError] = {}
         unknown = [key for key in wanted if (kind, key) not in self._nodes]
@@ -69,7 +69,7 @@ class CoordinatorFinder:
         return {**known, **refused}
 
     def forget(self, kind: CoordinatorType, keys: Iterable[str]) -> None:
-        """Ask for these again when they are next needed."""
+        """Look these up again at their next use."""
         for key in keys:
             self._nodes.pop((kind, key), None)
 
@@ -78,7 +78,7 @@ class CoordinatorFinder:
         response = await self._ask(request, FindCoordinatorResponse)
         if response.coordinators:
             return list(response.coordinators)
-        # brokers before 3.0 answer for one at a time
+        # brokers before 3.0 answer for a single key
         found = [_single(keys[0], response)]
         for key in keys[1:]:
             request = FindCoordinatorRequest(key=key, key_type=kind)

@@ -1,7 +1,7 @@
-"""What can go wrong for a user of the client. Every message says what was tried and what to do next.
+"""The errors of the client. Every message says what was tried and what to do next.
 
-An answer of the broker that is an error becomes a `BrokerError`, or the subclass that has a name of its own;
-`error` holds Kafka's code, and whether trying again may help.
+An error in a broker's response becomes a `BrokerError`, or a subclass for errors with a name of their own;
+`error` has Kafka's code, and whether a retry may help.
 """
 
 from __future__ import annotations
@@ -15,47 +15,47 @@ class ClientClosed(ClientError):
 
 
 class RecordTooLarge(ClientError):
-    """A record that no request could carry."""
+    """The record does not fit into a request."""
 
     wire = wire_error("MESSAGE_TOO_LARGE")
 
 
 class BadTable(ClientError):
-    """An Arrow table whose rows are no records."""
+    """The rows of an Arrow table are not valid records."""
 
     wire = wire_error("INVALID_RECORD")
 
 
 class NoSuchPartition(ClientError):
-    """A topic has fewer partitions than that."""
+    """The topic has fewer partitions."""
 
     wire = wire_error("UNKNOWN_TOPIC_OR_PARTITION")
 
 
 class NoOffset(ClientError):
-    """A partition has no position, and none may be made up (reset is none)."""
+    """A partition has no position, and there is no reset policy."""
 
     wire = wire_error("OFFSET_OUT_OF_RANGE")
 
 
 class OutsideTransaction(ClientError):
-    """What was asked of a transactional producer does not go with where its transaction stands."""
+    """The call is not allowed in the current state of the producer's transaction."""
 
     wire = wire_error("INVALID_TXN_STATE")
 
 
 class TransactionAborted(ClientError):
-    """The transaction cannot be committed any more: only aborted, or it already is. `__cause__` says why."""
+    """The transaction can only be aborted, or was aborted. `__cause__` is the reason."""
 
     wire = wire_error("TRANSACTION_ABORTABLE")
 
 
 class UnknownTopic(BrokerError):
-    """There is no such topic."""
+    """The topic does not exist."""
 
 
 class TopicExists(BrokerError):
-    """There already is such a topic."""
+    """The topic exists already."""
 
 
 class NotAuthorized(BrokerError):
@@ -63,27 +63,27 @@ class NotAuthorized(BrokerError):
 
 
 class UnknownGroup(BrokerError):
-    """There is no such group."""
+    """The group does not exist."""
 
 
 class GroupNotEmpty(BrokerError):
-    """The group has members, which only they may do this to, or nobody."""
+    """The group has members: only they may do this, or the group must be empty."""
 
 
 class UnknownTransactionalId(BrokerError):
-    """The coordinator has no transactional id of that name."""
+    """The coordinator does not know the transactional id."""
 
 
 class ProducerFenced(BrokerError):
-    """The transactional id belongs to a newer producer, or its transaction was ended for taking too long."""
+    """The transactional id belongs to a newer producer, or its transaction was aborted after its timeout."""
 
 
 class TransactionEnded(BrokerError):
-    """The transaction was ended before, and not as it is asked for now; or there is none."""
+    """The transaction has ended already with another result, or there is none."""
 
 
 class OffsetOutOfRange(BrokerError):
-    """The partition no longer has, or not yet, what is at that offset."""
+    """The partition does not have that offset any more, or not yet."""
 
 
 _CLASSES: dict[str, type[BrokerError]] = {
@@ -99,7 +99,7 @@ _CLASSES: dict[str, type[BrokerError]] = {
     "TRANSACTIONAL_ID_NOT_FOUND": UnknownTransactionalId,
     "OFFSET_OUT_OF_RANGE": OffsetOutOfRange,
     "PRODUCER_FENCED": ProducerFenced,
-    "INVALID_PRODUCER_EPOCH": ProducerFenced,  # as it was called before, and still is by partitions
+    "INVALID_PRODUCER_EPOCH": ProducerFenced,  # its name in older versions; partitions still send it
     "INVALID_TXN_STATE": TransactionEnded,
 }
 

@@ -1,11 +1,11 @@
-"""What a consumer makes of a broker's answer to a fetch.
+"""How a consumer handles a broker's response to a fetch.
 
-no error, nothing there         noted: where the end is known, it proves that nothing is left before it
-no error                        held until it is taken, if the position is still the one it was asked for
-OFFSET_OUT_OF_RANGE             the reset policy decides; without one the user is told
-a diverging epoch               the log was cut below the position: read on from where it was cut
-any other that is retriable     metadata is fetched, and the partition asked for again after a while
-all others                      the user is told, and the partition asked for again after a while
+no error, no records            noted: if the log's end is known, nothing is left before it
+no error                        kept until it is taken, if the position is still that of the request
+OFFSET_OUT_OF_RANGE             the reset policy decides; without one the user gets the error
+a diverging epoch               the log was truncated below the position: continue where it was
+any other that is retriable     fetch metadata, and repeat the request after a pause
+all others                      the user gets the error; repeat the request after a pause
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ NO_RESET = 0
 
 
 class Answers:
-    """Takes answers into an assignment; what the user must know goes to `failures`."""
+    """Applies responses to an assignment; errors for the user go to `failures`."""
 
     def __init__(
         self,
@@ -53,7 +53,7 @@ class Answers:
         wanted: Mapping[TopicPartition, Want],
         turns: Mapping[TopicPartition, int],
     ) -> None:
-        """An answer to a request for `wanted`, sent when the partitions' turns were `turns`."""
+        """A response to a request for `wanted`, sent when the partitions' turns were `turns`."""
         if response.error_code:
             error = wire_error_of(response.error_code)
             session.failed(is_unknown=error.name == "FETCH_SESSION_ID_NOT_FOUND")
@@ -70,14 +70,14 @@ class Answers:
             for answer in topic.partitions:
                 partition = TopicPartition(name or "", answer.partition_index)
                 watermarks = Watermarks(answer.high_watermark, answer.last_stable_offset)
-                # one that names another replica is empty for that reason alone
+                # with a preferred read replica the response is always empty
                 is_told = not answer.error_code and answer.preferred_read_replica < 0
                 session.tell(partition, watermarks if is_told else None)
                 state = self._assignment.get(partition)
                 want = wanted.get(partition)
                 if state is None or want is None or state.turn != turns[partition]:
                     continue
-                # while a leader moves two of them may be asked: what the first gave is not taken twice
+                # while a leader moves, two brokers may be asked: do not use both responses
                 if state.position == want.offset and state.fetched is None:
                     self._take_one(partition, state, want, answer, endpoints)
         for partition, want in wanted.items():

@@ -1,10 +1,11 @@
-"""Fetch sessions (KIP-227), the client's side: a broker remembers what is fetched, and is told only changes.
+"""Fetch sessions (KIP-227), the client's side: the broker remembers what is fetched; requests have only
+changes.
 
-    NEW   (epoch 0; the id of a session to be replaced, or 0)  everything is said; a session may be opened
-    OPEN  (epoch 1, 2 ...; its id)                             only what is new, different or not wanted now
+    NEW   (epoch 0; the id of a session to replace, or 0)  names everything; the broker may open a session
+    OPEN  (epoch 1, 2 ...; its id)                         names only new, changed and removed partitions
 
-Whatever goes wrong (no answer, a session that the broker does not know, an epoch it did not expect), the next
-request is NEW. Pure; one a broker.
+After any error (no response, a session that the broker does not know, an unexpected epoch), the next request
+is NEW. Pure; one for each broker.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ MAX_EPOCH = 0x7FFFFFFF
 
 
 class Want(NamedTuple):
-    """What is wanted of one partition."""
+    """The request for one partition."""
 
     topic_id: bytes
     offset: int
@@ -37,7 +38,7 @@ class Want(NamedTuple):
 
 
 class FetchLimits(NamedTuple):
-    """What holds for a whole request."""
+    """Limits of a whole request."""
 
     min_bytes: int
     max_bytes: int
@@ -47,7 +48,7 @@ class FetchLimits(NamedTuple):
 
 
 class Watermarks(NamedTuple):
-    """How far a partition may be read."""
+    """The offsets up to which a partition may be read."""
 
     high_watermark: int
     last_stable_offset: int
@@ -59,15 +60,15 @@ class FetchSession:
     def __init__(self) -> None:
         self.session_id = 0
         self.epoch = 0
-        self._known: dict[TopicPartition, Want] = {}  # what the broker remembers
+        self._known: dict[TopicPartition, Want] = {}  # the state of the broker's session
         self._asked: dict[TopicPartition, Want] = {}
         self._by_id = False
         self._told: dict[TopicPartition, Watermarks] = {}
 
     def request(self, wanted: Mapping[TopicPartition, Want], limits: FetchLimits) -> tuple[FetchRequest, int]:
-        """The next request for all of `wanted`, and the newest version it may have."""
+        """The next request for all of `wanted`, and the newest version that it may have."""
         by_id = all(want.topic_id != NO_UUID for want in wanted.values())
-        if by_id != self._by_id:  # a session is of one kind
+        if by_id != self._by_id:  # a session is either by id or by name
             self.epoch, self._by_id = 0, by_id
         if self.epoch == 0:
             self._known, self._told = {}, {}
@@ -94,29 +95,29 @@ class FetchSession:
         return request, EVERY_VERSION if by_id else LAST_VERSION_BY_NAME
 
     def answered(self, response: FetchResponse) -> None:
-        """The broker did as it was asked (its error code is 0)."""
+        """Apply a response without a session error."""
         if self.epoch == 0:
             self.session_id = response.session_id
         if self.session_id == 0 or response.throttle_time_ms:
-            # it does not keep one; or what it is silent about may be so for the quota's sake alone
+            # there is no session; or a throttled response may leave out partitions
             self.epoch, self._told = 0, {}
             return
         self.epoch = 1 if self.epoch == MAX_EPOCH else self.epoch + 1
         self._known = self._asked
 
     def tell(self, partition: TopicPartition, watermarks: Watermarks | None) -> None:
-        """What an answer says of a partition; None where that proves nothing."""
+        """Remember the watermarks in a response; None if they prove nothing."""
         if watermarks is None:
             self._told.pop(partition, None)
         else:
             self._told[partition] = watermarks
 
     def told(self, partition: TopicPartition) -> Watermarks | None:
-        """How a partition stands that the last answer is silent about: as when it was last spoken of."""
+        """The last known watermarks, for a partition that the last response left out."""
         return self._told.get(partition)
 
     def failed(self, *, is_unknown: bool = False) -> None:
-        """No answer, or one that says that the session is not what it should be, or not known at all."""
+        """There was no response, or a session error; `is_unknown` if the broker does not know the session."""
         if is_unknown:
             self.session_id = 0
         self.epoch = 0

@@ -1,11 +1,11 @@
-"""What a fetch brought of one partition, and which of it a consumer may see. Pure.
+"""The fetched batches of one partition, and the records in them that a consumer may see. Pure.
 
-A response holds whole batches, the last of which may be cut short. Control batches are never seen. A reader
-of committed records gets a list of aborted transactions beside them: where each began. From there up to the
-marker that ends it, the batches of that producer are passed over. The broker sends nothing at or above the
-last stable offset to such a reader, so whatever else is there is committed.
+A response has whole batches; the last one may be cut short. Control batches are never visible. With
+read_committed the response has a list of aborted transactions: producer id and first offset. From that offset
+up to the marker that ends the transaction, the batches of that producer are skipped. The broker sends no
+records at or above the last stable offset, so all others are committed.
 
-The position moves past what is not seen as well, up to the end of the last whole batch.
+The position also moves past invisible batches, up to the end of the last whole one.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _LENGTH = struct.Struct(">i")
 
 
 class ConsumerRecord(NamedTuple):
-    """A record, and where it is from."""
+    """A record, with its topic, partition and offset."""
 
     topic: str
     partition: int
@@ -48,9 +48,9 @@ class ConsumerRecord(NamedTuple):
 
 
 class FetchedBatches(NamedTuple):
-    """The batches of one partition as they came over the wire; `ranges` are those that may be seen.
+    """The batches of one partition as they arrived; `ranges` are the visible ones.
 
-    A range ends where something that may not be seen stands, or where timestamps of another kind begin.
+    A range ends before an invisible batch, or where the type of timestamps changes.
     """
 
     topic: str
@@ -58,12 +58,12 @@ class FetchedBatches(NamedTuple):
     data: Buffer
     ranges: tuple[tuple[int, int], ...]
     first_offset: int  # records below it in the first batch are not wanted
-    next_offset: int  # where to go on
+    next_offset: int  # the next position
     high_watermark: int
     last_stable_offset: int
 
     def buffers(self) -> list[memoryview]:
-        """The visible batches, a piece a range; nothing is copied."""
+        """The visible batches, one piece for each range, without copying."""
         view = memoryview(self.data)
         return [view[start:end] for start, end in self.ranges]
 
@@ -86,7 +86,7 @@ class FetchedBatches(NamedTuple):
 
 
 class Fetched:
-    """A partition's part of a response, read from `position` on, some records at a time."""
+    """A partition's part of a response, from `position` on; records are taken in portions."""
 
     def __init__(
         self,
@@ -113,12 +113,13 @@ class Fetched:
         return self.position >= self._end and self._error is None
 
     def take(self, limit: int) -> list[ConsumerRecord]:
-        """Up to that many records; fewer only if there are no more. A corrupt batch raises when reached."""
+        """Up to `limit` records; fewer only if there are no more. A corrupt batch raises when it is
+        reached."""
         taken: list[ConsumerRecord] = []
         while len(taken) < limit:
             try:
                 record = next(self._records, None)
-            except BarnabasError as error:  # inside a batch: what came before it is given out first
+            except BarnabasError as error:  # inside a batch: first return the records before it
                 record, self._visible = None, []
                 self._error, self._end = error, self.position
             if record is None:
@@ -131,7 +132,7 @@ class Fetched:
         return taken
 
     def rest(self) -> FetchedBatches:
-        """All that has not been taken, as it came."""
+        """All batches that were not taken, as they arrived."""
         ranges: list[tuple[int, int]] = []
         kind: int | None = None
         for header, start in self._visible:
@@ -158,7 +159,8 @@ class Fetched:
         return rest
 
     def _see(self, aborted: list[AbortedTransaction]) -> Iterator[tuple[BatchHeader, int]]:
-        """The batches that may be seen; notes where the last whole one ends, and what stopped the walk."""
+        """The visible batches; also sets the end of the last whole batch, and the error that stopped the
+        loop."""
         aborted.sort(key=lambda each: each.first_offset, reverse=True)
         aborting: set[int] = set()
         for header, start in self._whole_batches():

@@ -1,9 +1,9 @@
-"""What the client knows about a cluster: brokers, topics, and who leads each partition. Pure.
+"""The client's metadata of a cluster: brokers, topics, and partition leaders. Pure.
 
-Answers may come from brokers that are behind. So a partition's leader epoch never goes back as long as the
-topic is the same (by its id): an answer with an older epoch leaves the known leader in place. A topic that an
-answer calls unknown keeps its epochs, too; it only has no leaders until it is seen again. Brokers without
-epochs (before 2.1) or ids (before 2.8) are believed as they come.
+Responses may come from brokers that are behind. So a partition's leader epoch never goes back while the topic
+is the same (by its id): a response with an older epoch does not change the leader. A topic that a response
+calls unknown keeps its epochs, too; it only has no leaders until it is known again. Brokers without epochs
+(before 2.1) or ids (before 2.8) are always believed.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ NO_EPOCH = -1
 
 
 class TopicPartition(NamedTuple):
-    """A partition, by name."""
+    """A topic's name and a partition."""
 
     topic: str
     partition: int
@@ -35,14 +35,14 @@ class TopicPartition(NamedTuple):
 
 
 class Leader(NamedTuple):
-    """Who leads a partition, and since which epoch."""
+    """A partition's leader and its epoch."""
 
     node_id: int
     epoch: int
 
 
 class Topic:
-    """A topic as far as it is known; `error` says why it cannot be used now."""
+    """The metadata of a topic; `error` is the reason if it cannot be used now."""
 
     __slots__ = ("error", "leaders", "name", "topic_id")
 
@@ -54,7 +54,7 @@ class Topic:
 
 
 class Metadata:
-    """Built up by `update`, answer by answer."""
+    """The metadata, changed by `update` with each response."""
 
     def __init__(self) -> None:
         self.cluster_id: str | None = None
@@ -64,7 +64,7 @@ class Metadata:
         self._names: dict[bytes, str] = {}
 
     def update(self, response: MetadataResponse) -> None:
-        """Take over what a broker answered, as far as it is not older than what is known."""
+        """Apply a response, except for parts that are older than the known state."""
         self.cluster_id = response.cluster_id
         self.controller_id = response.controller_id
         self.brokers = {broker.node_id: Address(broker.host, broker.port) for broker in response.brokers}
@@ -73,7 +73,7 @@ class Metadata:
                 self._update_topic(answer.name, answer)
 
     def leader(self, topic: str, partition: int) -> Leader | None:
-        """Who leads a partition; None where that is not known, or nobody does."""
+        """A partition's leader; None if it is unknown or there is none."""
         known = self.topics.get(topic)
         if known is None or known.error is not None:
             return None
@@ -81,13 +81,14 @@ class Metadata:
         return leader if leader is not None and leader.node_id in self.brokers else None
 
     def has_all_leaders(self, topic: Topic) -> bool:
-        """Whether every partition of a topic can be reached."""
+        """Whether every partition of a topic has a known leader."""
         return topic.error is None and all(
             leader.node_id in self.brokers for leader in topic.leaders.values()
         )
 
     def learn_leader(self, topic: str, partition: int, leader: Leader, endpoint: Address | None) -> bool:
-        """Take over what a broker said in passing (KIP-951); whether it was news that can be used."""
+        """Apply a leader named in another response (KIP-951); returns whether it was new and can be
+        reached."""
         known = self.topics.get(topic)
         if known is None or partition not in known.leaders or leader.node_id == NO_NODE:
             return False
@@ -99,12 +100,12 @@ class Metadata:
         return True
 
     def topic_id(self, topic: str) -> bytes:
-        """The id of a topic; zeros where it has none, or none is known."""
+        """The id of a topic; zeros if it has none, or is unknown."""
         known = self.topics.get(topic)
         return NO_UUID if known is None else known.topic_id
 
     def name_of(self, topic_id: bytes) -> str | None:
-        """The topic of that id."""
+        """The topic with that id."""
         return self._names.get(topic_id)
 
     def _update_topic(self, name: str, answer: MetadataResponseTopic) -> None:

@@ -1,4 +1,4 @@
-"""Offsets by time, or by name (earliest, latest ...), asked of the partitions' leaders."""
+"""Looks up offsets by time, or by special value (earliest, latest ...), with the partitions' leaders."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ EARLIEST_LOCAL = -4
 LATEST_TIERED = -5
 EARLIEST_PENDING_UPLOAD = -6
 
-# the version that first knew a name
+# the first version with a special value
 _SINCE = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}
 _CONSUMER = -1
 
 
 class FoundOffset(NamedTuple):
-    """An offset and the timestamp of what is there; -1 where there is nothing at or after the time."""
+    """An offset and the timestamp of its record; -1 if there is none at or after the time."""
 
     offset: int
     timestamp_ms: int
@@ -42,7 +42,7 @@ class FoundOffset(NamedTuple):
 async def list_offsets(
     cluster: Cluster, wanted: Mapping[TopicPartition, int], *, read_committed: bool, timeout_s: float
 ) -> dict[TopicPartition, FoundOffset]:
-    """The offset of each partition at the time, or of the name, that stands beside it."""
+    """The offset of each partition for its time or special value."""
     clock = cluster.clock
     deadline = clock.monotonic() + timeout_s
     for partition in wanted:
@@ -64,7 +64,7 @@ async def list_offsets(
 
 
 class _Lookup:
-    """What is still to be found, and what has been."""
+    """The state of a look-up: partitions that are open, and results."""
 
     def __init__(
         self, cluster: Cluster, wanted: Mapping[TopicPartition, int], *, read_committed: bool

@@ -1,14 +1,14 @@
-"""What a producer says to a broker, and what it makes of the answer.
+"""A producer's requests, and how it handles the responses.
 
 no error                            written
-DUPLICATE_SEQUENCE_NUMBER           written before; the broker has forgotten where
+DUPLICATE_SEQUENCE_NUMBER           written before; the broker no longer knows the offset
 OUT_OF_ORDER_SEQUENCE_NUMBER,
 UNKNOWN_PRODUCER_ID                 see sequences
 MESSAGE_TOO_LARGE,
 RECORD_LIST_TOO_LARGE               sent as two batches of half the records, down to one record
-CONCURRENT_TRANSACTIONS             sent again very soon
-any other that is retriable         sent again, after a while, or at once where the new leader is told
-all others                          given up
+CONCURRENT_TRANSACTIONS             retried very soon
+any other that is retriable         retried after a pause, or at once if the response names the leader
+all others                          failed
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from barnabas.protocol.messages.produce import (
 from barnabas.protocol.schema import EVERY_VERSION, NO_UUID
 
 LAST_VERSION_BY_NAME = 12
-_CONCURRENT_SHARE = 0.2  # of the usual wait: that takes milliseconds
+_CONCURRENT_SHARE = 0.2  # of the usual pause: markers take milliseconds
 
 
 def produce_request(
@@ -40,7 +40,7 @@ def produce_request(
     transactional_id: str | None = None,
     at_most: int = EVERY_VERSION,
 ) -> tuple[ProduceRequest, int]:
-    """The request, and the newest version it may have: topics without an id can only go by name."""
+    """The request, and the newest version that it may have: topics without an id can only be named."""
     topics: dict[str, TopicProduceData] = {}
     for batch in batches:
         topic, partition = batch.partition
@@ -63,7 +63,7 @@ def produce_request(
 def judge_response(
     response: ProduceResponse, batches: list[Batch], accumulator: Accumulator, cluster: Cluster
 ) -> None:
-    """Give every batch of a request what the broker's answer means for it."""
+    """Apply a response to every batch of its request."""
     answers: dict[TopicPartition, PartitionProduceResponse] = {}
     for topic in response.responses:
         name = topic.name or cluster.metadata.name_of(topic.topic_id)
@@ -98,7 +98,7 @@ def _judge(
     elif error.name in ("MESSAGE_TOO_LARGE", "RECORD_LIST_TOO_LARGE"):
         failure = broker_error(error, f"cannot write to {batch.partition}", answer.error_message)
         accumulator.split(batch, failure)
-    elif error.name == "CONCURRENT_TRANSACTIONS":  # the markers of the one before are being written
+    elif error.name == "CONCURRENT_TRANSACTIONS":  # markers of the previous transaction are being written
         batch.refusal = error
         wait_s = cluster.backoff.seconds(batch.attempts) * _CONCURRENT_SHARE
         accumulator.send_again(batch, cluster.clock.monotonic() + wait_s)

@@ -1,18 +1,18 @@
-"""The producer: records in, acknowledgements out.
+"""The producer: sends records, and reports their acknowledgement.
 
     async with Producer(network, clock, random, "localhost:9092") as producer:
-        written = await producer.send("orders", b"value", key=b"key")   # taken into a batch
+        written = await producer.send("orders", b"value", key=b"key")   # added to a batch
         print((await written).offset)                                   # acknowledged
 
-`send` puts a record into its partition's batch (accumulator); one task, the sender, takes what is ready to
-the partitions' leaders. With a transactional id all of it happens in transactions (transactional):
+`send` adds a record to its partition's batch (accumulator); one task, the sender, sends ready batches to the
+partitions' leaders. With a transactional id everything happens in transactions (transactional):
 
     await producer.init_transactions()
     async with producer.transaction():                                  # committed at the end of the block
         await producer.send("orders", b"value")
 
-Everything that decides anything is pure and stands in accumulator, batches, sequences and transactions; here
-are only the calls, and whatever they have to wait for.
+All decisions are made by pure code in accumulator, batches, sequences and transactions. This module only has
+the calls, and their waits.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ __all__ = ["ALL", "Producer", "ProducerConfig"]
 
 
 class _Flush:
-    """Somebody who waits until the batches that exist now are settled."""
+    """A caller of `flush`, which waits until the batches that exist now are settled."""
 
     def __init__(self, last_ordinal: int, remaining: int, done: asyncio.Future[None]) -> None:
         self.last_ordinal = last_ordinal
@@ -123,10 +123,10 @@ class Producer:
         headers: Headers = (),
         timestamp_ms: int | None = None,
     ) -> asyncio.Future[RecordMetadata]:
-        """Take a record; the future that comes back tells where it was written, or why it was not.
+        """Add a record to a batch. The future returned has the place of the written record, or the error.
 
-        Waits while metadata or memory is missing, for max_block_ms together with whatever that takes. A
-        record with a key goes to the partition of that key, one without to wherever a batch is filling.
+        Waits while metadata or memory is missing, for at most max_block_ms. A record with a key goes to the
+        partition of that key, one without to the partition whose batch is being filled.
         """
         self._check_may_send()
         known = self.cluster.metadata.topics.get(topic)
@@ -142,31 +142,31 @@ class Producer:
         accumulator = self._accumulator
         if self._room_turn.locked() or not accumulator.has_room(size_limit):
             await self._wait_for_room(size_limit)
-        self._check_may_send()  # again: this one may have waited
+        self._check_may_send()  # again: it may have waited
         target = TopicPartition(topic, self._partition(known, key, partition, size_limit))
         written: asyncio.Future[RecordMetadata] = asyncio.get_running_loop().create_future()
         time_ms = self._clock.wall_ms() if timestamp_ms is None else timestamp_ms
         now = self._clock.monotonic()
         if accumulator.append(target, now, time_ms, key, value, headers, written, size_limit):
             self._sender.start()
-            await asyncio.sleep(0)  # one who sends without a pause would never let the sender run
+            await asyncio.sleep(0)  # let the sender run: the caller may send without ever waiting
         return written
 
     async def send_table(
         self, table: pa.Table | pa.RecordBatch, topic: str | None = None
     ) -> asyncio.Future[int]:
-        """Take the rows of an Arrow table; awaited, the future tells how many were written, or why not.
+        """Add the rows of an Arrow table. The future returned has the number of written rows, or the error.
 
-        Columns and their meaning: see tables. `topic`, if given, is that of all rows. Waits as `send` does
-        while metadata or memory is missing. An error leaves some of the rows written; a transaction can only
-        be aborted then.
+        Columns: see tables. `topic`, if given, is that of all rows. Waits as `send` does while metadata or
+        memory is missing. After an error some of the rows may be written; a transaction can then only be
+        aborted.
         """
         self._check_may_send()
         receipt = Receipt(asyncio.get_running_loop().create_future())
         if self._transactions is None:
             await self._send_rows(table, topic, receipt)
             return receipt.told
-        # the end of the transaction tells those who do not ask
+        # the end of the transaction reports the error, if nobody awaits this future
         receipt.told.add_done_callback(lambda told: told.cancelled() or told.exception())
         try:
             await self._send_rows(table, topic, receipt)
@@ -177,7 +177,7 @@ class Producer:
         return receipt.told
 
     async def _send_rows(self, table: pa.Table | pa.RecordBatch, topic: str | None, receipt: Receipt) -> None:
-        from barnabas.client.tables import row_batches, rows_by_topic  # pyarrow, only where it is used
+        from barnabas.client.tables import row_batches, rows_by_topic  # pyarrow, only if it is used
 
         for rows in rows_by_topic(table, topic, self._clock.wall_ms()):
             known = await self.cluster.topic(rows.topic, self.config.max_block_ms / 1000)
@@ -186,9 +186,9 @@ class Producer:
             for batch in row_batches(rows, len(known.leaders), limits, choose):
                 await self._take_rows(known, batch, receipt)
                 unsent_bytes += len(batch.data)
-                if unsent_bytes >= limits.batch_bytes:  # small ones, for many partitions, go together
+                if unsent_bytes >= limits.batch_bytes:  # small ones, for many partitions, are sent together
                     unsent_bytes = 0
-                    await asyncio.sleep(0)  # the sender's turn
+                    await asyncio.sleep(0)  # let the sender run
             await asyncio.sleep(0)
         receipt.close()
 
@@ -210,28 +210,28 @@ class Producer:
                 self._flushes.remove(flush)
 
     async def partitions_of(self, topic: str) -> int:
-        """How many partitions a topic has."""
+        """The number of partitions of a topic."""
         known = await self.cluster.topic(topic, self.config.max_block_ms / 1000)
         return len(known.leaders)
 
     # ---- transactions ------------------------------------------------------------------------------------
 
     async def init_transactions(self) -> ProducerIdentity:
-        """Take the transactional id: whoever had it is fenced, and what it left open is ended when this
-        returns. To be called once, before the first transaction."""
+        """Initialise the transactional id: an earlier producer with it is fenced, and its open transaction is
+        ended before this returns. To be called once, before the first transaction."""
         return await self._transactional.initialise()
 
     def begin_transaction(self) -> None:
-        """What is sent from now on belongs to one transaction."""
+        """Begin a transaction: records sent from now on belong to it."""
         self._transactional.state.begin()
 
     async def commit_transaction(self) -> None:
-        """Have all of it written and seen, or raise: TransactionAborted where it can only be aborted. After
-        TimedOut nobody knows; calling this again tells."""
+        """Commit the transaction: all its records become visible. Raises TransactionAborted if it can only be
+        aborted. After TimedOut the outcome is unknown; call this again to find out."""
         await self._transactional.commit()
 
     async def abort_transaction(self) -> None:
-        """Undo the transaction, whether or not it has failed; then the next one may begin."""
+        """Abort the transaction, whether or not it has failed; then the next one may begin."""
         await self._transactional.abort()
 
     @asynccontextmanager
@@ -246,12 +246,12 @@ class Producer:
             raise
 
     async def send_offsets(self, offsets: Mapping[P, int | CommittedOffset], group_id: str) -> None:
-        """Commit how far a group has read, by partition, as part of the transaction."""
+        """Commit a group's offsets, by partition, as part of the transaction."""
         await self._transactional.send_offsets(offsets, group_id)
 
     async def prepare_transaction(self) -> PreparedTransaction:
-        """Have everything acknowledged, and leave the transaction open, beyond `close` too: whoever gets the
-        answer ends it by `Admin.end_transaction`, from any process, before transaction_timeout_ms."""
+        """Wait until everything is acknowledged, and leave the transaction open, even after `close`. With the
+        result, `Admin.end_transaction` can end it from any process, before transaction_timeout_ms."""
         return await self._transactional.prepare()
 
     @property
@@ -263,9 +263,9 @@ class Producer:
         return self._transactions
 
     async def close(self, timeout_ms: int | None = None) -> None:
-        """Flush for at most that long (None: as long as it takes) and let go. Harmless when repeated.
+        """Flush for at most that long (None: without limit) and close. It may be called repeatedly.
 
-        A transaction that is open is aborted, unless it is prepared, or there is no time at all.
+        An open transaction is aborted, unless it is prepared, or the timeout is 0.
         """
         if timeout_ms is None:
             await self._wind_up()
@@ -288,7 +288,7 @@ class Producer:
             await transactions.abort_if_open()
         await self.flush()
 
-    # ---- a record's way into a batch ---------------------------------------------------------------------
+    # ---- from a record to a batch ------------------------------------------------------------------------
 
     def _check_may_send(self) -> None:
         if self._fatal is not None:
@@ -312,7 +312,7 @@ class Producer:
         size_bytes = len(batch.data)
         if self._room_turn.locked() or not self._accumulator.has_room(size_bytes):
             await self._wait_for_room(size_bytes)
-        if receipt.error is not None:  # while this one waited
+        if receipt.error is not None:  # set while this one waited
             raise receipt.error
         self._check_may_send()
         partition = self._partition(topic, None, batch.partition, size_bytes)

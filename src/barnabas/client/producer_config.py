@@ -13,24 +13,24 @@ MAX_IN_FLIGHT_NUMBERED = 5
 
 
 class ProducerConfig(NamedTuple):
-    """How a producer works; defaults as Kafka's."""
+    """Settings of a producer; defaults as Kafka's."""
 
-    acks: int = ALL  # ALL, 1 (the leader alone) or 0 (no answer at all)
-    idempotence: bool = True  # no duplicates and no reordering, whatever is sent again; needs acks=ALL
+    acks: int = ALL  # ALL, 1 (the leader alone) or 0 (no response)
+    idempotence: bool = True  # no duplicates and no reordering by retries; needs acks=ALL
     compression: Codec = Codec.NONE
     batch_bytes: int = 16384  # of records before compression
     linger_ms: float = 5.0  # how long a batch that is not full waits for more
-    max_in_flight: int = 5  # requests a broker, and batches a partition
+    max_in_flight: int = 5  # requests to a broker, and batches of a partition
     max_request_bytes: int = 1024 * 1024
-    buffer_bytes: int = 32 * 1024 * 1024  # records that are not yet acknowledged
+    buffer_bytes: int = 32 * 1024 * 1024  # for records that are not acknowledged yet
     max_block_ms: int = 60_000  # how long `send` may wait for metadata or memory
     delivery_timeout_ms: int = 120_000  # from `send` to acknowledgement, retries included
-    transactional_id: str | None = None  # who this is to the cluster; with one, all is sent in transactions
-    transaction_timeout_ms: int = 60_000  # after which the coordinator aborts what is still open
+    transactional_id: str | None = None  # with one, everything is sent in transactions
+    transaction_timeout_ms: int = 60_000  # after which the coordinator aborts an open transaction
     client: ClientConfig = ClientConfig()
 
     def check(self) -> None:
-        """ValueError where settings contradict each other."""
+        """Raise ValueError for settings that contradict each other."""
         if self.acks not in (ALL, 0, 1):
             raise ValueError(f"acks={self.acks}: must be ALL (-1), 1 or 0")
         if self.max_in_flight < 1:
@@ -46,7 +46,7 @@ class ProducerConfig(NamedTuple):
 
 
 def accumulator_config(config: ProducerConfig) -> AccumulatorConfig:
-    """What of it the accumulator must know."""
+    """The settings of the accumulator."""
     return AccumulatorConfig(
         batch_bytes=config.batch_bytes,
         linger_s=config.linger_ms / 1000,

@@ -1,8 +1,8 @@
-"""The one task of a producer that takes batches to the leaders of their partitions.
+"""The task of a producer that sends batches to the leaders of their partitions.
 
-It looks at the accumulator whenever it is woken, or when a batch has waited long enough, and submits what is
-ready, as long as a broker has fewer than `max_in_flight` requests to answer. It waits for no answer: those
-come by callback, are judged (produce_answers), and wake it again.
+It checks the accumulator whenever it is woken, or when a batch's linger time is over, and sends ready batches
+while a broker has fewer than `max_in_flight` requests to answer. It does not wait for responses: they arrive
+by callback, are handled (produce_answers), and wake it again.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ logger = logging.getLogger("barnabas.client")
 
 
 class Sender:
-    """Sends what is in an accumulator; `on_fatal` is told where nothing can ever be sent."""
+    """Sends the batches of an accumulator; `on_fatal` is called if nothing can ever be sent."""
 
     def __init__(
         self,
@@ -52,7 +52,7 @@ class Sender:
         self._identifying: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Have a look, from now on."""
+        """Start the task, or wake it."""
         if self._task is None:
             self._task = asyncio.get_running_loop().create_task(self._run())
         self._wake.call()
@@ -95,7 +95,7 @@ class Sender:
         return leader is not None and leader.node_id == node_id and self._belongs(partition)
 
     def _belongs(self, partition: TopicPartition) -> bool:
-        """Whether a partition may be written to, as to transactions."""
+        """Whether a partition may be written to: with transactions, only if it is part of the transaction."""
         return self._transactions is None or self._transactions.may_write(partition)
 
     def _submit(self, connection: BrokerConnection, node_id: int, batches: list[Batch]) -> None:
@@ -134,13 +134,13 @@ class Sender:
                 self._not_answered(batches, error)
             elif (response := answer.result()) is not None:
                 judge_response(response, batches, self._accumulator, self._cluster)
-            else:  # acks=0: on its way is all that was asked for
+            else:  # acks=0: sending it is enough
                 for batch in batches:
                     self._accumulator.written(batch, -1, -1)
         self._wake.call()
 
     def _not_answered(self, batches: list[Batch], error: BarnabasError) -> None:
-        """Nobody knows whether they were written: send them again, under the same numbers."""
+        """The outcome is unknown: retry the batches, with the same numbers."""
         now = self._cluster.clock.monotonic()
         for batch in batches:
             if error.wire.retriable:
@@ -163,7 +163,7 @@ class Sender:
         )
 
     async def _identify(self) -> None:
-        """Ask for a producer id until there is one."""
+        """Request a producer id until there is one."""
         request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000)
         failures = 0
         while True:

@@ -1,20 +1,20 @@
-"""Numbers by which a broker recognises what it has already got: one sequence a partition. Pure.
+"""Sequence numbers, by which a broker detects duplicates: one sequence for each partition. Pure.
 
-A batch is numbered when it is first sent, and keeps its number however often it is sent again, until the
-broker's answer settles it. A broker remembers the last five batches, by which it recognises one that is sent
-again; so no batch is numbered until the fifth before it is settled, even if those between are. The states:
+A batch is numbered when it is first sent, and keeps its number in retries, until the broker's response
+settles it. A broker remembers the last five batches of a producer to detect duplicates; so no batch is
+numbered until the fifth before it is settled, even if those between are. The states:
 
-    WHOLE   every number given out is settled as written, or still open
-    BROKEN  a numbered batch was given up (refused, too old): a gap that the broker will not accept
+    WHOLE   every assigned number is settled as written, or still open
+    BROKEN  a numbered batch has failed (refused, too old): a gap that the broker will not accept
             -> no new numbers; open batches are settled: written, or refused as out of order, which proves
                that they were not written: those lose their number
             -> when none is open: the epoch goes up by one, numbers start at 0 again, WHOLE
 
-A broker that knows nothing of a producer accepts whatever number comes first. So the first batch goes alone:
-until it is written, no other is numbered.
+A broker that does not know a producer accepts any first number. So the first batch is sent alone: until it is
+written, no other is numbered.
 
-The epoch is the partition's own: for a producer without transactions nobody but the partition's leader looks
-at it. After the last epoch a new producer id is needed.
+The epoch belongs to the partition: for a producer without transactions only the partition's leader checks it.
+After the last epoch a new producer id is needed.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ REMEMBERED_BATCHES = 5
 
 
 class ProducerIdentity(NamedTuple):
-    """Who sends: an id from the broker, and its epoch."""
+    """A producer id from the broker, and its epoch."""
 
     producer_id: int
     epoch: int
 
 
 class Number(NamedTuple):
-    """What a batch is sent under."""
+    """The producer id, epoch and sequence of a batch."""
 
     producer_id: int
     epoch: int
@@ -44,25 +44,25 @@ class Number(NamedTuple):
 
 
 class Refused(Enum):
-    """What to make of a batch that the broker called out of order."""
+    """The next step for a batch that the broker refused as out of order."""
 
-    SEND_AGAIN = auto()  # one before it was open: its turn will come
+    SEND_AGAIN = auto()  # an earlier one was open: retry
     NUMBER_AGAIN = auto()  # the gap before it is known; it was not written
-    GIVE_UP = auto()  # nothing explains it but that the broker lost what it had acknowledged
+    GIVE_UP = auto()  # the broker must have lost acknowledged batches
 
 
 class Sequence:
-    """The numbers of one partition."""
+    """The sequence of one partition."""
 
     __slots__ = ("_given", "_identity", "_is_known", "_next", "_open", "is_broken")
 
     def __init__(self) -> None:
         self._identity: ProducerIdentity | None = None
         self._next = 0
-        self._open: dict[Number, int] = {}  # which one it was, counting from the first; in that order
+        self._open: dict[Number, int] = {}  # with their ordinals, in that order
         self._given = 0
         self.is_broken = False
-        self._is_known = False  # to the broker, under this id and epoch
+        self._is_known = False  # to the broker, with this id and epoch
 
     @property
     def needs_identity(self) -> bool:
@@ -77,7 +77,7 @@ class Sequence:
         return self._is_known and self._given - oldest < REMEMBERED_BATCHES
 
     def start(self, identity: ProducerIdentity) -> None:
-        """Number from 0 under a producer id that is new."""
+        """Number from 0 with a new producer id."""
         assert self._identity is None
         assert not self._open
         self._identity, self._next = identity, 0
@@ -93,13 +93,13 @@ class Sequence:
         return given
 
     def may_send(self, number: Number) -> bool:
-        """Whether a batch that has a number may go out: see REMEMBERED_BATCHES, which halves may exceed."""
+        """Whether a numbered batch may be sent: see REMEMBERED_BATCHES, which halves may exceed."""
         oldest = next(iter(self._open.values()))
         at = self._open[number]
         return at == oldest or (self._is_known and at - oldest < REMEMBERED_BATCHES)
 
     def split(self, number: Number, record_count: int) -> tuple[Number, Number]:
-        """The numbers of two batches that go in the place of one, which the broker has not got."""
+        """The numbers of two batches that replace one, which the broker has not written."""
         producer_id, epoch, base = number
         second = Number(producer_id, epoch, increment_sequence(base, record_count))
         numbers: dict[Number, int] = {}
@@ -112,24 +112,24 @@ class Sequence:
         return number, second
 
     def written(self, number: Number) -> None:
-        """The broker has the batch."""
+        """The broker has written the batch."""
         self._is_known = True
         self._settle(number)
 
     def given_up(self, number: Number) -> None:
-        """The batch will not be sent again, and the broker may not have it."""
+        """The batch has failed: it will not be retried, and the broker may not have written it."""
         self.is_broken = True
         self._settle(number)
 
     def is_first(self, number: Number) -> bool:
-        """Whether everything before it is settled."""
+        """Whether all batches before it are settled."""
         return next(iter(self._open)) == number
 
     def out_of_order(self, number: Number, *, was_first: bool) -> Refused:
-        """The broker has not got the batch, for the lack of the one before.
+        """The broker has refused the batch, since the one before is missing.
 
-        `was_first` tells how it stood when it was sent: what was open then may have been written since, by
-        another broker even, so that the refusal means nothing any more.
+        `was_first` is the state when it was sent: batches that were open then may have been written since,
+        even by another broker, so that the refusal means nothing any more.
         """
         if not was_first or not self.is_first(number):
             return Refused.SEND_AGAIN

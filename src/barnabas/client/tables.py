@@ -1,13 +1,14 @@
 """Arrow tables as batches for a producer: columns -> kernel -> batches, without a Python object for any row.
 
-Columns, by name: `value`, and where they are there `key`, `headers` (a list of structs of key and value),
-`topic`, `partition` and `timestamp`. All may be null but the topic. Rows go by topic and partition, in their
-order within each; a partition that is not named is that of the key, and without a key any one will do: the
-same for all such rows that stand among others in a piece, or else they would not be in the table's order.
+Columns, by name: `value`, and optionally `key`, `headers` (a list of structs of key and value), `topic`,
+`partition` and `timestamp`. All may be null but the topic. Rows are grouped by topic and partition, in their
+order within each. A row without a partition goes to that of its key; a row without a key may go to any: all
+such rows of a piece that has other rows, too, go to the same one, or else they would not keep the table's
+order.
 
-A table is taken in pieces of some megabytes; within a piece the partitions take turns, a batch each, so that
-all of them are written to at the same time. Where a piece has rows for one partition only, they are encoded
-from where they stand; otherwise the kernel sorts row numbers, and the rows themselves are not moved either.
+A table is split into pieces of some megabytes; within a piece the partitions take turns, one batch each, so
+that all of them are written to at the same time. If a piece has rows for one partition only, they are encoded
+in place; otherwise the kernel sorts row numbers, and the rows themselves are not moved either.
 """
 
 from __future__ import annotations
@@ -34,11 +35,11 @@ class TopicRows(NamedTuple):
 
     topic: str
     columns: Columns
-    partition: pa.Array | None  # int32, null where the key decides
+    partition: pa.Array | None  # int32, null if the key decides
 
 
 class RowBatch(NamedTuple):
-    """A batch of rows; without a partition where any one will do."""
+    """A batch of rows; without a partition if any will do."""
 
     partition: int | None
     data: bytearray
@@ -46,7 +47,7 @@ class RowBatch(NamedTuple):
 
 
 class BatchLimits(NamedTuple):
-    """How batches are made; see ProducerConfig."""
+    """Limits of batches; see ProducerConfig."""
 
     batch_bytes: int
     max_request_bytes: int
@@ -69,9 +70,9 @@ def rows_by_topic(table: pa.Table | pa.RecordBatch, topic: str | None, now_ms: i
 def row_batches(
     rows: TopicRows, partitions: int, limits: BatchLimits, choose: Callable[[], int]
 ) -> Iterator[RowBatch]:
-    """The batches of these rows, in which the partitions take turns.
+    """The batches of these rows, with the partitions taking turns.
 
-    `choose` tells where rows go that may go anywhere, while others in the same piece may not.
+    `choose` returns the partition for rows without one, in a piece where other rows have one.
     """
     encoder, runs = _runs(rows, partitions, choose)
     turns = deque(runs)
@@ -80,7 +81,7 @@ def row_batches(
         data, row = encoder.batch(
             start, stop, limit_bytes=limits.batch_bytes, transactional=limits.is_transactional
         )
-        if len(data) > limits.max_request_bytes:  # it holds one row then
+        if len(data) > limits.max_request_bytes:  # it has a single row then
             raise RecordTooLarge(
                 f"a row for {rows.topic} takes {len(data)} bytes, more than max_request_bytes="
                 f"{limits.max_request_bytes} allow; raise that (max.request.size), and the topic's "
@@ -106,7 +107,7 @@ def _check(schema: pa.Schema, topic: str | None) -> None:
 
 
 def _pieces(batches: list[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The same rows in record batches of about PIECE_BYTES: neighbours that are small are put together."""
+    """The same rows in record batches of about PIECE_BYTES: small neighbours are merged."""
     gathered: list[pa.RecordBatch] = []
     gathered_bytes = 0
     for batch in batches:
@@ -128,7 +129,7 @@ def _halved(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
             for half in halves:
                 yield from _halved(half)
             return
-        # what halves have in common (a dictionary) weighs the most: nothing would be gained
+        # most of the size is shared (a dictionary): halving gains nothing
     if rows:
         yield batch
 
@@ -157,7 +158,7 @@ def _topics(piece: pa.RecordBatch) -> Iterator[tuple[str, pa.RecordBatch]]:
 
 
 def _dictionary(column: pa.Array) -> pa.DictionaryArray:
-    """The same with every value just once in the dictionary, and nulls not at all."""
+    """The same column with unique values in the dictionary, and without nulls in it."""
     if pa.types.is_dictionary(column.type):
         values = column.dictionary.to_pylist()
         if len(set(values)) == len(values) and None not in values:
@@ -167,7 +168,7 @@ def _dictionary(column: pa.Array) -> pa.DictionaryArray:
 
 
 def _takeable(piece: pa.RecordBatch) -> pa.RecordBatch:
-    """The columns beside the topic, and no views: of those Arrow takes no rows."""
+    """The columns beside the topic, without view types, which Arrow's `take` does not support."""
     rest = piece.drop_columns(["topic"])
     fields = [field.with_type(_without_views(field.type)) for field in rest.schema]
     return rest if fields == list(rest.schema) else rest.cast(pa.schema(fields))
@@ -202,7 +203,7 @@ def _rows(piece: pa.RecordBatch, topic: str, now_ms: int) -> TopicRows:
 
 # ---- rows by partition ------------------------------------------------------------------------------------
 
-Run = tuple[int | None, int, int]  # a partition, and where its rows stand in the encoder's order
+Run = tuple[int | None, int, int]  # a partition, and the range of its rows in the encoder's order
 
 
 def _runs(rows: TopicRows, partitions: int, choose: Callable[[], int]) -> tuple[Encoder, list[Run]]:
@@ -230,7 +231,7 @@ def _runs(rows: TopicRows, partitions: int, choose: Callable[[], int]) -> tuple[
 
 
 def _partitions(rows: TopicRows, partitions: int) -> Memory:
-    """The partition of every row as int32, -1 where any one will do; ValueError where one is negative."""
+    """The partition of every row as int32, -1 for any; ValueError if one is negative."""
     columns, named = rows.columns, rows.partition
     if named is None:
         return kernel.partition_column(columns.key, columns.rows, partitions)
@@ -245,7 +246,7 @@ def _partitions(rows: TopicRows, partitions: int) -> Memory:
 
 
 def _placed(numbers: Memory, count: int, partition: int) -> Memory:
-    """The same with that partition in the place of -1."""
+    """The same with `partition` in place of -1."""
     import pyarrow.compute as pc
 
     array = _int32(numbers, count)

@@ -1,8 +1,8 @@
-"""What a producer with a transactional id asks its coordinators, and in which order.
+"""The requests of a transactional producer to its coordinators, in their order.
 
-What may be asked when, and what an error means, is decided in `transactions`. Here: nothing is ended before
-all that was sent is settled, and no partition is written to before it belongs to the transaction. One task
-at a time begins, ends, prepares or adds offsets.
+`transactions` decides which requests are allowed, and what an error means. Here: a transaction is ended only
+after everything that was sent is settled, and a partition is written to only when it is part of the
+transaction. One task at a time begins, ends, prepares or adds offsets.
 """
 
 from __future__ import annotations
@@ -54,11 +54,11 @@ P = TypeVar("P", bound=tuple[str, int])
 
 logger = logging.getLogger("barnabas.client")
 
-# the last versions that belong to transaction.version 1 and before
+# the last versions for transaction.version 1 and before
 _LAST_EXPLICIT_PRODUCE = 11
 _LAST_EXPLICIT_OFFSETS = 4
 _LAST_ADD_OF_CLIENTS = 3
-_INIT_WITH_EPOCH = 3  # the first version of InitProducerId in which a producer says who it is
+_INIT_WITH_EPOCH = 3  # the first version of InitProducerId with the producer's id and epoch
 _NOBODY = ProducerIdentity(-1, -1)
 
 
@@ -67,8 +67,8 @@ class _Answer(Protocol):
 
 
 class Transactional:
-    """The transactions of one producer; `flush` returns when all that is sent so far is settled, `wake` has
-    the sender look again."""
+    """The transactions of one producer. `flush` returns when everything sent so far is settled; `wake` wakes
+    the sender."""
 
     def __init__(
         self,
@@ -120,13 +120,13 @@ class Transactional:
             aborted = TransactionAborted("the transaction was aborted before this was written")
             self._accumulator.abandon(aborted)
             self._wanted.clear()
-            if self._adder is not None:  # what came after the end would begin another transaction
+            if self._adder is not None:  # partitions added after the end would begin another transaction
                 await asyncio.wait((self._adder,))
             await self._settle()
             await self._end(is_commit=False)
 
     async def abort_if_open(self) -> None:
-        """Abort what can be aborted: what was being committed may have been."""
+        """Abort, unless a commit was requested: that may have succeeded."""
         if self.state.phase in (Phase.OPEN, Phase.FAILED, Phase.PREPARED, Phase.ABORTING):
             try:
                 await self.abort()
@@ -148,9 +148,9 @@ class Transactional:
         identity = state.identity
         if state.extent is not Extent.NOTHING and not state.is_forgotten:
             identity = await self._ask_end(identity, is_commit=is_commit)
-            state.extent = Extent.NOTHING  # should what follows have to be done again
+            state.extent = Extent.NOTHING  # the next step may have to be repeated
         version = self._present_version()
-        if state.needs_epoch or version > state.version:  # so that what is late cannot be in the next one
+        if state.needs_epoch or version > state.version:  # late requests must not join the next one
             identity = await self._next_identity(identity)
         if identity != state.identity:
             self._accumulator.restart(identity)
@@ -174,7 +174,7 @@ class Transactional:
             )
         except TimedOut:
             state.may_end_late()
-            raise  # may have been done: to be asked again
+            raise  # it may have been done: to be repeated
         except TransactionEnded as error:
             if is_commit:
                 state.failed(error, Step.COMMIT)
@@ -183,7 +183,7 @@ class Transactional:
                     f"transaction_timeout_ms={self._config.transaction_timeout_ms}"
                 ) from error
             if state.extent is Extent.MAYBE:
-                return identity  # there was nothing to be aborted
+                return identity  # there was nothing to abort
             self._die(error)
             raise
         except BarnabasError as error:
@@ -196,7 +196,7 @@ class Transactional:
         return ProducerIdentity(answer.producer_id, answer.producer_epoch) if state.is_implicit else identity
 
     async def _next_identity(self, identity: ProducerIdentity) -> ProducerIdentity:
-        """The first identity, which fences whoever had it before, or the one after that."""
+        """The first identity, which fences an earlier producer, or the next one."""
         request = InitProducerIdRequest(
             transactional_id=self.state.transactional_id,
             transaction_timeout_ms=self._config.transaction_timeout_ms,
@@ -217,13 +217,14 @@ class Transactional:
         return ProducerIdentity(answer.producer_id, answer.producer_epoch)
 
     def _present_version(self) -> int:
-        """What the coordinator said when it was last connected to; for one producer it never goes back."""
+        """The transaction.version by the last connection to the coordinator; for one producer it never goes
+        back."""
         return max(self.state.version, self._coordinator.last_features.get(TRANSACTION_VERSION, 0))
 
-    # ---- what belongs to it ------------------------------------------------------------------------------
+    # ---- partitions and offsets --------------------------------------------------------------------------
 
     def may_write(self, partition: TopicPartition) -> bool:
-        """Whether a batch may go there now; if not, that is being arranged."""
+        """Whether a batch may be sent to the partition now; if not, the partition is being added."""
         if self.state.may_write(partition):
             return True
         if self.state.phase is Phase.OPEN:
@@ -233,20 +234,21 @@ class Transactional:
         return False
 
     def sent(self) -> int:
-        """A batch goes out; the newest version in which it may."""
+        """A batch is sent; returns the newest version for that."""
         if not self.state.is_implicit:
             return _LAST_EXPLICIT_PRODUCE
         self.state.added()
         return EVERY_VERSION
 
     def settled(self, batch: Batch) -> None:
-        """A batch is written, or not: then the transaction's end tells of it, whoever else is told."""
+        """A batch is settled. If it has failed, the end of the transaction reports it, whether or not the
+        caller looks at the error."""
         if batch.failure is not None:
             batch.forget_waiters()
             self._failed(batch.failure, Step.PRODUCE, was_sent=batch.attempts > 0)
 
     def torn(self, why: BaseException) -> None:
-        """Of a table that was sent, some rows are not part of the transaction."""
+        """Some rows of a table are not part of the transaction, which must fail."""
         error = TransactionAborted(f"a table was sent in part only: {str(why) or type(why).__name__}")
         error.__cause__ = why
         self._failed(error, Step.PRODUCE, was_sent=False)
@@ -341,10 +343,10 @@ class Transactional:
         at_most = EVERY_VERSION if state.is_implicit else _LAST_EXPLICIT_OFFSETS
         await group.ask(request, TxnOffsetCommitResponse, codes, self._timeout_s, at_most=at_most)
 
-    # ---- what goes wrong, and the end --------------------------------------------------------------------
+    # ---- errors and close --------------------------------------------------------------------------------
 
     def _failed(self, error: Exception, step: Step, *, was_sent: bool = True) -> None:
-        """Nothing more of this transaction is sent."""
+        """The transaction has failed: send nothing more of it."""
         phase = self.state.phase
         self.state.failed(error, step, was_sent=was_sent)
         if self.state.phase is not phase:
@@ -357,7 +359,7 @@ class Transactional:
         self._accumulator.abandon(error)
 
     def close(self) -> None:
-        """Ask nothing more."""
+        """Send no more requests."""
         if self._adder is not None:
             self._adder.cancel()
 

@@ -1,18 +1,18 @@
-"""Where a producer's transaction stands, and what an error means for it. Pure.
+"""The state of a producer's transaction, and what an error means for it. Pure.
 
     NEW -> READY -> OPEN -> COMMITTING -> READY      one transaction after another
                     OPEN -> ABORTING -> READY
-                    OPEN -> PREPARED                 all is acknowledged: whoever is told of it may end it
+                    OPEN -> PREPARED                 all is acknowledged: may be ended from any process
                     OPEN, COMMITTING -> FAILED       it can only be aborted: FAILED -> ABORTING -> READY
-    any -> DEAD                                      the producer is of no use any more
+    any -> DEAD                                      the producer cannot be used any more
 
-COMMITTING and ABORTING last until the coordinator has answered: asking again is the same question, so nobody
-who does not know how it ended asks for the other end.
+COMMITTING and ABORTING last until the coordinator has answered. Until then only the same request may be
+repeated: the opposite one is not sent while the outcome is unknown.
 
-The epoch belongs to the coordinator. With transaction.version 2 every end raises it, and a partition belongs
-to the transaction by being written to. Before, partitions are added first, and the epoch stays: unless a
-batch was given up, or a request whose fate is unknown may still arrive. Then the producer asks for the next
-epoch after the end (KIP-360), and whatever is late bears the old one.
+The coordinator assigns the epoch. With transaction.version 2 every end raises it, and a partition becomes
+part of the transaction by being written to. With earlier versions partitions are added first, and the epoch
+stays, unless a batch has failed, or a request with an unknown outcome may still arrive. Then the producer
+requests the next epoch after the end (KIP-360), so that late requests have the old one.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from barnabas.client.sequences import ProducerIdentity
 from barnabas.core.errors import BarnabasError
 
 TRANSACTION_VERSION = "transaction.version"
-IMPLICIT = 2  # from this transaction.version on: partitions add themselves, and every end raises the epoch
-LAST_EXPLICIT_END = 4  # the last version of EndTxn that belongs to earlier ones
+IMPLICIT = 2  # from this transaction.version on partitions add themselves, and every end raises the epoch
+LAST_EXPLICIT_END = 4  # the last version of EndTxn for earlier ones
 
 
 class Phase(Enum):
@@ -42,7 +42,7 @@ class Phase(Enum):
 
 
 class Step(Enum):
-    """What was asked when an error came back."""
+    """The request that failed with an error."""
 
     INIT = auto()
     ADD = auto()
@@ -56,15 +56,15 @@ class Extent(Enum):
     """What the coordinator knows of the transaction."""
 
     NOTHING = auto()
-    MAYBE = auto()  # something was asked, and nobody knows what came of it
+    MAYBE = auto()  # something was requested, with an unknown outcome
     SOMETHING = auto()
 
 
 class PreparedTransaction(NamedTuple):
     """A transaction that is written and left open; `Admin.end_transaction` ends it, from any process.
 
-    Where it is empty there is nothing to be ended. `version` is the transaction.version under which it was
-    written: its end has to be asked for in the same way each time.
+    If it is empty there is nothing to end. `version` is its transaction.version: each request to end it must
+    use that.
     """
 
     transactional_id: str
@@ -87,22 +87,22 @@ _FATAL = frozenset(
     )
 )
 _FATAL_FROM_COORDINATORS = _FATAL | {"INVALID_PRODUCER_EPOCH"}
-# a commit that was refused with anything else may or may not have been one
+# after any other error of a commit, its outcome is unknown
 _NOT_COMMITTED = frozenset((ENDED, FORGOTTEN, "TRANSACTION_ABORTABLE", "UNKNOWN_PRODUCER_ID"))
 
 
 def error_name(error: BaseException) -> str:
-    """Kafka's name of what went wrong."""
+    """Kafka's name of the error."""
     if isinstance(error, BrokerError):
         return error.error.name
     return error.wire.name if isinstance(error, BarnabasError) else ""
 
 
 def is_fatal(error: BaseException, step: Step) -> bool:
-    """Whether the producer is of no use after that; if not, the transaction can be aborted."""
+    """Whether the producer cannot be used any more; if it can, the transaction can be aborted."""
     name = error_name(error)
     match step:
-        case Step.PRODUCE:  # a partition's word on epochs is not the last: the coordinator has that
+        case Step.PRODUCE:  # a partition's epoch errors are not final: the coordinator decides
             return name in _FATAL
         case Step.ADD:
             return name in _FATAL_FROM_COORDINATORS or name == ENDED
@@ -115,7 +115,7 @@ def is_fatal(error: BaseException, step: Step) -> bool:
 
 
 class Transaction:
-    """The present transaction of a producer, or the lack of one."""
+    """The current transaction of a producer, or the state between two."""
 
     def __init__(self, transactional_id: str) -> None:
         self.transactional_id = transactional_id
@@ -139,16 +139,16 @@ class Transaction:
 
     @property
     def needs_epoch(self) -> bool:
-        """Whether the producer has to ask for its next epoch; with version 2 the end brings one."""
+        """Whether the producer has to request its next epoch; with version 2 the end brings one."""
         return self.is_forgotten or (self._needs_epoch and not self.is_implicit)
 
     @property
     def is_forgotten(self) -> bool:
-        """Whether the coordinator knows nothing that could be ended."""
+        """Whether the coordinator does not know the transaction, so that there is nothing to end."""
         return self.failure is not None and error_name(self.failure) == FORGOTTEN
 
     def check(self, what: str, *allowed: Phase) -> None:
-        """Raise what stands against doing that now."""
+        """Raise an error if that is not allowed now."""
         if self.phase in allowed:
             return
         if self.phase is Phase.DEAD:
@@ -161,7 +161,7 @@ class Transaction:
             ) from self.failure
         raise OutsideTransaction(f"cannot {what}: {_ADVICE[self.phase]}")
 
-    # ---- from one to the next ----------------------------------------------------------------------------
+    # ---- transitions -------------------------------------------------------------------------------------
 
     def initialised(self, identity: ProducerIdentity, version: int) -> None:
         self.check("initialise transactions", Phase.NEW)
@@ -179,7 +179,7 @@ class Transaction:
         return PreparedTransaction(self.transactional_id, *self.identity, is_empty, self.version)
 
     def end(self, *, is_commit: bool) -> None:
-        """From here on there is no way back."""
+        """Begin to commit or abort; this cannot be undone."""
         if is_commit:
             self.check("commit", Phase.OPEN, Phase.PREPARED, Phase.COMMITTING)
             self.phase = Phase.COMMITTING
@@ -188,13 +188,13 @@ class Transaction:
             self.phase = Phase.ABORTING
 
     def ended(self, identity: ProducerIdentity, version: int) -> None:
-        """The coordinator has ended it; under that identity the next one will be written."""
+        """The coordinator has ended the transaction; the next one has that identity."""
         self._identity, self.version = identity, version
         self._partitions.clear()
         self.phase, self.extent = Phase.READY, Extent.NOTHING
         self.failure, self._needs_epoch = None, False
 
-    # ---- what is in it -----------------------------------------------------------------------------------
+    # ---- partitions --------------------------------------------------------------------------------------
 
     def may_write(self, partition: TopicPartition) -> bool:
         """Whether batches may be sent there, as part of the transaction."""
@@ -206,14 +206,14 @@ class Transaction:
             self.extent = Extent.MAYBE
 
     def added(self, *partitions: TopicPartition) -> None:
-        """These are part of it now, or something else is."""
+        """These partitions, or something else, are part of the transaction now."""
         self._partitions.update(partitions)
         self.extent = Extent.SOMETHING
 
-    # ---- what goes wrong ---------------------------------------------------------------------------------
+    # ---- errors ------------------------------------------------------------------------------------------
 
     def failed(self, error: BaseException, step: Step, *, was_sent: bool = True) -> None:
-        """Something of the transaction was not done, or nobody knows, if it was sent, whether it was."""
+        """A step of the transaction has failed; if it was sent, its outcome may be unknown."""
         if is_fatal(error, step):
             self.died(error)
             return
@@ -223,7 +223,7 @@ class Transaction:
             self.phase, self.failure = Phase.FAILED, error
 
     def may_end_late(self) -> None:
-        """Its end was asked for more than once: what is late must not end the next one."""
+        """The end was requested more than once: a late request must not end the next transaction."""
         self._needs_epoch = True
 
     def died(self, error: BaseException) -> None:
