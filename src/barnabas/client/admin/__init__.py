@@ -1,11 +1,9 @@
-"""Looking after a cluster: topics, what they hold, settings, brokers, groups, transactions, quotas.
-
-On any Kafka:
+"""The admin client: topics, records, settings, brokers, groups, transactions, quotas, on any Kafka.
 
     async with Admin(network, clock, random, "localhost:9092") as admin:
         await admin.create_topics([NewTopic("orders", partitions=12)])
 
-One file a subject; how brokers are asked, and when again, stands in `engine`.
+One file a subject; `engine` sends the requests, and decides about retries.
 """
 
 from __future__ import annotations
@@ -73,7 +71,7 @@ class Admin(
     GroupOffsets,
     Transactions,
 ):
-    """To be used by the tasks of one event loop."""
+    """The admin client. To be used by the tasks of one event loop."""
 
     async def __aenter__(self) -> Admin:
         return self

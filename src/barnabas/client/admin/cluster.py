@@ -1,4 +1,4 @@
-"""The cluster itself: brokers, the quorum of its controllers, features, log directories, what it speaks."""
+"""The cluster itself: brokers, features, and the API versions of a broker."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class LevelRange(NamedTuple):
 
 
 class Features(NamedTuple):
-    """Features by name: what the brokers could do, and what the cluster has agreed upon."""
+    """Features by name: the levels that the brokers support, and the finalized ones."""
 
     supported: dict[str, LevelRange]
     finalized: dict[str, LevelRange]
@@ -55,7 +55,7 @@ class Features(NamedTuple):
 
 
 class FeatureUpgrade(IntEnum):
-    """Which way a feature's level may go."""
+    """The allowed direction of a feature update."""
 
     UPGRADE = 1
     SAFE_DOWNGRADE = 2
@@ -63,17 +63,17 @@ class FeatureUpgrade(IntEnum):
 
 
 class FeatureUpdate(NamedTuple):
-    """The level that a feature is to have; 0 does away with it."""
+    """The new level of a feature; 0 removes it."""
 
     level: int
     way: FeatureUpgrade = FeatureUpgrade.UPGRADE
 
 
 class ClusterAdmin(Engine):
-    """The part of an admin that looks after the cluster as a whole."""
+    """The part of an admin for the cluster as a whole."""
 
     async def describe_cluster(self, *, with_fenced: bool = False) -> ClusterDescription:
-        """The cluster and its brokers; those that are registered but fenced only if asked for."""
+        """The cluster and its brokers; fenced brokers only on request."""
         request = DescribeClusterRequest(
             include_cluster_authorized_operations=False, include_fenced_brokers=with_fenced
         )
@@ -97,14 +97,14 @@ class ClusterAdmin(Engine):
         return ClusterDescription(response.cluster_id or "", response.controller_id, brokers)
 
     async def api_versions(self, node_id: int | None = None) -> dict[int, tuple[int, int]]:
-        """What a broker speaks: the first and the last version of every API, by its key."""
+        """The first and the last version of every API of a broker, by API key."""
         connection = await (
             self.cluster.any_connection() if node_id is None else self.cluster.connect(node_id)
         )
         return dict(connection.versions.ranges)
 
     async def describe_features(self, node_id: int | None = None) -> Features:
-        """Features that a broker supports, and those that are finalized."""
+        """The features that a broker supports, and the finalized ones."""
         from barnabas import __version__
 
         request = ApiVersionsRequest(client_software_name=SOFTWARE_NAME, client_software_version=__version__)
@@ -126,7 +126,7 @@ class ClusterAdmin(Engine):
     async def update_features(
         self, updates: Mapping[str, FeatureUpdate | int], *, validate_only: bool = False
     ) -> None:
-        """Bring features to these levels."""
+        """Change features to these levels."""
         wanted = {
             name: FeatureUpdate(update) if isinstance(update, int) else update
             for name, update in updates.items()
@@ -158,7 +158,7 @@ class ClusterAdmin(Engine):
         check(response.error_code, f"cannot update {', '.join(wanted)}", response.error_message)
 
     async def unregister_broker(self, node_id: int) -> None:
-        """Forget a broker that is gone for good."""
+        """Remove a broker that will not come back."""
         response = await self._ask_controller(
             UnregisterBrokerRequest(broker_id=node_id),
             UnregisterBrokerResponse,

@@ -1,4 +1,4 @@
-"""Settings of topics, brokers, loggers and groups: what they are, where they come from, changing them."""
+"""Settings of topics, brokers, loggers and groups: describing and altering them."""
 
 from __future__ import annotations
 
@@ -26,27 +26,27 @@ from barnabas.protocol.messages.list_config_resources import (
     ListConfigResourcesResponse,
 )
 
-ALL_BROKERS = ""  # the name of what holds for every broker
+ALL_BROKERS = ""  # the name of the cluster-wide defaults
 
 
 class ResourceType(IntEnum):
-    """What has settings."""
+    """The types of resources with settings."""
 
     TOPIC = 2
-    BROKER = 4  # by its id; ALL_BROKERS stands for all
+    BROKER = 4  # by its id; ALL_BROKERS for the defaults
     BROKER_LOGGER = 8  # by the broker's id
     CLIENT_METRICS = 16
     GROUP = 32
 
 
 class ConfigSource(IntEnum):
-    """Where a value comes from; the nearest wins."""
+    """The source of a value; the nearest wins."""
 
     UNKNOWN = 0
     TOPIC = 1
     BROKER = 2
     ALL_BROKERS = 3
-    STATIC = 4  # what the broker was started with
+    STATIC = 4  # the broker's own configuration
     DEFAULT = 5
     BROKER_LOGGER = 6
     CLIENT_METRICS = 7
@@ -54,7 +54,7 @@ class ConfigSource(IntEnum):
 
 
 class ConfigSynonym(NamedTuple):
-    """One of the places where a value may come from."""
+    """One of the sources of a value."""
 
     name: str
     value: str | None
@@ -69,19 +69,19 @@ class ConfigEntry(NamedTuple):
     is_read_only: bool
     is_sensitive: bool
     type: ConfigType = ConfigType.UNKNOWN
-    synonyms: tuple[ConfigSynonym, ...] = ()  # nearest first, the one in force among them
+    synonyms: tuple[ConfigSynonym, ...] = ()  # nearest first, the effective one among them
     documentation: str | None = None
 
 
 class ConfigResource(NamedTuple):
-    """Something that has settings."""
+    """A resource with settings."""
 
     type: ResourceType
     name: str
 
 
 class ConfigOperation(IntEnum):
-    """What is done to a setting; the last two are for lists."""
+    """The kinds of change; the last two are for lists."""
 
     SET = 0
     DELETE = 1
@@ -90,7 +90,7 @@ class ConfigOperation(IntEnum):
 
 
 class ConfigChange(NamedTuple):
-    """One change."""
+    """One change of a setting."""
 
     name: str
     value: str | None = None
@@ -98,7 +98,7 @@ class ConfigChange(NamedTuple):
 
 
 class Configs(Engine):
-    """The part of an admin that looks after settings."""
+    """The part of an admin for settings."""
 
     async def describe_configs(
         self,
@@ -109,7 +109,8 @@ class Configs(Engine):
         with_synonyms: bool = False,
         with_documentation: bool = False,
     ) -> dict[str, ConfigEntry]:
-        """The settings of a topic, a broker (by its id) ...; all there are if none are named."""
+        """The settings of a resource, such as a topic or a broker (by its id); all of them if no keys are
+        named."""
         wanted = DescribeConfigsResource(
             resource_type=resource,
             resource_name=name,
@@ -128,7 +129,8 @@ class Configs(Engine):
         return {entry.name: _entry(entry) for entry in result.configs}
 
     async def describe_topic_setting(self, names: Iterable[str], key: str) -> dict[str, str | None]:
-        """The value of one setting of many topics; those that are gone, or may not be seen, are left out."""
+        """The value of one setting of many topics; topics that do not exist, or are not authorised, are left
+        out."""
         wanted = [
             DescribeConfigsResource(
                 resource_type=ResourceType.TOPIC, resource_name=name, configuration_keys=[key]
@@ -156,7 +158,7 @@ class Configs(Engine):
         *,
         validate_only: bool = False,
     ) -> None:
-        """Change single settings, all of these or none; the others stay as they are."""
+        """Change single settings, all of these or none; other settings keep their values."""
         wanted = AlterConfigsResource(
             resource_type=resource,
             resource_name=name,
@@ -169,14 +171,14 @@ class Configs(Engine):
         response = await self._ask(
             request,
             IncrementalAlterConfigsResponse,
-            is_safe=True,  # done twice it is the same
+            is_safe=True,  # repeating it changes nothing
             node_id=_broker_of(resource, name),
         )
         for result in response.responses:
             check(result.error_code, f"cannot alter {_called(resource, name)}", result.error_message)
 
     async def list_config_resources(self, types: Iterable[ResourceType] = ()) -> list[ConfigResource]:
-        """What has settings; of all types if none are named."""
+        """The resources with settings; of all types if none are named."""
         wanted = list(types)
         connection = await self.cluster.any_connection()
         if connection.versions.choose(ListConfigResourcesRequest) < 1 and wanted != [
@@ -198,7 +200,7 @@ class Configs(Engine):
 
 
 def _broker_of(resource: ResourceType, name: str) -> int | None:
-    """Who must be asked: only a broker itself knows what it was started with, and its loggers."""
+    """The broker to ask, if only that one knows the settings: its own configuration, and its loggers."""
     is_a_broker = resource in (ResourceType.BROKER, ResourceType.BROKER_LOGGER)
     return int(name) if is_a_broker and name.isdecimal() else None
 

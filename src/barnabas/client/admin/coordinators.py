@@ -1,8 +1,8 @@
-"""Asking coordinators: brokers that look after groups, or after transactional ids, by their names.
+"""Requests to the coordinators of groups and of transactional ids.
 
-The finder looks coordinators up, many at once, and remembers them. A broker that answers NOT_COORDINATOR, or
-cannot be reached, is forgotten, and the coordinator is looked up again. A coordinator that is still loading,
-or not available yet, is asked again until the time is up.
+The finder looks coordinators up, many at once, and caches them. After NOT_COORDINATOR, or if the broker
+cannot be reached, the coordinator is looked up again. A coordinator that is still loading, or not available
+yet, is asked again until the timeout.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _AGAIN = _MOVED | {"COORDINATOR_LOAD_IN_PROGRESS", "CONCURRENT_TRANSACTIONS", "U
 
 
 class Coordinators(Engine):
-    """The part of an admin that knows coordinators."""
+    """The part of an admin that sends requests to coordinators."""
 
     def __init__(
         self,
@@ -54,8 +54,8 @@ class Coordinators(Engine):
         keys: Iterable[str],
         ask: Callable[[int, list[str]], Coroutine[Any, Any, Mapping[str, T | BrokerError]]],
     ) -> dict[str, T | BrokerError]:
-        """Ask the coordinator of each key, again where another is the coordinator by now, or where one has
-        not answered: so only what may be asked twice is asked this way."""
+        """Ask the coordinator of each key, again if the coordinator has changed or has not answered: so only
+        requests that may be repeated are sent this way."""
         deadline = self._clock.monotonic() + self._timeout_ms / 1000
         wanted = still_open = list(dict.fromkeys(keys))
         settled: dict[str, T | BrokerError] = {}
@@ -92,7 +92,7 @@ class Coordinators(Engine):
         keys: list[str],
         ask: Callable[[int, list[str]], Coroutine[Any, Any, Mapping[str, T | BrokerError]]],
     ) -> Mapping[str, T | BrokerError]:
-        """Ask one broker about all keys that it coordinates, and forget it where it does not."""
+        """Ask one broker about all keys that it coordinates, and forget it if it does not."""
         try:
             answers = await ask(node_id, keys)
         except (BrokerNotReachable, ConnectionLost, TimedOut):
@@ -106,7 +106,7 @@ class Coordinators(Engine):
     async def _by_coordinator(
         self, kind: CoordinatorType, keys: list[str], failures: dict[str, Any]
     ) -> dict[int, list[str]]:
-        """The keys by their coordinators; those that have none go to the failures."""
+        """The keys by their coordinators; keys without one are added to the failures."""
         by_node: dict[int, list[str]] = {}
         for key, found in (await self._finder.find_all(kind, keys)).items():
             if isinstance(found, BrokerError):
@@ -117,11 +117,11 @@ class Coordinators(Engine):
 
 
 def _is_open(answer: object) -> bool:
-    """Whether a key has no answer yet, or one that may be another in a moment."""
+    """Whether a key has no answer yet, or a retriable error."""
     return answer is None or (isinstance(answer, BrokerError) and answer.error.name in _AGAIN)
 
 
 def answers_of(answers: Mapping[str, T | BrokerError]) -> dict[str, T]:
-    """The answers, where all are good; else the first error is raised."""
+    """The answers if all are good; otherwise the first error is raised."""
     raise_first(answer for answer in answers.values() if isinstance(answer, BrokerError))
     return {key: answer for key, answer in answers.items() if not isinstance(answer, BrokerError)}

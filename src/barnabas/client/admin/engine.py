@@ -1,16 +1,16 @@
-"""How an admin asks: any broker, a certain one, the controller, or the leaders of partitions.
+"""How an admin sends requests: to any broker, a certain one, the controller, or the leaders of partitions.
 
-What only looks (`is_safe`) is asked again when a connection is lost on the way. So is a change that does no
-harm when it is done twice (`_change`), as Kafka's own client does; any other is not, since it may have been
-done: that error is the caller's to judge. An error of the second attempt may come from the first one; where
-another client may have caused it as well, it is raised and says so (`unclear`).
+A request that only reads (`is_safe`) is repeated if its connection is lost. So is a change that does no harm
+when it is carried out twice (`_change`), as in Kafka's own client. Any other change is not repeated, since it
+may have been carried out: the caller gets the error. An error of the second attempt may be caused by the
+first one; if another client may have caused it as well, it is raised with that remark (`unclear`).
 
-Leaders and brokers are looked up anew for each attempt: one that has died is not in the next metadata. A
-broker that says that it is not the controller has done nothing, so then the controller is asked; only
-clusters with ZooKeeper ever say so.
+Leaders and brokers are looked up anew for each attempt: one that has died is not in the next metadata. If a
+broker answers that it is not the controller, it has done nothing, and the controller is asked; only clusters
+with ZooKeeper ever answer that.
 
-Of a request for many things, those that can be done are done; then the first error is raised, with the
-others in its `others`.
+If a request for many resources fails for some of them, it is carried out for the others; then the first error
+is raised, with the others in its `others`.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _NOT_CONTROLLER = "NOT_CONTROLLER"
 
 
 class Engine:
-    """What the parts of an admin stand on."""
+    """The base of the parts of an admin."""
 
     def __init__(
         self,
@@ -63,7 +63,7 @@ class Engine:
         self._timeout_ms = config.request_timeout_ms
 
     async def close(self) -> None:
-        """Let go of everything. Harmless when repeated."""
+        """Close all connections. It may be called repeatedly."""
         await self.cluster.close()
 
     async def _ask(
@@ -75,7 +75,7 @@ class Engine:
         node_id: int | None = None,
         at_most: int = EVERY_VERSION,
     ) -> M:
-        """Ask that broker, or any, until it can be reached."""
+        """Send a request to a broker, or to any, until it can be reached."""
         deadline = self._clock.monotonic() + self._timeout_ms / 1000
         failures = 0
         while True:
@@ -91,8 +91,8 @@ class Engine:
     async def _change(
         self, request: Message, response: type[M], errors: Callable[[M], Iterable[int]]
     ) -> tuple[M, bool]:
-        """The answer to a change that may be asked for again, and whether it was: then an error of the answer
-        may come from an earlier attempt that was done."""
+        """The response to a change that may be repeated, and whether it was: then an error in the response
+        may be caused by an earlier attempt that succeeded."""
         deadline = self._clock.monotonic() + self._timeout_ms / 1000
         failures = 0
         while True:
@@ -110,7 +110,8 @@ class Engine:
     async def _ask_controller(
         self, request: Message, response: type[M], errors: Callable[[M], Iterable[int]], *, is_safe: bool
     ) -> M:
-        """Ask any broker, which passes it on; one that does not names the controller."""
+        """Send a request to any broker, which forwards it to the controller; a broker that does not names the
+        controller."""
         answer = await self._ask(request, response, is_safe=is_safe)
         codes = [wire_error_of(code).name for code in errors(answer)]
         if _NOT_CONTROLLER not in codes:
@@ -128,8 +129,8 @@ class Engine:
             [int, list[TopicPartition]], Coroutine[Any, Any, Mapping[TopicPartition, T | BrokerError]]
         ],
     ) -> dict[TopicPartition, T]:
-        """Ask each partition's leader; where leaders have moved or died meanwhile, ask again. `ask` asks
-        once, and raises what is not to be asked again."""
+        """Send a request to each partition's leader, again if leaders have moved or died meanwhile. `ask`
+        sends it once, and raises errors that a retry does not cure."""
         deadline = self._clock.monotonic() + self._timeout_ms / 1000
         wanted = list(dict.fromkeys(partitions))
         found: dict[TopicPartition, T] = {}
@@ -163,8 +164,8 @@ class Engine:
     async def _ask_leader(
         self, node_id: int, request: Message, response: type[M], *, is_safe: bool = True
     ) -> M:
-        """Ask a leader once. BrokerNotReachable where another one may be asked: nothing was done, or it does
-        no harm to do it again."""
+        """Send a request to a leader once. BrokerNotReachable if another leader may be asked: nothing was
+        done, or repeating it does no harm."""
         try:
             return await self.cluster.ask(request, response, node_id=node_id)
         except (ConnectionLost, TimedOut) as error:
@@ -199,9 +200,9 @@ class Engine:
         *,
         from_version: int = 0,
     ) -> dict[int, M]:
-        """Ask every broker, again while one says that trying again helps, and all of them again where one has
-        gone: what it had may be with another by now. What older versions of the request would leave out
-        without a word is a NotSpoken."""
+        """Send a request to every broker, again after a retriable error, and to all of them again if one has
+        gone, since another broker may have its data by now. NotSpoken if a broker only supports versions
+        older than `from_version`, which would silently leave things out."""
         deadline = self._clock.monotonic() + self._timeout_ms / 1000
 
         async def ask(node_id: int) -> M:
@@ -222,7 +223,7 @@ class Engine:
     async def _of_all_brokers(
         self, ask: Callable[[int], Coroutine[Any, Any, T]], deadline: float
     ) -> dict[int, T]:
-        """What each broker says; all are asked again where one cannot be reached."""
+        """The answer of each broker; all are asked again if one cannot be reached."""
         attempts = 0
         while True:
             nodes = await self._all_brokers()
@@ -237,7 +238,7 @@ class Engine:
             await self._clock.sleep(self.cluster.backoff.seconds(attempts))
 
     async def _check_version(self, node_id: int, request: type[Message], first: int) -> None:
-        """NotSpoken where the broker's newest version of a request is older than that."""
+        """NotSpoken if the broker's newest version of a request is older than that."""
         if first:
             connection = await self.cluster.connect(node_id)
             if connection.versions.choose(request) < first:
@@ -247,7 +248,7 @@ class Engine:
     async def _metadata(
         self, names: Iterable[str] | None, topic_ids: Iterable[bytes] = ()
     ) -> MetadataResponse:
-        """Metadata of these topics; of all where `names` is None and no ids are given."""
+        """Metadata of these topics; of all topics if `names` is None and no ids are given."""
         wanted = [MetadataRequestTopic(name=None, topic_id=topic_id) for topic_id in topic_ids]
         if names is not None:
             wanted += [MetadataRequestTopic(name=name, topic_id=NO_UUID) for name in names]
@@ -261,14 +262,14 @@ class Engine:
 
 
 def error_of(error_code: int, what: str, said: str | None = None, done: str = "") -> BrokerError | None:
-    """The exception for a code; None for 0, and for the error of that name (`done`)."""
+    """The exception for a code; None for 0, and for the error named `done`."""
     if not error_code or wire_error_of(error_code).name == done:
         return None
     return broker_error(wire_error_of(error_code), what, said)
 
 
 def unclear(said: str | None, *, is_repeated: bool) -> str | None:
-    """What a broker says, and that an earlier attempt may have caused it."""
+    """The broker's message, with the remark that an earlier attempt may have caused the error."""
     if not is_repeated:
         return said
     note = "the request was sent again, as its first answer was lost; the first attempt may have done it"
@@ -276,14 +277,14 @@ def unclear(said: str | None, *, is_repeated: bool) -> str | None:
 
 
 def check(error_code: int, what: str, said: str | None = None) -> None:
-    """Raise what a code stands for, if it is an error."""
+    """Raise the exception for a code, if it is an error."""
     error = error_of(error_code, what, said)
     if error is not None:
         raise error
 
 
 def raise_first(errors: Iterable[BrokerError | None]) -> None:
-    """Raise the first error there is; it carries the others."""
+    """Raise the first error, if there is any; it carries the others."""
     found = [error for error in errors if error is not None]
     if found:
         found[0].others += tuple(found[1:])

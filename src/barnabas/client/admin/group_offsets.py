@@ -1,6 +1,6 @@
-"""How far groups have read: committed offsets looked at, set where nobody reads, deleted.
+"""Committed offsets of groups: listed, set for groups without members, deleted.
 
-Topics go by name, so versions that know them by their ids alone are not spoken.
+Topics are named, so versions with topic ids are not used.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _NO_GENERATION = -1
 
 
 class CommittedOffset(NamedTuple):
-    """How far a group has read a partition: the next record is the one at this offset."""
+    """A group's committed offset in a partition: the offset of the next record to read."""
 
     offset: int
     leader_epoch: int | None = None
@@ -54,7 +54,7 @@ class CommittedOffset(NamedTuple):
 
 
 class GroupOffsets(Coordinators):
-    """The part of an admin that looks after committed offsets."""
+    """The part of an admin for committed offsets."""
 
     async def list_group_offsets(
         self,
@@ -63,8 +63,8 @@ class GroupOffsets(Coordinators):
         *,
         require_stable: bool = False,
     ) -> dict[TopicPartition, CommittedOffset]:
-        """What a group committed, for these partitions or all; a partition without is left out. Unless
-        `require_stable`, what a transaction that is still open commits does not count, and is not waited
+        """A group's committed offsets for these partitions, or all; partitions without one are left out.
+        Without `require_stable`, offsets committed in an open transaction do not count, and are not waited
         for."""
         wanted = None if partitions is None else _by_topic(partitions)
         request = _fetch(group_id, wanted, require_stable=require_stable)
@@ -81,7 +81,7 @@ class GroupOffsets(Coordinators):
         return answers_of(await self._ask_coordinators(CoordinatorType.GROUP, [group_id], ask))[group_id]
 
     async def alter_group_offsets(self, group_id: str, offsets: Mapping[P, int | CommittedOffset]) -> None:
-        """Set what a group committed; it must have no members, and is made if there is none."""
+        """Set a group's committed offsets; it must have no members, and is created if it does not exist."""
         topics: dict[str, list[OffsetCommitRequestPartition]] = {}
         for (topic, partition), given in offsets.items():
             committed = CommittedOffset(given) if isinstance(given, int) else given
@@ -107,7 +107,7 @@ class GroupOffsets(Coordinators):
         answers_of(await self._ask_coordinators(CoordinatorType.GROUP, [group_id], ask))
 
     async def delete_group_offsets(self, group_id: str, partitions: Iterable[tuple[str, int]]) -> None:
-        """Delete what a group committed for partitions of topics that it does not read any more."""
+        """Delete a group's committed offsets for partitions of topics that it does not read any more."""
         topics = [
             OffsetDeleteRequestTopic(
                 name=name, partitions=[OffsetDeleteRequestPartition(partition_index=each) for each in numbers]
@@ -139,7 +139,7 @@ def _by_topic(partitions: Iterable[tuple[str, int]]) -> dict[str, list[int]]:
 
 
 def _fetch(group_id: str, wanted: dict[str, list[int]] | None, *, require_stable: bool) -> OffsetFetchRequest:
-    """The question in both forms: for one group alone, and for several as newer versions have it."""
+    """The request in both forms: for a single group, and for several as in newer versions."""
     single = several = None
     if wanted is not None:
         single = [OffsetFetchRequestTopic(name=name, partition_indexes=all_) for name, all_ in wanted.items()]

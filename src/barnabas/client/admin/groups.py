@@ -1,7 +1,4 @@
-"""Groups: which there are, who is in them, how far they have read; offsets set and deleted, members removed.
-
-Offsets may be set only where a group has no members: as long as it has, they alone commit.
-"""
+"""Groups: listed, described and deleted, and members removed."""
 
 from __future__ import annotations
 
@@ -37,7 +34,7 @@ _MEMBERS_FROM = 3  # of LeaveGroup
 
 
 class GroupListing(NamedTuple):
-    """A group as its coordinator lists it; what an older broker does not tell is None."""
+    """A group as its coordinator lists it; fields that an older broker does not send are None."""
 
     group_id: str
     protocol_type: str
@@ -47,7 +44,7 @@ class GroupListing(NamedTuple):
 
 
 class GroupMember(NamedTuple):
-    """A member; topics and partitions are None where it is no consumer, or has not been given any yet."""
+    """A member; topics and partitions are None if it is no consumer, or has no assignment yet."""
 
     member_id: str
     instance_id: str | None
@@ -60,7 +57,7 @@ class GroupMember(NamedTuple):
 
 
 class GroupDescription(NamedTuple):
-    """A group of the classic protocol; the protocol is what its members agreed on: for consumers, the
+    """A group of the classic protocol; `protocol` is the one that its members agreed on: for consumers, the
     assignor."""
 
     group_id: str
@@ -72,7 +69,7 @@ class GroupDescription(NamedTuple):
 
 
 class Groups(Coordinators):
-    """The part of an admin that looks after groups."""
+    """The part of an admin for groups."""
 
     async def list_groups(
         self, *, states: Iterable[str] = (), types: Iterable[str] = ()
@@ -96,8 +93,8 @@ class Groups(Coordinators):
         return sorted(listed)
 
     async def describe_groups(self, group_ids: Iterable[str]) -> dict[str, GroupDescription]:
-        """Groups of the classic protocol and their members; UnknownGroup where there is none (brokers before
-        3.9 call it Dead instead)."""
+        """Groups of the classic protocol and their members; UnknownGroup if one does not exist (brokers
+        before 3.9 call it Dead instead)."""
 
         async def ask(node_id: int, asked: list[str]) -> dict[str, GroupDescription | BrokerError]:
             request = DescribeGroupsRequest(groups=asked, include_authorized_operations=False)
@@ -113,7 +110,7 @@ class Groups(Coordinators):
         return answers_of(await self._ask_coordinators(CoordinatorType.GROUP, group_ids, ask))
 
     async def delete_groups(self, group_ids: Iterable[str]) -> None:
-        """Delete groups that have no members, with all that they committed."""
+        """Delete groups without members, with their committed offsets."""
         unanswered = _Unanswered()
 
         async def ask(node_id: int, asked: list[str]) -> dict[str, bool | BrokerError]:
@@ -140,7 +137,7 @@ class Groups(Coordinators):
         instance_ids: Iterable[str] = (),
         reason: str | None = None,
     ) -> None:
-        """Let members leave, static ones by their instance ids; those that still run will join again."""
+        """Remove members, static ones by their instance ids; members that are still running will rejoin."""
         members = [MemberIdentity(member_id=each, reason=reason) for each in member_ids]
         members += [
             MemberIdentity(member_id="", group_instance_id=each, reason=reason) for each in instance_ids
@@ -168,7 +165,7 @@ class Groups(Coordinators):
 
 
 class _Unanswered(set[str]):
-    """Groups of which a change was asked that was not answered, and may have been done."""
+    """Groups with a change that was not answered, and may have been carried out."""
 
     @contextmanager
     def noted(self, groups: Iterable[str]) -> Iterator[None]:

@@ -1,4 +1,4 @@
-"""The directories in which brokers keep their logs: what lies there, and how much room is left."""
+"""The log directories of brokers: the logs in them, and their free space."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ class ReplicaInfo(NamedTuple):
 
 
 class LogDirDescription(NamedTuple):
-    """A log directory; `error` says why it cannot be used, and None for bytes that they were not told."""
+    """A log directory; `error` is the reason if it cannot be used. Sizes that the broker does not send are
+    None."""
 
     error: WireError | None
     replicas: dict[TopicPartition, ReplicaInfo]
@@ -37,7 +38,7 @@ class LogDirDescription(NamedTuple):
 
 
 class LogDirs(Engine):
-    """The part of an admin that looks at log directories."""
+    """The part of an admin for log directories."""
 
     async def describe_log_dirs(
         self, brokers: Iterable[int] | None = None, topics: Iterable[str] | None = None

@@ -1,4 +1,4 @@
-"""The quorum of controllers: who leads it, who votes, who follows, how far each has come; voters removed."""
+"""The quorum of controllers: its leader, voters and observers, their log end offsets; voters removed."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ METADATA_TOPIC = "__cluster_metadata"
 
 
 class QuorumReplica(NamedTuple):
-    """A node that has the metadata log; what was not told is None."""
+    """A node with the metadata log; unknown fields are None."""
 
     node_id: int
     directory_id: bytes | None
@@ -41,10 +41,10 @@ class QuorumDescription(NamedTuple):
 
 
 class Quorum(Engine):
-    """The part of an admin that looks after the quorum."""
+    """The part of an admin for the quorum."""
 
     async def describe_quorum(self) -> QuorumDescription:
-        """The quorum of controllers; NotSpoken where there is none (clusters with ZooKeeper)."""
+        """The quorum of controllers; NotSpoken if there is none (clusters with ZooKeeper)."""
         wanted = AskedTopic(topic_name=METADATA_TOPIC, partitions=[AskedPartition(partition_index=0)])
         response = await self._ask(
             DescribeQuorumRequest(topics=[wanted]), DescribeQuorumResponse, is_safe=True
@@ -65,7 +65,7 @@ class Quorum(Engine):
         )
 
     async def remove_voter(self, node_id: int, directory_id: bytes) -> None:
-        """Take a controller out of the voters; it goes on as an observer. What leads gives up its lead."""
+        """Remove a controller from the voters; it goes on as an observer. A removed leader resigns."""
         request = RemoveRaftVoterRequest(cluster_id=None, voter_id=node_id, voter_directory_id=directory_id)
         response, is_repeated = await self._change(
             request, RemoveRaftVoterResponse, lambda answer: [answer.error_code]

@@ -1,4 +1,4 @@
-"""Quotas of clients: by user, by client id, by address, by default or by name."""
+"""Client quotas: by user, by client id, by address, by default or by name."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _EXACTLY, _THE_DEFAULT, _ANY = 0, 1, 2
 
 
 class QuotaEntity(NamedTuple):
-    """Whom a quota is for: names by type, None for whoever has no quota of his own."""
+    """The entity of a quota: names by type, None for the default."""
 
     parts: tuple[tuple[str, str | None], ...]
 
@@ -28,7 +28,7 @@ class QuotaEntity(NamedTuple):
 
 
 class Match(NamedTuple):
-    """Which quotas to look at: a type, and a name, the default (None) or any."""
+    """A filter for quotas: a type, and a name, the default (None) or any."""
 
     type: str
     name: str | None = None
@@ -36,12 +36,13 @@ class Match(NamedTuple):
 
 
 class Quotas(Engine):
-    """The part of an admin that looks after quotas."""
+    """The part of an admin for quotas."""
 
     async def describe_client_quotas(
         self, matches: Iterable[Match] = (), *, is_strict: bool = False
     ) -> dict[QuotaEntity, dict[str, float]]:
-        """Quotas of the entities that match, by the quotas' names; strictly, entities of no other type."""
+        """Quotas of the entities that match, by the quotas' names; with `is_strict`, entities without further
+        types."""
         request = describing.DescribeClientQuotasRequest(
             components=[
                 describing.ComponentData(
@@ -68,7 +69,7 @@ class Quotas(Engine):
         *,
         validate_only: bool = False,
     ) -> None:
-        """Set quotas of entities, by the quotas' names; None takes one away."""
+        """Set quotas of entities, by the quotas' names; None removes one."""
         request = altering.AlterClientQuotasRequest(
             entries=[
                 altering.EntryData(

@@ -1,4 +1,4 @@
-"""What partitions hold: offsets by time or by name, records deleted, producers remembered."""
+"""Records and producers of partitions: offsets by time or special value, records deleted, producer state."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from barnabas.protocol.messages.describe_producers import (
 
 P = TypeVar("P", bound=tuple[str, int])
 
-TO_THE_END = -1  # delete everything there is (up to the high watermark)
+TO_THE_END = -1  # delete all records (up to the high watermark)
 
 
 class ActiveProducer(NamedTuple):
-    """A producer that a partition remembers; what it has not got is None."""
+    """The state of a producer in a partition; missing values are None."""
 
     producer_id: int
     producer_epoch: int
@@ -39,12 +39,12 @@ class ActiveProducer(NamedTuple):
 
 
 class Records(Engine):
-    """The part of an admin that looks after what partitions hold."""
+    """The part of an admin for records and producers of partitions."""
 
     async def list_offsets(
         self, wanted: Mapping[P, int], *, read_committed: bool = False
     ) -> dict[TopicPartition, FoundOffset]:
-        """Offsets by time, or by name (EARLIEST, LATEST, MAX_TIMESTAMP ...)."""
+        """Offsets by time, or by special value (EARLIEST, LATEST, MAX_TIMESTAMP ...)."""
         by_partition = {TopicPartition(*partition): at for partition, at in wanted.items()}
         timeout_s = self._timeout_ms / 1000
         return await list_offsets(
@@ -52,7 +52,8 @@ class Records(Engine):
         )
 
     async def delete_records(self, before: Mapping[P, int]) -> dict[TopicPartition, int]:
-        """Delete all records before an offset, or TO_THE_END; where each partition begins now."""
+        """Delete all records before an offset, or TO_THE_END; returns the first remaining offset of each
+        partition."""
         wanted = {TopicPartition(*partition): offset for partition, offset in before.items()}
 
         async def ask(
@@ -65,7 +66,7 @@ class Records(Engine):
                     DeleteRecordsPartition(partition_index=each.partition, offset=wanted[each])
                 )
             request = DeleteRecordsRequest(topics=list(topics.values()), timeout_ms=self._timeout_ms)
-            # to delete again what is deleted does nothing; but an end may have moved on meanwhile
+            # deleting up to the same offset twice does nothing; but the end may have moved on meanwhile
             is_safe = all(wanted[each] != TO_THE_END for each in partitions)
             response = await self._ask_leader(node_id, request, DeleteRecordsResponse, is_safe=is_safe)
             return {
@@ -82,7 +83,7 @@ class Records(Engine):
     async def describe_producers(
         self, partitions: Iterable[tuple[str, int]], *, node_id: int | None = None
     ) -> dict[TopicPartition, list[ActiveProducer]]:
-        """The producers that the leaders of partitions remember, or that broker, which has replicas."""
+        """The producer state of partitions, from their leaders, or from the broker `node_id`."""
 
         async def ask(
             node_id: int, asked: list[TopicPartition]

@@ -1,7 +1,7 @@
-"""What single replicas hold, whether they lead or follow: as Kafka's own debugging tools ask for it.
+"""The logs of single replicas, leading or following, read as by Kafka's own debugging tools.
 
-A request with the replica id -2 is answered by any replica, to the end of its log, and tells a leader
-nothing.
+A request with the replica id -2 is answered by any replica, to the end of its log, and does not count as a
+follower's fetch.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ from barnabas.records.batch import HEADER_BYTES, MAGIC, NO_TIMESTAMP, BatchHeade
 
 _DEBUGGER = -2
 _NO_SESSION = -1
-_ENOUGH_BYTES = 1 << 10  # the first batch is given whole, whatever its size
+_ENOUGH_BYTES = 1 << 10  # the first batch is complete, whatever its size
 
 
 class ReplicaEnds(Engine):
-    """The part of an admin that looks at single replicas."""
+    """The part of an admin that reads single replicas."""
 
     async def replica_ends(
         self, node_id: int, partitions: Iterable[TopicPartition]
     ) -> dict[TopicPartition, int | BrokerError]:
-        """Where the logs of these partitions end on a broker."""
+        """The log end offsets of these partitions on a broker."""
         topics: dict[str, ListOffsetsTopic] = {}
         for name, partition in partitions:
             topic = topics.setdefault(name, ListOffsetsTopic(name=name, partitions=[]))
@@ -62,8 +62,8 @@ class ReplicaEnds(Engine):
     async def timestamp_at(
         self, node_id: int, partition: TopicPartition, topic_id: bytes, offset: int
     ) -> int | None:
-        """The timestamp of the batch that has this offset, or comes after it, committed or not; None where a
-        broker has none, or its records have no timestamps."""
+        """The timestamp of the batch with this offset, or the next one, committed or not; None if the broker
+        has none, or its records have no timestamps."""
         ask = FetchPartition(
             partition=partition.partition,
             current_leader_epoch=-1,

@@ -1,4 +1,4 @@
-"""Which brokers have a partition, and which of them leads: elections and reassignments."""
+"""Replicas and leaders of partitions: elections and reassignments."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ P = TypeVar("P", bound=tuple[str, int])
 
 
 class ElectionType(IntEnum):
-    """Whom to elect."""
+    """The kind of election."""
 
-    PREFERRED = 0  # the first of a partition's replicas
-    UNCLEAN = 1  # any replica, where nobody leads; records may be lost
+    PREFERRED = 0  # elect the preferred replica, the first one
+    UNCLEAN = 1  # without a leader, elect any replica; records may be lost
 
 
 class Reassignment(NamedTuple):
-    """A partition on its way from some brokers to others."""
+    """A partition that is being moved to other brokers."""
 
     replicas: list[int]
     adding: list[int]
@@ -46,15 +46,15 @@ class Reassignment(NamedTuple):
 
 
 class Replicas(Engine):
-    """The part of an admin that looks after who has and who leads partitions."""
+    """The part of an admin for replicas and leaders of partitions."""
 
     async def elect_leaders(
         self, kind: ElectionType, partitions: Iterable[tuple[str, int]] | None = None
     ) -> dict[TopicPartition, BrokerError | None]:
         """Elect leaders of partitions, of all if none are named; None for each that has a new one.
 
-        A partition whose leader is the right one already is ELECTION_NOT_NEEDED; of all partitions only
-        those are told that are not.
+        A partition that has the right leader already is ELECTION_NOT_NEEDED; if none are named, such
+        partitions are left out.
         """
         wanted = None
         if partitions is not None:
@@ -72,7 +72,7 @@ class Replicas(Engine):
         response, is_repeated = await self._change(
             request, ElectLeadersResponse, lambda answer: [answer.error_code]
         )
-        done = "ELECTION_NOT_NEEDED" if is_repeated else ""  # it leads, whoever has asked for it
+        done = "ELECTION_NOT_NEEDED" if is_repeated else ""  # it leads, whichever attempt did it
         check(response.error_code, "cannot elect leaders")
         return {
             (at := TopicPartition(topic.topic, each.partition_id)): error_of(
@@ -85,7 +85,7 @@ class Replicas(Engine):
     async def list_reassignments(
         self, partitions: Iterable[tuple[str, int]] | None = None
     ) -> dict[TopicPartition, Reassignment]:
-        """Partitions that are being moved, of these, or of all."""
+        """The reassignments of these partitions, or of all."""
         wanted = None
         if partitions is not None:
             wanted = [
@@ -108,7 +108,7 @@ class Replicas(Engine):
         }
 
     async def alter_reassignments(self, wanted: Mapping[P, Sequence[int] | None]) -> None:
-        """Move partitions to these brokers, the preferred leader first; None gives up a move."""
+        """Move partitions to these brokers, the preferred leader first; None cancels a reassignment."""
         topics: dict[str, ReassignableTopic] = {}
         for (name, partition), brokers in wanted.items():
             topic = topics.setdefault(name, ReassignableTopic(name=name, partitions=[]))
@@ -123,9 +123,7 @@ class Replicas(Engine):
         response, is_repeated = await self._change(
             request, AlterPartitionReassignmentsResponse, lambda answer: [answer.error_code]
         )
-        done = (
-            "NO_REASSIGNMENT_IN_PROGRESS" if is_repeated else ""
-        )  # it is given up, whoever has asked for it
+        done = "NO_REASSIGNMENT_IN_PROGRESS" if is_repeated else ""  # cancelled, whichever attempt succeeded
         check(response.error_code, "cannot reassign partitions", response.error_message)
         raise_first(
             error_of(

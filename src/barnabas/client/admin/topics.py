@@ -1,4 +1,4 @@
-"""Topics: made, deleted, looked at, given more partitions."""
+"""Topics: created, deleted, listed, described, and given more partitions."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class NewTopic(NamedTuple):
 
 
 class CreatedTopic(NamedTuple):
-    """A topic that has been created; what the broker did not tell is -1, or zeros."""
+    """A topic that was created; values that the broker does not send are -1, or zeros."""
 
     name: str
     topic_id: bytes
@@ -60,14 +60,14 @@ class CreatedTopic(NamedTuple):
 
 
 class NewPartitions(NamedTuple):
-    """How many partitions a topic is to have in the end; where the new ones go, if not anywhere."""
+    """The total number of partitions of a topic, and optionally the brokers of the new ones."""
 
     total: int
     assignments: Sequence[Sequence[int]] | None = None  # the brokers of each new partition
 
 
 class PartitionDescription(NamedTuple):
-    """A partition; the leader is -1 where there is none, and lists that were not told are None."""
+    """A partition; the leader is -1 if there is none, and lists that the broker does not send are None."""
 
     partition: int
     leader: int
@@ -89,12 +89,12 @@ class TopicDescription(NamedTuple):
 
 
 class Topics(Engine):
-    """The part of an admin that looks after topics."""
+    """The part of an admin for topics."""
 
     async def create_topics(
         self, topics: Iterable[NewTopic], *, validate_only: bool = False
     ) -> list[CreatedTopic]:
-        """Create topics (TopicExists ...), or only see whether they could be."""
+        """Create topics (TopicExists ...), or only validate the request."""
         request = CreateTopicsRequest(
             topics=[_creatable(topic) for topic in topics],
             timeout_ms=self._timeout_ms,
@@ -135,7 +135,7 @@ class Topics(Engine):
         )
 
     async def list_topics(self, *, with_internal: bool = False) -> list[str]:
-        """The names of all topics, sorted; the cluster's own ones only if asked for."""
+        """The names of all topics, sorted; internal ones only on request."""
         response = await self._metadata(None)
         return sorted(
             topic.name
@@ -146,7 +146,7 @@ class Topics(Engine):
     async def describe_topics(
         self, names: Iterable[str] | None = None, *, topic_ids: Iterable[bytes] = ()
     ) -> dict[str, TopicDescription]:
-        """Topics and their partitions; all there are if none are named."""
+        """Topics and their partitions; all of them if none are named."""
         response = await self._metadata(names, topic_ids)
         raise_first(
             error_of(topic.error_code, f"cannot describe {_called(topic.name, topic.topic_id)}")
@@ -157,9 +157,9 @@ class Topics(Engine):
     async def describe_partitions(
         self, names: Iterable[str], *, partitions_an_answer: int = _PARTITIONS_AN_ANSWER
     ) -> dict[str, TopicDescription]:
-        """Topics with what Kafka 3.7 and later tell besides: who may lead although not in sync.
+        """Topics with the additional fields of Kafka 3.7 and later: the eligible leader replicas.
 
-        However many partitions there are, an answer holds no more than that many.
+        Each response has at most `partitions_an_answer` partitions, however many there are.
         """
         wanted = sorted(dict.fromkeys(names))
         found: dict[str, TopicDescription] = {}
@@ -191,7 +191,7 @@ class Topics(Engine):
     async def create_partitions(
         self, topics: Mapping[str, int | NewPartitions], *, validate_only: bool = False
     ) -> None:
-        """Give topics more partitions: so many in all."""
+        """Increase the number of partitions of topics to these totals."""
         request = CreatePartitionsRequest(
             topics=[_grown(name, wanted) for name, wanted in topics.items()],
             timeout_ms=self._timeout_ms,

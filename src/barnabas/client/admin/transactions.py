@@ -1,8 +1,8 @@
-"""Transactions: which there are, what is in them, which hang, and how those are ended.
+"""Transactions: listed, described and fenced; hanging ones found and aborted.
 
-A transaction hangs where a partition has it open and its coordinator does not know of it, or not of this
-partition: nobody will ever end it, and readers of committed records wait there for ever. It is ended by a
-marker that is written into the partition in the coordinator's stead.
+A transaction hangs if a partition has it open and its coordinator does not know it, or not with this
+partition: it will never be ended, and read_committed consumers wait there for ever. It is aborted by writing
+a marker into the partition in place of the coordinator.
 """
 
 from __future__ import annotations
@@ -57,8 +57,8 @@ class TransactionListing(NamedTuple):
 
 
 class TransactionDescription(NamedTuple):
-    """A transactional id; `start_time_ms` is None where no transaction is under way, and the partitions are
-    those that are in it, or that still lack its marker."""
+    """A transactional id; `start_time_ms` is None without a transaction under way. `partitions` are those in
+    it, or those that still lack its marker."""
 
     transactional_id: str
     state: str
@@ -71,21 +71,21 @@ class TransactionDescription(NamedTuple):
 
 
 class OpenTransaction(NamedTuple):
-    """A transaction as a partition has it open."""
+    """A transaction that a partition has open."""
 
     partition: TopicPartition
     producer: ActiveProducer
 
 
 class FencedProducer(NamedTuple):
-    """What a transactional id has after its producer was fenced."""
+    """The identity of a transactional id after its producer was fenced."""
 
     producer_id: int
     producer_epoch: int
 
 
 class Transactions(Coordinators, Records):
-    """The part of an admin that looks after transactions."""
+    """The part of an admin for transactions."""
 
     async def list_transactions(
         self,
@@ -95,8 +95,8 @@ class Transactions(Coordinators, Records):
         older_than_ms: int | None = None,
         pattern: str | None = None,
     ) -> list[TransactionListing]:
-        """All transactional ids that coordinators know, or those that pass every filter that is given;
-        `pattern` is a regular expression (RE2) for the whole id. States that brokers do not know are none."""
+        """All transactional ids that coordinators know, or those that match every given filter; `pattern` is
+        a regular expression (RE2) for the whole id. Unknown states match nothing."""
         request = ListTransactionsRequest(
             state_filters=list(states),
             producer_id_filters=list(producer_ids),
@@ -119,7 +119,7 @@ class Transactions(Coordinators, Records):
     async def describe_transactions(
         self, transactional_ids: Iterable[str]
     ) -> dict[str, TransactionDescription]:
-        """What coordinators know of transactional ids; UnknownTransactionalId where that is nothing."""
+        """The state of transactional ids; UnknownTransactionalId if a coordinator does not know one."""
         return answers_of(await self._described(transactional_ids))
 
     async def _described(self, ids: Iterable[str]) -> dict[str, TransactionDescription | BrokerError]:
@@ -140,7 +140,7 @@ class Transactions(Coordinators, Records):
         self, partitions: Iterable[tuple[str, int]], open_for_ms: int, *, node_id: int | None = None
     ) -> list[OpenTransaction]:
         """The transactions that partitions have had open for longer than that and that no coordinator will
-        ever end. With `node_id` that broker's replicas are asked, else the leaders."""
+        ever end. With `node_id` that broker's replicas are asked, otherwise the leaders."""
         wanted = [TopicPartition(*each) for each in partitions]
         candidates: list[OpenTransaction] = []
         for begin in range(0, len(wanted), _PARTITIONS_A_QUESTION):
@@ -156,7 +156,7 @@ class Transactions(Coordinators, Records):
         return await self.unknown_to_coordinators(candidates)
 
     async def unknown_to_coordinators(self, candidates: Iterable[OpenTransaction]) -> list[OpenTransaction]:
-        """Those of the open transactions that no coordinator has, or not with that partition."""
+        """The open transactions that no coordinator knows, or not with that partition."""
         found = list(candidates)
         producer_ids = sorted({each.producer.producer_id for each in found})
         if not producer_ids:
@@ -175,14 +175,14 @@ class Transactions(Coordinators, Records):
     async def abort_transaction(
         self, partition: tuple[str, int], producer_id: int, producer_epoch: int, coordinator_epoch: int | None
     ) -> None:
-        """End a transaction that hangs in a partition, as `describe_producers` tells of it."""
+        """Abort a hanging transaction in a partition, with the values of `describe_producers`."""
         at = TopicPartition(*partition)
         marker = WritableTxnMarker(
             producer_id=producer_id,
             producer_epoch=producer_epoch,
             transaction_result=False,
             topics=[WritableTxnMarkerTopic(name=at.topic, partition_indexes=[at.partition])],
-            # of a producer whose first transaction hangs none is known; 0 is as old as any can be
+            # unknown for a producer whose first transaction hangs; no epoch is lower than 0
             coordinator_epoch=max(0, coordinator_epoch or 0),
         )
 
@@ -202,10 +202,10 @@ class Transactions(Coordinators, Records):
         await self._ask_leaders([at], ask)
 
     async def end_transaction(self, prepared: PreparedTransaction, *, commit: bool = True) -> None:
-        """End a transaction that a producer has prepared; harmless when repeated.
+        """End a transaction that a producer has prepared; it may be called repeatedly.
 
-        TransactionEnded where it has been ended the other way before; ProducerFenced where a newer producer
-        has the transactional id, which has ended it: aborted, if it was not committed before.
+        TransactionEnded if it has been ended the other way before; ProducerFenced if a newer producer has the
+        transactional id, which has ended it: aborted, if it was not committed before.
         """
         if prepared.is_empty:
             return
@@ -228,17 +228,17 @@ class Transactions(Coordinators, Records):
             raise await self._explained(answer, prepared)
 
     async def _explained(self, error: BrokerError, prepared: PreparedTransaction) -> BrokerError:
-        """The same error, with what the coordinator knows of the transactional id now."""
+        """The same error, with the current state of the transactional id."""
         if not isinstance(error, (ProducerFenced, TransactionEnded)):
             return error
         try:
             known = (await self.describe_transactions([prepared.transactional_id]))[prepared.transactional_id]
-        except BarnabasError:  # no more than an aid
+        except BarnabasError:  # the state only helps to explain
             return error
         return type(error)(error.error, error.what, _fate(known, prepared))
 
     async def fence_producers(self, transactional_ids: Iterable[str]) -> dict[str, FencedProducer]:
-        """End what the producers of transactional ids have under way, and let them never write again."""
+        """Abort the transactions of these transactional ids, and fence their producers for good."""
 
         async def ask(node_id: int, asked: list[str]) -> dict[str, FencedProducer | BrokerError]:
             answers: dict[str, FencedProducer | BrokerError] = {}
@@ -272,7 +272,7 @@ def _fate(known: TransactionDescription, prepared: PreparedTransaction) -> str:
 
 
 def _description(answer: TransactionState, node_id: int) -> TransactionDescription:
-    # one that has ended is still told with when it began
+    # the response has the start time of a transaction that has ended, too
     is_under_way = answer.transaction_start_time_ms >= 0 and answer.transaction_state not in _AT_REST
     return TransactionDescription(
         answer.transactional_id,
