@@ -1,1 +1,1 @@
-"""The controller: what may happen to a cluster, decided from its image and told as metadata records."""
+"""The controller: decides changes of the cluster from its image, and writes them as metadata records."""

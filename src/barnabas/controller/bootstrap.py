@@ -1,10 +1,10 @@
-"""What an active controller says first.
+"""The first records of an active controller.
 
-Into an empty log: the levels of the features that are served, in one transaction, as Kafka writes them. With
-eligible leader replicas the cluster's min.insync.replicas is among them: it is part of the metadata from then
-on, whatever the servers' files say. (A metadata.version that knows no transactions gets them without one.) A
-transaction that an earlier controller left open is aborted. Otherwise
-nothing: levels that were finalised by Kafka, and are not served here, are kept as they are.
+Into an empty log it writes the levels of the served features, in one transaction, as Kafka does. With
+eligible leader replicas the cluster's min.insync.replicas is among them: from then on it is part of the
+metadata, whatever the servers' files say. (A metadata.version without transactions gets the records without
+one.) A transaction that an earlier controller left open is aborted. Otherwise it writes nothing: levels that
+Kafka finalised, and that are not served here, are kept.
 """
 
 from __future__ import annotations
@@ -35,17 +35,17 @@ from barnabas.protocol.schema import Message
 TRANSACTION_VERSION = "transaction.version"
 KRAFT_FEATURE = "kraft.version"
 
-# what a fresh cluster starts with
+# the levels of a fresh cluster
 FEATURE_LEVELS = {METADATA_VERSION: LATEST_METADATA_VERSION, ELR_FEATURE: 1, TRANSACTION_VERSION: 2}
-# what ApiVersions tells clients, and UpdateFeatures sets: features that are served here
+# the features that are served here: listed in ApiVersions, and changed by UpdateFeatures
 SUPPORTED_FEATURES = {
     METADATA_VERSION: (OLDEST_METADATA_VERSION, LATEST_METADATA_VERSION),
     ELR_FEATURE: (0, 1),
     KRAFT_FEATURE: (0, 1),
     TRANSACTION_VERSION: (0, 2),
 }
-# the ranges with which brokers and controllers register. A cluster of Kafka 4.3 has finalised the last three,
-# and refuses a node that does not name them: their levels are kept here, and nothing is served of them
+# The ranges with which brokers and controllers register. A cluster of Kafka 4.3 has finalised the last three,
+# and refuses a node without them: their levels are kept here, but the features are not served.
 REGISTERED_FEATURES = {
     **SUPPORTED_FEATURES,
     "group.version": (0, 1),
@@ -55,7 +55,7 @@ REGISTERED_FEATURES = {
 
 
 def bootstrap_records(levels: Mapping[str, int] = FEATURE_LEVELS) -> list[Message]:
-    """What stands in `bootstrap.checkpoint`: the levels of features, that of the metadata itself first."""
+    """The contents of `bootstrap.checkpoint`: the levels of features, metadata.version first."""
     names = sorted(levels, key=lambda name: (name != METADATA_VERSION, name))
     return [FeatureLevelRecord(name=name, feature_level=levels[name]) for name in names]
 
@@ -68,7 +68,8 @@ def activation_records(
     min_insync_replicas: int = 1,
     others: Iterable[Message] = (),
 ) -> list[Message]:
-    """What a controller writes when it becomes active; `others` is what a new cluster begins with besides."""
+    """The records that a controller writes when it becomes active; `others` are further records of a new
+    cluster."""
     records: list[Message] = []
     if in_transaction:
         records.append(AbortTransactionRecord(reason="the controller that began it is gone"))

@@ -1,13 +1,13 @@
-"""Brokers: registered, unfenced, fenced, let go.
+"""The life of brokers: registered, unfenced, fenced, unregistered.
 
     (unknown) --register--> fenced --caught up--> active --wants to stop--> in controlled shutdown --> fenced
                                ^                    |
                                +---- session over --+
 
 A registration gives the broker an epoch: the offset at which its records begin, so that a later one is
-larger. A new incarnation while the last one may still live is refused. One that cannot say the last epoch
-went down uncleanly, and is no longer eligible to lead what it led (elections.py). Only active brokers lead; a
-broker becomes active when it has read the log up to its registration.
+larger. A new incarnation is refused while the last one may still be alive. A broker that cannot give its last
+epoch had an unclean shutdown, and is no longer eligible to lead its former partitions (elections.py). Only
+active brokers lead; a broker becomes active when it has read the log up to its registration.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from barnabas.protocol.messages.unregister_broker import UnregisterBrokerRequest
 from barnabas.protocol.schema import Message
 
 _UNFENCED, _FENCED, _STOPPING = -1, 1, 1
-_FIRST_DIRECTORY_ID = (100).to_bytes(16, "big")  # those below mean something else
+_FIRST_DIRECTORY_ID = (100).to_bytes(16, "big")  # smaller ids are reserved
 _DEFAULTS = ElectionDefaults()
 
 
@@ -50,7 +50,7 @@ def register_broker(
     kraft_version: int = 0,
     defaults: ElectionDefaults = _DEFAULTS,
 ) -> Decision[BrokerRegistrationResponse]:
-    """A broker that starts. `may_be_alive`: whether its last incarnation could still be running."""
+    """Register a broker. `may_be_alive`: whether its last incarnation could still be running."""
     try:
         known = _check_registration(image, request, cluster_id, may_be_alive)
         check_features(request.features, _levels(image, kraft_version))
@@ -68,11 +68,11 @@ def register_broker(
     )
     records: list[Message] = [record]
     if known is not None and known.incarnation_id == request.incarnation_id:
-        # the answer to its first attempt was lost, or what it registered with has changed
+        # the response to its first attempt was lost, or its registered data has changed
         record.broker_epoch = known.epoch
         record.fenced, record.in_controlled_shutdown = known.fenced, known.in_controlled_shutdown
     else:
-        # of one that was unregistered meanwhile nobody knows how it went down
+        # a broker that was unregistered meanwhile may have had an unclean shutdown
         was_unclean = known is None or request.previous_broker_epoch != known.epoch
         records[:0] = without_broker(image, request.broker_id, defaults, was_unclean=was_unclean)
     epoch = record.broker_epoch
@@ -82,7 +82,7 @@ def register_broker(
 def _check_registration(
     image: ClusterImage, request: BrokerRegistrationRequest, cluster_id: str, may_be_alive: bool
 ) -> BrokerImage | None:
-    """What is registered under the id now. The order of the checks is Kafka's."""
+    """The present registration of the id. The order of the checks is Kafka's."""
     if request.cluster_id != cluster_id:
         raise Refused(
             "INCONSISTENT_CLUSTER_ID", f"Expected cluster ID {cluster_id}, but got {request.cluster_id}"
@@ -130,10 +130,10 @@ def heartbeat(
     others_have_seen_it_go: bool = True,
     defaults: ElectionDefaults = _DEFAULTS,
 ) -> Decision[BrokerHeartbeatResponse]:
-    """A broker's sign of life, and what it asks for: to be active, to be fenced, to stop.
+    """Process a broker's heartbeat, with its requests: to be unfenced, to be fenced, to stop.
 
-    `registered_at` is the offset of its registration, where this controller has written it.
-    `others_have_seen_it_go`: whether every other broker has read the log up to the controlled shutdown.
+    `registered_at` is the offset of its registration, if this controller wrote it. `others_have_seen_it_go`:
+    whether every other broker has read the log up to the controlled shutdown.
     """
     broker = image.brokers.get(request.broker_id)
     if broker is None or broker.epoch != request.broker_epoch:
@@ -146,7 +146,7 @@ def heartbeat(
         image, broker, request, caught_up, others_have_seen_it_go, defaults
     )
     if request.offline_log_dirs and image.metadata_version >= DIRECTORIES_SINCE:
-        from barnabas.controller.directories import directories_failed  # which hardly ever happens
+        from barnabas.controller.directories import directories_failed  # rarely needed
 
         records += directories_failed(image, broker, request.offline_log_dirs, defaults)
     cordoned = request.cordoned_log_dirs
@@ -163,7 +163,7 @@ def heartbeat(
 
 
 def _is_news(image: ClusterImage, broker: BrokerImage, cordoned: list[bytes]) -> bool:
-    """Whether other directories are cordoned than the metadata tells, where it can tell."""
+    """Whether the cordoned directories differ from the metadata, if its version supports them."""
     known = broker.cordoned_log_dirs
     return image.metadata_version >= CORDONED_SINCE and (known is None or set(known) != set(cordoned))
 
@@ -176,9 +176,9 @@ def _next_state(
     others_have_seen_it_go: bool,
     defaults: ElectionDefaults,
 ) -> tuple[list[Message], bool, bool]:
-    """What is told, whether the broker is fenced then, and whether it may stop now."""
+    """The records, whether the broker is fenced afterwards, and whether it may stop now."""
     if broker.fenced:
-        # one that was let go comes back only by registering anew
+        # after a controlled shutdown a broker comes back only by a new registration
         was_let_go = broker.in_controlled_shutdown
         if request.want_shut_down or request.want_fence or was_let_go or not caught_up:
             return [], True, request.want_shut_down
@@ -197,21 +197,21 @@ def _next_state(
 def unfence_broker(
     image: ClusterImage, broker: BrokerImage, defaults: ElectionDefaults = _DEFAULTS
 ) -> list[Message]:
-    """The broker is active from now on, and leads what waits for it."""
+    """The broker becomes active, and leads the partitions that wait for it."""
     return [_broker_change(broker, fenced=_UNFENCED), *with_broker(image, broker.id, defaults)]
 
 
 def fence_broker(
     image: ClusterImage, broker: BrokerImage, defaults: ElectionDefaults = _DEFAULTS
 ) -> list[Message]:
-    """The broker is gone, or silent for too long: others lead."""
+    """The broker is gone, or silent for too long: other brokers lead its partitions."""
     return [*without_broker(image, broker.id, defaults), _broker_change(broker, fenced=_FENCED)]
 
 
 def begin_controlled_shutdown(
     image: ClusterImage, broker: BrokerImage, defaults: ElectionDefaults = _DEFAULTS
 ) -> list[Message]:
-    """The broker stops soon: others lead, while it still serves those that have not heard."""
+    """The broker stops soon: other brokers lead, while it still serves clients that do not know it yet."""
     change = _broker_change(broker, in_controlled_shutdown=_STOPPING)
     return [change, *without_broker(image, broker.id, defaults)]
 
@@ -235,7 +235,7 @@ def _broker_change(
 def unregister_broker(
     image: ClusterImage, request: UnregisterBrokerRequest, *, defaults: ElectionDefaults = _DEFAULTS
 ) -> Decision[UnregisterBrokerResponse]:
-    """A broker that will not come back is forgotten."""
+    """Remove a broker that will not come back."""
     broker = image.brokers.get(request.broker_id)
     if broker is None:
         error = wire_error("BROKER_ID_NOT_REGISTERED")

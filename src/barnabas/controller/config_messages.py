@@ -1,7 +1,7 @@
-"""AlterConfigs and IncrementalAlterConfigs: their requests as alterations, their results as responses.
+"""AlterConfigs and IncrementalAlterConfigs: requests as alterations, results as responses.
 
-The two differ in the form of the request alone. Brokers read a request to check it before they forward it,
-and the controller reads it to decide.
+The two differ only in the form of the request. Brokers read a request to check it before they forward it, and
+the controller reads it to decide.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def incremental_response_of(
 
 
 def results_of(asked: Sequence[Alteration], response: Response) -> list[ConfigResult]:
-    """The result for each resource; a response may have them in any order, and must leave out none."""
+    """The result for each resource; a response may have them in any order. A missing result is an error."""
     results = {
         (one.resource_type, one.resource_name): ConfigResult(one.error_code, one.error_message)
         for one in response.responses

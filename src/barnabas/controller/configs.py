@@ -1,14 +1,15 @@
-"""Settings altered while the cluster runs: of topics, brokers, groups, and subscriptions to clients' metrics.
+"""Dynamic settings of topics, brokers, groups and client metrics subscriptions.
 
-Each resource is decided for itself, in the order of the request, and what results is judged as a whole, so
-that one change may make room for another. AlterConfigs says all that is set from now on; what it leaves out
-is forgotten. IncrementalAlterConfigs sets and deletes single settings, and appends to and subtracts from
-lists; where a list is not set, it starts from what the broker's static settings give.
+Each resource is decided separately, in the order of the request, and its resulting settings are checked as a
+whole, so that several changes may be valid only together. AlterConfigs has all settings of a resource; those
+not in it are removed. IncrementalAlterConfigs sets and deletes single settings, and appends to and subtracts
+from lists; an unset list starts from the broker's static settings.
 
-While eligible leader replicas are in use, min.insync.replicas decides who is eligible: it is set for the
-cluster or for a topic, never for one broker, and whoever was eligible under another value is so no longer.
+With eligible leader replicas, min.insync.replicas decides which replicas are eligible: it is set for the
+cluster or for a topic, never for one broker, and a change of it clears the replicas that were eligible under
+the old value.
 
-Metadata before 4.3-IV0 has no place for cordoned directories: there `cordoned.log.dirs` is not altered.
+Metadata before 4.3-IV0 has no cordoned directories: there `cordoned.log.dirs` cannot be altered.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ Validator = Callable[[Mapping[str, str]], None]
 
 
 class ConfigResult(NamedTuple):
-    """What one resource's alteration came to."""
+    """The result of one resource's alteration."""
 
     error_code: int = 0
     error_message: str | None = None
@@ -51,7 +52,7 @@ class ConfigResult(NamedTuple):
 
 
 class Change(NamedTuple):
-    """One setting to be changed."""
+    """A change of one setting."""
 
     name: str
     operation: int
@@ -59,7 +60,7 @@ class Change(NamedTuple):
 
 
 class Alteration(NamedTuple):
-    """What is asked for one resource; `is_whole` where everything else is to be forgotten."""
+    """The requested changes of one resource; `is_whole` if all other settings are removed."""
 
     resource_type: int
     resource_name: str
@@ -68,7 +69,8 @@ class Alteration(NamedTuple):
 
 
 class ConfigRules(NamedTuple):
-    """What resources may have, by type and name; and what an unset list starts from, None for no list."""
+    """The allowed settings of a resource, by type and name; and the start of an unset list, None if it is no
+    list."""
 
     validate: Callable[[int, str, Mapping[str, str]], None]
     list_default: Callable[[int, str], str | None]
@@ -77,7 +79,7 @@ class ConfigRules(NamedTuple):
 def alter_configs(
     image: ClusterImage, alterations: Sequence[Alteration], rules: ConfigRules, *, validate_only: bool = False
 ) -> Decision[list[ConfigResult]]:
-    """The records of all that can be altered, and a result for each resource; none may stand there twice."""
+    """The records of all valid alterations, and a result for each resource; none may be named twice."""
     records: list[Message] = []
     results: list[ConfigResult] = []
     for one in alterations:
@@ -96,7 +98,7 @@ def alter_configs(
 def resulting_changes(
     old: Mapping[str, str], alteration: Alteration, list_default: Callable[[int, str], str | None]
 ) -> dict[str, str | None]:
-    """The value that each setting named gets; None where it is forgotten."""
+    """The new value of each named setting; None if it is removed."""
     changes: dict[str, str | None] = dict.fromkeys(old) if alteration.is_whole else {}
     for name, operation, value in alteration.changes:
         if operation in (SET, DELETE):
@@ -129,7 +131,7 @@ def alter_config(
     changes: Mapping[str, str | None],
     validate: Validator,
 ) -> Decision[ConfigResult]:
-    """Set what has a value, and forget what has None; `validate` judges all that is set afterwards."""
+    """Set the values, and remove settings with None; `validate` checks all settings after the change."""
     resource = (resource_type, resource_name)
     old = image.config(*resource)
     try:
@@ -179,14 +181,14 @@ def _is_node_id(text: str) -> bool:
 
 
 def _check_sizes(changes: Mapping[str, str | None]) -> None:
-    """What is appended to again and again outgrows what a record can hold, and Kafka can read."""
+    """Repeated appends can make a value longer than a record can hold and Kafka can read."""
     for name, value in changes.items():
         if value is not None and len(value.encode()) > MAX_TEXT_BYTES:
             raise Refused("INVALID_CONFIG", f"The value of {name} is longer than {MAX_TEXT_BYTES} bytes.")
 
 
 def _check_existence(image: ClusterImage, resource_type: int, resource_name: str) -> None:
-    """Topics and brokers must be there; groups and subscriptions may come later."""
+    """Topics and brokers must exist; groups and subscriptions may be created later."""
     if resource_type == TOPIC_RESOURCE and image.topic(resource_name) is None:
         raise Refused("UNKNOWN_TOPIC_OR_PARTITION", f"The topic '{resource_name}' does not exist.")
     if resource_type == BROKER_RESOURCE and resource_name != CLUSTER_DEFAULT:

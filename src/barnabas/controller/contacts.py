@@ -1,12 +1,12 @@
-"""What the active controller has heard from brokers: soft state, in no record.
+"""The active controller's contacts with brokers: soft state, not in records.
 
-It begins with every active controller: brokers that are not fenced get a fresh session each (one that is
-known to have been silent for a while, the rest of one), and heartbeats do the rest. A contact counts at the
-moment it is made, before anything that the heartbeat asks for is decided or committed. It is one broker
-epoch's: a late heartbeat of an earlier life says nothing of the present one.
+It begins with every active controller: brokers that are not fenced get a fresh session each (or, if one is
+known to have been silent for a while, the rest of one), and heartbeats extend it. A contact counts when it is
+made, before the heartbeat's requests are decided or committed. It belongs to one broker epoch: a late
+heartbeat of an earlier one does not count for the present one.
 
-A session is over when its broker has sent no heartbeat for broker.session.timeout.ms (sessions.py). That of a
-broker in the controller's own process is never over: it lives as long as the controller does.
+A session is over when its broker has sent no heartbeat for broker.session.timeout.ms (sessions.py). The
+session of a broker in the controller's own process is never over: it lives as long as the controller does.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class BrokerLife(NamedTuple):
 
 
 class Carrier(Protocol):
-    """What heartbeats come on: a connection, or a call within the process."""
+    """The channel of heartbeats: a connection, or a call within the process."""
 
     @property
     def is_open(self) -> bool:
@@ -47,22 +47,22 @@ OWN_PROCESS: Carrier = _OwnProcess()
 
 
 class Contact(NamedTuple):
-    """The last heartbeat of a broker: its time (monotonic), how far the broker had read the metadata, and on
-    what it came; None for a session that was inherited, in which none has come yet."""
+    """The last heartbeat of a broker: its time (monotonic), the broker's metadata offset, and its channel.
+    The channel is None for an inherited session without a heartbeat yet."""
 
     at: float
     metadata_offset: int
     carrier: Carrier | None = None
 
     def is_over(self, now: float, session_s: float) -> bool:
-        """Whether a session has ended in which this was the last heartbeat."""
+        """Whether a session whose last heartbeat this was has ended."""
         return self.carrier is not OWN_PROCESS and self.at + session_s < now
 
 
 class Hint(NamedTuple):
-    """A broker was fenced because its process was found dead; its session would have lasted until then.
+    """A broker was fenced because its process was found dead; its session would have lasted until `until`.
 
-    `is_inherited`: it was fenced under another controller, and nobody knows any more by what.
+    `is_inherited`: it was fenced under another controller, for an unknown reason.
     """
 
     broker: BrokerLife
@@ -71,7 +71,7 @@ class Hint(NamedTuple):
 
 
 class BrokerContacts:
-    """By broker and epoch."""
+    """Contacts and hints, by broker and epoch."""
 
     def __init__(self) -> None:
         self._contacts: dict[BrokerLife, Contact] = {}
@@ -85,9 +85,9 @@ class BrokerContacts:
     def inherit(
         self, image: ClusterImage, at: float, session_s: float, heard: Mapping[int, float] | None = None
     ) -> list[BrokerLife]:
-        """This controller becomes active: brokers that are not fenced have heartbeats to send from now on, or
-        since they were `heard`, by id, in another way. Returns those of which it has no heartbeat yet. Those
-        that are fenced may have been found dead just now: they are waited for as long as that could be."""
+        """This controller becomes active: start a session for every broker that is not fenced, from now or
+        from the time it was `heard` (by id) in another way. Returns the brokers without a heartbeat yet.
+        Fenced brokers may have been found dead just now: they are waited for as long as that is possible."""
         for broker in image.brokers.values():
             if broker.fenced and not broker.in_controlled_shutdown and broker.id not in self.hints:
                 self.hints[broker.id] = Hint(BrokerLife.of(broker), at + session_s, is_inherited=True)
@@ -101,7 +101,7 @@ class BrokerContacts:
     def heard(
         self, broker: BrokerLife, at: float, metadata_offset: int, carrier: Carrier | None = None
     ) -> None:
-        """A broker has sent a heartbeat."""
+        """Note a broker's heartbeat."""
         self._contacts[broker] = Contact(at, metadata_offset, carrier)
         hint = self.hints.get(broker.id)
         if hint is not None and hint.broker == broker:
@@ -110,16 +110,16 @@ class BrokerContacts:
                 self._misjudged.add(broker)
 
     def last(self, broker: BrokerLife) -> Contact | None:
-        """The last heartbeat of a broker since this controller is active."""
+        """The last heartbeat of a broker since this controller became active."""
         return self._contacts.get(broker)
 
     def is_in_session(self, broker: BrokerLife, now: float, session_s: float) -> bool:
-        """Whether the broker has a session, and it is not over."""
+        """Whether the broker has a session that is not over."""
         contact = self._contacts.get(broker)
         return contact is not None and not contact.is_over(now, session_s)
 
     def forget_all_but(self, image: ClusterImage) -> None:
-        """Drop what is known of lives that are over."""
+        """Drop the data of registrations that have ended."""
         living = {BrokerLife.of(each) for each in image.brokers.values()}
         for known in (self._contacts, self._registered_at, self._shutdown_offsets):
             for life in [each for each in known if each not in living]:
@@ -131,32 +131,32 @@ class BrokerContacts:
     # --- registrations
 
     def registered(self, broker: BrokerLife, offset: int) -> None:
-        """The record of a broker's registration has this offset."""
+        """Note the offset of a broker's registration record."""
         self._registered_at[broker] = offset
 
     def registered_at(self, broker: BrokerLife) -> int:
-        """The offset of that record; UNKNOWN_OFFSET where another controller wrote it."""
+        """The offset of that record; UNKNOWN_OFFSET if another controller wrote it."""
         return self._registered_at.get(broker, UNKNOWN_OFFSET)
 
     # --- brokers found dead
 
     def found_dead(self, broker: BrokerLife, until: float) -> None:
-        """A broker is fenced although its session lasts until then."""
+        """Note that a broker is fenced although its session lasts until `until`."""
         self.hints[broker.id] = Hint(broker, until)
 
     def was_misjudged(self, broker: BrokerLife) -> bool:
-        """Whether the broker was found dead, and sent a heartbeat afterwards: its listener cannot be dialled
-        from here, and a refused dial proves nothing."""
+        """Whether the broker was found dead, and sent a heartbeat afterwards: its listener cannot be reached
+        from here, and a refused connection proves nothing."""
         return broker in self._misjudged
 
     def waited_for(self, hint: Hint) -> None:
-        """The session would be over now."""
+        """Forget the hint: the session would be over now."""
         if self.hints.get(hint.broker.id) == hint:
             del self.hints[hint.broker.id]
 
     def waiting_for(self, image: ClusterImage, now: float) -> frozenset[int]:
-        """The brokers that were found dead, or may have been, and are fenced, and whose sessions would not be
-        over yet."""
+        """The fenced brokers that were, or may have been, found dead, and whose sessions would not be over
+        yet."""
         if not self.hints:
             return frozenset()
         brokers = (image.brokers.get(broker_id) for broker_id in self.hints)
@@ -171,14 +171,14 @@ class BrokerContacts:
     # --- controlled shutdowns
 
     def began_shutdown(self, broker: BrokerLife, offset: int) -> None:
-        """The last record of a broker's controlled shutdown has this offset; a shutdown that is not committed
-        is decided again, with another offset."""
+        """Note the offset of the last record of a broker's controlled shutdown. A shutdown that is not
+        committed is decided again, with another offset."""
         self._shutdown_offsets[broker] = offset
 
     def have_seen_shutdown(self, image: ClusterImage, broker: BrokerLife) -> bool:
         """Whether every other active broker has read the metadata up to a broker's controlled shutdown.
 
-        One that this controller has not seen begin counts as seen: it began under another controller.
+        A shutdown that began under another controller counts as seen.
         """
         offset = self._shutdown_offsets.get(broker, UNKNOWN_OFFSET)
         return all(

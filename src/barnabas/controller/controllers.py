@@ -1,7 +1,7 @@
-"""Controllers: the nodes of the quorum say where they are reached, and which levels of features they support.
+"""Registration of controllers: the nodes of the quorum report their endpoints and supported feature levels.
 
-Nothing depends on whether one is registered but the levels of features (features.py) and what tools show: the
-voters are the quorum's own, and stand in its control records.
+Only the levels of features (features.py) and the output of tools depend on registrations: the voters are
+stored in the quorum's own control records.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from barnabas.protocol.messages.controller_registration import (
 def register_controller(
     image: ClusterImage, request: ControllerRegistrationRequest
 ) -> Decision[ControllerRegistrationResponse]:
-    """A node of the quorum says where it is reached; saying the same again changes nothing."""
+    """Register a node of the quorum; an unchanged registration writes nothing."""
     try:
         if image.metadata_version < CONTROLLERS_SINCE:
             raise Refused(

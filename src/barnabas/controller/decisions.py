@@ -1,7 +1,7 @@
-"""What a command gives: records to be replicated and replayed, and the response once they are.
+"""The result of a command: records to replicate and replay, and the response once they are committed.
 
 A command reads the image and its arguments, and changes nothing: the same image, request and randomness give
-the same decision. What it refuses is part of the response, and then no record speaks of it.
+the same decision. A refusal is part of the response, without a record.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ R = TypeVar("R")
 
 
 class Decision(NamedTuple, Generic[R]):
-    """Records, to be appended as one batch, and what to answer when they are committed."""
+    """Records, to be appended as one batch, and the response once they are committed."""
 
     records: list[Message]
     response: R
@@ -28,23 +28,23 @@ class NotController(BarnabasError):
 
 
 class ControllerNotAnswering(BarnabasError):
-    """No active controller has answered in time. Whether the request is carried out is unknown."""
+    """No active controller has responded in time. Whether the request was carried out is unknown."""
 
     wire = wire_error("REQUEST_TIMED_OUT")
 
 
 class ForwardingFailed(BarnabasError):
-    """The active controller does not take an Envelope of this broker, or answers it with garbage."""
+    """The active controller does not accept an Envelope of this broker, or its response is malformed."""
 
     wire = wire_error("UNKNOWN_SERVER_ERROR")
 
 
-# why a request to the controller has no answer
+# the reasons why a request to the controller gets no response
 NOT_COMMITTED = (NotController, StorageError, ControllerNotAnswering, ForwardingFailed)
 
 
 class Refused(BarnabasError):
-    """What the controller does not carry out, and the error that the client is told."""
+    """A refusal of the controller, with the client's error."""
 
     def __init__(self, error_name: str, message: str) -> None:
         super().__init__(message)

@@ -1,9 +1,9 @@
-"""The log directories of brokers: which replica is in which, and what becomes of those in one that failed.
+"""The log directories of brokers: the assignment of replicas, and the failure of a directory.
 
-A broker chooses among its directories itself and says afterwards what it chose (AssignReplicasToDirs); one
-that has only one is told so when the replica is made. A directory that fails while its broker lives on takes
-the replicas in it out of every ISR, as the broker's death would, and out of the registration: who is in a
-directory that is not registered does not lead (elections.py).
+A broker chooses among its directories itself and reports its choice afterwards (AssignReplicasToDirs); with
+only one directory, the assignment is made with the replica. A directory that fails while its broker is alive
+removes the replicas in it from every ISR, as the broker's death would, and is removed from the registration:
+a replica in an unregistered directory cannot lead (elections.py).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _DEFAULTS = ElectionDefaults()
 def assign_replicas_to_dirs(
     image: ClusterImage, request: AssignReplicasToDirsRequest, *, defaults: ElectionDefaults = _DEFAULTS
 ) -> Decision[AssignReplicasToDirsResponse]:
-    """A broker says where it has put replicas; an answer for each."""
+    """Process a broker's report of the directories of its replicas; a result for each."""
     if image.metadata_version < DIRECTORIES_SINCE:
         return Decision([], _answer([], "UNSUPPORTED_VERSION"))
     broker = image.brokers.get(request.broker_id)
@@ -56,7 +56,7 @@ def _assign(
     records: list[Message],
     defaults: ElectionDefaults,
 ) -> TopicAssigned:
-    """The answer for one topic; what changes is added to `records`."""
+    """The results for one topic; changes are added to `records`."""
     topic = image.topic_by_id(asked.topic_id)
     answers: list[PartitionAssigned] = []
     for each in asked.partitions:
@@ -72,7 +72,7 @@ def _assign(
             change = PartitionChangeRecord(partition_id=index, topic_id=topic.id)
             change.directories = _changed(partition, broker.id, directory_id)
             records.append(change)
-            # one that has failed meanwhile; a broker that registered under an older version has told of none
+            # it has failed meanwhile; a broker that registered under an older version has no directories
             if broker.log_dirs and directory_id not in broker.log_dirs:
                 records += without_replica(image, topic, index, broker.id, defaults)
         answers.append(PartitionAssigned(partition_index=index, error_code=wire_error(error).code))
@@ -95,7 +95,7 @@ def _answer(directories: list[DirectoryAssigned], error: str = "NONE") -> Assign
 def directories_failed(
     image: ClusterImage, broker: BrokerImage, failed: Sequence[Uuid], defaults: ElectionDefaults = _DEFAULTS
 ) -> list[Message]:
-    """The changes when some of a broker's directories have failed; none where that is known."""
+    """The changes after some of a broker's directories have failed; none if that is known already."""
     news = [each for each in broker.log_dirs if each in failed]
     if not news:
         return []

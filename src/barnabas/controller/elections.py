@@ -1,19 +1,19 @@
-"""Who leads a partition when brokers come and go, and who may lead it later.
+"""The election of leaders when brokers come and go, and the eligible leader replicas.
 
-Only what had all committed records may lead: a replica in sync or, with eligible leader replicas (ELR), one
-that left the ISR when the ISR was already as small as min.insync.replicas allows. Without ELR the last
+Only a replica with all committed records may lead: one in the ISR or, with eligible leader replicas (ELR),
+one that left the ISR when the ISR was already as small as min.insync.replicas allows. Without ELR the last
 replica stays in the ISR, leading or not; with ELR the ISR may become empty, and the partition remembers its
-last leader. A replica that went down uncleanly may have lost its tail: it is no longer eligible, and leads
-only as the last leader known where nobody is eligible, or where the topic allows unclean elections. Then the
+last leader. A replica that had an unclean shutdown may have lost its tail: it is no longer eligible, and leads
+only as the last known leader if no replica is eligible, or if the topic allows unclean elections. Then the
 ISR starts over with it, and the partition is marked as recovering. A replica in a directory that its broker
-has no longer does not lead at all.
+no longer has does not lead at all.
 
-A broker that was fenced because its process is gone may be back in a moment, with all its records. Until the
-session that it had is over, its partitions elect nobody who may lack some (`waiting_for`), unless an
-administrator asks for it.
+A broker that was fenced because its process is gone may be back in a moment, with all its records. Until its
+session would have ended, its partitions do not elect a replica that may lack some (`waiting_for`), unless an
+administrator requests it.
 
-Every change is one PartitionChangeRecord, which names only what changes; naming a leader is a new leader
-epoch.
+Every change is one PartitionChangeRecord, which has only the changed fields; naming a leader begins a new
+leader epoch.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ UNCLEAN_ELECTION = "unclean.leader.election.enable"
 
 
 class ElectionDefaults(NamedTuple):
-    """What holds where neither the topic nor the cluster's altered settings say otherwise.
+    """The values that apply if neither the topic nor the cluster's dynamic settings have them.
 
     Partitions with a replica on one of `waiting_for` have no unclean elections now.
     """
@@ -47,7 +47,7 @@ class ElectionDefaults(NamedTuple):
 
 
 class _Rules(NamedTuple):
-    """What holds for one topic, and who may lead now."""
+    """The rules for one topic, and the replicas that may lead now."""
 
     has_elr: bool
     min_insync_replicas: int
@@ -55,7 +55,7 @@ class _Rules(NamedTuple):
     may_lead: Callable[[int], bool]
     is_reachable: Callable[[PartitionImage, int], bool]
     waiting_for: frozenset[int]
-    prefers_first: bool = False  # the first replica leads if it may, whoever leads now
+    prefers_first: bool = False  # the first replica leads if it may, whichever replica leads now
 
 
 class _Election(NamedTuple):
@@ -66,7 +66,8 @@ class _Election(NamedTuple):
 def without_broker(
     image: ClusterImage, broker_id: int, defaults: ElectionDefaults, *, was_unclean: bool = False
 ) -> list[PartitionChangeRecord]:
-    """The changes of a broker's leaving: out of every ISR and, if it may have lost records, every ELR."""
+    """The changes when a broker leaves: out of every ISR and, if it may have lost records, out of every
+    ELR."""
 
     def may_lead(replica: int) -> bool:
         return replica != broker_id and _is_active(image, replica)
@@ -87,8 +88,8 @@ def without_broker(
 def with_broker(
     image: ClusterImage, broker_id: int, defaults: ElectionDefaults
 ) -> list[PartitionChangeRecord]:
-    """The changes of a broker's coming: it leads what nobody leads, where it may. Nobody waits for it any
-    more, also where it lacks records itself."""
+    """The changes when a broker comes: it leads partitions without a leader, if it may. The broker is no
+    longer waited for, even if it lacks records itself."""
 
     def may_lead(replica: int) -> bool:
         return replica == broker_id or _is_active(image, replica)
@@ -108,7 +109,8 @@ def with_broker(
 def without_leader(
     image: ClusterImage, broker_id: int, defaults: ElectionDefaults
 ) -> list[PartitionChangeRecord]:
-    """The changes when a broker is waited for no longer: others lead what nobody leads, where they may."""
+    """The changes when a broker is no longer waited for: others lead partitions without a leader, if they
+    may."""
     return list(
         _changes(
             image,
@@ -122,7 +124,7 @@ def without_leader(
 
 
 def for_leaderless(image: ClusterImage, defaults: ElectionDefaults) -> Iterator[PartitionChangeRecord]:
-    """The changes of all partitions that nobody leads, as the brokers and settings are now."""
+    """The changes of all partitions without a leader, by the present brokers and settings."""
     return _changes(
         image,
         image.partitions_led(NO_LEADER),
@@ -136,8 +138,8 @@ def for_leaderless(image: ClusterImage, defaults: ElectionDefaults) -> Iterator[
 def elect(
     image: ClusterImage, topic: TopicImage, index: int, defaults: ElectionDefaults, *, is_unclean: bool
 ) -> PartitionChangeRecord | None:
-    """The change that makes the preferred replica lead or, if `is_unclean`, any that is active where nobody
-    leads; None where nobody new can."""
+    """The change that makes the preferred replica lead or, if `is_unclean`, any active one of a partition
+    without a leader; None if there is no new leader."""
     rules = _rules(image, topic, partial(_is_active, image), defaults)
     if is_unclean:
         rules = rules._replace(unclean_election=True, waiting_for=frozenset())
@@ -155,9 +157,9 @@ def with_replicas(
     isr: tuple[int, ...],
     defaults: ElectionDefaults,
 ) -> PartitionChangeRecord:
-    """The change that gives a partition other replicas, or another ISR; those that are left out neither lead
-    nor may. Where a replica leaves, a new leader epoch begins even if the leader stays: what was asked of the
-    old set is refused."""
+    """The change of a partition's replicas or ISR; replicas that are removed neither lead nor may. If a
+    replica is removed, a new leader epoch begins even if the leader stays: requests that depend on the old
+    set are refused."""
     rules = _rules(image, topic, partial(_is_active, image), defaults)
     old = topic.partitions[index]
     change = _change(topic.id, index, old, isr, rules, NO_LEADER, replicas)
@@ -168,14 +170,14 @@ def with_replicas(
 
 
 def allows_unclean(image: ClusterImage, topic: TopicImage, defaults: ElectionDefaults) -> bool:
-    """Whether a replica may lead the topic's partitions that may lack records."""
+    """Whether the topic allows leaders that may lack records."""
     return _rules(image, topic, partial(_is_active, image), defaults).unclean_election
 
 
 def without_replica(
     image: ClusterImage, topic: TopicImage, index: int, broker_id: int, defaults: ElectionDefaults
 ) -> list[PartitionChangeRecord]:
-    """The change when a broker lives on, but the directory of its replica has failed."""
+    """The change when the directory of a broker's replica has failed, but not the broker."""
 
     def may_lead(replica: int) -> bool:
         return replica != broker_id and _is_active(image, replica)
@@ -205,7 +207,7 @@ def _changes(
 
 
 def _is_reachable(image: ClusterImage, partition: PartitionImage, broker_id: int) -> bool:
-    """Whether the replica is in a directory that its broker has: one that failed may come back."""
+    """Whether the replica is in a directory that its broker has; a failed one may come back."""
     broker = image.brokers.get(broker_id)
     return broker is None or is_online(partition, broker)
 
@@ -241,7 +243,7 @@ def _change(
     lost: int,
     replicas: tuple[int, ...] | None = None,
 ) -> PartitionChangeRecord | None:
-    """What becomes of a partition whose ISR is to be `isr`; None where nothing changes."""
+    """The change of a partition to the ISR `isr`, with an election; None if nothing changes."""
     replicas = old.replicas if replicas is None else replicas
     elr = tuple(each for each in _eligible(old, isr, rules, lost) if each in replicas)
     elected = _elect(old, replicas, isr, elr, rules)
@@ -265,12 +267,12 @@ def _change(
     last_known = _last_known(old, isr, elected.leader, rules)
     if last_known != old.last_known_elr:
         change.last_known_elr = list(last_known)
-    # a record that names nothing has no attributes of its own beside those that say which partition
+    # an empty record has no attributes except those that identify the partition
     return change if len(vars(change)) > 2 else None
 
 
 def _eligible(old: PartitionImage, isr: tuple[int, ...], rules: _Rules, lost: int) -> tuple[int, ...]:
-    """Who may lead although not in sync: those that left while the ISR was at its minimum or below."""
+    """The ELR: replicas not in sync that left while the ISR was at its minimum or below."""
     if not rules.has_elr:
         return old.elr
     if len(isr) >= min(rules.min_insync_replicas, len(old.replicas)):
@@ -289,7 +291,7 @@ def _elect(
     def may_lead(replica: int) -> bool:
         return rules.may_lead(replica) and rules.is_reachable(old, replica)
 
-    # what is in sync goes first: an ISR that begins anew with an eligible replica forgets the others
+    # replicas in sync take precedence: an ISR that starts over with an eligible replica drops the others
     eligible = elr if rules.has_elr and not isr else isr
 
     def is_eligible(replica: int) -> bool:
@@ -312,7 +314,7 @@ def _elect(
 
 
 def _last_known(old: PartitionImage, isr: tuple[int, ...], leader: int, rules: _Rules) -> tuple[int, ...]:
-    """The last leader of a partition without any; forgotten when there is one again."""
+    """The last leader of a partition without any; removed when there is a leader again."""
     if not rules.has_elr:
         return old.last_known_elr
     if leader != NO_LEADER:

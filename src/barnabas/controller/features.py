@@ -1,10 +1,10 @@
-"""Levels of features: which are finalised for the whole cluster, and which changes of them are refused.
+"""Finalised levels of features, and the rules for changing them.
 
-All of a request or nothing: one change that cannot be refuses the others with it. A level is finalised only
-where every node that is registered supports it, and every voter is registered. Levels that Kafka finalised
-and this version does not serve are left alone. metadata.version goes back only as far as every record can
-still be said; `kraft.version` is the quorum's own, told in its log and not in the image, so that a change of
-it is part of the answer (`kraft_version`) and not of the records.
+A request succeeds or fails as a whole. A level is finalised only if every registered node supports it, and
+every voter is registered. Levels that Kafka finalised and this version does not serve are kept.
+metadata.version can be lowered only as long as no record would lose data. `kraft.version` belongs to the
+quorum and is in its log, not in the image, so that a change of it is part of the response (`kraft_version`)
+and not of the records.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _NEEDS = {(ELR_FEATURE, 1): (METADATA_VERSION, ELR_SINCE)}
 
 
 class FeaturesUpdated(NamedTuple):
-    """What to answer, and the level of the quorum's own protocol from now on."""
+    """The response, and the new level of the quorum's own protocol."""
 
     response: UpdateFeaturesResponse
     kraft_version: int
@@ -49,13 +49,13 @@ def update_features(
     voters: Collection[int] = (),
     min_insync_replicas: int = 1,
 ) -> Decision[FeaturesUpdated]:
-    """Finalise other levels; `min_insync_replicas` is what eligible leader replicas begin with. `voters` are
-    the controllers that must have registered, where they can. `kraft_version_problem` says why the quorum
-    cannot go to a version, nothing where it can."""
+    """Finalise other levels. `min_insync_replicas` is the cluster's value when eligible leader replicas
+    begin. `voters` are the controllers that must have registered, if the version supports that.
+    `kraft_version_problem` gives the reason why the quorum cannot change to a version, empty if it can."""
     levels = {**image.features, KRAFT_FEATURE: kraft_version}
     updates = {
         update.feature: update for update in request.feature_updates
-    }  # of two for one, the last counts
+    }  # of two updates of one feature, the last counts
     wanted = {name: update.max_version_level for name, update in updates.items()}
     try:
         for update in updates.values():
@@ -83,7 +83,7 @@ def _check(
     wanted: dict[str, int],
     check_nodes: Callable[[FeatureUpdateKey], None],
 ) -> None:
-    """Refused where the level of one feature cannot become what is asked for."""
+    """Refused if the level of a feature cannot be changed as requested."""
     name, new, kind = update.feature, update.max_version_level, update.upgrade_type
     old = levels.get(name, 0)
     if kind not in (_UPGRADE, _SAFE_DOWNGRADE, _UNSAFE_DOWNGRADE):
@@ -91,7 +91,7 @@ def _check(
     if new < 0:
         raise _invalid(update, "A feature version cannot be less than 0.")
     if name not in SUPPORTED_FEATURES and new == old > 0:
-        return  # as Kafka finalised it, whoever serves it
+        return  # a level that Kafka finalised, unchanged
     check_nodes(update)
     if new < old and kind == _UPGRADE:
         raise _invalid(
@@ -118,7 +118,7 @@ def _check(
 def _check_nodes(
     image: ClusterImage, node_id: int, voters: Collection[int], update: FeatureUpdateKey
 ) -> None:
-    """Refused where a node does not support the level, or has not told."""
+    """Refused if a node does not support the level, or has not registered."""
     name = update.feature
     if name not in SUPPORTED_FEATURES and update.max_version_level == 0:
         raise _invalid(update, f"Feature {name} not found.")
@@ -172,7 +172,8 @@ def _records(image: ClusterImage, wanted: dict[str, int], min_insync_replicas: i
 
 
 def _one_min_insync_replicas(image: ClusterImage, min_insync_replicas: int) -> list[Message]:
-    """With eligible leader replicas one value counts for all brokers, and it stands in the metadata."""
+    """With eligible leader replicas, min.insync.replicas is in the metadata, with one value for all
+    brokers."""
     records: list[Message] = []
     if MIN_INSYNC_REPLICAS not in image.broker_config():
         records.append(_config(CLUSTER_DEFAULT, str(min_insync_replicas)))

@@ -1,12 +1,12 @@
-"""AlterPartition: the leader of a partition asks for another ISR, and has it when the answer is committed.
+"""AlterPartition: a leader requests another ISR, which is in force once the response is sent.
 
-A leader may lag behind the metadata, and the controller behind it that answers: a request for an older epoch
-is refused as overtaken, one for a newer epoch shows that this controller is not the active one any more. Only
-replicas that are registered, unfenced and not in controlled shutdown join the ISR, in the incarnation that
-the leader has seen (KIP-903): one that was started anew since may have lost what it had.
+A leader's metadata may be older than this controller's, or newer: a request with an older epoch is refused as
+outdated, one with a newer epoch shows that this controller is no longer active. Only replicas that are
+registered, unfenced and not in controlled shutdown join the ISR, in the incarnation that the leader has seen
+(KIP-903): a later incarnation may have lost records.
 
-The leader marks itself as recovered in the same way, after an unclean election. An ISR with which a move of
-the partition arrives ends it; where that has another replica lead, the leader that asked is told so.
+The leader marks itself as recovered by the same request, after an unclean election. An ISR that completes a
+reassignment ends it; if another replica leads then, the old leader gets NEW_LEADER_ELECTED.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from barnabas.protocol.messages.alter_partition import (
 )
 from barnabas.protocol.schema import Message
 
-ANY_EPOCH = -1  # of a leader that does not know the epochs of its followers
+ANY_EPOCH = -1  # of a leader that does not know the broker epochs of its followers
 _DEFAULTS = ElectionDefaults()
 
 
 def alter_partition(
     image: ClusterImage, request: AlterPartitionRequest, *, defaults: ElectionDefaults = _DEFAULTS
 ) -> Decision[AlterPartitionResponse]:
-    """The changes of every partition that may have the ISR asked for, and an answer for each."""
+    """The changes of every partition that may have the requested ISR, and a result for each."""
     broker = image.brokers.get(request.broker_id)
     if broker is None or broker.epoch != request.broker_epoch:
         return Decision([], _answer([], "STALE_BROKER_EPOCH"))
@@ -69,7 +69,7 @@ def _alter_topic(
         if old is None or error:
             answers.append(_refused(each, error))
             continue
-        if index in changed:  # what it asked for first counts, and is a new partition epoch
+        if index in changed:  # the first request counts, and begins a new partition epoch
             answers.append(_refused(each, "INVALID_UPDATE_VERSION"))
             continue
         change = _change(image, topic, index, each, defaults)
@@ -84,7 +84,7 @@ def _alter_topic(
 
 
 def _error(image: ClusterImage, leader: int, old: PartitionImage | None, asked: AskedPartition) -> str:
-    """Why a partition is not to have that ISR; "" where it may."""
+    """The error if a partition cannot have that ISR; "" if it can."""
     if old is None:
         return "UNKNOWN_TOPIC_OR_PARTITION"
     if asked.leader_epoch > old.leader_epoch or asked.partition_epoch > old.partition_epoch:
@@ -115,7 +115,7 @@ def _is_eligible(image: ClusterImage, member: BrokerState) -> bool:
 
 
 def _members(asked: AskedPartition) -> list[BrokerState]:
-    """Version 2 names members without their epochs."""
+    """Version 2 has the members without epochs."""
     return asked.new_isr_with_epochs or [
         BrokerState(broker_id=each, broker_epoch=ANY_EPOCH) for each in asked.new_isr
     ]
@@ -133,7 +133,7 @@ def _change(
     if state == topic.partitions[index].leader_recovery_state:
         return change
     change = change or PartitionChangeRecord(partition_id=index, topic_id=topic.id)
-    if change.leader_recovery_state != RECOVERING:  # else the end of a move elected another one uncleanly
+    if change.leader_recovery_state != RECOVERING:  # otherwise a reassignment's end elected uncleanly
         change.leader_recovery_state = state
     return change
 

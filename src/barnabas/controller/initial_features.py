@@ -1,8 +1,8 @@
-"""The levels of features with which a cluster is formatted, chosen as Kafka's storage tool does.
+"""The levels of features with which a cluster is formatted, as Kafka's storage tool chooses them.
 
-A release, by its metadata.version, brings a level of each feature; another level may be asked for. Features
-that are carried here and not served begin only where they are asked for. `kraft.version` is the quorum's own:
-1 where the voters stand in the log, 0 where they stand in the settings.
+A release, by its metadata.version, has a level of each feature; other levels can be given. Features that are
+kept here but not served are used only if they are given. `kraft.version` belongs to the quorum: 1 if the
+voters are in the log, 0 if they are in the settings.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from barnabas.metadata.versions import (
     level_of_release,
 )
 
-# the levels that there are, each with the metadata.version from which on new clusters have it
+# all levels, each with the first metadata.version that has it by default
 _SERVED: dict[str, dict[int, int]] = {ELR_FEATURE: {1: 26}, TRANSACTION_VERSION: {1: 24, 2: 24}}
 _CARRIED: dict[str, dict[int, int]] = {
     "group.version": {1: 22},
@@ -32,11 +32,12 @@ _KNOWN = {**_SERVED, **_CARRIED}
 
 
 class InvalidFeature(BarnabasError):
-    """A cluster cannot be formatted with such a feature."""
+    """A cluster cannot be formatted with that feature."""
 
 
 def initial_levels(release: str | None, given: Mapping[str, int]) -> dict[str, int]:
-    """The levels that a new cluster of a release finalises, those that were given over those it brings."""
+    """The levels that a new cluster of a release finalises: the given ones, and the defaults of the
+    others."""
     metadata_version = _metadata_version(release, given.get(METADATA_VERSION))
     levels = {METADATA_VERSION: metadata_version}
     for name, since in _SERVED.items():
@@ -59,7 +60,7 @@ def initial_levels(release: str | None, given: Mapping[str, int]) -> dict[str, i
 
 
 def initial_kraft_version(given: int | None, *, is_dynamic: bool) -> int:
-    """The kraft.version of a new quorum, whose voters stand in the log if it is dynamic."""
+    """The kraft.version of a new quorum; the voters of a dynamic one are in the log."""
     right = 1 if is_dynamic else 0
     if given not in (None, right):
         where = "the metadata log" if is_dynamic else "controller.quorum.voters"

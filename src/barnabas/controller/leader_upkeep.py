@@ -1,14 +1,13 @@
-"""Elections that the active controller begins by itself: preferred leaders, and partitions without a leader.
+"""Elections that the active controller starts itself: preferred leaders, and partitions without a leader.
 
-The preferred replica of a partition is the first of its replicas. When its broker was away, another replica
-leads. Once the preferred one is in sync again, it leads again, so that brokers share the load as the topics
-were placed (auto.leader.rebalance.enable).
+The preferred leader of a partition is the first of its replicas. When its broker was away, another replica
+leads. Once the preferred one is in sync again, it leads again, so that the load is spread as the topics were
+placed (auto.leader.rebalance.enable).
 
 A partition without a leader gets one as soon as a change of the brokers allows it. Here it also gets one when
-its topic has been given unclean.leader.election.enable since.
+unclean.leader.election.enable has been set for its topic since.
 
-A decision is about a bounded number of partitions, which were found in an earlier image and are looked at
-once more.
+A decision covers a bounded number of partitions, which were found in an earlier image and are checked again.
 """
 
 from __future__ import annotations
@@ -22,13 +21,13 @@ from barnabas.metadata.parts import TopicImage
 from barnabas.metadata.records import NO_LEADER
 from barnabas.protocol.schema import Message, Uuid
 
-MAX_ELECTIONS = 1000  # of one decision
+MAX_ELECTIONS = 1000  # in one decision
 
 _Key = tuple[Uuid, int]  # topic id and partition
 
 
 def not_preferred(image: ClusterImage, topic: TopicImage) -> Iterator[_Key]:
-    """The partitions of a topic whose preferred replica does not lead, and could."""
+    """The partitions of a topic whose preferred leader does not lead, but could."""
     for index, partition in enumerate(topic.partitions):
         first = partition.replicas[0]
         if partition.leader != first and first in partition.isr:
@@ -38,7 +37,7 @@ def not_preferred(image: ClusterImage, topic: TopicImage) -> Iterator[_Key]:
 
 
 def prefer(image: ClusterImage, found: Iterable[_Key], defaults: ElectionDefaults) -> Decision[int]:
-    """Have the preferred replicas of these partitions lead, where they may; the response counts them."""
+    """Elect the preferred leaders of these partitions, where possible; the response is their number."""
     records: list[Message] = []
     for topic_id, index in found:
         topic = image.topic_by_id(topic_id)
@@ -52,7 +51,7 @@ def prefer(image: ClusterImage, found: Iterable[_Key], defaults: ElectionDefault
 
 
 def lead_leaderless(image: ClusterImage, defaults: ElectionDefaults) -> Decision[int]:
-    """Give partitions without a leader one, where any replica may lead; the response counts them."""
+    """Elect leaders for partitions without one, where possible; the response is their number."""
     records: list[Message] = []
     for change in for_leaderless(image, defaults):
         if change.leader >= 0:

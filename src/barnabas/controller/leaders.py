@@ -1,8 +1,8 @@
-"""ElectLeaders: have the preferred replica lead, or any at all where nobody does.
+"""ElectLeaders: elect the preferred leader or, for a partition without a leader, any replica.
 
-The preferred replica is the first of a partition's replicas: leaders are spread evenly where each leads. An
-unclean election may lose records, and is for a partition that nobody leads and nobody eligible will. Asked
-for all partitions, the answer names only those that needed an election.
+The preferred leader is the first of a partition's replicas: if each leads, leaders are spread evenly. An
+unclean election may lose records; it is for a partition without a leader and without an eligible replica. If
+all partitions are requested, the response has only those that needed an election.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _DEFAULTS = ElectionDefaults()
 def elect_leaders(
     image: ClusterImage, request: ElectLeadersRequest, *, defaults: ElectionDefaults = _DEFAULTS
 ) -> Decision[ElectLeadersResponse]:
-    """The elections that change something, and a result for each partition that was asked for."""
+    """The elections that change something, and a result for each requested partition."""
     if request.election_type not in (PREFERRED, UNCLEAN):
         message = f"Unknown election type {request.election_type}"
         return Decision([], refuse_all(request, Refused("INVALID_REQUEST", message)))
@@ -51,7 +51,7 @@ def elect_leaders(
 
 
 def refuse_all(request: ElectLeadersRequest, refused: Refused) -> ElectLeadersResponse:
-    """The same error for all that was asked for."""
+    """The same error for all requested partitions."""
     topics = [
         ReplicaElectionResult(
             topic=asked.topic, partition_result=[_result(index, refused) for index in asked.partitions]

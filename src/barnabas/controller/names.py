@@ -1,7 +1,7 @@
-"""Which names a topic may have.
+"""The valid names of topics.
 
-At most 249 characters, so that a directory's name has room for a partition and a suffix; no "." and "..". A
-dot and an underscore are one character in the names of metrics, so names that differ only in them collide.
+At most 249 characters, so that a directory's name has room for a partition and a suffix; no "." and "..". In
+the names of metrics a dot and an underscore are the same, so names that differ only in them collide.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _ALLOWED = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ012345
 
 
 def check_name(name: str) -> None:
-    """Refused where no topic can be called so."""
+    """Refused if the name is invalid."""
     if not name:
         problem = "the empty string is not allowed"
     elif name in (".", ".."):
@@ -30,14 +30,14 @@ def check_name(name: str) -> None:
 
 
 class Collisions:
-    """The names of topics and of those that one request creates; a dot is the same as an underscore."""
+    """The names of existing topics and of those in a request; a dot equals an underscore."""
 
     def __init__(self, image: ClusterImage) -> None:
         self._taken = image.folded_names
         self._new: dict[str, str] = {}
 
     def check(self, name: str) -> None:
-        """Refused where another topic's name is the same but for dots and underscores."""
+        """Refused if another topic's name differs only in dots and underscores."""
         key = folded(name)
         other = None if key is None else self._taken.get(key) or self._new.get(key)
         if other is not None and other != name:

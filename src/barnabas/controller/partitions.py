@@ -1,7 +1,7 @@
-"""More partitions for topics that are there.
+"""CreatePartitions: more partitions for existing topics.
 
-A topic has as many replicas of every partition as of its first one. New partitions come behind the others, as
-placement or the request has it; there is no way to have fewer. Topics of a request are decided one by one; a
+Every partition of a topic has as many replicas as its first one. New partitions get the next numbers, placed
+automatically or by the request; their number cannot be reduced. Topics of a request are decided one by one; a
 topic named twice is refused, and so is a request for more than ten thousand partitions altogether.
 """
 
@@ -27,7 +27,7 @@ from barnabas.protocol.schema import Message
 def create_partitions(
     image: ClusterImage, request: CreatePartitionsRequest, random: Random
 ) -> Decision[CreatePartitionsResponse]:
-    """The records of every partition that can be added, and a result for each topic that was asked for."""
+    """The records of every partition that can be added, and a result for each requested topic."""
     counts = Counter(topic.name for topic in request.topics)
     records: list[Message] = []
     results: list[CreatePartitionsTopicResult] = []

@@ -1,12 +1,12 @@
-"""Where the replicas of a new topic go: striped over racks and brokers, from a random start.
+"""The placement of a new topic's replicas: striped over racks and brokers, from a random start.
 
-Racks are put in a random order, and so are the brokers of each; brokers without a rack share one. A partition
-takes its leader from the next rack and its other replicas from the racks behind it, one each, and begins
-again where there are fewer racks than replicas; each partition starts one rack and one broker further than
-the one before. So leaders are spread evenly, replicas nearly so, and the loss of a rack takes as few replicas
-of a partition as can be. After as many partitions as there are active brokers the order is drawn anew.
-Fenced brokers get replicas only where their rack has no others left, and never lead. Brokers of which every
-directory is cordoned get none.
+Racks are in random order, and so are the brokers of each; brokers without a rack share one. A partition takes
+its leader from the next rack and its other replicas from the following racks, one each, starting over if
+there are fewer racks than replicas; each partition starts one rack and one broker after the previous one. So
+leaders are spread evenly, replicas nearly so, and the loss of a rack affects as few replicas of a partition
+as possible. After as many partitions as there are active brokers the order is drawn anew. Fenced brokers get
+replicas only if their rack has no others left, and never lead. Brokers with all directories cordoned get
+none.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ T = TypeVar("T")
 def place(
     brokers: Sequence[BrokerImage], partitions: int, replication_factor: int, random: Random
 ) -> list[list[int]]:
-    """The replicas of each partition, the preferred leader first; Refused where there are too few brokers."""
+    """The replicas of each partition, the preferred leader first; Refused if there are too few brokers."""
     brokers = [broker for broker in brokers if takes_new(broker)]
     if not any(broker.is_active for broker in brokers):
         raise Refused(
@@ -46,7 +46,7 @@ def place(
 
 
 class _Rack:
-    """The brokers of one rack, each given out once a partition."""
+    """The brokers of one rack, each used once a partition."""
 
     def __init__(self, brokers: Sequence[BrokerImage]) -> None:
         self.active = sorted(broker.id for broker in brokers if broker.is_active)
@@ -58,12 +58,12 @@ class _Rack:
         self.fenced = _shuffled(self.fenced, random)
 
     def begin(self, partition: int) -> None:
-        """The next partition starts one broker further."""
+        """Start the next partition one broker later."""
         self._order = _turned(self.active, partition) + _turned(self.fenced, partition)
         self._taken = 0
 
     def next(self) -> int | None:
-        """The next broker, active ones first; None where all have been given out."""
+        """The next broker, active ones first; None if all have been used."""
         if self._taken == len(self._order):
             return None
         self._taken += 1
@@ -95,7 +95,7 @@ class _Racks:
             rack.begin(self._partition)
         order = _turned(self._racks, self._partition)
         first = next(rack for rack in order if rack.active)
-        # the leader's rack has given one: it is passed over in the first round
+        # the leader's rack has been used: it is skipped in the first round
         turn = [rack for rack in order if rack is not first]
         replicas = [first.next()]
         while len(replicas) < replication_factor:

@@ -1,4 +1,4 @@
-"""Producer ids: a broker gets a block of a thousand, for itself alone; what it does not use is lost."""
+"""Producer ids: each broker gets blocks of a thousand for its own use; unused ids of a block are lost."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _LARGEST_ID = (1 << 63) - 1
 def allocate_producer_ids(
     image: ClusterImage, request: AllocateProducerIdsRequest
 ) -> Decision[AllocateProducerIdsResponse]:
-    """The next block, for a broker that is registered under the epoch it names."""
+    """The next block, for a broker with a current epoch."""
     broker = image.brokers.get(request.broker_id)
     first = image.next_producer_id
     if broker is None or broker.epoch != request.broker_epoch:

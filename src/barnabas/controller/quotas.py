@@ -1,8 +1,8 @@
-"""Quotas of clients: by user, by client id, by both, or by address; the name null is for all that have none.
+"""Client quotas: by user, by client id, by both, or by address; a null name is the default of its type.
 
-They are kept as records and described; nothing enforces them yet. An entity's quotas change together or not
-at all. Kafka also takes names of hosts as addresses, and looks them up; nothing here asks for the address of
-a name, so they are refused.
+They are stored as records and described; nothing enforces them yet. An entity's quotas change together or not
+at all. Kafka also accepts host names as addresses and resolves them; here nothing is resolved, so they are
+refused.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from barnabas.protocol.schema import Message
 USER, CLIENT_ID, IP = "user", "client-id", "ip"
 ANY = 2  # a component that matches every entity of its type
 
-Entity = tuple[tuple[str, str | None], ...]  # pairs of type and name, by type
+Entity = tuple[tuple[str, str | None], ...]  # (type, name) pairs, sorted by type
 
 
 class _Range(NamedTuple):
@@ -43,10 +43,10 @@ class _Range(NamedTuple):
     is_whole: bool = True
 
 
-_LONG = _Range("a LONG", 2.0**63)  # as near as a quota, which is a float, comes to the largest long
+_LONG = _Range("a LONG", 2.0**63)  # the float nearest to the largest long
 _INT = _Range("an INT", 2**31 - 1)
 _DOUBLE = _Range("a DOUBLE", float("inf"), is_whole=False)
-_FRACTION = 1e-6  # so much more than a whole number counts as one
+_FRACTION = 1e-6  # values this close to a whole number count as whole
 
 _OF_CLIENTS = {
     "producer_byte_rate": _LONG,
@@ -60,7 +60,7 @@ _OF_ADDRESSES = {"connection_creation_rate": _INT}
 def alter_quotas(
     image: ClusterImage, request: AlterClientQuotasRequest
 ) -> Decision[AlterClientQuotasResponse]:
-    """What changes, and a result for each entity that was named."""
+    """The changes, and a result for each named entity."""
     known = _quotas(image)
     entries = [(_entity(entry.entity), entry) for entry in request.entries]
     times = Counter(entity for entity, _ in entries)
@@ -79,7 +79,7 @@ def alter_quotas(
 
 
 def refuse_alterations(request: AlterClientQuotasRequest, refused: Refused) -> AlterClientQuotasResponse:
-    """The same error for every entity that was named."""
+    """The same error for every named entity."""
     entities = dict.fromkeys(_entity(entry.entity) for entry in request.entries)
     return AlterClientQuotasResponse(
         throttle_time_ms=0, entries=[_result(entity, refused) for entity in entities]
@@ -115,7 +115,7 @@ def _altered(entity: Entity, entry: EntryData, known: dict[str, ClientQuotaRecor
         _check_value(op, allowed)
         if old is None or old.value != op.value:
             fresh = [QuotaEntity(entity_type=kind, entity_name=name) for kind, name in entity]
-            # the order in which an entity was first told is part of how the image keeps it
+            # the image is keyed by an entity in the order of its first record
             records.append(_record(fresh if old is None else old.entity, op))
     return records
 
@@ -147,7 +147,7 @@ def _allowed_keys(entity: Entity) -> dict[str, _Range]:
 
 
 def _check_address(address: str | None) -> None:
-    from ipaddress import ip_address  # a start need not wait for it
+    from ipaddress import ip_address  # not needed at start
 
     try:
         if address is not None:
@@ -171,7 +171,7 @@ def _check_value(op: OpData, allowed: dict[str, _Range]) -> None:
 
 
 def _quotas(image: ClusterImage) -> dict[Entity, dict[str, ClientQuotaRecord]]:
-    """Every quota, by whom it is for and by its key."""
+    """Every quota, by entity and key."""
     found: dict[Entity, dict[str, ClientQuotaRecord]] = {}
     for record in image.kept.values():
         if isinstance(record, ClientQuotaRecord):
@@ -186,7 +186,7 @@ def _quotas(image: ClusterImage) -> dict[Entity, dict[str, ClientQuotaRecord]]:
 def describe_quotas(
     image: ClusterImage, request: DescribeClientQuotasRequest
 ) -> DescribeClientQuotasResponse:
-    """The quotas of every entity that has all that the filter names; if strict, and nothing else."""
+    """The quotas of every entity that has all components of the filter; if strict, no others."""
     try:
         wanted = _filter(request.components)
     except Refused as refused:

@@ -1,9 +1,9 @@
-"""Partitions that move to other brokers.
+"""The reassignment of partitions to other brokers.
 
-While it moves, a partition has the replicas it is to have and, behind them, those that will go. It has
-arrived when everyone who comes is in sync; where more go than come, everyone who stays has to be, too. Then
-the others go, at once if that is so from the start. A move may be given another target, or be cancelled:
-then those who were coming go, unless only they are in sync.
+During a reassignment a partition has its target replicas and, after them, those that will be removed. It is
+complete when all adding replicas are in sync; if more are removed than added, all target replicas must be.
+Then the others are removed, at once if that holds from the start. A reassignment can be given another target,
+or be cancelled: then the adding replicas are removed, unless only they are in sync.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ def alter_reassignments(
     *,
     defaults: ElectionDefaults = _DEFAULTS,
 ) -> Decision[AlterPartitionReassignmentsResponse]:
-    """What begins, changes or ends a move, and a result for each partition that was asked for.
+    """The changes that begin, modify or end a reassignment, and a result for each requested partition.
 
-    Of a partition that is named twice, only the first that can be carried out is.
+    Of a partition that is named twice, only the first valid change is made.
     """
     changes: dict[tuple[str, int], PartitionChangeRecord] = {}
     topics: list[ReassignableTopicResponse] = []
@@ -117,10 +117,10 @@ def _moved(
 def arrived_isr(
     target: tuple[int, ...], adding: tuple[int, ...], removing: tuple[int, ...], isr: tuple[int, ...]
 ) -> tuple[int, ...] | None:
-    """The ISR of a partition that has arrived at its target; None where it has not.
+    """The ISR of a partition whose reassignment is complete; None if it is not.
 
-    Where fewer come than go, everyone who is to be left has to be in sync: else the ISR could be smaller
-    afterwards than it was.
+    If fewer replicas are added than removed, all target replicas have to be in sync: otherwise the ISR could
+    become smaller than before.
     """
     left = tuple(each for each in isr if each in target)
     needed = target if len(adding) < len(removing) else adding
@@ -130,7 +130,7 @@ def arrived_isr(
 def with_isr(
     image: ClusterImage, topic: TopicImage, index: int, isr: tuple[int, ...], defaults: ElectionDefaults
 ) -> PartitionChangeRecord | None:
-    """The change to another ISR, which ends a move that has arrived by it; None where nothing changes."""
+    """The change to another ISR, which may complete a reassignment; None if nothing changes."""
     old = topic.partitions[index]
     if _moves(old):
         target = tuple(each for each in old.replicas if each not in old.removing_replicas)
@@ -166,7 +166,7 @@ def _told(
     adding: tuple[int, ...] = (),
     removing: tuple[int, ...] = (),
 ) -> PartitionChangeRecord | None:
-    """The record of it all; None where nothing changes."""
+    """The record of the change; None if nothing changes."""
     old = topic.partitions[index]
     change = with_replicas(image, topic, index, replicas, isr, defaults)
     if replicas != old.replicas:
@@ -175,7 +175,7 @@ def _told(
         change.adding_replicas = list(adding)
     if removing != old.removing_replicas:
         change.removing_replicas = list(removing)
-    # a record that names nothing has no attributes of its own beside those that say which partition
+    # an empty record has no attributes except those that identify the partition
     return change if len(vars(change)) > 2 else None
 
 
@@ -192,7 +192,7 @@ def _moves(partition: PartitionImage) -> bool:
 def list_reassignments(
     image: ClusterImage, request: ListPartitionReassignmentsRequest
 ) -> ListPartitionReassignmentsResponse:
-    """The partitions on their way, of those that were asked for; null asks for all."""
+    """The ongoing reassignments of the requested partitions; null requests all."""
     asked = request.topics
     if asked is None:
         asked = [

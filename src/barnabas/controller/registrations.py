@@ -1,11 +1,11 @@
-"""What is checked when brokers and controllers register.
+"""The checks of registrations of brokers and controllers.
 
-A node names the range of levels that it supports of each feature. It is taken in only where the cluster's
-level of every feature lies in its range; a feature that it does not name counts as 0-0.
+A node has a range of supported levels for each feature. Its registration is accepted only if the cluster's
+level of every feature is in the range; a feature that it does not name counts as 0-0.
 
-A broker whose id is taken is let in when the incarnation that has it is gone (`liveness`). While that has a
-session, as in Kafka, it may live. But it is gone where its heartbeat connection is closed and a dial to its
-listener is refused, or where the newcomer has that listener now: it has bound it before it registers.
+A broker may take the id of another incarnation that is gone (`liveness`). While that one has a session it may
+be alive, as in Kafka. But it is gone if its heartbeat connection is closed and a connection to its listener
+is refused, or if the new incarnation has that listener: it has bound the address before it registers.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _SECURITY_PROTOCOLS = range(4)
 
 
 class RegisteredFeature(Protocol):
-    """A feature, as requests name it."""
+    """A feature in a request."""
 
     name: str
     min_supported_version: int
@@ -31,7 +31,7 @@ class RegisteredFeature(Protocol):
 
 
 class RegisteredListener(Protocol):
-    """A listener, as requests name it."""
+    """A listener in a request."""
 
     name: str
     host: str
@@ -40,7 +40,7 @@ class RegisteredListener(Protocol):
 
 
 class Liveness(enum.Enum):
-    """What is known of the incarnation that a newcomer wants to replace."""
+    """What is known of the incarnation that a new one replaces."""
 
     GONE = "gone"
     MAY_LIVE = "may live"
@@ -48,7 +48,8 @@ class Liveness(enum.Enum):
 
 
 def dialled_addresses(broker: BrokerImage, inter_broker_listener: str | None) -> list[tuple[str, int]]:
-    """Where a broker is dialled: at its inter-broker listener, or at all it has where that is not known."""
+    """The addresses to test: the broker's inter-broker listener, or all its listeners if that is not
+    known."""
     endpoints = broker.endpoints
     if inter_broker_listener in endpoints:
         endpoints = {"": endpoints[inter_broker_listener]}
@@ -64,8 +65,8 @@ def liveness(
     now: float,
     session_s: float,
 ) -> Liveness:
-    """Whether the incarnation that has an id may live; `contact` is the last with it, `addresses` is where it
-    is dialled. `listeners` are those of the newcomer, `is_here` whether it is in the controller's process."""
+    """Whether the incarnation with an id may be alive. `contact` is the last one with it, `addresses` are its
+    addresses. `listeners` are those of the new incarnation; `is_here`: it is in the controller's process."""
     if contact is None or contact.is_over(now, session_s):
         return Liveness.GONE
     carrier = contact.carrier
@@ -73,14 +74,14 @@ def liveness(
         return Liveness.GONE if is_here else Liveness.MAY_LIVE
     if carrier is not None and carrier.is_open:
         return Liveness.MAY_LIVE
-    # what had the id of this node before held the lock of the directory that this process holds now
+    # this process now holds the lock of the directory, which the earlier incarnation of this node held
     if is_here or any((each.host, each.port) in addresses for each in listeners):
         return Liveness.GONE
     return Liveness.GONE_IF_REFUSED
 
 
 def check_listeners(listeners: Iterable[RegisteredListener]) -> None:
-    """Refused where a listener has a protocol that nobody knows; Kafka, too, has no name for this error."""
+    """Refused if a listener has an unknown protocol; Kafka, too, has no specific error for this."""
     for each in listeners:
         if each.security_protocol not in _SECURITY_PROTOCOLS:
             raise Refused(
@@ -90,7 +91,7 @@ def check_listeners(listeners: Iterable[RegisteredListener]) -> None:
 
 
 def check_features(features: Iterable[RegisteredFeature], levels: Mapping[str, int]) -> None:
-    """Refused where a node does not support the levels of the cluster."""
+    """Refused if a node does not support the cluster's levels."""
     ranges = {each.name: (each.min_supported_version, each.max_supported_version) for each in features}
     for name, (low, high) in ranges.items():
         _check_level(name, levels.get(name, 0), low, high)

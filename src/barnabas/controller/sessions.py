@@ -1,20 +1,20 @@
-"""Which broker is fenced now: one whose session is over, or one whose process was found dead.
+"""The fencing of brokers whose session is over, or whose process was found dead.
 
-A session is over when its broker has been silent for broker.session.timeout.ms. Sessions are looked at eight
-times in that time, and one broker is fenced at a time, so that the effect of each is known before the next.
+A session is over when its broker has been silent for broker.session.timeout.ms. Sessions are checked eight
+times in that time, and brokers are fenced one at a time, so that the effect of each is known before the next.
 
-A process that has died is noticed earlier. Its kernel closes its connections, which is a suspicion, and
-refuses new ones, which is the proof. A dial that is accepted, or that nobody answers, proves nothing: there
-the session decides. It also decides
+The death of a process is detected earlier. Its kernel closes its connections, which is a hint, and refuses
+new ones, which is proof. A connection that is accepted, or gets no answer, proves nothing: then the session
+decides. It also decides
 
-- where more than half of the brokers are found dead at once: that is more likely a mistake here, or an end of
+- if more than half of the brokers are found dead at once: that is more likely an error here, or the end of
   the whole cluster, than so many deaths. Those that were found dead within one session count together;
-- where a broker was found dead and then sent a heartbeat: its listener cannot be dialled from here.
+- if a broker was found dead and then sent a heartbeat: its listener cannot be reached from here.
 
-Whoever is found dead is fenced, and loses its partitions to replicas that have all records. Partitions that
-have none go without a leader until the session would have ended: only then may a replica lead that lacks
-records, where the topic allows it (elections.py). A controller that becomes active does not know by what the
-fenced brokers were fenced: it waits for all of them as for those that were found dead.
+A broker that is found dead is fenced, and loses its partitions to replicas that have all records. Partitions
+without such a replica have no leader until the session would have ended: only then may a replica lead that
+lacks records, if the topic allows it (elections.py). A controller that becomes active does not know why
+brokers are fenced: it waits for all of them as for those that were found dead.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ from barnabas.metadata.image import ClusterImage
 from barnabas.metadata.parts import BrokerImage
 
 LOOKS_A_SESSION = 8
-AFTER_FENCING_S = 0.01  # between one broker that is fenced and the next
+AFTER_FENCING_S = 0.01  # between the fencing of one broker and the next
 
 
 class Sweep(NamedTuple):
-    """What a look at the sessions gives: a broker to fence, or one that is waited for no longer; and when to
-    look again."""
+    """The result of a check of the sessions: a broker to fence, or one that is no longer waited for; and the
+    time until the next check."""
 
     expired: BrokerLife | None
     waited_for: Hint | None
@@ -43,7 +43,7 @@ class Sweep(NamedTuple):
 
 
 def sweep(image: ClusterImage, contacts: BrokerContacts, now: float, session_s: float) -> Sweep:
-    """Look at all sessions: the broker that has been silent longest comes first."""
+    """Check all sessions: the broker that has been silent longest comes first."""
     silent = []
     for broker in image.brokers.values():
         contact = contacts.last(BrokerLife.of(broker))
@@ -59,8 +59,8 @@ def sweep(image: ClusterImage, contacts: BrokerContacts, now: float, session_s: 
 def fence_silent(
     image: ClusterImage, silent: BrokerLife, defaults: ElectionDefaults
 ) -> Decision[BrokerImage | None]:
-    """Fence a broker whose session is over. The response is that broker, or None where it is fenced already,
-    or is registered anew."""
+    """Fence a broker whose session is over. The response is that broker, or None if it is fenced already, or
+    has registered again."""
     broker = image.brokers.get(silent.id)
     if broker is None or broker.epoch != silent.epoch or broker.fenced:
         return Decision([], None)
@@ -74,8 +74,8 @@ def may_be_fenced(
     dead: Collection[BrokerLife],
     now: float,
 ) -> bool:
-    """Whether a broker that was found dead is fenced before its session is over; `dead` are all that were
-    found dead just now."""
+    """Whether a broker that was found dead is fenced before its session is over; `dead` are all brokers that
+    were found dead just now."""
     unfenced = {BrokerLife.of(each) for each in image.brokers.values() if not each.fenced}
     if broker not in unfenced or contacts.was_misjudged(broker):
         return False
@@ -92,7 +92,8 @@ def fence_dead(
     now: float,
     defaults: ElectionDefaults,
 ) -> Decision[BrokerImage | None]:
-    """Fence a broker that was found dead, where that is allowed; nobody is elected who may lack records."""
+    """Fence a broker that was found dead, if that is allowed, without electing replicas that may lack
+    records."""
     if not may_be_fenced(image, contacts, broker, dead, now):
         return Decision([], None)
     waiting_for = defaults.waiting_for | {broker.id}
@@ -100,7 +101,7 @@ def fence_dead(
 
 
 def wait_no_longer(image: ClusterImage, broker: BrokerLife, defaults: ElectionDefaults) -> Decision[None]:
-    """The session of a broker that was found dead would be over now: where nobody leads, anyone may whom the
-    topic allows."""
+    """The session of a broker that was found dead would be over now: partitions without a leader may elect
+    any replica that the topic allows."""
     waiting_for = defaults.waiting_for - {broker.id}
     return Decision([*without_leader(image, broker.id, defaults._replace(waiting_for=waiting_for))], None)

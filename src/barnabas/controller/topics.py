@@ -1,9 +1,8 @@
-"""Topics: created and deleted.
+"""CreateTopics and DeleteTopics.
 
-Every topic of a request is decided for itself, in the order of the request, as if those before it were there
-already (Kafka does not see collisions of names within one request; here they are refused). A topic named
-twice is refused altogether. A new partition starts in epoch 0, led by the first of its replicas that is
-active.
+Every topic of a request is decided separately, in the order of the request, as if those before it existed
+already (Kafka does not detect collisions of names within one request; here they are refused). A topic named
+twice is refused. A new partition starts in epoch 0, led by the first of its active replicas.
 """
 
 from __future__ import annotations
@@ -53,7 +52,7 @@ def _describe_nothing(overrides: Mapping[str, str]) -> Iterable[Described]:
 
 
 class TopicPolicy(NamedTuple):
-    """What topics get that do not say, which settings they may have, and how these are described."""
+    """The defaults of topics, the check of their settings, and their description."""
 
     num_partitions: int = 1
     replication_factor: int = 1
@@ -64,7 +63,7 @@ class TopicPolicy(NamedTuple):
 def create_topics(
     image: ClusterImage, request: CreateTopicsRequest, random: Random, policy: TopicPolicy
 ) -> Decision[CreateTopicsResponse]:
-    """The records of every topic that can be created, and a result for each that was asked for."""
+    """The records of every topic that can be created, and a result for each requested one."""
     counts = Counter(topic.name for topic in request.topics)
     collisions = Collisions(image)
     too_many = _partitions_asked_for(request, policy) > MAX_PARTITIONS_PER_REQUEST
@@ -72,7 +71,7 @@ def create_topics(
     results: list[CreatableTopicResult] = []
     for topic in request.topics:
         if counts[topic.name] == 0:
-            continue  # the second of two: they were answered together
+            continue  # a duplicate: it was answered together with the first
         try:
             if too_many:
                 raise Refused("POLICY_VIOLATION", "Excessively large number of partitions per request.")
@@ -192,9 +191,9 @@ def _assigned(image: ClusterImage, assignments: list[CreatableReplicaAssignment]
 def check_assignment(
     image: ClusterImage, replicas: list[int], partition: int | None = None, factor: int | None = None
 ) -> None:
-    """Refused where a partition cannot have these replicas.
+    """Refused if a partition cannot have these replicas.
 
-    Where a `partition` is to be made of them, one of them must be active; `factor` is how many are wanted.
+    For a new `partition` one of them must be active; `factor` is the required number.
     """
     if not replicas:
         raise _misassigned("includes an empty replica list")
@@ -221,7 +220,7 @@ def _misassigned(problem: str) -> Refused:
 
 
 def new_partition(image: ClusterImage, topic_id: Uuid, index: int, replicas: list[int]) -> PartitionRecord:
-    """A partition that starts with those of its replicas that are active in sync."""
+    """A partition whose ISR is its active replicas."""
     isr = [broker_id for broker_id in replicas if image.brokers[broker_id].is_active]
     return PartitionRecord(
         partition_id=index,
@@ -236,12 +235,12 @@ def new_partition(image: ClusterImage, topic_id: Uuid, index: int, replicas: lis
 
 
 def default_directory(broker: BrokerImage) -> Uuid:
-    """Where there is only one there is nothing to choose; otherwise the broker says later which it took."""
+    """The broker's directory if it has only one; otherwise the broker reports its choice later."""
     return broker.log_dirs[0] if len(broker.log_dirs) == 1 else UNASSIGNED_DIRECTORY
 
 
 def new_topic_id(random: Random) -> Uuid:
-    """A random id; none whose text would begin with "-" and look like an option to tools."""
+    """A random id; none whose text begins with "-", which tools would take for an option."""
     while (topic_id := random.uuid().bytes)[0] >> 2 == 62:
         pass
     return topic_id
@@ -267,7 +266,7 @@ def _creation_refused(name: str, refused: Refused) -> CreatableTopicResult:
 
 
 def delete_topics(image: ClusterImage, request: DeleteTopicsRequest) -> Decision[DeleteTopicsResponse]:
-    """The removal of every topic that is there, by name or by id, and a result for each asked for."""
+    """The removal of every existing topic, by name or by id, and a result for each requested one."""
     asked = [DeleteTopicState(name=name, topic_id=NO_UUID) for name in request.topic_names]
     asked += request.topics
     resolved = [_resolve(image, state) for state in asked]
@@ -278,7 +277,7 @@ def delete_topics(image: ClusterImage, request: DeleteTopicsRequest) -> Decision
         times = counts[_identity(result)]
         counts[_identity(result)] = 0
         if times == 0:
-            continue  # the second of two: they were answered together
+            continue  # a duplicate: it was answered together with the first
         if times > 1 and result.error_code != wire_error("INVALID_REQUEST").code:
             what = "name" if state.topic_id == NO_UUID else "id"
             result = _deletion(state.name, state.topic_id, "INVALID_REQUEST", f"Duplicate topic {what}.")
@@ -293,7 +292,7 @@ def _identity(result: DeletableTopicResult) -> tuple[str | None, Uuid]:
 
 
 def _resolve(image: ClusterImage, state: DeleteTopicState) -> DeletableTopicResult:
-    """The result for one topic, as if nothing else was asked for."""
+    """The result for one topic, regardless of the others."""
     if state.name is None and state.topic_id == NO_UUID:
         return _deletion(None, NO_UUID, "INVALID_REQUEST", "Neither topic name nor id were specified.")
     if state.name is not None and state.topic_id != NO_UUID:
