@@ -90,10 +90,3 @@ def test_links_to_headings_lead_to_one(document: Path) -> None:
 def test_files_of_the_project_that_a_document_names_are_there(document: Path) -> None:
     named = re.findall(r"`((?:bench|deploy|docs|src|tests|tools)/[\w./-]+)`", document.read_text())
     assert [name for name in named if not (ROOT / name).exists()] == []
-
-
-def test_the_layers_marked_as_existing_are_those_that_exist() -> None:
-    lines = [line for line in README.splitlines() if line.endswith("<- here")]
-    marked = {name for line in lines for name in re.split(r"\s{3,}", line)[:1]}
-    packages = {path.parent.name for path in (ROOT / "src" / "barnabas").glob("*/__init__.py")}
-    assert marked == packages
