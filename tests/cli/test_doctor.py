@@ -2,25 +2,42 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import json
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 from uuid import UUID
 
 import pytest
 
-from barnabas.cli.checks import cluster, directory, machine
-from barnabas.cli.checks.findings import Level
+from barnabas.cli.checks import cluster, cluster_state, directory, machine
+from barnabas.cli.checks.findings import Finding, Level
+from barnabas.cli.clusters.health import Health
+from barnabas.cli.clusters.lag import ReplicaLag
 from barnabas.cli.main import main
+from barnabas.client.admin import Broker as BrokerDescription
+from barnabas.client.admin import (
+    LogDirDescription,
+    NewTopic,
+    PartitionDescription,
+    QuorumDescription,
+    QuorumReplica,
+    TopicDescription,
+)
+from barnabas.client.metadata import TopicPartition
+from barnabas.core.errors import wire_error
+from barnabas.core.network import Address
 from barnabas.core.settings.properties import format_properties
 from barnabas.metadata.records import AccessControlEntryRecord, EndTransactionRecord, encode_record
 from barnabas.raft.batches import data_batches
-from barnabas.testing import Broker
+from barnabas.testing import Broker, Cluster
 from tests.cli.records import make_topic, write
+from tests.cli.running import until
+from tests.client.real import Clients
 from tests.interop.make_fixture import unpack
 
 Examine = Callable[..., dict[str, list[str]]]
@@ -337,7 +354,7 @@ def test_a_cluster_in_order(broker: Broker, examine: Examine) -> None:
     assert has(found["ok"], "1 topic, 3 partitions")
     assert has(found["ok"], "nothing was written")
     found = examine("--bootstrap", broker.bootstrap, "--write")
-    assert has(found["ok"], "a record was written to all in-sync replicas in ")
+    assert has(found["ok"], "a record was written to the broker in ")
     assert has(examine("--bootstrap", broker.bootstrap)["ok"], "1 topic, 3 partitions")  # none is left
 
 
@@ -351,26 +368,135 @@ def test_an_advertised_address_astray(make_broker: Callable[..., Broker], examin
     assert has(found["problem"], "broker 1 is advertised at 127.0.0.1:1", "advertised.listeners")
 
 
-def _partition(leader: int, replicas: list[int], in_sync: list[int]) -> Any:
-    from barnabas.client.admin import PartitionDescription
+def findings(
+    partitions: list[PartitionDescription], *, internal: bool = False, lag: int = 0, brokers: int = 2
+) -> Iterator[Finding]:
+    topic = TopicDescription("letters", bytes(16), internal, partitions)
+    every = [Health(TopicPartition("letters", each.partition), each, 2) for each in partitions]
+    lags = {TopicPartition("letters", 0): [ReplicaLag(2, lag, 12.0)]}
+    return cluster_state.partition_findings({"letters": topic}, every, lags, brokers_of(brokers))
 
+
+def brokers_of(count: int) -> list[BrokerDescription]:
+    return [BrokerDescription(number, Address("h", 9092), None) for number in range(1, count + 1)]
+
+
+def partition(leader: int, replicas: list[int], in_sync: list[int]) -> PartitionDescription:
     return PartitionDescription(0, leader, 0, replicas, in_sync)
 
 
 @pytest.mark.parametrize(
-    ("partition", "level", "said"),
+    ("told", "level", "said", "advice"),
     [
-        (_partition(-1, [1, 2], [1]), Level.PROBLEM, "no leader of 1 partition: letters-0"),
-        (_partition(1, [1, 2], [1]), Level.WARNING, "1 partition under-replicated: letters-0"),
-        (_partition(2, [1, 2], [1, 2]), Level.WARNING, "1 partition not led by the preferred broker"),
-        (_partition(1, [1, 2], [1, 2]), Level.OK, "every partition has a leader"),
+        (partition(-1, [1, 2], [1]), Level.PROBLEM, "no leader of 1 partition: letters-0", "start broker 1:"),
+        (partition(1, [1, 2], [1]), Level.PROBLEM, "1 partition under min.insync.replicas", "broker 2"),
+        (partition(1, [1, 2, 3], [1, 3]), Level.WARNING, "1 partition under-replicated", "broker 2 runs"),
+        (partition(2, [1, 2], [1, 2]), Level.WARNING, "1 partition not led by the preferred", "go back"),
+        (partition(1, [1, 2], [1, 2]), Level.OK, "every partition has a leader", ""),
     ],
 )
-def test_partitions_in_trouble(partition: Any, level: Level, said: str) -> None:
-    from barnabas.client.admin import TopicDescription
+def test_partitions_in_trouble(told: PartitionDescription, level: Level, said: str, advice: str) -> None:
+    found = [each for each in findings([told]) if said in each.what]
+    assert [each.level for each in found] == [level]
+    assert advice in (found[0].next_step or "")
 
-    topics = {"letters": TopicDescription("letters", bytes(16), False, [partition])}
-    assert any(each.level is level and said in each.what for each in cluster._partitions(topics))
+
+def test_followers_that_lag_are_named() -> None:
+    found = list(findings([partition(1, [1, 2], [1])], lag=1204))
+    assert any("follower 2 of letters-0 lacks 1,204 records" in each.what for each in found)
+    assert any("is 12 s old" in each.what for each in found)
+
+
+def test_internal_topics_with_too_few_replicas() -> None:
+    (found,) = [each for each in findings([partition(1, [1], [1])], internal=True) if each.next_step]
+    assert found.level is Level.WARNING
+    assert "letters has partitions with 1 replica" in found.what
+    assert "grow-internal" in (found.next_step or "")
+    assert not any(each.next_step for each in findings([partition(1, [1], [1])], internal=True, brokers=1))
+
+
+def test_fenced_brokers() -> None:
+    one, two = brokers_of(2)
+    (found,) = cluster_state.fenced_brokers([one, two._replace(is_fenced=True)])
+    assert found.level is Level.PROBLEM
+    assert "broker 2 at h:9092 is fenced" in found.what
+
+
+def quorum(*fetched_ms: int | None, ends: tuple[int, ...] = (9, 9, 9), leader: int = 1) -> QuorumDescription:
+    voters = [
+        QuorumReplica(number, None, end, at, None)
+        for number, (at, end) in enumerate(zip(fetched_ms, ends, strict=False), 1)
+    ]
+    return QuorumDescription(leader, 3, 9, voters, [], {})
+
+
+@pytest.mark.parametrize(
+    ("told", "level", "said"),
+    [
+        (quorum(50_000, 49_900, 49_800), Level.OK, "leads a quorum of 3, of which 2 are needed"),
+        (quorum(50_000, 49_900, 15_000), Level.PROBLEM, "controller 3 has not fetched for 35 s: 2 of 3"),
+        (quorum(50_000, 49_900, None), Level.PROBLEM, "controller 3 has not fetched since the leader"),
+        (quorum(50_000, 49_900, 49_800, ends=(9, 9, 4)), Level.WARNING, "controller 3 lacks 5 committed"),
+        (quorum(50_000, 49_900), Level.WARNING, "two voters, and needs both"),
+        (quorum(50_000, leader=-1), Level.PROBLEM, "no controller leads the quorum"),
+        (None, Level.PROBLEM, "no controller answers: fewer than a majority"),
+    ],
+)
+def test_controllers_in_trouble(told: QuorumDescription | None, level: Level, said: str) -> None:
+    found = list(cluster_state.quorum_findings(told, is_answered=False))
+    assert [each.level for each in found if said in each.what] == [level]
+
+
+@pytest.mark.parametrize(
+    ("told", "level", "said"),
+    [
+        (LogDirDescription(wire_error("KAFKA_STORAGE_ERROR"), {}, None, None), Level.PROBLEM, "cannot use"),
+        (
+            LogDirDescription(None, {}, 100 << 30, 2 << 30),
+            Level.PROBLEM,
+            "2.0 GiB of 100.0 GiB (2%) are free",
+        ),
+        (
+            LogDirDescription(None, {}, 100 << 30, 8 << 30),
+            Level.WARNING,
+            "8.0 GiB of 100.0 GiB (8%) are free",
+        ),
+        (LogDirDescription(None, {}, 100 << 30, 20 << 30), None, ""),
+        (LogDirDescription(None, {}, None, None), None, ""),
+    ],
+)
+def test_log_directories_in_trouble(told: LogDirDescription, level: Level | None, said: str) -> None:
+    found = list(cluster_state.log_dir_findings({2: {"/data": told}}))
+    assert [each.level for each in found] == ([] if level is None else [level])
+    assert all(said in each.what and "broker 2" in each.what for each in found)
+
+
+async def replicated_topic(bootstrap: str, name: str, partitions: int) -> None:
+    async with Clients(bootstrap).admin() as admin:
+        await admin.create_topics([NewTopic(name, partitions)])
+
+
+def test_a_cluster_that_has_lost_a_node_and_then_its_majority(examine: Examine) -> None:
+    with Cluster() as running:
+        asyncio.run(replicated_topic(running.bootstrap, "letters", 3))
+        running.wait_until_in_sync("letters")
+        found = examine("--bootstrap", running.bootstrap, "--write")
+        assert found["problem"] == []
+        assert has(found["ok"], "leads a quorum of 3")
+        assert has(found["ok"], "written to each of 3 brokers")
+        running.kill(3)
+        running.wait_until_fenced(3)
+        found = examine("--bootstrap", running.bootstrap)
+        assert has(found["problem"], "broker 3 at", "is fenced", "start it")
+        assert has(found["warning"], "3 partitions under-replicated", "broker 3 runs and keeps up")
+        running.kill(2)
+
+        def no_majority() -> bool:  # an active controller notices it after a while
+            found = examine("--bootstrap", running.address_of(1), "--timeout", 5)
+            assert has(found["problem"], "broker 2 ", "start it")
+            return has(found["problem"], "no controller answers", "until a majority runs")
+
+        until(no_majority)
 
 
 @pytest.mark.parametrize(

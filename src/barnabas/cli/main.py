@@ -30,7 +30,7 @@ COMMANDS = {
     "config": ("barnabas.cli.config", "settings of topics and brokers, where they come from, what they mean"),
     "cluster": ("barnabas.cli.cluster", "brokers, controllers, features, log directories"),
     "log": ("barnabas.cli.log", "look into the files of a partition"),
-    "doctor": ("barnabas.cli.doctor", "check a directory, a file of settings or a running node"),
+    "doctor": ("barnabas.cli.doctor", "say what is wrong with a machine, a directory, settings or a cluster"),
     "sim": ("barnabas.cli.sim", "a broker and its clients in virtual time, under faults, from a seed"),
 }
 

@@ -3,17 +3,30 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Iterator, Mapping
+import contextlib
+from collections.abc import AsyncGenerator, Sequence
 
-from barnabas.cli.checks.findings import Finding, Section, ok, problem, warning
+from barnabas.cli.checks.cluster_state import (
+    fenced_brokers,
+    log_dir_findings,
+    partition_findings,
+    quorum_findings,
+    silent_voters,
+)
+from barnabas.cli.checks.findings import Finding, Level, Section, ok, problem, warning
+from barnabas.cli.clusters.documents import LogDirsByBroker
+from barnabas.cli.clusters.lag import lags_of
+from barnabas.cli.clusters.partitions import CONTROLLER_S, partitions_of
 from barnabas.cli.connecting import Session
 from barnabas.cli.failures import explained
 from barnabas.cli.output import counted
-from barnabas.client.admin import Broker, NewTopic, TopicDescription
+from barnabas.client.admin import Broker, NewTopic
 from barnabas.client.consumer import ConsumerConfig, Reset
+from barnabas.client.errors import BrokerNotReachable, TimedOut
 from barnabas.client.fetched import ConsumerRecord
 from barnabas.client.producer import ProducerConfig
 from barnabas.core.errors import BarnabasError
+from barnabas.core.network import ConnectionLost
 from barnabas.protocol.messages.fetch import FetchRequest
 from barnabas.protocol.messages.list_offsets import ListOffsetsRequest
 from barnabas.protocol.messages.metadata import MetadataRequest
@@ -21,7 +34,8 @@ from barnabas.protocol.messages.produce import ProduceRequest
 
 _NEEDED = (ProduceRequest, FetchRequest, ListOffsetsRequest, MetadataRequest)
 _SKEW_WARNING_MS = 1000
-_SHOWN = 5
+_MOST_LAGS = 200
+_NEW_LEADER_S, _POLL_S = 3.0, 0.2
 _SLOW_ANSWER_MS = 500
 
 
@@ -39,19 +53,69 @@ async def check_cluster(session: Session, *, write: bool) -> Section:
 
 async def _findings(session: Session, *, write: bool) -> AsyncGenerator[Finding, None]:
     await session.connect()
-    cluster = await session.admin.describe_cluster()
-    yield ok(f"cluster {cluster.cluster_id}, {counted(len(cluster.brokers), 'broker')}")
+    admin = session.admin
+    cluster = await admin.describe_cluster(with_fenced=True)
+    live = [broker for broker in cluster.brokers if not broker.is_fenced]
+    yield ok(f"cluster {cluster.cluster_id}, {counted(len(live), 'broker')}")
     if cluster.controller_id < 0:
         yield problem("there is no controller", "see that most of the controllers run and reach each other")
-    for broker in cluster.brokers:
-        yield await _reach(session, broker)
-    yield await _clock(session)
-    for finding in _partitions(await session.admin.describe_topics()):
+    for finding in fenced_brokers(cluster.brokers):
+        yield finding
+    reached = []
+    for broker in live:
+        finding = await _reach(session, broker)
+        if finding.level is not Level.PROBLEM:
+            reached.append(broker)
+        yield finding
+    async for finding in _quorum(session):
+        yield finding
+    partitions = await partitions_of(admin)
+    lacking = [each for each in partitions.every if each.is_under_replicated][:_MOST_LAGS]
+    ids = {name: topic.topic_id for name, topic in partitions.topics.items()}
+    lags = await lags_of(session, lacking, ids, [broker.node_id for broker in reached])
+    for finding in partition_findings(partitions.topics, partitions.every, lags, live):
+        yield finding
+    for finding in log_dir_findings(await _log_dirs(session, reached)):
         yield finding
     if write:
-        yield await _round_trip(session)
+        async for finding in _round_trip(session, reached):
+            yield finding
     else:
         yield ok("nothing was written: --write tries a round trip, with a topic of its own")
+
+
+async def _quorum(session: Session) -> AsyncGenerator[Finding, None]:
+    """The active controller's clock, which it tells with the quorum (KIP-836), and the quorum."""
+    quorum, is_answered = None, True
+    deadline = session.clock.monotonic() + _NEW_LEADER_S
+    try:
+        while True:
+            before = session.clock.wall_ms()
+            async with asyncio.timeout(CONTROLLER_S):
+                quorum = await session.admin.describe_quorum()
+            after = session.clock.wall_ms()
+            # a leader that was just elected has not heard of all voters yet
+            if not silent_voters(quorum) or session.clock.monotonic() >= deadline:
+                break
+            await session.clock.sleep(_POLL_S)
+    except (TimeoutError, TimedOut, BrokerNotReachable, ConnectionLost):
+        is_answered = False
+    except BarnabasError:
+        yield ok("its clock is not known: it does not describe its quorum")
+    if quorum is not None:
+        told = {each.node_id: each.last_fetch_timestamp_ms for each in quorum.voters}
+        yield _skew("the controller", told.get(quorum.leader_id), before, after)
+    for finding in quorum_findings(quorum, is_answered=is_answered):
+        yield finding
+
+
+async def _log_dirs(session: Session, brokers: Sequence[Broker]) -> LogDirsByBroker:
+    """The log directories of the brokers that tell."""
+    found: LogDirsByBroker = {}
+    for broker in brokers:
+        with contextlib.suppress(BarnabasError):
+            found |= await session.admin.describe_log_dirs([broker.node_id])
+    return found
 
 
 async def _reach(session: Session, broker: Broker) -> Finding:
@@ -66,7 +130,7 @@ async def _reach(session: Session, broker: Broker) -> Finding:
     except BarnabasError as error:
         return problem(
             f"broker {broker.node_id} is advertised at {address}, where nobody answers: {explained(error)}",
-            "mend its advertised.listeners to what works from here, or start it",
+            "start it if it does not run; else mend its advertised.listeners to what works from here",
         )
     took_ms = (clock.monotonic() - began) * 1000
     told = connection.versions.ranges
@@ -85,20 +149,6 @@ async def _reach(session: Session, broker: Broker) -> Finding:
     return ok(text)
 
 
-async def _clock(session: Session) -> Finding:
-    """The active controller's clock, which it tells with the quorum (KIP-836)."""
-    try:
-        before = session.clock.wall_ms()
-        quorum = await session.admin.describe_quorum()
-        after = session.clock.wall_ms()
-    except BarnabasError:
-        return ok("its clock is not known: it does not describe its quorum")
-    (told,) = [
-        each.last_fetch_timestamp_ms for each in quorum.voters if each.node_id == quorum.leader_id
-    ] or [None]
-    return _skew("the controller", told, before, after)
-
-
 def _skew(whose: str, told_ms: int | None, before_ms: int, after_ms: int) -> Finding:
     if told_ms is None:
         return ok(f"{whose} does not tell its time")
@@ -112,77 +162,50 @@ def _skew(whose: str, told_ms: int | None, before_ms: int, after_ms: int) -> Fin
     )
 
 
-def _partitions(topics: Mapping[str, TopicDescription]) -> Iterator[Finding]:
-    every = [(topic.name, each) for topic in topics.values() for each in topic.partitions]
-    offline = [f"{name}-{each.partition}" for name, each in every if each.leader < 0]
-    lagging = [
-        f"{name}-{each.partition}"
-        for name, each in every
-        if each.leader >= 0 and len(each.in_sync) < len(each.replicas)
-    ]
-    elsewhere = sum(
-        each.leader >= 0 and bool(each.replicas) and each.leader != each.replicas[0] for _, each in every
-    )
-    yield ok(f"{counted(len(topics), 'topic')}, {counted(len(every), 'partition')}")
-    if offline:
-        yield problem(
-            f"no leader of {counted(len(offline), 'partition')}: {_some(offline)}",
-            "start the brokers that hold them (`barnabas topic describe` names these)",
-        )
-    if lagging:
-        yield warning(
-            f"{counted(len(lagging), 'partition')} under-replicated: {_some(lagging)}",
-            "see that the brokers missing from their in-sync replicas run and keep up",
-        )
-    if elsewhere:
-        yield warning(
-            f"{counted(elsewhere, 'partition')} not led by the preferred broker",
-            "they go back by themselves within auto.leader.rebalance; or elect preferred leaders",
-        )
-    if every and not offline and not lagging:
-        yield ok("every partition has a leader, and all its replicas are in sync")
-
-
-def _some(names: list[str]) -> str:
-    return ", ".join(names[:_SHOWN]) + (f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else "")
-
-
-async def _round_trip(session: Session) -> Finding:
-    """Make a topic, write a record, read it back, delete the topic."""
+async def _round_trip(session: Session, brokers: Sequence[Broker]) -> AsyncGenerator[Finding, None]:
+    """Make a topic with a partition on every broker, write to each, read it back, delete the topic."""
     topic = f"barnabas-doctor-{session.clock.wall_ms()}"
+    places = {number: [broker.node_id] for number, broker in enumerate(brokers)}
     await session.admin.create_topics(
-        [NewTopic(topic, 1, configs={"message.timestamp.type": "LogAppendTime"})]
+        [NewTopic(topic, configs={"message.timestamp.type": "LogAppendTime"}, assignments=places)]
     )
     try:
         async with asyncio.timeout(session.timeout_s):
-            return await _write_and_read(session, topic)
+            for finding in await _write_and_read(session, topic, brokers):
+                yield finding
     except TimeoutError:
-        return problem(
+        yield problem(
             f"a record was not written and read back within {session.timeout_s:g} s",
-            "look at the log of the broker; min.insync.replicas may ask for more than there are",
+            "look at the logs of the brokers; min.insync.replicas may ask for more than there are",
         )
     finally:
         await session.admin.delete_topics([topic])
 
 
-async def _write_and_read(session: Session, topic: str) -> Finding:
-    clock, client = session.clock, session.client_config
+async def _write_and_read(session: Session, topic: str, brokers: Sequence[Broker]) -> list[Finding]:
+    clock, client, text = session.clock, session.client_config, b"are you well?"
+    slowest_ms, times = 0.0, []
     async with session.producer(ProducerConfig(client=client, linger_ms=0)) as producer:
         await producer.partitions_of(topic)
-        began = clock.monotonic()
-        await (await producer.send(topic, b"are you well?"))
-        written_ms = (clock.monotonic() - began) * 1000
+        for number in range(len(brokers)):
+            began, before_ms = clock.monotonic(), clock.wall_ms()
+            await (await producer.send(topic, text, partition=number))
+            slowest_ms = max(slowest_ms, (clock.monotonic() - began) * 1000)
+            times.append((before_ms, clock.wall_ms()))
     async with session.consumer(ConsumerConfig(reset=Reset.EARLIEST, client=client)) as consumer:
-        consumer.assign([(topic, 0)])
+        consumer.assign([(topic, number) for number in range(len(brokers))])
         began = clock.monotonic()
-        records: list[ConsumerRecord] = []
-        while not records:
-            records = await consumer.poll(1000)
+        records: dict[int, ConsumerRecord] = {}
+        while len(records) < len(brokers):
+            records |= {record.partition: record for record in await consumer.poll(1000)}
         read_ms = (clock.monotonic() - began) * 1000
-    if records[0].value != b"are you well?":
-        return problem(
-            "what was read back is not what was written", "keep the broker's directory, and report it"
-        )
-    return ok(
-        f"a record was written to all in-sync replicas in {written_ms:.1f} ms, read back in {read_ms:.1f} ms"
-    )
+    if any(record.value != text for record in records.values()):
+        what = "what was read back is not what was written"
+        return [problem(what, "keep the broker's directory, and report it")]
+    where = f"each of {counted(len(brokers), 'broker')}" if len(brokers) > 1 else "the broker"
+    found = [
+        ok(f"a record was written to {where} in {slowest_ms:.1f} ms or less, read back in {read_ms:.1f} ms")
+    ]
+    for number, broker in enumerate(brokers):
+        found.append(_skew(f"broker {broker.node_id}", records[number].timestamp_ms, *times[number]))
+    return found
