@@ -1,1 +1,1 @@
-"""Consumer groups: who is a member of which, what each reads, and how far."""
+"""Consumer groups: their members, assignments and committed offsets."""

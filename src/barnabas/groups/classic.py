@@ -1,12 +1,12 @@
-"""A classic group: its members agree on a protocol, one of them decides who gets what, all of them follow.
+"""A group of the classic protocol: members agree on a protocol, their leader computes the assignment.
 
-In records stands the last generation that was complete: its number, protocol, leader, members and parts.
-While a rebalance is under way the group is ahead of that, in memory only: whoever loads the group finds the
-last complete generation, and its members join again. So in the states Stable and Empty a group is what its
-record says, and in the others the record comes at their end.
+Records hold the last complete generation: its number, protocol, leader, members and assignments. During a
+rebalance the group is ahead of that, in memory only: a load of the group finds the last complete generation,
+and its members join again. So in the states Stable and Empty the group equals its record, and in the others
+the record is written at their end.
 
-This file is what a group holds and answers; what happens to it stands in `classic_join`, `classic_sync`,
-`classic_leave` and, for the way from one generation to the next, `classic_rebalance`.
+This file has the group's data and queries; its changes are in `classic_join`, `classic_sync`, `classic_leave`
+and, for the transition between generations, `classic_rebalance`.
 """
 
 from __future__ import annotations
@@ -26,12 +26,13 @@ from barnabas.groups.subscription import topics_of
 from barnabas.groups.timers import Timer, Timers
 from barnabas.protocol.schema import Message
 
-VALUE_VERSION = 3  # of the records that are written, as Kafka 4.3 writes them
+VALUE_VERSION = 3  # of written records, as in Kafka 4.3
 _UNKNOWN_MS = -1
 
 
 class InitialDelay:
-    """The wait for more members before the first generation: how long in all, and whether any came."""
+    """The wait for more members before the first generation: the remaining time, and whether any have
+    come."""
 
     __slots__ = ("delay_ms", "has_news", "remaining_ms")
 
@@ -42,7 +43,7 @@ class InitialDelay:
 
 
 class ClassicGroup:
-    """A group by its id."""
+    """A classic group, by its id."""
 
     type = CLASSIC
     may_expire = True
@@ -58,8 +59,8 @@ class ClassicGroup:
         self.protocol: str | None = None
         self.leader: str | None = None
         self.roster = Roster()
-        self.pending: dict[str, Timer] = {}  # ids that were given out, and are to come back with a join
-        self.unsynced: dict[str, None] = {}  # members of this generation that have not asked for their part
+        self.pending: dict[str, Timer] = {}  # assigned member ids whose members have not joined yet
+        self.unsynced: dict[str, None] = {}  # members of this generation that have not sent SyncGroup
         self.phase: Timer | None = None  # the end of the wait for joins, or for syncs
         self.initial: InitialDelay | None = None
         self._topics: frozenset[str] | None = None
@@ -78,7 +79,7 @@ class ClassicGroup:
     # ---- members
 
     def member(self, member_id: str, instance_id: str | None) -> Member:
-        """The member of that id, which must be the one of its instance."""
+        """The member of that id, which must be the present one of its instance."""
         if instance_id is not None:
             known_id = self.roster.by_instance.get(instance_id)
             if known_id is None:
@@ -91,7 +92,7 @@ class ClassicGroup:
         return member
 
     def member_of(self, member_id: str, instance_id: str | None, generation: int) -> Member:
-        """The same, in the generation that the group is in."""
+        """As `member`, and the group must be in that generation."""
         member = self.member(member_id, instance_id)
         if generation != self.generation:
             raise IllegalGeneration(f"group {self.id} is in generation {self.generation}, not {generation}")
@@ -110,14 +111,14 @@ class ClassicGroup:
             self.leader = next(iter(self.roster.by_id), None)
 
     def can_speak(self, protocol_type: str, protocols: Mapping[str, bytes]) -> bool:
-        """Whether who speaks these protocols fits in."""
+        """Whether a member with these protocols may join."""
         if self.is_empty:
             return bool(protocol_type and protocols)
         return self.protocol_type == protocol_type and any(map(self.roster.spoken_by_all, protocols))
 
     @property
     def has_all_joined(self) -> bool:
-        """Whether nobody is missing: every member waits for the next generation, and no id is out."""
+        """Whether every member waits for the next generation, and no assigned id is still to join."""
         return self.roster.joining_count == len(self.roster) and not self.pending
 
     # ---- commits
@@ -126,7 +127,7 @@ class ClassicGroup:
         self, member_id: str, instance_id: str | None, generation: int, now: Now, *, is_transactional: bool
     ) -> None:
         if generation < 0 and self.is_empty:
-            return  # of somebody who only keeps offsets here
+            return  # of a client that only stores offsets here
         if generation >= 0 or member_id or instance_id is not None:
             member = self.member_of(member_id, instance_id, generation)
             if is_transactional:
@@ -138,11 +139,11 @@ class ClassicGroup:
             raise UnknownMember(f"group {self.id} has members, and this is none of them")
 
     def touch(self, member: Member, now: Now) -> None:
-        """The member is alive: its session begins anew."""
+        """Restart the member's session."""
         if member.session is not None:
             self.timers.set(member.session, now.seconds + member.session_timeout_ms / 1000)
 
-    # ---- what its members read
+    # ---- the topics of its members
 
     @property
     def knows_subscription(self) -> bool:
@@ -153,7 +154,7 @@ class ClassicGroup:
         return self.protocol_type == CONSUMER_PROTOCOL if topics is None else topic in topics
 
     def forget_topics(self) -> None:
-        """The generation is another: so may be what it reads."""
+        """The subscribed topics may differ in the new generation."""
         self._has_read_topics = False
 
     def _subscribed_topics(self) -> frozenset[str] | None:
@@ -175,7 +176,7 @@ class ClassicGroup:
     # ---- records
 
     def record(self, assignments: Mapping[str, bytes], generation: int, now: Now) -> KeyedRecord:
-        """This generation as it is written down, with what each member gets."""
+        """The record of this generation, with the members' assignments."""
         protocol = self.protocol or ""
         members = [
             member.recorded(protocol, assignments.get(member.id, b""))
@@ -192,7 +193,7 @@ class ClassicGroup:
         return KeyedRecord(self._key(), value, VALUE_VERSION)
 
     def empty_record(self, now: Now) -> KeyedRecord:
-        """What is written down of a new group, before its first generation."""
+        """The record of a new group, before its first generation."""
         value = GroupMetadataValue(
             protocol_type="",
             generation=0,
@@ -210,14 +211,14 @@ class ClassicGroup:
         return GroupMetadataKey(group=self.id)
 
     def close(self) -> None:
-        """The group is gone: nothing happens to it any more."""
+        """Cancel all timers: the group has been removed."""
         for timer in self.pending.values():
             timer.cancel()
         if self.phase is not None:
             self.phase.cancel()
 
     def replay(self, value: GroupMetadataValue) -> None:
-        """A complete generation. What a rebalance has gathered since it was written stays."""
+        """Apply a complete generation. Members that a rebalance has collected since it was written stay."""
         if self.state == PREPARING and self.roster.by_id:
             return
         since_ms = value.current_state_timestamp
@@ -244,18 +245,18 @@ class ClassicGroup:
                 self._update(member, read)
 
     def _update(self, member: Member, read: Member) -> None:
-        """A member is as it was read; other protocols that it is known to speak are not in records."""
+        """Update a member from its record, which has only one of the protocols that the member supports."""
         (spoken,) = read.protocols.items()
         if spoken not in member.protocols.items():
             self.roster.speak(member, read.protocols)
         member.rebalance_timeout_ms = read.rebalance_timeout_ms
         member.session_timeout_ms = read.session_timeout_ms
         member.assignment = read.assignment
-        member.syncing = None  # it is answered
+        member.syncing = None  # it gets its response
 
 
 def _member_of(told: ClassicMember, protocol: str | None) -> Member:
-    without = told.rebalance_timeout == -1  # as versions wrote it that knew only sessions
+    without = told.rebalance_timeout == -1  # as written by versions with a session timeout only
     return Member(
         told.member_id,
         told.group_instance_id,

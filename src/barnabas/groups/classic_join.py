@@ -1,8 +1,9 @@
-"""JoinGroup to a classic group: a new member, one that was known before, or another one for an instance.
+"""JoinGroup to a classic group: a new member, a known one, or a new member for a static instance.
 
-A new member without an instance id gets its id first, from version 4 on, and comes again with it: a client
-that gives up before has not become a member that everybody waits for. An instance that comes back takes its
-old place; as long as the members would still choose the same protocol, nobody else notices.
+A new member without an instance id first gets a member id, from version 4 on, and joins again with it: a
+client that gives up before that does not become a member that all others wait for. A returning static
+instance takes its old place; as long as the members would still choose the same protocol, there is no
+rebalance.
 """
 
 from __future__ import annotations
@@ -24,12 +25,12 @@ NEW_MEMBER_TIMEOUT_MS = 5 * 60_000
 _FIRST_WITH_REBALANCE_TIMEOUT = 1
 _FIRST_WITH_REQUIRED_ID = 4
 _FIRST_WITH_SKIPPED_ASSIGNMENT = 9
-_NAME_BYTES = 32_767 - 37  # an id is a name and, after a dash, a UUID
+_NAME_BYTES = 32_767 - 37  # an id is a name, a dash and a UUID
 _FENCED = wire_error("FENCED_INSTANCE_ID")
 
 
 class Joiner:
-    """A JoinGroup request, and who waits for its answer."""
+    """A JoinGroup request, with the handle of its reply."""
 
     __slots__ = ("caller", "protocols", "rebalance_timeout_ms", "reply", "request")
 
@@ -43,14 +44,14 @@ class Joiner:
 
 
 def can_be_written(request: JoinGroupRequest, caller: Caller) -> bool:
-    """Whether records have room for the names of a member; newer requests may have longer ones."""
+    """Whether the names of a member fit into records; newer requests may have longer ones."""
     names = [request.group_id, request.group_instance_id or "", request.protocol_type, caller.client_id]
     names += [one.name for one in request.protocols]
     return all(len(name.encode("utf-8", "surrogatepass")) <= _NAME_BYTES for name in names)
 
 
 def join(group: ClassicGroup, joiner: Joiner, turn: Turn, random: Random) -> None:
-    """Whoever asks joins, or is refused."""
+    """Let a member join, or refuse it."""
     request = joiner.request
     if not _has_room(group, request.member_id):
         _turn_away(group, joiner, turn)
@@ -59,7 +60,7 @@ def join(group: ClassicGroup, joiner: Joiner, turn: Turn, random: Random) -> Non
     elif not request.member_id:
         _join_unknown(group, joiner, turn, random)
     elif request.member_id in group.pending:
-        if request.group_instance_id is not None:  # ids are given out to those without an instance only
+        if request.group_instance_id is not None:  # ids are assigned only to members without an instance
             _refuse(joiner, turn, "UNKNOWN_SERVER_ERROR")
         else:
             _add(group, joiner, request.member_id, turn)
@@ -72,7 +73,8 @@ def _refuse(joiner: Joiner, turn: Turn, error_name: str, member_id: str = "") ->
 
 
 def _has_room(group: ClassicGroup, member_id: str) -> bool:
-    """Members have a place, until a rebalance finds the group too large: then the first who join have."""
+    """Members keep their place, until a rebalance finds the group too large: then the first to join are
+    kept."""
     if group.state == EMPTY:
         return True
     max_size = group.settings().max_size
@@ -91,7 +93,7 @@ def _turn_away(group: ClassicGroup, joiner: Joiner, turn: Turn) -> None:
     _refuse(joiner, turn, "GROUP_MAX_SIZE_REACHED")
 
 
-# ---- who comes without an id
+# ---- members without an id
 
 
 def _join_unknown(group: ClassicGroup, joiner: Joiner, turn: Turn, random: Random) -> None:
@@ -128,7 +130,7 @@ def _add(group: ClassicGroup, joiner: Joiner, member_id: str, turn: Turn) -> Non
     advance(group, turn)
 
 
-# ---- who is known
+# ---- known members
 
 
 def _join_again(group: ClassicGroup, joiner: Joiner, turn: Turn) -> None:
@@ -141,7 +143,7 @@ def _join_again(group: ClassicGroup, joiner: Joiner, turn: Turn) -> None:
     is_same = list(member.protocols.items()) == list(joiner.protocols.items())
     leads_stable = group.state == STABLE and member.id == group.leader
     if group.state != PREPARING and is_same and not leads_stable:
-        # it may have missed the answer; a leader that comes again wants to decide anew
+        # it may have missed the response; a leader that joins again wants a new assignment
         turn.answer(joiner.reply, joined(group, member))
     else:
         _update(group, member, joiner, turn)
@@ -149,16 +151,16 @@ def _join_again(group: ClassicGroup, joiner: Joiner, turn: Turn) -> None:
 
 
 def _update(group: ClassicGroup, member: Member, joiner: Joiner, turn: Turn) -> None:
-    """The member waits for the next generation, with what it speaks now."""
+    """The member waits for the next generation, with its present protocols."""
     group.roster.speak(member, joiner.protocols)
     member.rebalance_timeout_ms = joiner.rebalance_timeout_ms
     member.session_timeout_ms = joiner.request.session_timeout_ms
-    if member.joining is not None:  # its client has given up on that one
+    if member.joining is not None:  # its client has given up on the earlier request
         turn.answer(member.joining, refused_join(wire_error("REBALANCE_IN_PROGRESS"), member.id))
     group.roster.wait(member, joiner.reply)
 
 
-# ---- who comes in the place of another
+# ---- a new member for a static instance
 
 
 def _replace(group: ClassicGroup, old: Member, new_id: str, joiner: Joiner, turn: Turn) -> None:
@@ -175,7 +177,7 @@ def _replace(group: ClassicGroup, old: Member, new_id: str, joiner: Joiner, turn
 
 
 def _take_place(group: ClassicGroup, old: Member, new_id: str, turn: Turn) -> Member:
-    """Another member in the place of an instance; if somebody waits there, it is fenced."""
+    """Replace the member of a static instance; waiting requests of the old one are fenced."""
     if old.joining is not None:
         turn.answer(old.joining, refused_join(_FENCED, old.id))
         group.roster.wait(old, None)
@@ -201,7 +203,7 @@ def _take_place(group: ClassicGroup, old: Member, new_id: str, turn: Turn) -> Me
 
 
 def _go_on(group: ClassicGroup, member: Member, joiner: Joiner, led_before: str, turn: Turn) -> None:
-    """The generation goes on with the new member: it is written down before anybody hears of it."""
+    """The generation goes on with the new member, and is written before anything is answered."""
     group.roster.wait(member, None)
     assignments = {each.id: each.assignment for each in group.roster.by_id.values()}
     turn.write(group.record(assignments, group.generation, turn.now))
@@ -209,6 +211,6 @@ def _go_on(group: ClassicGroup, member: Member, joiner: Joiner, led_before: str,
     knows_skipping = joiner.caller.api_version >= _FIRST_WITH_SKIPPED_ASSIGNMENT
     response = joined(group, member, skip_assignment=is_leader and knows_skipping)
     if is_leader and not knows_skipping:
-        # told that the one before leads, it does not decide anew, and asks for its part only
+        # told that the earlier member leads, it sends no new assignment, and only asks for its own
         response.leader, response.members = led_before, []
     turn.answer(joiner.reply, response)

@@ -1,4 +1,5 @@
-"""LeaveGroup to a classic group: members go, by their ids or, sent away by an administrator, by instance."""
+"""LeaveGroup to a classic group: members leave by their ids, or are removed by an administrator by
+instance."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ from barnabas.protocol.messages.leave_group import LeaveGroupRequest, MemberIden
 
 
 def leave(group: ClassicGroup, request: LeaveGroupRequest, turn: Turn) -> list[MemberResponse]:
-    """What became of each member; all that go cause one rebalance."""
+    """The result for each member; all removals together cause one rebalance."""
     responses = [response_of(one, _error_code(group, one, turn)) for one in request.members]
     if any(response.error_code == 0 for response in responses) and not group.is_empty:
         advance(group, turn)

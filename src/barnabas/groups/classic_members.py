@@ -1,8 +1,8 @@
-"""The members of a classic group: who is in, what each can speak, and which protocol they would choose.
+"""The members of a classic group: their data, supported protocols, and the vote on the protocol.
 
-What stands in records is the member's identity, timeouts, subscription and assignment; whether it waits for
-an answer, and when its session ends, does not. Several counts are kept so that one member's coming or going
-costs the same in a group of a thousand: how many wait in JoinGroup, and how many speak each protocol.
+Records hold a member's identity, timeouts, subscription and assignment, but not its waiting requests or the
+end of its session. Two counts are maintained, so that a member's change costs the same in a group of a
+thousand: the members waiting in JoinGroup, and the members that support each protocol.
 """
 
 from __future__ import annotations
@@ -54,12 +54,12 @@ class Member:
         self.protocols = protocols  # metadata by name, the preferred one first
         self.assignment = assignment
         self.is_new = False  # it has never been in a generation
-        self.joining: Reply | None = None  # who waits for the end of the join
-        self.syncing: Reply | None = None  # who waits for the assignment
+        self.joining: Reply | None = None  # the waiting JoinGroup
+        self.syncing: Reply | None = None  # the waiting SyncGroup
         self.session: Timer | None = None
 
     def recorded(self, protocol: str, assignment: bytes) -> ClassicMember:
-        """The member as it is written down in a generation of that protocol."""
+        """The member as in the record of a generation with that protocol."""
         return ClassicMember(
             member_id=self.id,
             group_instance_id=self.instance_id,
@@ -73,7 +73,7 @@ class Member:
 
 
 def protocols_of(asked: Sequence[JoinGroupRequestProtocol]) -> dict[str, bytes]:
-    """The protocols of a request by name; of two with the same name the first counts."""
+    """The protocols of a request by name; of duplicates the first counts."""
     found: dict[str, bytes] = {}
     for one in asked:
         found.setdefault(one.name, bytes(one.metadata))
@@ -81,7 +81,7 @@ def protocols_of(asked: Sequence[JoinGroupRequestProtocol]) -> dict[str, bytes]:
 
 
 class Roster:
-    """The members by id, in the order they came."""
+    """The members by id, in the order in which they joined."""
 
     __slots__ = ("_speakers", "by_id", "by_instance", "joining_count")
 
@@ -89,7 +89,7 @@ class Roster:
         self.by_id: dict[str, Member] = {}
         self.by_instance: dict[str, str] = {}
         self.joining_count = 0
-        self._speakers: dict[str, int] = {}  # how many members speak a protocol
+        self._speakers: dict[str, int] = {}  # the number of members that support a protocol
 
     def __len__(self) -> int:
         return len(self.by_id)
@@ -111,12 +111,12 @@ class Roster:
             member.session.cancel()
 
     def wait(self, member: Member, reply: Reply | None) -> None:
-        """Somebody waits for the member to have joined, or nobody any more."""
+        """Set or clear the member's waiting JoinGroup."""
         self.joining_count += (reply is not None) - (member.joining is not None)
         member.joining = reply
 
     def speak(self, member: Member, protocols: dict[str, bytes]) -> None:
-        """The member speaks these protocols now."""
+        """Set the protocols that the member supports."""
         self._count(member, -1)
         member.protocols = protocols
         self._count(member, 1)
@@ -129,13 +129,13 @@ class Roster:
             else:
                 del self._speakers[name]
 
-    # ---- questions
+    # ---- queries
 
     def spoken_by_all(self, name: str) -> bool:
         return self._speakers.get(name, 0) == len(self.by_id)
 
     def choice(self) -> str:
-        """The protocol that most members prefer among those that all speak."""
+        """The protocol preferred by most members among those that all support."""
         votes: dict[str, int] = {}
         for member in self.by_id.values():
             for name in member.protocols:
@@ -145,5 +145,5 @@ class Roster:
         return max(votes, key=votes.__getitem__)
 
     def rebalance_timeout_ms(self) -> int:
-        """The longest that any member wants to be waited for."""
+        """The longest rebalance timeout of the members."""
         return max((member.rebalance_timeout_ms for member in self.by_id.values()), default=0)

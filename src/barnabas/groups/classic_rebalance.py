@@ -1,9 +1,9 @@
-"""From one generation to the next: members join, whoever is missing too long goes, the rest get their parts.
+"""The transition between generations: members join, late ones are removed, the others get their assignments.
 
-A rebalance begins when somebody comes, goes or changes its mind. It waits until all have joined again, at
-most as long as the most patient of them wants; a group that was empty waits a little for others, and again
-while they come. Then the generation stands and everybody is answered; those who never ask for their part are
-missed later, as are members from which nothing is heard.
+A rebalance begins when a member joins, leaves or changes its subscription. It waits until all have joined
+again, at most for the longest rebalance timeout; a group that was empty waits a little for more members, and
+again while they come. Then the generation is fixed and all joins are answered. Members that never send
+SyncGroup are removed later, as are members without heartbeats.
 
 Static members are not removed for being late: they keep their place until their session ends.
 """
@@ -23,17 +23,17 @@ from barnabas.groups.turn import Turn
 from barnabas.protocol.messages.join_group import JoinGroupResponse, JoinGroupResponseMember
 from barnabas.protocol.messages.sync_group import SyncGroupResponse
 
-LEAST_AGAIN_MS = 1000  # before members that are all late are looked at again, however impatient they are
+LEAST_AGAIN_MS = 1000  # before members that are all late are checked again, even with shorter timeouts
 
 _REBALANCE_IN_PROGRESS = wire_error("REBALANCE_IN_PROGRESS")
 _UNKNOWN_MEMBER_ID = wire_error("UNKNOWN_MEMBER_ID")
 
 
-# ---- the way to a generation
+# ---- towards a generation
 
 
 def advance(group: ClassicGroup, turn: Turn) -> None:
-    """Somebody came, went or changed: a rebalance begins, or the one under way may be complete."""
+    """After a change of the members: begin a rebalance, or complete the present one if it is ready."""
     if group.state != PREPARING:
         begin(group, turn)
     elif group.initial is None and group.has_all_joined:
@@ -41,7 +41,7 @@ def advance(group: ClassicGroup, turn: Turn) -> None:
 
 
 def begin(group: ClassicGroup, turn: Turn) -> None:
-    """Members are called to join; those who wait for a part are called back."""
+    """Ask the members to join again; waiting SyncGroup requests get REBALANCE_IN_PROGRESS."""
     if group.state == COMPLETING:
         for member in group.roster.by_id.values():
             member.assignment = b""
@@ -60,7 +60,7 @@ def begin(group: ClassicGroup, turn: Turn) -> None:
 
 
 def complete(group: ClassicGroup, turn: Turn) -> None:
-    """The next generation is of those who have joined; without any member the group is empty."""
+    """Begin the next generation with the members that have joined; without any member the group is empty."""
     group.initial = None
     if group.phase is not None:
         group.phase.cancel()
@@ -76,7 +76,7 @@ def complete(group: ClassicGroup, turn: Turn) -> None:
 
 
 def _elect_leader(group: ClassicGroup) -> bool:
-    """Let somebody lead who has joined: the leader of before, if possible. False where nobody has."""
+    """Elect a leader among those that have joined, the previous one if possible; False if none has joined."""
     members = group.roster.by_id
     leader = members.get(group.leader or "")
     if leader is not None and leader.joining is not None:
@@ -104,7 +104,7 @@ def _answer_joins(group: ClassicGroup, turn: Turn) -> None:
 
 
 def joined(group: ClassicGroup, member: Member, *, skip_assignment: bool = False) -> JoinGroupResponse:
-    """What a member learns of the generation it is in: its leader, everything."""
+    """A member's JoinGroup response; only the leader's has the members."""
     is_leader = member.id == group.leader
     return JoinGroupResponse(
         error_code=0,
@@ -136,7 +136,7 @@ def refused_join(error: WireError, member_id: str = "") -> JoinGroupResponse:
     )
 
 
-# ---- waiting
+# ---- waits
 
 
 def _wait(group: ClassicGroup, turn: Turn, wait_ms: int) -> None:
@@ -164,11 +164,11 @@ def _wait_again(group: ClassicGroup, initial: InitialDelay, turn: Turn) -> None:
     _wait(group, turn, delay_ms)
 
 
-# ---- members that are, or are not, heard of
+# ---- sessions
 
 
 def watch(group: ClassicGroup, member: Member, now: Now, timeout_ms: int | None = None) -> None:
-    """The member is alive; it is removed if nothing is heard of it for its session, or for `timeout_ms`."""
+    """Start the member's session; it is removed without a heartbeat in its session, or in `timeout_ms`."""
     if member.session is None:
         member.session = Timer(partial(_session_over, group, member))
     wait_ms = member.session_timeout_ms if timeout_ms is None else timeout_ms
@@ -176,8 +176,8 @@ def watch(group: ClassicGroup, member: Member, now: Now, timeout_ms: int | None 
 
 
 def _session_over(group: ClassicGroup, member: Member, turn: Turn) -> None:
-    """Who waits for an answer cannot be heard of, and is watched again when it has it; unless it is new: a
-    new member that was given up by its client would hold up every rebalance."""
+    """Remove the member. One with a waiting request cannot send heartbeats, and is watched again after the
+    response; except a new one: if its client has given up, it would block every rebalance."""
     if not member.is_new and (member.joining is not None or member.syncing is not None):
         return
     dismiss(group, member, turn)
@@ -185,7 +185,7 @@ def _session_over(group: ClassicGroup, member: Member, turn: Turn) -> None:
 
 
 def expect(group: ClassicGroup, member_id: str, turn: Turn, timeout_ms: int) -> None:
-    """An id was given out, and is to come back with a join."""
+    """Wait for the join of an assigned member id."""
     timer = group.pending[member_id] = Timer(partial(_never_came, group, member_id))
     group.timers.set(timer, turn.now.seconds + timeout_ms / 1000)
 
@@ -197,14 +197,14 @@ def _never_came(group: ClassicGroup, member_id: str, turn: Turn) -> None:
 
 
 def forget(group: ClassicGroup, member_id: str) -> None:
-    """An id that was given out is not waited for any more."""
+    """Stop waiting for the join of an assigned member id."""
     timer = group.pending.pop(member_id, None)
     if timer is not None:
         timer.cancel()
 
 
 def dismiss(group: ClassicGroup, member: Member, turn: Turn) -> None:
-    """The member is gone; if it still waits for something, it learns that it is not known."""
+    """Remove a member; its waiting requests get UNKNOWN_MEMBER_ID."""
     if member.joining is not None:
         turn.answer(member.joining, refused_join(_UNKNOWN_MEMBER_ID))
         group.roster.wait(member, None)
@@ -213,7 +213,7 @@ def dismiss(group: ClassicGroup, member: Member, turn: Turn) -> None:
 
 
 def end_sync(group: ClassicGroup, member: Member, turn: Turn, error: WireError) -> None:
-    """Who waits for its part gets none."""
+    """Answer a waiting SyncGroup with an error."""
     if member.syncing is not None:
         turn.answer(member.syncing, SyncGroupResponse(error_code=error.code, assignment=b""))
         member.syncing = None

@@ -1,12 +1,12 @@
-"""The states of a classic group, and how it gets from one to another.
+"""The states of a classic group, and the transitions between them.
 
     Empty       no members; it may have offsets
-    Preparing   a rebalance has begun: whoever wants to be in the next generation joins
-    Completing  the generation stands; its leader hands in who gets what
-    Stable      everybody has a part
+    Preparing   a rebalance has begun: members join the next generation
+    Completing  the generation is fixed; its leader sends the assignments
+    Stable      all members have an assignment
 
-A command moves a group only as the table says. A record puts it into Empty or Stable, wherever it was: Stable
-where the generation has members. Dead is what a group is called that does not exist.
+A command changes the state only according to the table. A record sets it to Empty or Stable from any state:
+Stable if the generation has members. Dead is the state reported for a group that does not exist.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""SyncGroup and Heartbeat to a classic group: the leader hands in who gets what, all ask for their part."""
+"""SyncGroup and Heartbeat to a classic group: the leader sends the assignments, members receive their own."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _REBALANCE_IN_PROGRESS = wire_error("REBALANCE_IN_PROGRESS")
 
 
 def sync(group: ClassicGroup, request: SyncGroupRequest, turn: Turn, reply: Reply) -> None:
-    """A member asks for its part; it waits where the leader has not decided yet."""
+    """Answer a member's SyncGroup, or let it wait if the leader has not sent the assignments yet."""
     try:
         member = _checked(group, request)
     except BarnabasError as error:
@@ -28,11 +28,11 @@ def sync(group: ClassicGroup, request: SyncGroupRequest, turn: Turn, reply: Repl
         group.phase.cancel()
     if group.state != COMPLETING:
         turn.answer(reply, _part(group, member.assignment))
-        watch(group, member, turn.now)  # the member relies on this answer for a whole session
+        watch(group, member, turn.now)  # the member relies on this response for a whole session
     elif member.id == group.leader:
         _hand_out(group, request, turn, reply)
     else:
-        end_sync(group, member, turn, _REBALANCE_IN_PROGRESS)  # an earlier one, given up by its client
+        end_sync(group, member, turn, _REBALANCE_IN_PROGRESS)  # an earlier request, given up by its client
         member.syncing = reply
 
 
@@ -52,9 +52,10 @@ def _differ(told: str | None, known: str | None) -> bool:
 
 
 def _hand_out(group: ClassicGroup, request: SyncGroupRequest, turn: Turn, reply: Reply) -> None:
-    """The generation is complete: it is written down, and whoever waits gets its part.
+    """The leader has sent the assignments: write the generation, and answer the waiting members.
 
-    They wait until it is replayed: where it cannot be written, as it is too large, see `give_up`.
+    Their requests count as waiting until the record is replayed: if it is too large to be written, see
+    `give_up`.
     """
     assignments = {one.member_id: bytes(one.assignment) for one in request.assignments}
     turn.write(group.record(assignments, group.generation, turn.now))
@@ -67,7 +68,7 @@ def _hand_out(group: ClassicGroup, request: SyncGroupRequest, turn: Turn, reply:
 
 
 def give_up(group: ClassicGroup, request: SyncGroupRequest, turn: Turn) -> None:
-    """What was handed in could not be written down: whoever waits for it is told, and all join again."""
+    """The assignments could not be written: waiting members get an error, and all join again."""
     if group.state == COMPLETING and group.generation == request.generation_id:
         for member in group.roster.by_id.values():
             end_sync(group, member, turn, BarnabasError.wire)
@@ -84,7 +85,7 @@ def _part(group: ClassicGroup, assignment: bytes) -> SyncGroupResponse:
 
 
 def heartbeat(group: ClassicGroup, request: HeartbeatRequest, now: Now) -> None:
-    """A member is alive; raises what it has to know."""
+    """Process a heartbeat; raises if the member must join again."""
     member = group.member_of(request.member_id, request.group_instance_id, request.generation_id)
     group.touch(member, now)
     if group.state == PREPARING:

@@ -1,4 +1,4 @@
-"""What a group refuses, each by the name that clients know."""
+"""Errors of group requests, one for each of Kafka's."""
 
 from __future__ import annotations
 
@@ -6,31 +6,31 @@ from barnabas.core.errors import BarnabasError, wire_error
 
 
 class UnknownMember(BarnabasError):
-    """Nobody of that id is a member of the group."""
+    """No member of the group has that id."""
 
     wire = wire_error("UNKNOWN_MEMBER_ID")
 
 
 class IllegalGeneration(BarnabasError):
-    """The group is in another generation."""
+    """The request is of another generation than the group."""
 
     wire = wire_error("ILLEGAL_GENERATION")
 
 
 class FencedInstance(BarnabasError):
-    """Another member has taken the place of that instance."""
+    """Another member has replaced that of the instance."""
 
     wire = wire_error("FENCED_INSTANCE_ID")
 
 
 class RebalanceInProgress(BarnabasError):
-    """The members are about to get other parts."""
+    """A rebalance is in progress: the members' assignments will change."""
 
     wire = wire_error("REBALANCE_IN_PROGRESS")
 
 
 class InconsistentProtocol(BarnabasError):
-    """The members have another protocol, or none in common with this one."""
+    """The member's protocols do not fit those of the group."""
 
     wire = wire_error("INCONSISTENT_GROUP_PROTOCOL")
 
@@ -42,6 +42,6 @@ class NonEmptyGroup(BarnabasError):
 
 
 class GroupNotFound(BarnabasError):
-    """There is no such group, or it is not of the type that was asked for."""
+    """The group does not exist, or is of another type."""
 
     wire = wire_error("GROUP_ID_NOT_FOUND")

@@ -1,12 +1,12 @@
-"""A group whose members nobody serves here: Apache Kafka has left it, and may find it again.
+"""A group of a type that is not served here; Apache Kafka has created it, and may use it again.
 
-    consumer, streams   it is listed, its offsets are kept, and it can be deleted. Its members cannot be heard
-                        of, so it counts as empty: a classic member that joins takes the group over, as Kafka
-                        lets it do with an empty one
-    share               what it has read stands in a topic of its own, which only Kafka can take away with it:
-                        the group can neither be taken over nor deleted
+    consumer, streams   it is listed, its offsets are kept, and it can be deleted. Its members cannot send
+                        heartbeats here, so it counts as empty: a joining classic member takes the group
+                        over, as Kafka allows for an empty one
+    share               its state is in a topic of its own, which only Kafka can delete with it: the group
+                        can neither be taken over nor deleted
 
-Nothing of it expires: who its members are and what they read is for Kafka to know.
+Nothing of it expires: only Kafka knows its members and their subscriptions.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from barnabas.protocol.schema import Message
 STABLE = "Stable"
 _SHARE_KEYS = range(10, 16)
 _STREAMS_KEYS = range(17, 24)
-_HEADS = (3, 11, 17)  # the records that say that a group exists
+_HEADS = (3, 11, 17)  # the keys of the records of the group itself
 
 
 def type_of(key: Message) -> str:
-    """The type of the group that a record is about."""
+    """The type of the group of a record."""
     if key.__key__ in _SHARE_KEYS:
         return SHARE
     return STREAMS if key.__key__ in _STREAMS_KEYS else CONSUMER
 
 
 class ForeignGroup:
-    """A group of such a type: the records that are about it."""
+    """A group of another type, as the set of its records' keys."""
 
     state_since_ms = None
     knows_subscription = False
@@ -75,7 +75,7 @@ class ForeignGroup:
             self._keys[encoded] = record.key
 
     def tombstones(self) -> list[KeyedRecord]:
-        """Members and assignments go before the group itself."""
+        """Members and assignments are removed before the group itself."""
         keys = sorted(self._keys.values(), key=lambda key: key.__key__ in _HEADS)
         return [KeyedRecord(key, None) for key in keys]
 

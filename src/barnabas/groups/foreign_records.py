@@ -1,11 +1,11 @@
-"""Keys of records about groups that only Apache Kafka serves; nobody here looks into their values."""
+"""Keys of records of groups that only Apache Kafka serves; their values are not decoded."""
 
 from __future__ import annotations
 
 from barnabas.coordination.records import Kind, Unread
 from barnabas.protocol.schema import Message, String
 
-# ---- what 4.0 wrote of groups of the consumer protocol ----------------------------------------------------
+# ---- written by 4.0 for groups of the consumer protocol --------------------------------------------------
 
 
 class ConsumerGroupPartitionMetadataKey(Message, key=4):

@@ -1,4 +1,4 @@
-"""What a group of any type is, to those who do not take part in it: who list it, commit to it, delete it."""
+"""The interface of a group of any type for listing, commits and deletion."""
 
 from __future__ import annotations
 
@@ -15,48 +15,48 @@ STREAMS = "streams"
 EMPTY = "Empty"
 DEAD = "Dead"
 
-CONSUMER_PROTOCOL = "consumer"  # the protocol type of those who read topics
+CONSUMER_PROTOCOL = "consumer"  # the protocol type of consumers
 
 
 class Group(Protocol):
-    """A group. Everything here is asked of any; what a type's own members ask stands with the type."""
+    """A group of any type. Requests of members are handled by the modules of the type."""
 
     @property
     def id(self) -> str: ...
 
     @property
     def type(self) -> str:
-        """Which protocol its members speak: `classic`, `consumer`, `share` or `streams`."""
+        """The group type: `classic`, `consumer`, `share` or `streams`."""
 
     @property
     def state(self) -> str: ...
 
     @property
     def protocol_type(self) -> str | None:
-        """What its members do together, `consumer` where they read topics; None where none ever joined."""
+        """The protocol type of its members, `consumer` for consumers; None if there never were any."""
 
     @property
     def state_since_ms(self) -> int | None:
-        """Since when it is in its state, where that is known."""
+        """When its present state began, if known."""
 
     @property
     def is_empty(self) -> bool: ...
 
     @property
     def may_expire(self) -> bool:
-        """Whether it, and what it committed, goes when nobody has used it for long."""
+        """Whether it expires, with its committed offsets, after a long time without use."""
 
     def is_subscribed_to(self, topic: str) -> bool:
-        """Whether members read a topic; where that cannot be known, they might."""
+        """Whether members subscribe to a topic; True if that is not known."""
 
     @property
     def knows_subscription(self) -> bool:
-        """Whether it is known which topics the members read."""
+        """Whether the topics of the members are known."""
 
     def check_commit(
         self, member_id: str, instance_id: str | None, generation: int, now: Now, *, is_transactional: bool
     ) -> None:
-        """Raise what keeps a member from committing offsets; a plain commit shows that it is alive."""
+        """Raise if a member may not commit offsets; a plain commit also restarts its session."""
 
     def tombstones(self) -> list[KeyedRecord]:
-        """The records after which the group is gone, its offsets apart."""
+        """The records that remove the group, without its offsets."""

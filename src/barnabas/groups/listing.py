@@ -1,4 +1,4 @@
-"""Groups as they look from outside: described, listed, deleted. None of this tells a member apart."""
+"""Requests about whole groups: describe, list, delete."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _FIRST_WITH_NOT_FOUND = 6
 
 
 def describe(shard: GroupShard, group_id: str, caller: Caller, reply: Reply) -> Effects:
-    """DescribeGroups, of one group."""
+    """DescribeGroups, for one group."""
     group = shard.groups.get(group_id)
     if isinstance(group, ClassicGroup):
         described = _described(group)
@@ -41,7 +41,7 @@ def describe(shard: GroupShard, group_id: str, caller: Caller, reply: Reply) -> 
 
 
 def missing(group_id: str, api_version: int, message: str) -> DescribedGroup:
-    """A group that is not there; clients before version 6 know it by its state only."""
+    """The description of a missing group; for clients before version 6 only its state shows that."""
     knows_error = api_version >= _FIRST_WITH_NOT_FOUND
     return DescribedGroup(
         error_code=GroupNotFound.wire.code if knows_error else 0,
@@ -77,7 +77,7 @@ def _described(group: ClassicGroup) -> DescribedGroup:
 
 
 def listed(shard: GroupShard, states: Sequence[str], types: Sequence[str]) -> list[ListedGroup]:
-    """The groups in one of these states and of one of these types, where any are named; in any case."""
+    """The groups in one of these states and of one of these types, if any are given; case is ignored."""
     wanted_states = {state.lower().strip() for state in states}
     wanted_types = {name.lower() for name in types}
     return [
@@ -94,9 +94,10 @@ def listed(shard: GroupShard, states: Sequence[str], types: Sequence[str]) -> li
 
 
 def delete(shard: GroupShard, group_id: str, reply: Reply) -> Effects:
-    """DeleteGroups, of one group: it goes with what it committed, unless it has members.
+    """DeleteGroups, for one group: it is removed with its offsets, unless it has members.
 
-    Very many commits go a slice at a time: without a result there are more, and it is to be asked again.
+    Very many offsets are removed a slice at a time: a response without a result means that the request must
+    be repeated.
     """
     try:
         writes, is_gone = _deleted(shard, group_id)

@@ -1,12 +1,12 @@
-"""Commands about what groups have committed: commit, also within a transaction, fetch, delete.
+"""Commands about committed offsets: commit, also within a transaction, fetch, delete.
 
-Who may commit is for the group to say; a group that does not exist lets those commit who belong to none
-(generation -1), and exists from then on. Topics come resolved: whoever asks has looked up that they and their
-partitions exist, by name and by id.
+The group decides whether a commit is allowed. If it does not exist, clients without a membership (generation
+-1) may commit, which creates it. Topics are resolved: the caller has checked that they and their partitions
+exist, by name and by id.
 
-A commit is written in version 4 of its record, as Apache Kafka 4.3 does; one that brings its own expiry, as
-clients did before version 5 of the request, in version 1, which has a place for it. Within transactions the
-topic's id is not known and not written.
+A commit is written in version 4 of its record, as in Apache Kafka 4.3. A commit with its own expiry, from
+clients before version 5 of the request, is written in version 1, which has a field for it. Within
+transactions the topic's id is not known and not written.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ NO_OFFSET = -1
 _VERSION = 4
 _VERSION_WITH_EXPIRY = 1
 _LATEST_MS = 2**63 - 1
-_OWN_RETENTION = -1  # of a request that leaves it to the broker
+_OWN_RETENTION = -1  # the request leaves it to the broker
 _FIRST_WITH_NOT_FOUND = 9
 
 _TOO_LARGE = wire_error("OFFSET_METADATA_TOO_LARGE").code
@@ -65,7 +65,7 @@ _SUBSCRIBED = wire_error("GROUP_SUBSCRIBED_TO_TOPIC").code
 
 
 class Shard(Protocol):
-    """What these commands need of a shard."""
+    """The part of a shard that these commands use."""
 
     @property
     def groups(self) -> Mapping[str, Group]: ...
@@ -81,7 +81,7 @@ class Shard(Protocol):
 
 
 def commit(shard: Shard, request: OffsetCommitRequest, caller: Caller, now: Now, reply: Reply) -> Effects:
-    """How far a group has read; its topics bear both name and id."""
+    """Commit offsets of a group; topics have both name and id."""
     generation = request.generation_id_or_member_epoch
     group = shard.groups.get(request.group_id)
     if group is not None:
@@ -112,7 +112,7 @@ def commit(shard: Shard, request: OffsetCommitRequest, caller: Caller, now: Now,
 
 
 def commit_in_transaction(shard: Shard, request: TxnOffsetCommitRequest, now: Now, reply: Reply) -> Effects:
-    """How far a group has read, once the transaction commits."""
+    """Commit offsets of a group within a transaction."""
     group = shard.groups.get(request.group_id)
     if group is not None:
         group.check_commit(
@@ -140,7 +140,7 @@ def commit_in_transaction(shard: Shard, request: TxnOffsetCommitRequest, now: No
 
 
 def _expire_ms(retention_ms: int, now: Now) -> int:
-    """When a commit is to expire; as late as can be written where that is meant to be never."""
+    """The expiry of a commit, limited to the largest timestamp."""
     return NO_EXPIRY_MS if retention_ms == _OWN_RETENTION else min(now.wall_ms + retention_ms, _LATEST_MS)
 
 
@@ -151,7 +151,7 @@ def _no_group(group_id: str, is_told: bool) -> BarnabasError:
 
 
 def _is_longer(text: str | None, limit: int) -> bool:
-    """Whether a text is longer than Java would let it be: it counts UTF-16 units."""
+    """Whether a text is longer than Java's limit, which counts UTF-16 units."""
     if text is None or 2 * len(text) <= limit:
         return False
     return len(text) + sum(character > "\uffff" for character in text) > limit
@@ -165,7 +165,7 @@ def _record(
     expire_ms: int,
 ) -> KeyedRecord:
     if expire_ms != NO_EXPIRY_MS:
-        # what version 1 has no place for is not kept, here as after a restart
+        # fields that version 1 lacks are dropped, so that memory equals the log
         value = OffsetCommitValue(
             offset=asked.committed_offset,
             metadata=asked.committed_metadata or "",
@@ -187,7 +187,7 @@ def _record(
 
 
 def list_committed(shard: Shard, group_id: str, reply: Reply) -> Effects:
-    """The request that asks for everything that a group has committed."""
+    """The request for all committed offsets of a group."""
     topics = [
         OffsetFetchRequestTopics(name=name, partition_indexes=partitions)
         for name, partitions in shard.offsets.topics(group_id).items()
@@ -196,7 +196,7 @@ def list_committed(shard: Shard, group_id: str, reply: Reply) -> Effects:
 
 
 def fetch(shard: Shard, asked: OffsetFetchRequestGroup, require_stable: bool, reply: Reply) -> Effects:
-    """How far a group has read the partitions that are named."""
+    """The committed offsets of the requested partitions."""
     offsets = shard.offsets.by_group.get(asked.group_id) or GroupOffsets()
     topics = [
         OffsetFetchResponseTopics(
@@ -237,22 +237,22 @@ def _found(
 
 
 def _is_of_another(found: Committed, topic_id: bytes) -> bool:
-    """Whether it was committed for another topic that had the same name."""
+    """Whether it was committed for an earlier topic of the same name."""
     return found.topic_id != NO_UUID and topic_id != NO_UUID and found.topic_id != topic_id
 
 
 def nothing(partition: int, error_code: int = 0) -> OffsetFetchResponsePartitions:
-    """The answer for a partition without a commit, or one that cannot be told."""
+    """The response for a partition without a committed offset, or with an error."""
     return OffsetFetchResponsePartitions(
         partition_index=partition, committed_offset=NO_OFFSET, metadata="", error_code=error_code
     )
 
 
-# ---- ends -------------------------------------------------------------------------------------------------
+# ---- deletion ---------------------------------------------------------------------------------------------
 
 
 def delete(shard: Shard, request: OffsetDeleteRequest, reply: Reply) -> Effects:
-    """Forget what a group committed for partitions that it does not read."""
+    """Delete committed offsets of partitions to which the group does not subscribe."""
     group = shard.groups.get(request.group_id)
     if group is None:
         raise GroupNotFound(f"Group {request.group_id} not found.")
@@ -281,7 +281,7 @@ def delete(shard: Shard, request: OffsetDeleteRequest, reply: Reply) -> Effects:
 
 
 def forget_topics(shard: Shard, deleted: Mapping[str, bytes]) -> Effects:
-    """Topics are gone, by name and id: nobody has read them any more, unless they are there anew."""
+    """Delete the committed offsets of deleted topics, given by name and id, except those of newer topics."""
     writes: list[Write] = []
     for group_id, offsets in shard.offsets.by_group.items():
         ended: dict[TopicPartition, None] = {}

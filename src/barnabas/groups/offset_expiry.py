@@ -1,17 +1,18 @@
-"""How commits expire, and with the last of them the group.
+"""The expiry of committed offsets, and of groups without any.
 
-A commit that brought its own expiry goes by that. Any other is kept for the broker's retention time,
+An offset that was committed with its own expiry expires then. Any other is kept for the broker's retention
+time,
 
-    since the group is empty                 where members have left it
-    since it was committed                   where there never were any
-    since it was committed                   where members read, as consumers, but not this topic any more
-    for ever                                 otherwise
+    since the group is empty                 if members have left it
+    since it was committed                   if there never were any
+    since it was committed                   if its members are consumers without this topic
+    forever                                  otherwise
 
-but not while a transaction is pending for the partition, and nothing of a group that Apache Kafka has left.
-A group that is empty then, and has no commits left or never had any, goes as well.
+but not while a transaction is pending for the partition, and never in a group of another type, which belongs
+to Kafka. A group that is empty then, and has no offsets left or never had any, is removed too.
 
-Every so often all groups are looked at, a slice at a time, so that others have their turn in between. Most
-groups cost no more than a look at their times.
+At intervals all groups are checked, a slice at a time, so that other tasks run in between. For most groups
+only their times are compared.
 """
 
 from __future__ import annotations
@@ -30,11 +31,11 @@ GROUPS_A_TURN = 5000
 
 
 class _Rule(NamedTuple):
-    """By what the commits of a group go."""
+    """The rule by which the offsets of a group expire."""
 
     now_ms: int
-    last_ms: int  # who counts since then, or before, has expired
-    since_ms: int | None  # the same for all; None: since each was committed
+    last_ms: int  # offsets whose time is at or before this have expired
+    since_ms: int | None  # a common start of that time; None: the commit's own time
 
     def may_expire(self, topic: TopicOffsets) -> bool:
         since_ms = topic.oldest_commit_ms if self.since_ms is None else self.since_ms
@@ -48,7 +49,7 @@ class _Rule(NamedTuple):
 
 
 def rule_of(group: Group, now_ms: int, retention_ms: int) -> _Rule | None:
-    """By what a group's commits expire; None where they are kept."""
+    """The rule by which a group's offsets expire; None if they do not."""
     if group.is_empty:
         since_ms = None if group.protocol_type is None else group.state_since_ms
     elif group.type == CONSUMER or (
@@ -73,7 +74,7 @@ def expired(offsets: GroupOffsets, group: Group, rule: _Rule) -> Iterator[TopicP
 
 
 class OffsetExpiry:
-    """When it is time to look, and which groups are left to be looked at."""
+    """The schedule of the checks, and the groups left in the present one."""
 
     def __init__(self) -> None:
         self._due_seconds: float | None = None
@@ -83,11 +84,11 @@ class OffsetExpiry:
         return self._due_seconds
 
     def begin(self, shard: Shard, now: Now) -> None:
-        """The shard is loaded: the first look is an interval away."""
+        """The shard is loaded: the first check is an interval away."""
         self._due_seconds = now.seconds + shard.settings().offsets_check_interval_ms / 1000
 
     def tick(self, shard: Shard, now: Now) -> Effects:
-        """Have expired whatever is due by now, or a slice of it."""
+        """Expire everything that is due, or a slice of it."""
         if self._due_seconds is None or now.seconds < self._due_seconds:
             return NOTHING
         if not self._left:
@@ -99,14 +100,14 @@ class OffsetExpiry:
             if group is not None and group.may_expire:
                 budget -= self._expire(shard, group, now, budget, writes)
             if budget <= 0:
-                break  # of this group there may be more
+                break  # this group may have more
             self._left.pop()
         if not self._left:
             self.begin(shard, now)
         return Effects(writes) if writes else NOTHING
 
     def _expire(self, shard: Shard, group: Group, now: Now, budget: int, writes: list[Write]) -> int:
-        """Have one group's commits expire, and the group with them; how many records that takes."""
+        """Expire one group's offsets, and the group with them; returns the number of records."""
         offsets = shard.offsets.by_group.get(group.id)
         ended: list[TopicPartition] = []
         if offsets is not None:

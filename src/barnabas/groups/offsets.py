@@ -1,16 +1,15 @@
-"""What groups have committed: how far each has read, by topic and partition.
+"""The committed offsets of groups, by topic and partition.
 
-    committed   what counts; a plain commit is there at once
-    pending     what was committed within a transaction that has not ended: it counts with the commit of the
-                transaction, and is gone with its abort
+    committed   in force; a plain commit is in force at once
+    pending     committed within an open transaction: in force if that commits, dropped if it aborts
 
-Where commits of the same partition meet, the one whose record stands last in the log wins, not the one whose
-transaction ends last: compaction keeps the last record only, and a log must mean the same before and after.
-So a commit that counts outdoes every pending one before it. What is outdone still shows that a transaction
-is open. A tombstone ends whatever was before it, pending or not.
+Of several commits of a partition the one whose record is last in the log wins, not the one whose transaction
+ends last: compaction keeps only the last record, and a log must mean the same before and after. So a commit
+in force supersedes every pending one before it. A superseded one still shows that a transaction is open. A
+tombstone ends everything before it, pending or not.
 
-The order of calls to `replay` is that of the log. A commit is kept as packed bytes, 80 and its text: there
-may be hundreds of thousands, and the garbage collector has nothing to walk.
+The order of calls to `replay` is that of the log. A commit is stored as packed bytes, 80 and its text: there
+may be hundreds of thousands, and the garbage collector has nothing to traverse.
 """
 
 from __future__ import annotations
@@ -26,25 +25,25 @@ from barnabas.groups.records import OffsetCommitKey, OffsetCommitValue
 NO_EXPIRY_MS = -1
 _NEVER_MS = 2**63 - 1
 _PACKED = struct.Struct(">qiqq16s")
-_TIMES = struct.Struct(">12xqq")  # of the same
-_WRITE_BYTES = 256 * 1024  # of tombstones, which need not go together
-_RECORD_BYTES = 64  # of one, beside its names
+_TIMES = struct.Struct(">12xqq")  # the times in these bytes
+_WRITE_BYTES = 256 * 1024  # of tombstones, which may be split into several writes
+_RECORD_BYTES = 64  # of one tombstone, without its names
 _UTF8_BYTES = 4  # of a character, at most
 
 
 class Committed(NamedTuple):
-    """How far a group has read a partition, and what it noted about that."""
+    """The committed offset of a partition, with its metadata."""
 
     offset: int
     leader_epoch: int
     commit_ms: int
-    expire_ms: int  # as the commit itself wanted it; NO_EXPIRY_MS: as the settings say
+    expire_ms: int  # as requested by the commit; NO_EXPIRY_MS: by the settings
     topic_id: bytes
     metadata: str
 
 
 def pack(value: OffsetCommitValue) -> bytes:
-    """A commit as it is kept."""
+    """A commit as packed bytes."""
     fixed = _PACKED.pack(
         value.offset, value.leader_epoch, value.commit_timestamp, value.expire_timestamp, value.topic_id
     )
@@ -52,14 +51,14 @@ def pack(value: OffsetCommitValue) -> bytes:
 
 
 def unpack(packed: bytes) -> Committed:
-    """What is kept of a commit."""
+    """The commit in packed bytes."""
     offset, leader_epoch, commit_ms, expire_ms, topic_id = _PACKED.unpack_from(packed)
     metadata = packed[_PACKED.size :].decode("utf-8", "surrogatepass")
     return Committed(offset, leader_epoch, commit_ms, expire_ms, topic_id, metadata)
 
 
 def tombstones(group_id: str, partitions: Iterable[TopicPartition]) -> list[Write]:
-    """Writes after which a group has committed nothing for these; a batch has room for each."""
+    """Writes that delete a group's offsets of these partitions; each fits into a batch."""
     writes: list[Write] = []
     records: list[KeyedRecord] = []
     size = 0
@@ -75,13 +74,13 @@ def tombstones(group_id: str, partitions: Iterable[TopicPartition]) -> list[Writ
 
 
 class TopicOffsets:
-    """What a group committed of one topic, and when the first of it may expire."""
+    """A group's offsets of one topic, with bounds of their times."""
 
     __slots__ = ("by_partition", "oldest_commit_ms", "soonest_expire_ms")
 
     def __init__(self) -> None:
         self.by_partition: dict[int, bytes] = {}
-        self.oldest_commit_ms = _NEVER_MS  # at most that of any commit that is there
+        self.oldest_commit_ms = _NEVER_MS  # at most the earliest of the present commits
         self.soonest_expire_ms = _NEVER_MS
 
     def put(self, partition: int, packed: bytes) -> None:
@@ -89,7 +88,7 @@ class TopicOffsets:
         self._note(packed)
 
     def look_again(self) -> None:
-        """Times of commits that have been replaced do not count any more."""
+        """Recompute the bounds of the times: they may be those of replaced commits."""
         self.oldest_commit_ms = self.soonest_expire_ms = _NEVER_MS
         for packed in self.by_partition.values():
             self._note(packed)
@@ -103,14 +102,14 @@ class TopicOffsets:
 
 
 class Pending(NamedTuple):
-    """A commit whose transaction is open: its place among all of them, and what it says unless outdone."""
+    """A commit in an open transaction: its order in the log, and its bytes unless superseded."""
 
     order: int
     packed: bytes | None
 
 
 class GroupOffsets:
-    """What one group committed."""
+    """The committed offsets of one group."""
 
     __slots__ = ("by_topic", "pending")
 
@@ -132,7 +131,7 @@ class GroupOffsets:
         return offsets is not None and at.partition in offsets.by_partition
 
     def put(self, topic: str, partition: int, packed: bytes, order: int) -> None:
-        """A commit that counts, whose record has that place."""
+        """Store a commit in force, whose record has that order."""
         offsets = self.by_topic.get(topic)
         if offsets is None:
             offsets = self.by_topic[topic] = TopicOffsets()
@@ -155,21 +154,21 @@ class OffsetStore:
 
     def __init__(self) -> None:
         self.by_group: dict[str, GroupOffsets] = {}
-        # what each open transaction has touched
+        # the partitions with commits in each open transaction
         self._open: dict[int, dict[tuple[str, TopicPartition], None]] = {}
         self._order = 0
 
-    # ---- what there is
+    # ---- queries
 
     def committed(self, group_id: str, topic: str, partition: int) -> Committed | None:
-        """What counts for a partition."""
+        """The committed offset of a partition."""
         group = self.by_group.get(group_id)
         offsets = None if group is None else group.by_topic.get(topic)
         packed = None if offsets is None else offsets.by_partition.get(partition)
         return None if packed is None else unpack(packed)
 
     def topics(self, group_id: str) -> dict[str, list[int]]:
-        """The partitions for which a group has commits that count."""
+        """The partitions with committed offsets of a group."""
         group = self.by_group.get(group_id)
         if group is None:
             return {}
@@ -184,7 +183,7 @@ class OffsetStore:
     def replay(
         self, key: OffsetCommitKey, value: OffsetCommitValue | None, producer: Producer | None
     ) -> None:
-        """A record of the log: a commit, one within a transaction, or the end of all for a partition."""
+        """Apply a record of the log: a commit, one within a transaction, or a tombstone."""
         if value is None:
             self._remove(key.group, TopicPartition(key.topic, key.partition))
             return
@@ -212,7 +211,7 @@ class OffsetStore:
         self._tidy(group_id, group)
 
     def replay_end(self, producer: Producer, is_commit: bool) -> None:
-        """A transaction has ended: what it committed counts now, or never."""
+        """A transaction has ended: its commits come into force, or are dropped."""
         for group_id, at in self._open.pop(producer.id, {}):
             group = self.by_group[group_id]
             waiting = group.pending[at]

@@ -1,7 +1,7 @@
 """The records of `__consumer_offsets`, as Kafka's group coordinator writes them.
 
-Of share and streams groups only the keys are declared (`foreign_records`). Not declared is, of a consumer
-group's member, what it brought along from the classic protocol.
+Of share and streams groups only the keys are declared (`foreign_records`). The data that a member of a
+consumer group keeps from the classic protocol is not declared.
 """
 
 from __future__ import annotations
@@ -144,7 +144,7 @@ class ConsumerGroupRegularExpressionValue(Message, flexible=0):
     timestamp: Int64
 
 
-# ---- which is which --------------------------------------------------------------------------------------
+# ---- types by key -----------------------------------------------------------------------------------------
 
 _OFFSET_COMMIT = Kind("OffsetCommit", OffsetCommitKey, OffsetCommitValue)
 

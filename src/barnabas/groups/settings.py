@@ -1,4 +1,4 @@
-"""What brokers decide for all groups."""
+"""The broker's settings for all groups."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 
 class GroupSettings(NamedTuple):
-    """The broker's settings for groups, as they are now."""
+    """The present values of the broker's settings for groups."""
 
     initial_rebalance_delay_ms: int = 3000
     min_session_timeout_ms: int = 6000

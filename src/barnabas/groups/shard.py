@@ -1,8 +1,8 @@
-"""The groups of one partition of `__consumer_offsets`: who is a member of which, and what they committed.
+"""The groups of one partition of `__consumer_offsets`, with their members and committed offsets.
 
-A state machine by the rules of `coordination.effects`: commands decide, and `replay` is how anything that
-stands in records changes. Members are answered here; what a command does stands with its subject: `classic_*`
-for members, `offset_commands` for commits, `listing` for those who look from outside.
+A state machine by the rules of `coordination.effects`: commands decide, and only `replay` changes state that
+is in records. The handlers of commands are in modules by subject: `classic_*` for members, `offset_commands`
+for offsets, `listing` for requests about whole groups.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _UNKNOWN_MEMBER_ID = wire_error("UNKNOWN_MEMBER_ID")
 
 
 class GroupShard:
-    """Groups by id, and the offsets they committed."""
+    """Groups by id, with their committed offsets."""
 
     def __init__(self, settings: Callable[[], GroupSettings], random: Random) -> None:
         self.settings = settings
@@ -56,7 +56,7 @@ class GroupShard:
     # ---- members
 
     def join(self, request: JoinGroupRequest, caller: Caller, now: Now, reply: Reply) -> Effects:
-        """JoinGroup: answered when the next generation stands."""
+        """JoinGroup: answered when the next generation begins."""
         turn = Turn(now)
         group = self.groups.get(request.group_id)
         refusal = self._join_refusal(request, caller, group)
@@ -86,7 +86,7 @@ class GroupShard:
         return None
 
     def _join_new(self, group_id: str, before: Group | None, joiner: Joiner, turn: Turn) -> None:
-        """The first who joins makes the group, in the place of one that nobody serves; unless refused."""
+        """The first member creates the group, or replaces one of another type; unless it is refused."""
         group = ClassicGroup(group_id, self.timers, self.settings)
         join(group, joiner, turn, self._random)
         if group.roster.by_id or group.pending:
@@ -96,7 +96,7 @@ class GroupShard:
             self.groups[group_id] = group
 
     def sync(self, request: SyncGroupRequest, caller: Caller, now: Now, reply: Reply) -> Effects:
-        """SyncGroup: answered when the leader has handed in who gets what."""
+        """SyncGroup: answered when the leader has sent the assignments."""
         turn = Turn(now)
         group = self.groups.get(request.group_id)
         if not request.group_id:
@@ -119,7 +119,7 @@ class GroupShard:
         return self._end(turn)
 
     def heartbeat(self, request: HeartbeatRequest, caller: Caller, now: Now, reply: Reply) -> Effects:
-        """Heartbeat: a member is alive."""
+        """Heartbeat of a member."""
         group = self.groups.get(request.group_id)
         error_code = 0
         try:
@@ -134,7 +134,7 @@ class GroupShard:
         return Effects((), ((reply, HeartbeatResponse(error_code=error_code)),))
 
     def leave(self, request: LeaveGroupRequest, caller: Caller, now: Now, reply: Reply) -> Effects:
-        """LeaveGroup: members go."""
+        """LeaveGroup."""
         turn = Turn(now)
         group = self.groups.get(request.group_id)
         if not request.group_id:
@@ -151,16 +151,16 @@ class GroupShard:
         self.rebalances += turn.generations
         return turn.effects()
 
-    # ---- from outside
+    # ---- whole groups
 
     def topic_deleted(self, name: str, topic_id: bytes) -> Effects:
-        """A topic is gone, and with it what was committed for it."""
+        """Remove the committed offsets of a deleted topic."""
         return forget_topics(self, {name: topic_id})
 
     # ---- replay
 
     def replay(self, record: KeyedRecord, producer: Producer | None) -> None:
-        """A record of the log."""
+        """Apply a record of the log."""
         key, value = record.key, record.value
         if isinstance(key, OffsetCommitKey):
             assert value is None or isinstance(value, OffsetCommitValue)
@@ -203,7 +203,7 @@ class GroupShard:
     # ---- time
 
     def loaded(self, now: Now) -> Effects:
-        """All records have been replayed: members are waited for from now on."""
+        """All records have been replayed: start the members' sessions."""
         turn = Turn(now)
         max_size = self.settings().max_size
         for group in self.groups.values():
@@ -216,7 +216,7 @@ class GroupShard:
         return self._end(turn)
 
     def tick(self, now: Now) -> Effects:
-        """What is due by now; no more of it than until something is to be written, and replayed."""
+        """Do what is due, until something must be written and replayed first."""
         turn = Turn(now)
         while not turn.records and (timer := self.timers.take_due(now.seconds)) is not None:
             timer.fire(turn)
@@ -224,7 +224,7 @@ class GroupShard:
         return self._expiry.tick(self, now) if effects is NOTHING else effects
 
     def next_due_seconds(self) -> float | None:
-        """When `tick` has something to do."""
+        """The time at which `tick` must be called."""
         dues = [
             due
             for due in (self.timers.next_due_seconds(), self._expiry.next_due_seconds())

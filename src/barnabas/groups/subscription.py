@@ -1,7 +1,7 @@
-"""Which topics consumers read, by the metadata they join with: the consumer protocol, of any version.
+"""The subscribed topics in the members' metadata: the consumer protocol, any version.
 
-A version, then the names of topics; whatever newer versions have comes after. Bytes that are not this belong
-to somebody who speaks otherwise: then nothing is known of the whole group.
+A version, then the names of topics; fields of newer versions follow. Other bytes belong to another protocol:
+then the topics of the whole group are unknown.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ _INT16 = struct.Struct(">h")
 
 
 def topics_of(subscriptions: Iterable[bytes]) -> frozenset[str] | None:
-    """All topics that anybody reads; None where that cannot be told."""
+    """All subscribed topics; None if they cannot be determined."""
     found: set[str] = set()
     try:
         for subscription in subscriptions:

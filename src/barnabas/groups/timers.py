@@ -1,8 +1,7 @@
-"""Deadlines, most of which are put off again and again: a member's session at every heartbeat.
+"""Timers that are mostly postponed again and again, such as a member's session with every heartbeat.
 
-A timer that is put off is only marked. It stays where it was in the heap, and when that place comes up it is
-put where it belongs by then. So a heartbeat costs no more than an assignment, and the heap holds hardly more
-entries than there are timers.
+A postponed timer is only marked: its heap entry stays, and is moved when it reaches the top. So a heartbeat
+costs no more than an assignment, and the heap has hardly more entries than there are timers.
 """
 
 from __future__ import annotations
@@ -14,21 +13,21 @@ from barnabas.groups.turn import Turn
 
 
 class Timer:
-    """Something that happens later, unless it is called off or put off."""
+    """A callback at a later time, which can be postponed or cancelled."""
 
     __slots__ = ("_queued_seconds", "due_seconds", "fire")
 
     def __init__(self, fire: Callable[[Turn], None]) -> None:
         self.fire = fire
         self.due_seconds: float | None = None
-        self._queued_seconds: float | None = None  # of its entry that counts
+        self._queued_seconds: float | None = None  # the time of its valid heap entry
 
     def cancel(self) -> None:
         self.due_seconds = None
 
 
 class Timers:
-    """The timers of one shard, by when they are due; those due together in the order they were set."""
+    """The timers of one shard by due time; those due at the same time in the order in which they were set."""
 
     __slots__ = ("_heap", "_set_count")
 
@@ -37,14 +36,14 @@ class Timers:
         self._set_count = 0
 
     def set(self, timer: Timer, due_seconds: float) -> None:
-        """Let a timer fire then, and at no other time."""
+        """Let a timer fire at that time only."""
         timer.due_seconds = due_seconds
         queued = timer._queued_seconds
         if queued is None or due_seconds < queued:
             self._queue(timer, due_seconds)
 
     def take_due(self, now_seconds: float) -> Timer | None:
-        """The next timer that is due, which is not set any more; None where there is none."""
+        """The next timer that is due, which is then unset; None if there is none."""
         while self._heap and self._heap[0][0] <= now_seconds:
             timer = self._take_first()
             if timer is not None and timer.due_seconds is not None:
@@ -55,7 +54,7 @@ class Timers:
         return None
 
     def next_due_seconds(self) -> float | None:
-        """When it is worth looking; nothing is due before that."""
+        """A time before which nothing is due, None without any timer."""
         while self._heap:
             first_seconds, _, timer = self._heap[0]
             if timer._queued_seconds == first_seconds and timer.due_seconds is not None:
@@ -74,6 +73,6 @@ class Timers:
     def _take_first(self) -> Timer | None:
         queued_seconds, _, timer = heappop(self._heap)
         if timer._queued_seconds != queued_seconds:
-            return None  # a place that it has left for an earlier one
+            return None  # an entry that was replaced by an earlier one
         timer._queued_seconds = None
         return timer

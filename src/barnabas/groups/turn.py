@@ -1,4 +1,4 @@
-"""One command while it is decided: when it happens, and what follows from it so far."""
+"""One command while it is being decided: its time, and its effects so far."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from barnabas.protocol.schema import Message
 
 
 class Turn:
-    """The records and answers of one command, gathered by those who take part in it."""
+    """The records and replies of one command, collected from its handlers."""
 
     __slots__ = ("_replies", "generations", "now", "records")
 
     def __init__(self, now: Now) -> None:
         self.now = now
-        self.generations = 0  # that began in it
+        self.generations = 0  # generations begun by the command
         self.records: list[KeyedRecord] = []
         self._replies: list[tuple[Reply, Message]] = []
 
@@ -27,7 +27,7 @@ class Turn:
         self._replies.append((reply, response))
 
     def effects(self) -> Effects:
-        """All that follows; the records are one batch."""
+        """The collected effects; the records are one batch."""
         if not self.records and not self._replies:
             return NOTHING
         writes: Sequence[Write] = (Write(self.records),) if self.records else ()
