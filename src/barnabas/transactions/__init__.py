@@ -1,1 +1,1 @@
-"""Transactions: who writes in which, and how it ends."""
+"""Transactions: the state of transactional ids, and their coordinator's decisions."""

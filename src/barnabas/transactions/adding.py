@@ -1,7 +1,7 @@
-"""Partitions of a transaction: those it writes to, added before the first record is there.
+"""Adding partitions to a transaction, before the first record is written to them.
 
-Clients add them by themselves, or, with version 2 of transactions, the partition's leader does it for them
-when they produce. For older clients the leader only asks whether they did.
+Clients add them explicitly, or, with version 2 of transactions, the partition's leader does so when they
+produce. For older clients the leader only verifies that they have been added.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ def added(
     client_version: int,
     now_ms: int,
 ) -> Transaction:
-    """The transaction with these partitions, too; the very same where it has them."""
+    """The transaction with these partitions added; the same object if it has them already."""
     if transaction is not None and transaction.state in PREPARED:
-        raise Refused("CONCURRENT_TRANSACTIONS")  # before all else: its producer may be getting a new id
+        raise Refused("CONCURRENT_TRANSACTIONS")  # checked first: its producer may be getting a new id
     transaction = checked(transaction, asked)
     is_ongoing = transaction.state == ONGOING
     if is_ongoing and all(one in transaction.partitions for one in partitions):
@@ -35,7 +35,7 @@ def added(
 
 
 def checked(transaction: Transaction | None, asked: Producer) -> Transaction:
-    """The transaction, if that is its producer."""
+    """The transaction, if it belongs to that producer."""
     if transaction is None or transaction.producer_id != asked.id:
         raise Refused("INVALID_PRODUCER_ID_MAPPING")
     if transaction.epoch != asked.epoch:
@@ -44,7 +44,7 @@ def checked(transaction: Transaction | None, asked: Producer) -> Transaction:
 
 
 def verified(transaction: Transaction | None, asked: Producer) -> dict[TopicPartition, None]:
-    """The partitions into which that producer may write now."""
+    """The partitions to which that producer may write now."""
     transaction = checked(transaction, asked)
     if transaction.state in PREPARED:
         raise Refused("CONCURRENT_TRANSACTIONS")

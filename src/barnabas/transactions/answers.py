@@ -1,4 +1,4 @@
-"""What producers are told, in the words of their version: older ones do not know that they are fenced."""
+"""Responses to producers, with errors by version: older clients do not know PRODUCER_FENCED."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ OTHERS_KNOW_FENCED = 2
 
 
 def told(error_name: str, api_version: int, knows_fenced: int = OTHERS_KNOW_FENCED) -> str:
-    """The error as a client of that version knows it."""
+    """The error name for a client of that version."""
     if error_name == "PRODUCER_FENCED" and api_version < knows_fenced:
         return "INVALID_PRODUCER_EPOCH"
     return error_name
@@ -49,14 +49,14 @@ def end_answer(error_name: str, producer: Producer = NO_PRODUCER) -> EndTxnRespo
 
 
 def partitions_of(asked: AddPartitionsToTxnTransaction) -> list[TopicPartition]:
-    """The partitions that are asked about, in their order."""
+    """The requested partitions, in order."""
     return [TopicPartition(topic.name, partition) for topic in asked.topics for partition in topic.partitions]
 
 
 def partitions_result(
     asked: AddPartitionsToTxnTransaction, errors: str | Mapping[TopicPartition, str]
 ) -> AddPartitionsToTxnResult:
-    """The result of one transaction: an error for all its partitions, or one for each."""
+    """The result for one transaction: one error for all its partitions, or one for each."""
 
     def code(topic: str, partition: int) -> int:
         name = errors if isinstance(errors, str) else errors[TopicPartition(topic, partition)]

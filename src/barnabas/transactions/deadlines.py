@@ -1,7 +1,7 @@
-"""When what is due: one deadline a name, set anew or taken back at any time.
+"""Deadlines by name, which can be reset or removed at any time.
 
-A heap keeps them in order. What was taken back stays in it until it comes up, and is passed over then; where
-such leftovers outnumber the rest, the heap is made anew.
+A heap orders them. Removed entries stay in it until they reach the top, and are skipped then; when they
+outnumber the others, the heap is rebuilt.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Deadlines:
         self._due.pop(name, None)
 
     def next_seconds(self) -> float | None:
-        """The earliest of them."""
+        """The earliest deadline."""
         while self._heap:
             due, name = self._heap[0]
             if self._due.get(name) == due:
@@ -43,7 +43,7 @@ class Deadlines:
         return None
 
     def take_due(self, now_seconds: float) -> list[str]:
-        """The names whose time has come, earliest first; their deadlines are gone."""
+        """The names whose deadlines have passed, earliest first; their deadlines are removed."""
         found = []
         while (due := self.next_seconds()) is not None and due <= now_seconds:
             name = heappop(self._heap)[1]

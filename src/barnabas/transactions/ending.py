@@ -1,19 +1,19 @@
-"""The end of a transaction: decided once by a record, then told to its partitions, then complete.
+"""The end of a transaction: decided by one record, written to its partitions as markers, then completed.
 
-    clients of version 0 and 1   the epoch stays. EndTxn again with the same result is answered as before.
-    clients of version 2         the epoch is raised by every end, so that nothing late lands in the next
-                                 transaction. EndTxn again bears the epoch before, and is answered as before;
-                                 with the current epoch it is the next transaction's end.
+    clients of version 0 and 1   the epoch stays. A repeated EndTxn gets the same response.
+    clients of version 2         every end raises the epoch, so that a late request cannot affect the next
+                                 transaction. A repeated EndTxn has the previous epoch, and gets the same
+                                 response; one with the current epoch ends the next transaction.
 
-What version 2 answers where nothing is open, by what is asked:
+The response of version 2 if no transaction is open, by request:
 
                       abort, again   abort, new        commit, again   commit, new
     Empty             fenced         raises the epoch  fenced          INVALID_TXN_STATE
     CompleteAbort     as before      raises the epoch  INVALID_...     INVALID_TXN_STATE
     CompleteCommit    INVALID_...    raises the epoch  as before       INVALID_TXN_STATE
 
-Where epochs are used up the end brings a new producer id, from epoch 0 on; the markers bear the last epoch of
-the old one.
+When the epochs are exhausted, the end assigns a new producer id with epoch 0; the markers have the last epoch
+of the old one.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from barnabas.transactions.transaction import (
 
 
 def ended(transaction: Transaction | None, asked: Producer, *, is_commit: bool, now_ms: int) -> Move | None:
-    """The end as a client of version 0 or 1 asks for it; None where it has been so before."""
+    """The end requested by a client of version 0 or 1; None if it has been made before."""
     transaction = checked(transaction, asked)
     if transaction.state in PREPARED:
         raise Refused("CONCURRENT_TRANSACTIONS")
@@ -63,16 +63,16 @@ def ended_with_bump(
     now_ms: int,
     fresh_producer_id: int | None,
 ) -> Move | None:
-    """The end as a client of version 2 asks for it; None where this is a repetition."""
+    """The end requested by a client of version 2; None for a repeated request."""
     if transaction is None:
         raise Refused("INVALID_PRODUCER_ID_MAPPING")
     if transaction.state in PREPARED:
-        raise Refused("CONCURRENT_TRANSACTIONS")  # before all else: its producer may be getting a new id
+        raise Refused("CONCURRENT_TRANSACTIONS")  # checked first: its producer may be getting a new id
     is_past_id = _is_past_id(transaction, asked)
     if transaction.producer_id != asked.id and not is_past_id:
         raise Refused("INVALID_PRODUCER_ID_MAPPING")
     if transaction.epoch != asked.epoch:
-        # the very last epoch is never told to anybody
+        # the last epoch is never sent to a producer
         is_epoch_before = transaction.epoch == asked.epoch + 1 != LAST_EPOCH
         if transaction.state not in (COMPLETE_COMMIT, COMPLETE_ABORT) or not (is_past_id or is_epoch_before):
             raise Refused("PRODUCER_FENCED")
@@ -106,9 +106,9 @@ def _bumped(transaction: Transaction, is_commit: bool, now_ms: int, fresh_produc
 
 
 def fenced(transaction: Transaction, level: int, now_ms: int) -> Move:
-    """The end of a transaction whose producer is late, or was replaced: aborted, in an epoch it has not.
+    """The end of a transaction whose producer is late, or was replaced: aborted, in the next epoch.
 
-    Where that is the last epoch of its id, the next InitProducerId brings a new one.
+    If that is the last epoch of its id, the next InitProducerId assigns a new one.
     """
     has_bumps = level >= BUMPS_EPOCHS
     prepared = moved(transaction, PREPARE_ABORT, now_ms)._replace(
@@ -120,7 +120,7 @@ def fenced(transaction: Transaction, level: int, now_ms: int) -> Move:
 
 
 def completed(transaction: Transaction, now_ms: int) -> Transaction:
-    """All partitions have their marker."""
+    """All partitions have their marker: the completed transaction."""
     is_commit = transaction.state == PREPARE_COMMIT
     producer = producer_after(transaction)
     return moved(transaction, COMPLETE_COMMIT if is_commit else COMPLETE_ABORT, now_ms)._replace(
@@ -129,7 +129,7 @@ def completed(transaction: Transaction, now_ms: int) -> Transaction:
 
 
 def producer_after(transaction: Transaction) -> Producer:
-    """Who the producer of a decided transaction will be when it is complete."""
+    """The producer id and epoch after the completion of a decided transaction."""
     if transaction.client_version >= BUMPS_EPOCHS and transaction.next_producer_id != NO_ID:
         return Producer(transaction.next_producer_id, 0)
     return transaction.producer

@@ -1,9 +1,9 @@
-"""InitProducerId: a producer begins, or goes on after an error, and whoever had its name before is fenced.
+"""InitProducerId: a producer begins, or continues after an error; earlier producers of its name are fenced.
 
-A producer that says which id and epoch it has (version 3 and later) goes on: it gets the next epoch only if
-nobody else has taken its name meanwhile. Where its answer was lost it asks again with the epoch before, and
-is told the same once more. A transaction that is still open is aborted first, in a raised epoch, and the
-producer tries again until that is done.
+A producer that sends its id and epoch (version 3 and later) continues: it gets the next epoch only if no
+other producer has used its transactional id meanwhile. If the response was lost it repeats the request with
+the previous epoch, and gets the same response again. An open transaction is aborted first, in a raised epoch,
+and the producer retries until that is done.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from barnabas.transactions.transaction import (
 
 
 def refusal_of(request: InitProducerIdRequest, max_timeout_ms: int) -> str | None:
-    """The error of a request that says nothing sensible, whatever is known of its name."""
+    """The error of a request that is invalid regardless of the state of its transactional id."""
     if (request.producer_id == NO_ID) != (request.producer_epoch == NO_EPOCH):
-        return "INVALID_REQUEST"  # of an id and its epoch, one alone says nothing
+        return "INVALID_REQUEST"  # an id and its epoch are only valid together
     if not request.transactional_id:
         return "INVALID_REQUEST"
     if not 0 < request.transaction_timeout_ms <= max_timeout_ms:
@@ -38,7 +38,7 @@ def refusal_of(request: InitProducerIdRequest, max_timeout_ms: int) -> str | Non
 
 
 def begun(fresh_producer_id: int | None, timeout_ms: int, now_ms: int) -> Move:
-    """A name that is new here."""
+    """The state of a new transactional id."""
     if fresh_producer_id is None:
         raise NeedsProducerId("a new transactional id")
     transaction = Transaction(
@@ -57,7 +57,7 @@ def initialised(
     now_ms: int,
     fresh_producer_id: int | None,
 ) -> Move:
-    """A name that is known: ready for its next transaction, or being aborted."""
+    """The next state of a known transactional id: ready for its next transaction, or being aborted."""
     if transaction.state in PREPARED:
         raise Refused("CONCURRENT_TRANSACTIONS")
     if expected is not None and not _is_known(transaction, expected):
@@ -87,13 +87,13 @@ def initialised(
 
 def _is_known(transaction: Transaction, expected: Producer) -> bool:
     if expected.id == transaction.producer_id:
-        return True  # its epoch is looked at where it is raised
-    # the answer that brought a new id was lost
+        return True  # its epoch is checked when it is raised
+    # the response with the new id was lost
     return expected.id == transaction.previous_producer_id and expected.epoch >= LAST_EPOCH - 1
 
 
 def _next_epoch(transaction: Transaction, expected: Producer | None, last_epoch: int) -> tuple[int, int]:
-    """The epoch to be told, and the one before it."""
+    """The epoch for the response, and the one before it."""
     if expected is None:
         return transaction.epoch + 1, NO_EPOCH
     if expected.epoch == transaction.epoch:

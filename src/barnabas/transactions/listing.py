@@ -1,4 +1,4 @@
-"""What operators are shown: one transactional id, or all that pass a filter."""
+"""DescribeTransactions and ListTransactions: one transactional id, or all that match a filter."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from barnabas.transactions.transaction import Transaction, by_topic
 
 
 class InvalidPattern(BarnabasError):
-    """A pattern that is no regular expression of RE2's."""
+    """A pattern that is not a valid regular expression of RE2."""
 
     wire = wire_error("INVALID_REGULAR_EXPRESSION")
 
 
 def described(transactional_id: str, transaction: Transaction | None) -> TransactionState:
-    """What is known of an id."""
+    """The state of a transactional id."""
     if not transactional_id:
         return failed(transactional_id, "INVALID_REQUEST")
     if transaction is None:
@@ -41,7 +41,7 @@ def described(transactional_id: str, transaction: Transaction | None) -> Transac
 
 
 def failed(transactional_id: str, error_name: str) -> TransactionState:
-    """An id of which nothing can be said."""
+    """The response for a transactional id with an error."""
     return TransactionState(
         error_code=wire_error(error_name).code,
         transactional_id=transactional_id,
@@ -55,7 +55,7 @@ def failed(transactional_id: str, error_name: str) -> TransactionState:
 
 
 class Filter(NamedTuple):
-    """What a ListTransactions asks for; states are None where all will do."""
+    """The filter of a ListTransactions request; None matches all states."""
 
     states: frozenset[int] | None
     producer_ids: frozenset[int]
@@ -63,7 +63,7 @@ class Filter(NamedTuple):
     matches: Callable[[str], object] | None
 
     def listed(self, transactions: Mapping[str, Transaction], now_ms: int) -> Iterator[Listed]:
-        """Those of the transactions that pass."""
+        """The matching transactions."""
         for transactional_id, transaction in transactions.items():
             if self._passes(transactional_id, transaction, now_ms):
                 yield Listed(
@@ -83,7 +83,7 @@ class Filter(NamedTuple):
 
 
 def filter_of(request: ListTransactionsRequest) -> tuple[Filter, list[str]]:
-    """What a request asks for, and the states it names that there are not."""
+    """The filter of a request, and its unknown states."""
     names = dict.fromkeys(request.state_filters)
     known = frozenset(NAMES.index(name) for name in names if name in NAMES)
     pattern = request.transactional_id_pattern
@@ -97,7 +97,7 @@ def filter_of(request: ListTransactionsRequest) -> tuple[Filter, list[str]]:
 
 
 def _matcher(pattern: str) -> Callable[[str], object]:
-    """Whole names, by RE2: a client's pattern must not keep the broker busy for longer than linear time."""
+    """Matches whole ids, by RE2: a client's pattern must not take the broker more than linear time."""
     import re2
 
     options = re2.Options()

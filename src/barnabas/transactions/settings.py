@@ -1,4 +1,4 @@
-"""What brokers, and the features of the cluster, decide for all transactions."""
+"""The settings of the broker, and of the cluster's features, for all transactions."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 
 class TransactionSettings(NamedTuple):
-    """The broker's settings for transactions, as they are now."""
+    """The present values of the broker's settings for transactions."""
 
     max_timeout_ms: int = 900_000
     id_expiration_ms: int = 604_800_000

@@ -1,13 +1,13 @@
-"""The transactional ids of one partition of `__transaction_state`, and what may be done with them.
+"""The transactional ids of one partition of `__transaction_state`, and the commands on them.
 
 Each command finds the id, has its next state decided (`initialising`, `adding`, `ending`), and returns the
-record that says so; `replay` puts it in place. What a record does not say is kept beside it and may be lost
-with the process: the epoch before the current one, by which a repeated InitProducerId is recognised, and the
-deadlines, which a load reckons anew.
+record of that state; `replay` applies it. Some state is in memory only, and may be lost with the process: the
+epoch before the current one, by which a repeated InitProducerId is recognised, and the deadlines, which a
+load computes again.
 
-    - An epoch is never told to two producers, nor does it ever go back for a producer id.
-    - Once a transaction is prepared its end is certain: its markers are sent, after a load again, until
-      `markers_written` says that every partition has one.
+    - An epoch is never given to two producers, and never goes back for a producer id.
+    - The end of a prepared transaction is certain: its markers are sent, again after a load, until
+      `markers_written` reports that every partition has one.
 """
 
 from __future__ import annotations
@@ -59,24 +59,24 @@ from barnabas.transactions.transaction import (
     transaction_of,
 )
 
-IDS_A_TURN = 1000  # that expire at once: others have their turn before the next
+IDS_A_TURN = 1000  # that expire in one step: other tasks run before the next
 
 
 class TransactionShard:
-    """One partition's ids; `settings` are those of the broker, and the cluster's version of transactions."""
+    """One partition's ids; `settings` are the broker's, with the cluster's transaction version."""
 
     def __init__(self, settings: Callable[[], TransactionSettings]) -> None:
         self.transactions: dict[str, Transaction] = {}
         self._settings = settings
         self._last_epochs: dict[str, int] = {}
         self._timeouts = Deadlines()
-        self._timeouts_from = 0.0  # not before that are they looked at
+        self._timeouts_from = 0.0  # they are not checked before that
         self._expiry_seconds: float | None = None
 
     # ---- records
 
     def replay(self, record: KeyedRecord, producer: Producer | None = None) -> None:
-        """A record of this partition."""
+        """Apply a record of this partition."""
         key = record.key
         assert isinstance(key, TransactionLogKey)
         if record.value is None:
@@ -90,10 +90,11 @@ class TransactionShard:
             self._timeouts.discard(key.transactional_id)
 
     def replay_end(self, producer: Producer, is_commit: bool) -> None:
-        """Nothing here is written within a transaction."""
+        """Ignored: nothing here is written within a transaction."""
 
     def loaded(self, now: Now) -> Effects:
-        """Everything is replayed: what was prepared goes on to its end, what is open has its deadline."""
+        """All records have been replayed: continue prepared transactions, and set the deadlines of open
+        ones."""
         self._expiry_seconds = now.seconds + self._settings().expiration_check_interval_ms / 1000
         effects = []
         for transactional_id, transaction in self.transactions.items():
@@ -113,7 +114,7 @@ class TransactionShard:
         reply: Reply,
         fresh_producer_id: int | None = None,
     ) -> Effects:
-        """A producer begins; NeedsProducerId where it gets an id and none was given."""
+        """InitProducerId; NeedsProducerId if a new id is needed and none was given."""
         name = request.transactional_id
         assert name is not None
         try:
@@ -158,10 +159,10 @@ class TransactionShard:
         client_version: int = BUMPS_EPOCHS,
         api_version: int = OTHERS_KNOW_FENCED,
     ) -> Effects:
-        """Partitions are added, or only looked for; the answer is an AddPartitionsToTxnResult.
+        """Add partitions, or only verify them; the reply is an AddPartitionsToTxnResult.
 
-        `client_version` is that of transactions which the client knows: 0 or 2. Errors bear the names that
-        are known to `api_version`, which is the client's own for the request that it sent.
+        `client_version` is the transaction version that the client supports: 0 or 2. Error names depend on
+        `api_version`, the client's own version of its request.
         """
         if asked.verify_only:
             return _answer(reply, partitions_result(asked, self._verified(asked)))
@@ -171,7 +172,7 @@ class TransactionShard:
     def _add(
         self, asked: AddPartitionsToTxnTransaction, client_version: int, now: Now
     ) -> tuple[list[Write], str]:
-        """What is to be written, or the error."""
+        """The records to write, or the error."""
         name = asked.transactional_id
         if not name:
             return [], "INVALID_REQUEST"
@@ -189,7 +190,7 @@ class TransactionShard:
         return [self._write(name, transaction)], "NONE"
 
     def _verified(self, asked: AddPartitionsToTxnTransaction) -> str | dict[TopicPartition, str]:
-        """An error for all partitions, or what is so of each."""
+        """One error for all partitions, or one for each."""
         if not asked.transactional_id:
             return "INVALID_REQUEST"
         producer = Producer(asked.producer_id, asked.producer_epoch)
@@ -207,7 +208,7 @@ class TransactionShard:
         reply: Reply,
         fresh_producer_id: int | None = None,
     ) -> Effects:
-        """Commit or abort; NeedsProducerId where that brings a new id and none was given."""
+        """EndTxn; NeedsProducerId if a new id is needed and none was given."""
         name = request.transactional_id
         before = self.transactions.get(name)
         has_bumps = self._client_version(BUMPS_EPOCHS if api_version > 4 else 0) >= BUMPS_EPOCHS
@@ -244,20 +245,20 @@ class TransactionShard:
             fresh_producer_id=fresh_producer_id,
         )
 
-    # ---- the way to the end
+    # ---- towards the end
 
     def _prepare(self, name: str, prepared: Transaction, now: Now) -> Effects:
-        """A transaction is decided."""
+        """Write the decision of a transaction."""
         return _together([Effects([self._write(name, prepared)]), self._carry_on(name, prepared, now)])
 
     def _carry_on(self, name: str, prepared: Transaction, now: Now) -> Effects:
-        """What a decided transaction waits for; where it has no partitions it is complete at once."""
+        """The next step of a decided transaction: its markers, or its completion if it has no partitions."""
         if prepared.partitions:
             return Effects(markers=[markers(name, prepared)])
         return Effects([self._write(name, completed(prepared, now.wall_ms))])
 
     def markers_written(self, written: Markers, now: Now) -> Effects:
-        """Every partition of a decided transaction has its marker."""
+        """Every partition of a decided transaction has its marker: complete it."""
         name = written.transactional_id
         transaction = self.transactions.get(name)
         if transaction is None or transaction.state not in PREPARED:
@@ -266,16 +267,16 @@ class TransactionShard:
             return NOTHING
         return Effects([self._write(name, completed(transaction, now.wall_ms))])
 
-    # ---- those who look on
+    # ---- describing
 
     def describe(self, transactional_id: str, reply: Reply) -> Effects:
-        """The answer is what a DescribeTransactions tells of an id."""
+        """The reply is the state of one id in a DescribeTransactions response."""
         return _answer(reply, described(transactional_id, self.transactions.get(transactional_id)))
 
     # ---- time
 
     def tick(self, now: Now) -> Effects:
-        """Transactions that took too long are aborted; ids that nobody used for long are forgotten."""
+        """Abort transactions whose timeout has passed; expire ids that have not been used for long."""
         settings = self._settings()
         effects = []
         if self._timeouts_from <= now.seconds:
@@ -305,7 +306,7 @@ class TransactionShard:
                 yield Write([KeyedRecord(TransactionLogKey(transactional_id=name), None)])
 
     def next_due_seconds(self) -> float | None:
-        """When `tick` should be called."""
+        """The time at which `tick` should be called."""
         timeout = self._timeouts.next_seconds()
         if timeout is None:
             return self._expiry_seconds
@@ -316,14 +317,14 @@ class TransactionShard:
         left_ms = min(transaction.started_ms + transaction.timeout_ms - now.wall_ms, transaction.timeout_ms)
         self._timeouts.set(name, now.seconds + max(0, left_ms) / 1000)
 
-    # ---- small things
+    # ---- helpers
 
     @property
     def _level(self) -> int:
         return self._settings().transaction_version
 
     def _client_version(self, known: int) -> int:
-        """How a client is treated; records of level 0 have no place for anything but version 0."""
+        """The transaction version used for a client; records of level 0 can only store version 0."""
         return known if self._level > 0 else 0
 
     def _write(self, name: str, transaction: Transaction) -> Write:
@@ -335,7 +336,7 @@ class TransactionShard:
 
 
 def _together(effects: list[Effects]) -> Effects:
-    """Effects of several decisions, to which nobody waits for an answer."""
+    """The effects of several decisions without replies."""
     writes = [write for one in effects for write in one.writes]
     sent = [one_sent for one in effects for one_sent in one.markers]
     return Effects(writes, (), sent) if writes or sent else NOTHING

@@ -7,9 +7,9 @@
       |                                                                                     |
       +-------------------------------------------------------------------------------------+
 
-A complete transaction is as good as an empty one: the next may begin. With version 2 of transactions one may
-be aborted to which nothing was ever added: its epoch has to go on all the same. Once it is prepared, nothing
-but the markers can happen. Numbers and names are those of Kafka, which has two more that are never written.
+A complete transaction is equivalent to an empty one: the next may begin. With version 2 of transactions, one
+to which nothing was added can be aborted too: its epoch must be raised all the same. Once a transaction is
+prepared, only its markers can follow. Numbers and names are Kafka's; it has two more that are never written.
 """
 
 from __future__ import annotations
@@ -42,4 +42,4 @@ NEXT: dict[int, tuple[int, ...]] = {
 }
 
 PREPARED = (PREPARE_COMMIT, PREPARE_ABORT)
-AT_REST = (EMPTY, COMPLETE_COMMIT, COMPLETE_ABORT)  # an id may expire
+AT_REST = (EMPTY, COMPLETE_COMMIT, COMPLETE_ABORT)  # in these an id may expire

@@ -1,8 +1,8 @@
-"""What is known of a transactional id: exactly what its last record says.
+"""The state of a transactional id, as in its last record.
 
-Values are immutable: a decision makes the next one, its record is written, and replay puts it in place.
-`previous_producer_id` is the id before the last change, as in Kafka: it differs only where that change
-brought a new one. `partitions` is a dictionary for its order and its quick look-up, and never changed.
+Values are immutable: a decision makes the next one, its record is written, and `replay` applies it.
+`previous_producer_id` is the id before the last change, as in Kafka: it differs only if that change assigned
+a new one. `partitions` is a dictionary for its order and fast look-up, and is never modified.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from barnabas.transactions.states import AT_REST, EMPTY, NAMES, NEXT, PREPARE_CO
 NO_ID = -1
 NO_EPOCH = -1
 NO_TIME = -1
-LAST_EPOCH = 32767  # only markers ever bear it: a producer in this epoch could not be fenced any more
+LAST_EPOCH = 32767  # only in markers: a producer in this epoch could not be fenced any more
 NO_PARTITIONS: dict[TopicPartition, None] = {}
 
 # Versions of transactions, as the feature transaction.version counts them.
@@ -26,7 +26,7 @@ BUMPS_EPOCHS = 2  # every end of a transaction raises the epoch
 
 
 class Refused(BarnabasError):
-    """What was asked cannot be done; nothing has changed."""
+    """The command cannot be carried out; nothing has changed."""
 
     def __init__(self, error_name: str) -> None:
         super().__init__(error_name)
@@ -34,7 +34,7 @@ class Refused(BarnabasError):
 
 
 class NeedsProducerId(BarnabasError):
-    """The command needs a producer id that nobody has had: to be asked again with one."""
+    """The command needs an unused producer id: it must be repeated with one."""
 
 
 class Transaction(NamedTuple):
@@ -49,7 +49,7 @@ class Transaction(NamedTuple):
     started_ms: int = NO_TIME
     previous_producer_id: int = NO_ID
     next_producer_id: int = NO_ID
-    client_version: int = 0  # of transactions, as the client that began or ended it knows them
+    client_version: int = 0  # the transaction version of the client that began or ended it
 
     @property
     def producer(self) -> Producer:
@@ -57,7 +57,7 @@ class Transaction(NamedTuple):
 
     @property
     def is_exhausted(self) -> bool:
-        """Whether no further epoch can be given to a client."""
+        """Whether no further epoch can be assigned to a client."""
         return self.epoch >= LAST_EPOCH - 1
 
     @property
@@ -66,9 +66,9 @@ class Transaction(NamedTuple):
 
 
 class Move(NamedTuple):
-    """A decision: what is so next, and which epoch its producer had before, where that changes.
+    """A decision: the next state, and the previous epoch of the producer if that changes.
 
-    The epoch before is kept in memory only, as Kafka does: by it a repeated InitProducerId is recognised.
+    The previous epoch is kept in memory only, as in Kafka: a repeated InitProducerId is recognised by it.
     """
 
     transaction: Transaction
@@ -76,14 +76,14 @@ class Move(NamedTuple):
 
 
 def moved(transaction: Transaction, state: int, now_ms: int) -> Transaction:
-    """The transaction in its next state."""
+    """The transaction in another state."""
     if state not in NEXT[transaction.state]:
         raise InvariantViolation(f"{NAMES[transaction.state]} was to be followed by {NAMES[state]}")
     return transaction._replace(state=state, updated_ms=now_ms, previous_producer_id=transaction.producer_id)
 
 
 def markers(transactional_id: str, transaction: Transaction) -> Markers:
-    """What a prepared transaction has to have written into its partitions."""
+    """The markers of a prepared transaction."""
     return Markers(
         transactional_id,
         transaction.producer,
@@ -97,7 +97,7 @@ def markers(transactional_id: str, transaction: Transaction) -> Markers:
 
 
 def record_of(transactional_id: str, transaction: Transaction, level: int) -> KeyedRecord:
-    """The record of a state; version 0 has no place for what came with flexible versions."""
+    """The record of a state; version 0 lacks the fields that came with flexible versions."""
     value = TransactionLogValue(
         producer_id=transaction.producer_id,
         previous_producer_id=transaction.previous_producer_id,
@@ -114,7 +114,7 @@ def record_of(transactional_id: str, transaction: Transaction, level: int) -> Ke
 
 
 def by_topic(partitions: dict[TopicPartition, None]) -> list[TransactionPartitions]:
-    """Partitions as a record has them."""
+    """Partitions as in a record."""
     found: dict[str, list[int]] = {}
     for topic, partition in partitions:
         found.setdefault(topic, []).append(partition)
@@ -122,7 +122,7 @@ def by_topic(partitions: dict[TopicPartition, None]) -> list[TransactionPartitio
 
 
 def transaction_of(record: KeyedRecord) -> Transaction:
-    """What a record says."""
+    """The state in a record."""
     value = record.value
     assert isinstance(value, TransactionLogValue)
     has_tags = record.version >= 1
