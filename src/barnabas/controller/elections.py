@@ -3,10 +3,10 @@
 Only a replica with all committed records may lead: one in the ISR or, with eligible leader replicas (ELR),
 one that left the ISR when the ISR was already as small as min.insync.replicas allows. Without ELR the last
 replica stays in the ISR, leading or not; with ELR the ISR may become empty, and the partition remembers its
-last leader. A replica that had an unclean shutdown may have lost its tail: it is no longer eligible, and leads
-only as the last known leader if no replica is eligible, or if the topic allows unclean elections. Then the
-ISR starts over with it, and the partition is marked as recovering. A replica in a directory that its broker
-no longer has does not lead at all.
+last leader. A replica that had an unclean shutdown may have lost its tail: it is no longer eligible, and
+leads only as the last known leader if no replica is eligible, or if the topic allows unclean elections. Then
+the ISR starts over with it, and the partition is marked as recovering. A replica in a directory that its
+broker no longer has does not lead at all.
 
 A broker that was fenced because its process is gone may be back in a moment, with all its records. Until its
 session would have ended, its partitions do not elect a replica that may lack some (`waiting_for`), unless an
