@@ -1,7 +1,8 @@
-"""Topics as Spark's tables: `spark.read.format("barnabas")`, for any Kafka. Only here is pyspark imported.
+"""Topics as Spark's tables: `spark.read.format("barnabas")`, for any Kafka. Only this package imports
+pyspark.
 
-What a pipeline is made of is importable from here, and loaded when it is first asked for: the Python of a
-Spark task imports this package anew for every process, and must start quickly.
+The functions for pipelines can be imported from here, and are loaded at first use: every Python process of a
+Spark task imports this package anew, and must start quickly.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from barnabas.spark.tables import ktable, ktable_changes
     from barnabas.spark.windows import sessions, sliding, tumbling
 
-# public name -> the module that has it; no name may be that of a module beside this one
+# public name -> its module; no name may be that of a module in this package
 _MODULES = {
     "DeltaRefused": "delta_schema",
     "Lag": "progress",

@@ -1,9 +1,9 @@
 """Avro to columns and back: fastavro a row at a time, Arrow before and after it, in Spark's Python workers.
 
-A value is good where it decodes to its last byte. Whatever is in it, it costs its own row only: errors become
-the column `error`, and a batch that Arrow refuses as a whole (a time that no timestamp can hold) is gone
-through row by row. What cannot be *encoded* fails the query, unless asked to be marked: a null in its place
-would be a tombstone.
+A value is good if it decodes to its last byte. A bad value only affects its own row: errors become the column
+`error`, and a batch that Arrow refuses as a whole (a time that no timestamp can hold) is converted row by
+row. A row that cannot be *encoded* fails the query, unless it is to be marked: a null in its place would be a
+tombstone.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from barnabas.spark.batches import decoded_batch, encoded_batch, written_type
 from barnabas.spark.codec_columns import add_decoded, put_encoded, type_of
 from barnabas.spark.framing import BadValue, Framed, frame, looks_framed, unframe
 
-# what fastavro raises for bytes that are not of the schema
+# fastavro's errors for bytes that do not fit the schema
 _BAD = (
     EOFError,
     LookupError,
@@ -44,11 +44,11 @@ def decode_avro(
     schemas: Mapping[int, Schema] | None = None,
     framed: Framed = "auto",
 ) -> DataFrame:
-    """Add `data` (of the schema's type), `error` (null where it is good) and `schema_id` (a registry's).
+    """Add `data` (of the schema's type), `error` (null for a good value) and `schema_id` (a registry's).
 
-    `schema` is what the values were written with; `schemas` has those of framed values by their id. All are
-    resolved to `reader_schema`, which is `schema` if not given. With framed="auto" a value is framed if it
-    begins as one and is good without those bytes; say True or False where that is known.
+    `schema` is the one with which the values were written; `schemas` has those of framed values by their id.
+    All are resolved to `reader_schema`, by default `schema`. With framed="auto" a value is framed if it
+    begins with a frame and decodes without it; pass True or False if that is known.
     """
     reader = reader_schema if reader_schema is not None else schema
     if reader is None:
@@ -59,7 +59,7 @@ def decode_avro(
         None if schemas is None else tuple((number, canonical(each)) for number, each in schemas.items()),
         framed,
     )
-    _decoder(spec)  # a schema that is wrong is told here, not by a task
+    _decoder(spec)  # report an invalid schema here, not in a task
 
     def decode(values: pa.Array) -> pa.Array:
         return decode_values(values, spec)
@@ -78,8 +78,8 @@ def encode_avro(
     """Replace a struct column (or several columns, packed into one) by `value`: its Avro bytes.
 
     Without a schema it is derived (`avro_schema_of`); with `schema_id` the value is framed for a registry. A
-    null struct is a tombstone: a null value. Rows marked bad (`error`) keep the value they came with; with
-    on_error="mark" those that cannot be encoded are marked too.
+    null struct is a tombstone: a null value. Rows marked bad (`error`) keep the value that they came with;
+    with on_error="mark" rows that cannot be encoded are marked too.
     """
     wanted = canonical(schema if schema is not None else avro_schema_of(df, column))
     prefix = b"" if schema_id is None else frame(schema_id)
@@ -98,7 +98,7 @@ def avro_schema_of(
 
 
 class DecodeSpec(NamedTuple):
-    """What a task must know to decode; texts, so that it is small, and comparable."""
+    """The parameters of a decoder in a task; texts, so that it is small, and comparable."""
 
     writer: str | None
     reader: str
@@ -107,7 +107,7 @@ class DecodeSpec(NamedTuple):
 
 
 def decode_values(values: pa.Array, spec: DecodeSpec) -> pa.Array:
-    """A batch of binary values as structs of data, error and schema_id."""
+    """Decode a batch of binary values into structs of data, error and schema_id."""
     kind = avro_type_of(spec.reader)
     target = to_arrow_type(kind.spark, timezone="UTC")
 
@@ -118,9 +118,9 @@ def decode_values(values: pa.Array, spec: DecodeSpec) -> pa.Array:
 
 
 def encode_values(values: pa.Array, schema: str, prefix: bytes, *, mark: bool) -> pa.Array:
-    """A batch of structs as binary values; where `mark`, as structs of value and error."""
+    """Encode a batch of structs into binary values; with `mark`, into structs of value and error."""
     kind = avro_type_of(schema)
-    # of timestamps in milliseconds, what is finer is cut off
+    # timestamps in milliseconds are truncated
     rows = values.cast(kind.arrow, safe=False).cast(written_type(kind.arrow)).to_pylist()
     storage, write = kind.storage_to_write, fastavro.schemaless_writer
 
@@ -138,7 +138,7 @@ avro_type_of = cache(avro_type)
 
 @cache
 def _decoder(spec: DecodeSpec) -> Callable[[bytes], tuple[int | None, Any]]:
-    """A function from bytes to schema id and value; BadValue where they are none."""
+    """A function from bytes to schema id and value; it raises BadValue for bad bytes."""
     by_id = None if spec.by_id is None else {n: _Reader(each, spec.reader) for n, each in spec.by_id}
     default = None if spec.writer is None else _Reader(spec.writer, spec.reader)
 
@@ -170,7 +170,7 @@ def _decoder(spec: DecodeSpec) -> Callable[[bytes], tuple[int | None, Any]]:
 
 
 class _Reader:
-    """Values of one schema, resolved to another where the two differ."""
+    """Reads values of one schema, resolved to another if the two differ."""
 
     def __init__(self, writer: str, reader: str) -> None:
         self._reader = avro_type_of(reader)
@@ -189,7 +189,8 @@ class _Reader:
         return made
 
     def _resolved(self, stream: BytesIO) -> Any:
-        """By fastavro's own resolution; members are told apart by writing the value once more."""
+        """Decode with fastavro's own resolution; union members are identified by writing the value once
+        more."""
         reader = self._reader
         if not reader.has_members:
             return _read(stream, self._writer.plain, reader.plain)

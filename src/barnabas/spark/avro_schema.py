@@ -1,18 +1,18 @@
-"""Avro schemas as Spark's types, and as the schemas by which fastavro and Arrow do the work.
+"""Avro schemas as Spark's types, and as schemas for fastavro and Arrow.
 
-A value goes fastavro -> Arrow -> Spark without code of ours for every field. That needs a schema that has the
-same bytes and gives the values that Arrow takes, the *storage* schema:
+A value goes fastavro -> Arrow -> Spark without Python code of this package for every field. That needs a
+schema with the same bytes that yields the values that Arrow takes, the *storage* schema:
 
-- logical types are numbers there, which Arrow holds as times without a Python object for each; only decimals
-  stay, since their bytes are not a number to Arrow;
+- logical types are numbers in it, which Arrow holds as times without a Python object for each; only decimals
+  stay, since Arrow cannot read their bytes as a number;
 - a union of several types is a union of records with one field each, `member0`, `member1` ... (a record's
   bytes are those of its fields). So it is known which member it was, and the value has the shape that Spark's
-  own reader of Avro gives it: a struct of members, of which one is set;
-- for writing, a map is an array of entries: again the same bytes, and Arrow gives entries ten times faster
-  than dicts.
+  own reader of Avro produces: a struct of members, of which one is set;
+- for writing, a map is an array of entries: again the same bytes, and Arrow converts to entries ten times
+  faster than to dicts.
 
-Unions with null are nullable; of int and long, long; of float and double, double. Recursive types are
-refused.
+Unions with null are nullable; unions of int and long are long; those of float and double are double.
+Recursive types are refused.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ _UTC = "UTC"
 
 
 class AvroSchemaError(ValueError):
-    """An Avro schema that cannot be read, or for which Spark has no type."""
+    """The Avro schema is invalid, or Spark has no such type."""
 
 
 class Shape(NamedTuple):
-    """One type: as fastavro reads it, as Arrow takes it from fastavro, as Spark has it."""
+    """One type: for fastavro, for Arrow from fastavro's values, and for Spark."""
 
     storage: Any
     arrow: pa.DataType
@@ -44,7 +44,7 @@ class Shape(NamedTuple):
 
 
 class AvroType(NamedTuple):
-    """A whole schema; `plain` is the storage with unions as they were, for schema resolution."""
+    """A whole schema; `plain` is the storage schema with the original unions, for schema resolution."""
 
     name: str
     storage: Any
@@ -72,12 +72,12 @@ _LOGICAL: dict[tuple[str, str], Shape] = {
     ("long", "local-timestamp-millis"): Shape("long", pa.timestamp("ms"), T.TimestampNTZType()),
     ("long", "local-timestamp-micros"): Shape("long", pa.timestamp("us"), T.TimestampNTZType()),
 }
-# a union of these alone is the wider one, whichever was written
+# a union of only these is the wider type
 _WIDENED = {frozenset({"int", "long"}): "long", frozenset({"float", "double"}): "double"}
 
 
 def avro_type(schema: Schema) -> AvroType:
-    """Read a schema: JSON, or the objects that JSON gives. AvroSchemaError where it is none."""
+    """Read a schema: JSON, or the parsed objects. AvroSchemaError if it is invalid."""
     text = canonical(schema)
     try:
         parsed = fastavro.parse_schema(json.loads(text))
@@ -114,14 +114,14 @@ def _name(parsed: Any) -> str:
 
 
 class _Reading:
-    """One walk over a schema that fastavro has parsed: names are full, and defined where they first stand."""
+    """One walk over a schema parsed by fastavro: names are full, and defined at their first use."""
 
     def __init__(self, *, with_members: bool = True, with_entries: bool = False) -> None:
         self.members = 0
         self._entries = 0
         self._with_members = with_members
         self._with_entries = with_entries
-        self._named: dict[str, Shape | None] = {}  # None: we are inside it
+        self._named: dict[str, Shape | None] = {}  # None while the type is being read
 
     def shape(self, schema: Any) -> Shape:
         if isinstance(schema, list):
@@ -160,7 +160,8 @@ class _Reading:
         return shape
 
     def _field(self, field: Any, shape: Shape) -> dict[str, Any]:
-        """What schema resolution looks at stays; a default is only for that, and does not fit members."""
+        """Keep the attributes for schema resolution; a default is only for that, and does not fit union
+        members."""
         kept = ("name", "aliases") if self._with_members else ("name", "aliases", "default")
         return {**{key: field[key] for key in kept if key in field}, "type": shape.storage}
 
@@ -246,13 +247,13 @@ class _Reading:
 
 
 def _in_place(branches: list[Any], others: list[Any]) -> list[Any]:
-    """The union with its branches but null replaced, in order: the position is what is written."""
+    """The union with its branches except null replaced, in order: positions are written in the data."""
     left = iter(others)
     return ["null" if each == "null" else next(left) for each in branches]
 
 
 def derive_schema(spark: T.DataType, name: str = "Record") -> dict[str, Any]:
-    """The Avro schema of a Spark struct; AvroSchemaError where Avro has no such type."""
+    """The Avro schema of a Spark struct; AvroSchemaError if Avro has no such type."""
     if not isinstance(spark, T.StructType):
         raise AvroSchemaError(f"a schema is derived of a struct, not of {spark.simpleString()}")
     derived: dict[str, Any] = _derive(spark, name)

@@ -1,8 +1,8 @@
 """A batch read: planned once, on the driver; read by the tasks.
 
-Filters are taken only where both the option `pushFilters` and Spark's own setting ask for it. Spark 4.2 and
-4.3 keep the pruned plan with the DataFrame that was loaded, and use it for what else is made of that
-DataFrame, filtered or not: a DataFrame that is loaded with the option is good for one query.
+Filters are used only if both the option `pushFilters` and Spark's own setting allow it. Spark 4.2 and 4.3
+keep the pruned plan with the loaded DataFrame, and use it for everything else that is derived from that
+DataFrame, filtered or not: a DataFrame that is loaded with the option can be used for one query.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class BatchReader(DataSourceReader):
 
     def partitions(self) -> Sequence[RangePartition]:
         """One range of offsets each."""
-        from barnabas.spark.planning import plan_batch  # tasks do without
+        from barnabas.spark.planning import plan_batch  # tasks do not need it
 
         return [RangePartition(each) for each in asyncio.run(plan_batch(self._options, self._wanted))]
 
@@ -37,9 +37,9 @@ class BatchReader(DataSourceReader):
 
 
 class PruningReader(BatchReader):
-    """The same, told of filters. (A reader that has this method is refused while Spark's setting is off.)"""
+    """The same with filters. (Spark refuses a reader with this method while its own setting is off.)"""
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802
-        """Read less where filters allow it; all of them stay with Spark."""
+        """Read less if filters allow it; Spark still applies all of them."""
         self._wanted = wanted_by(filters)
         return filters

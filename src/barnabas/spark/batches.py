@@ -1,7 +1,7 @@
-"""A batch of values through a function for each, between Arrow and Arrow: one bad value costs its own row.
+"""Applies a function to each value of an Arrow batch: a bad value only affects its own row.
 
-Decoders call a function that returns (schema id, value) or raises BadValue; the values go to Arrow at once,
-and one by one only where Arrow refuses them together. This is the inner loop of Avro and Protobuf.
+Decoders call a function that returns (schema id, value) or raises BadValue; the values are converted to Arrow
+together, and one by one only if that fails. This is the inner loop of Avro and Protobuf.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Columns = Callable[[list[Any]], pa.Array]
 
 
 class EncodeError(ValueError):
-    """A row cannot be encoded; it says why, and how to go on."""
+    """A row cannot be encoded; the message has the reason, and what to do."""
 
 
 def decoded_batch(
@@ -47,7 +47,7 @@ def decoded_batch(
 
 
 def _to_array(rows: list[Any], errors: list[str | None], to_array: Columns) -> pa.Array:
-    """All rows at once; where that fails, those that fail alone are bad."""
+    """Convert all rows at once; if that fails, the rows that fail alone are bad."""
     try:
         return to_array(rows)
     except _REFUSED:
@@ -66,7 +66,7 @@ def encoded_batch(
     *,
     mark: bool,
 ) -> pa.Array:
-    """Binary values, null for null; where `mark`, structs of value and error instead of an EncodeError."""
+    """Binary values, null for null; with `mark`, structs of value and error instead of an EncodeError."""
     values: list[bytes | None] = []
     errors: list[str | None] = []
     for row in rows:
@@ -90,9 +90,9 @@ def encoded_batch(
 
 
 def written_type(kind: pa.DataType) -> pa.DataType:
-    """The type as encoders take it: times are the numbers they are held in, maps are lists of entries.
+    """The type that encoders take: times are the numbers that hold them, maps are lists of entries.
 
-    Python's objects for both are many times slower to make.
+    Python objects for both are many times slower to make.
     """
     if pa.types.is_timestamp(kind) or pa.types.is_duration(kind):
         return pa.int64()

@@ -1,7 +1,7 @@
-"""Settings that exactly-once cannot live with, looked at where they can be seen: in the tasks.
+"""Checks settings that contradict exactly-once, in the tasks, where they are visible.
 
-Spark hands every setting that was given to it to the tasks as a local property. How many tasks there are, and
-which rows they get, may change from run to run (adaptive execution, shuffle partitions): see exactly_once.
+Spark passes every setting to the tasks as a local property. The number of tasks, and their rows, may change
+from run to run (adaptive execution, shuffle partitions): see exactly_once.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ _TOO_LONG = "INVALID_TRANSACTION_TIMEOUT"
 
 
 class SettingError(ValueError):
-    """A setting that does not go with what is asked for."""
+    """A setting contradicts the chosen guarantee."""
 
 
 def check_task_settings(property_of: Callable[[str], str | None]) -> None:
-    """SettingError where a task's surroundings are not what exactly-once needs."""
+    """SettingError if a task's settings contradict exactly-once."""
     if (property_of(_SPECULATION) or "").lower() == "true":
         raise SettingError(
             f"{_SPECULATION}=true: attempts of a task would fence each other; set it to false, or "
@@ -33,7 +33,7 @@ def check_task_settings(property_of: Callable[[str], str | None]) -> None:
 
 @asynccontextmanager
 async def check_transaction_timeout(timeout_ms: int) -> AsyncIterator[None]:
-    """What a broker says of a transaction's timeout, in the words of the options."""
+    """Translate a broker's error about the transaction timeout into the names of the options."""
     try:
         yield
     except BrokerError as error:

@@ -1,12 +1,13 @@
-"""The columns that every codec shares: what decoding adds, what encoding takes away.
+"""The columns that every codec shares: added by decoding, replaced by encoding.
 
-Decoding adds `data`, `error` and `schema_id`; encoding replaces what it encodes by `value`, and leaves rows
-that are marked bad as they came, so that dead letters hold the bytes that were received. A row that is marked
-bad stays so, with its first error: whoever decodes key and value, one after the other, loses neither's.
+Decoding adds `data`, `error` and `schema_id`. Encoding replaces the encoded columns by `value`, and leaves
+rows that are marked bad unchanged, so that dead letters hold the received bytes. A row that is marked bad
+stays so, with its first error: decoding key and value, one after the other, loses neither's error.
 
-Decoding is dear, and Spark copies what a column is made of into every filter above it, and would decode
-again there. It does not do so with what is not deterministic, so that is what it is told, although it is not
-true. The price: a filter does not move below a decoder by itself; filter by topic or offset first.
+Decoding is expensive, and Spark copies the expression of a column into every filter above it, which would
+decode again there. It does not copy nondeterministic expressions, so decoders are declared nondeterministic,
+although they are not. The cost: Spark does not move a filter below a decoder; filter by topic or offset
+first.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ ArrowFunction = Callable[[pa.Array], pa.Array]
 
 
 def add_decoded(df: DataFrame, column: str, decode: ArrowFunction, data: DataType) -> DataFrame:
-    """Add `data`, `error` and `schema_id`: the fields of what the function makes of each batch of values."""
+    """Add `data`, `error` and `schema_id`: the fields of the function's result for each batch of values."""
     require(df, [column], "decode")
     result = StructType(
         [
@@ -46,9 +47,9 @@ def add_decoded(df: DataFrame, column: str, decode: ArrowFunction, data: DataTyp
 def put_encoded(
     df: DataFrame, column: str | Sequence[str], wanted: DataType, encode: ArrowFunction, *, mark: bool
 ) -> DataFrame:
-    """Replace the columns by `value`; where `mark`, what cannot be encoded is told in `error`.
+    """Replace the columns by `value`; with `mark`, errors of encoding go to `error`.
 
-    SchemaMismatch where the columns do not have the type wanted.
+    SchemaMismatch if the columns do not have the wanted type.
     """
     data = conform(packed(df, column), type_of(df, column), wanted)
     if not mark:
@@ -60,19 +61,19 @@ def put_encoded(
 
 
 def packed(df: DataFrame, column: str | Sequence[str]) -> Column:
-    """The struct to encode: the column named, or the columns named as the fields of one."""
+    """The struct to encode: the named column, or the named columns as its fields."""
     require(df, names(column), "encode")
     return f.col(column) if isinstance(column, str) else f.struct(*column)
 
 
 def type_of(df: DataFrame, column: str | Sequence[str]) -> DataType:
-    """The type of what `packed` gives."""
+    """The type of the result of `packed`."""
     require(df, names(column), "encode")
     return df.schema[column].dataType if isinstance(column, str) else df.select(*column).schema
 
 
 def put_value(df: DataFrame, column: str | Sequence[str], value: Column) -> DataFrame:
-    """`value` in place of the columns that it was made of; a row that is marked bad keeps its own."""
+    """Put `value` in place of the encoded columns; a row that is marked bad keeps its own."""
     if "error" in df.columns and "value" in df.columns:
         value = f.when(f.col("error").isNull(), value).otherwise(f.col("value"))
     made_of = [name for name in names(column) if name != "value"]
@@ -80,12 +81,12 @@ def put_value(df: DataFrame, column: str | Sequence[str], value: Column) -> Data
 
 
 def first_error(df: DataFrame, error: Column) -> Column:
-    """What a row was marked with before, if it was; otherwise this."""
+    """The earlier error of a row, if it has one; otherwise this one."""
     return f.coalesce(f.col("error"), error) if "error" in df.columns else error
 
 
 def once(column: Column) -> Column:
-    """The same column, which Spark then works out in one place only."""
+    """The same column, in a form that Spark evaluates in one place only."""
     return f.when(f.spark_partition_id() >= 0, column)
 
 
@@ -93,7 +94,7 @@ def _arrow_column(function: ArrowFunction, result: DataType, argument: Column) -
     def run(values: pa.Array) -> pa.Array:
         return function(values)
 
-    make: Any = arrow_udf  # its types ask for what it then warns of
+    make: Any = arrow_udf  # its type hints ask for a form that it warns about
     udf = make(run, result)
     called: Column = udf.asNondeterministic()(argument)
     return called

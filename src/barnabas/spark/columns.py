@@ -1,4 +1,4 @@
-"""Names of columns as the functions of this package take them, and what is said where one is missing."""
+"""Column names as the functions of this package take them, and the error for a missing one."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def names(given: str | Sequence[str]) -> list[str]:
 
 
 def require(df: DataFrame, wanted: Collection[str], who: str) -> None:
-    """ValueError where a column is missing, which says what there is."""
+    """ValueError for a missing column, with the existing ones in the message."""
     missing = [each for each in wanted if each not in df.columns]
     if missing:
         raise ValueError(f"{who}: there is no column {', '.join(missing)}, only {', '.join(df.columns)}")
@@ -24,7 +24,7 @@ def require(df: DataFrame, wanted: Collection[str], who: str) -> None:
 def without_clashes(
     right: DataFrame, left: Collection[str], shared: Collection[str], suffix: str
 ) -> DataFrame:
-    """`right` with the suffix on every column that `left` has too, but for those that both share."""
+    """`right` with the suffix on every column that `left` has too, except for those that both share."""
     clashes = {name: name + suffix for name in right.columns if name in left and name not in shared}
     taken = [name for name in clashes.values() if name in left or name in right.columns]
     if taken:

@@ -1,15 +1,15 @@
-"""Exactly once, the driver's part: a batch whose tasks have prepared their transactions is committed.
+"""Exactly once, the driver's part: commits a batch whose tasks have prepared their transactions.
 
-    read the markers      has anybody written this batch meanwhile? Then there is little or nothing to do
-    fence (first batch)   the application's other open transactions, left by earlier runs: they would
-                          hold readers of committed records back, or be committed by one who wakes late
-    decide                with more than one transaction: the decision is written, and acknowledged
-    look                  whether all transactions are still open; if not, nothing is committed, and the
-                          decision binds nobody: a driver that slept until it was replaced finds out here
-    end                   each transaction
+    read the markers      Has another run written this batch meanwhile? Then little or nothing is left to do.
+    fence (first batch)   The application's other open transactions, left by earlier runs: they would block
+                          read_committed consumers, or be committed by an earlier run that resumes late.
+    decide                With more than one transaction: the decision is written, and acknowledged.
+    look                  Are all transactions still open? If not, nothing is committed, and the decision
+                          is not binding: a driver that was replaced while it was suspended detects it here.
+    end                   Each transaction.
 
-Up to the decision a failure aborts the batch, after it nothing does but a transaction that is gone: what is
-left is committed by the next run. A single transaction needs no decision: its end is one.
+Up to the decision a failure aborts the batch. After it, only a transaction that is gone does; otherwise the
+next run commits the rest. A single transaction needs no decision: its end is the decision.
 """
 
 from __future__ import annotations
@@ -44,15 +44,15 @@ Prepared = dict[int, Report]  # by task
 _OPEN = "Ongoing"
 _UNDER_WAY = (_OPEN, "PrepareCommit", "PrepareAbort", "PrepareEpochFence")
 _STARTING = "Empty"
-_AT_ONCE = 32  # transactions that are ended at the same time
+_AT_ONCE = 32  # transactions ended concurrently
 
 
 class TransactionLost(ClientError):
-    """A prepared transaction was ended by somebody else before it could be committed."""
+    """A prepared transaction was ended by another client before it could be committed."""
 
 
 class SplitChanged(ClientError):
-    """A batch that is partly committed cannot be completed: its rows are split over tasks in another way."""
+    """A partly committed batch cannot be completed: its rows are distributed over tasks in another way."""
 
 
 class Committer:
@@ -73,7 +73,7 @@ class Committer:
         await self.close()
 
     async def close(self) -> None:
-        """Let go of the connections."""
+        """Close the connections."""
         await self._producer.close(timeout_ms=0)
         await self._log.close()
         await self._admin.close()
@@ -97,15 +97,15 @@ class Committer:
         await self._end(ours.values(), commit=True)
 
     async def abort(self, job: Job, reports: Iterable[Report]) -> None:
-        """Abort what tasks have prepared, but what is decided, and what those that died have left open; what
-        cannot be done now is left to the next run, or to the transactions' timeout."""
+        """Abort what tasks have prepared, except for decided transactions, and what failed tasks have left
+        open. If that fails, it is left to the next run, or to the transactions' timeout."""
         decision, undone = None, list[Entry]()
-        await self._leave_a_sign(job)  # before the others are looked for
+        await self._leave_a_sign(job)  # before looking for the others
         try:
             if job.is_marked:
                 markers = await self._log.read()
                 decision = job.binding(markers)
-                # an id whose transaction was aborted may be another task's by now
+                # the id of an aborted transaction may belong to another task by now
                 undone = [each for each in markers.undone(decision) if markers.is_open(each)]
         except BarnabasError as error:
             logger.warning("batch %d of %s is left as it is: %s", job.batch, job.app, error)
@@ -122,25 +122,25 @@ class Committer:
             logger.warning("what tasks of %s left open stays so: %s", job.app, error)
 
     async def _leave_a_sign(self, job: Job) -> None:
-        """For tasks that are late; without it they leave a transaction to its timeout, and that is all."""
+        """Leave a sign for late tasks; without it they leave a transaction to its timeout."""
         if job.write is not None:
             try:
                 await self._admin.fence_producers([given_up_id(job.app, job.write)])
             except BarnabasError as error:
                 logger.warning("tasks of %s are not told that it is given up: %s", job.app, error)
 
-    # ---- what others have done ---------------------------------------------------------------------------
+    # ---- other runs ----------------------------------------------------------------------------------------
 
     async def _compare(
         self, job: Job, reports: Sequence[Report], ours: Prepared
     ) -> tuple[Prepared, Decision | None]:
-        """What of the prepared is to be committed, in the light of the markers, and under which decision."""
+        """The prepared transactions to commit, by the markers, and the decision that they belong to."""
         finished: set[Entry] = set()
         markers = await self._log.read()
         if undone := markers.undone(job.binding(markers)):
             finished = await self._finish(undone, ours)
         if undone or any(each.is_first for each in reports):
-            await self._fence_others(ours)  # which waits until what is being committed is in the log
+            await self._fence_others(ours)  # this waits until commits under way are in the log
             markers = await self._log.read()
         newest = markers.newest_batch
         if newest < job.batch:
@@ -159,7 +159,8 @@ class Committer:
         return again, decision
 
     async def _finish(self, undone: Iterable[Entry], ours: Container[int]) -> set[Entry]:
-        """Commit what was decided and is still open; whose task has written again was found aborted."""
+        """Commit decided transactions that are still open, except for tasks that have written again: theirs
+        were aborted."""
         others = [entry for entry in undone if entry.task not in ours]
         return {entry for entry in others if await finish(self._admin, self._app, entry)}
 
@@ -197,10 +198,10 @@ class Committer:
             await self._admin.fence_producers(others)
             self._step("fenced")
 
-    # ---- our own -----------------------------------------------------------------------------------------
+    # ---- transactions of this run ------------------------------------------------------------------------
 
     async def _look(self, ours: Prepared) -> None:
-        """TransactionLost where one of several cannot be committed any more: then none is."""
+        """TransactionLost if one of several transactions cannot be committed any more: then none is."""
         prepared = {task: each.prepared for task, each in ours.items() if each.prepared is not None}
         found = await self._admin.describe_transactions(each.transactional_id for each in prepared.values())
         for task, each in prepared.items():
@@ -219,7 +220,7 @@ class Committer:
         await (await self._producer.send(self._options.marker_topic, value, key, PARTITION))
 
     async def _end(self, reports: Iterable[Report], *, commit: bool) -> None:
-        """End transactions; an abort that fails is none that anybody waits for."""
+        """End transactions; a failed abort is only logged."""
         turns = asyncio.Semaphore(_AT_ONCE)
 
         async def end(report: Report) -> None:
@@ -241,7 +242,7 @@ class Committer:
 
 
 def _check_complete(job: Job, reports: Iterable[Report]) -> None:
-    """TransactionLost where tasks have left out what was decided when they looked, and binds no longer."""
+    """TransactionLost if tasks have left out their rows because of a decision that is no longer binding."""
     passed_over = [each.task for each in reports if each.is_passed_over]
     if passed_over:
         raise TransactionLost(

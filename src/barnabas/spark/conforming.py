@@ -1,7 +1,7 @@
-"""A column as the type that an encoder wants: fields by name, numbers widened where nothing is lost.
+"""Converts a column to the type that an encoder wants: fields by name, numbers widened without loss.
 
-All that can be wrong about types is said when the query is planned, with the path of the field: a field that
-the schema lacks would be lost without a word, one that must be there and is not would fail every row.
+All type errors are reported when the query is planned, with the path of the field: a field that the schema
+lacks would be lost silently, and a missing required field would fail every row.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from pyspark.sql import types as T  # noqa: N812
 
 
 class SchemaMismatch(ValueError):
-    """A column does not have the type that a schema asks for."""
+    """The type of a column does not fit the schema."""
 
 
 _WIDER: dict[type[T.DataType], tuple[type[T.DataType], ...]] = {
@@ -25,7 +25,7 @@ _DIGITS: dict[type[T.DataType], int] = {T.ByteType: 3, T.ShortType: 5, T.Integer
 
 
 def conform(column: Column, have: T.DataType, want: T.DataType, path: str = "data") -> Column:
-    """The column as the type wanted; SchemaMismatch where it cannot be."""
+    """The column with the wanted type; SchemaMismatch if that is impossible."""
     if _same(have, want):
         return column
     if isinstance(have, T.StructType) and isinstance(want, T.StructType):
@@ -44,7 +44,7 @@ def conform(column: Column, have: T.DataType, want: T.DataType, path: str = "dat
 
 
 def _same(have: T.DataType, want: T.DataType) -> bool:
-    """But for what may be null, which shows in the values."""
+    """Whether the types are equal, except for nullability, which shows in the values."""
     return have.simpleString() == want.simpleString()
 
 

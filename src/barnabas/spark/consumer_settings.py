@@ -1,7 +1,7 @@
-"""The options `kafka.*` of a read: settings of Kafka's consumer, under the names that it has for them. Pure.
+"""The options `kafka.*` of a read: settings of Kafka's consumer, under Kafka's names. Pure.
 
-Those that mean something are used; those that cannot change what is read are accepted; all others are refused
-by name, since ignoring them could read other records than were asked for.
+Settings that apply are used, and settings that cannot change the result are accepted. All others are refused
+by name, since ignoring them could read other records than requested.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from barnabas.client.consumer import ConsumerConfig, Reset
 from barnabas.spark.option_values import BOOTSTRAP, MAX_INT32, Getter, OptionError, number
 
 GROUP_ID = "kafka.group.id"
-# a task reads one partition alone: larger answers than a consumer of many would ask for
+# a task reads a single partition: its responses can be larger than those of a consumer of many
 PARTITION_FETCH_BYTES = 8 * 1024 * 1024
 
 _CONSUMER_FIELDS = {
@@ -38,13 +38,13 @@ _WORDS = {
     "kafka.isolation.level": ("read_uncommitted", "read_committed"),
     "kafka.security.protocol": ("plaintext",),
 }
-# of a consumer in a group, of buffers, of bookkeeping: no record more or less for any of them
+# of a consumer in a group, of buffers, of bookkeeping: they do not change the records that are read
 _WITHOUT_EFFECT = (
     "kafka.allow.auto.create.topics",
     "kafka.auto.commit.interval.ms",
     "kafka.check.crcs",
     "kafka.client.dns.lookup",
-    "kafka.client.rack",  # records are read from leaders: one who is told of a rack may point elsewhere only
+    "kafka.client.rack",  # read from leaders: with a rack, a response may only name another replica
     "kafka.connections.max.idle.ms",
     "kafka.exclude.internal.topics",
     "kafka.group.instance.id",
@@ -71,7 +71,7 @@ _REFUSED = {
 
 
 def consumer_config(kafka: Mapping[str, str], reset: Reset) -> ConsumerConfig:
-    """The consumer that these settings, in lower case, ask for."""
+    """The consumer configuration for these settings, with names in lower case."""
     numbers: dict[str, Any] = {"partition_max_bytes": PARTITION_FETCH_BYTES}
     client_numbers: dict[str, Any] = {}
     get = Getter(kafka)

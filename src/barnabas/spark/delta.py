@@ -1,18 +1,18 @@
 """Delta tables, written exactly once, by batch and as a stream, with `deltalake` alone (no jar).
 
-A write bears the name of an application and a version; the commit records both in the table's log, in the
-same transaction as the rows. A write whose version is there already is skipped, so a batch that Spark repeats
-after a crash (after the commit here, before its own) changes nothing. Of two drivers that write the same
-version at once, one loses: its commit is refused by the log.
+A write has the name of an application and a version; the commit records both in the table's log, in the same
+transaction as the rows. A write whose version is already there is skipped, so a batch that Spark repeats
+after a crash (after the commit here, before its own) changes nothing. If two drivers write the same version
+at once, one loses: the log refuses its commit.
 
     write_delta(df, path, "daily", 17)                         rows are added
-    merge_delta(changes, path, "key", "daily", 17)             rows replace, or (op = delete) take away
+    merge_delta(changes, path, "key", "daily", 17)             rows replace, or (op = delete) delete, others
     stream.writeStream.foreachBatch(delta_writer(path))        the same as a stream; version = batch id
     stream.writeStream.foreachBatch(delta_merger(path, "key", prepare=ktable_changes))
 
 Tasks write the Parquet files (parquet_files), the driver only commits their names; a MERGE is done by the
 driver, from files that the tasks have staged. The path must lead to the same storage everywhere. A table that
-is not there is created; a DataFrame with other columns or types than the table's is refused.
+does not exist is created; a DataFrame with other columns or types than the table's is refused.
 """
 
 from __future__ import annotations
@@ -75,8 +75,8 @@ def merge_delta(
 ) -> bool:
     """Replace or add the rows by key, unless this version of the application was written before: then False.
 
-    A column `op` says what a row is, `upsert` or `delete` (ktable_changes makes it); it does not go into the
-    table. A key may come once, and cannot be null.
+    A column `op` makes a row an `upsert` or a `delete` (ktable_changes adds it); it does not go into the
+    table. Keys must be unique and not null.
     """
     by = names(keys)
     require(df, by, "merge_delta")
@@ -105,8 +105,8 @@ def delta_writer(
 ) -> BatchWriter:
     """For foreachBatch: add the rows of every batch, once.
 
-    The application is the query (its id is in the checkpoint, so it outlives restarts); a name tells apart
-    what one query writes several times into one table.
+    The application is the query (its id is in the checkpoint, so it survives restarts); `name` distinguishes
+    several writes of one query into the same table.
     """
 
     def write(batch: DataFrame, batch_id: int) -> None:
@@ -132,7 +132,8 @@ def delta_merger(
     prepare: Callable[[DataFrame], DataFrame] | None = None,
     storage_options: Mapping[str, str] | None = None,
 ) -> BatchWriter:
-    """For foreachBatch: merge every batch by key, once; `prepare` makes the rows of it, as ktable_changes."""
+    """For foreachBatch: merge every batch by key, once; `prepare` derives the rows from it, as ktable_changes
+    does."""
 
     def write(batch: DataFrame, batch_id: int) -> None:
         rows = batch if prepare is None else prepare(batch)
@@ -144,7 +145,8 @@ def delta_merger(
 
 
 def _run(batch: DataFrame) -> None:
-    """To no purpose but this: a query with state keeps it by being run, and fails where it is not."""
+    """Run the batch without writing it: a stateful query keeps its state only in a run, and fails without
+    one."""
     batch.write.format("noop").mode("overwrite").save()
 
 
@@ -158,7 +160,7 @@ def _app_id(batch: DataFrame, name: str) -> str:
 def _open(
     df: DataFrame, path: str | Path, by: tuple[str, ...], options: Mapping[str, str] | None
 ) -> tuple[DeltaTable, Storage]:
-    """The table, made where there is none."""
+    """The table, created if it does not exist."""
     storage = storage_of(path, options)
     uri = storage.uri
     if not DeltaTable.is_deltatable(uri, dict(storage.options)):
@@ -182,14 +184,14 @@ def _properties(app_id: str, version: int) -> CommitProperties:
 
 
 class _Outcome:
-    """Whether it was this commit that the table took."""
+    """Whether the table accepted this commit."""
 
     is_ours = True
 
 
 @contextmanager
 def _losing_to_nobody(table: DeltaTable, app_id: str, version: int) -> Iterator[_Outcome]:
-    """A commit that fails because another driver has written the same version has nothing left to do."""
+    """Ignore the failure of a commit if another driver has written the same version."""
     outcome = _Outcome()
     try:
         yield outcome
@@ -243,7 +245,7 @@ def _merge(
 
 
 def _check_keys(staged: Any, keys: list[str]) -> None:
-    """Twice the same key would be two rows of it in the table; a null is equal to none."""
+    """Refuse duplicate keys, which would become two rows of the table, and null keys, which match no row."""
     found = staged.to_table(columns=keys)
     for key in keys:
         if found.column(key).null_count:
@@ -256,7 +258,7 @@ def _check_keys(staged: Any, keys: list[str]) -> None:
 
 
 def _check_ops(staged: Any) -> None:
-    """Anything else would be neither written nor refused, or a delete taken for a row."""
+    """Refuse other operations: they would be silently skipped, or a delete taken for a row."""
     other = {*staged.to_table(columns=[OP]).column(OP).unique().to_pylist()} - {UPSERT, DELETE}
     if other:
         named = ", ".join(sorted(map(repr, other)))

@@ -1,7 +1,7 @@
-"""What a DataFrame and a Delta table must have in common before rows of the one go into the other.
+"""Checks that rows of a DataFrame fit a Delta table before they are written.
 
-Nothing is widened, added or dropped on the way: rows that do not fit are refused before anything is written,
-by an error that names the columns. Tables with rules that only their own writer could keep are refused, too.
+Nothing is widened, added or dropped: rows that do not fit are refused before anything is written, by an error
+that names the columns. Tables with rules that only their own writer can enforce are refused, too.
 """
 
 from __future__ import annotations
@@ -45,16 +45,17 @@ _LEAVES = (
 )
 _MAPPING = "delta.columnMapping.mode"
 _CONSTRAINT = "delta.constraints."
-# what a column may bear, beside its type, that says which values it takes
+# attributes of a column that restrict its values
 _RULES = ("delta.invariants", "delta.generationExpression", "delta.identity.")
 
 
 class DeltaRefused(ValueError):
-    """Rows that cannot go into a Delta table as they are."""
+    """Rows that do not fit a Delta table."""
 
 
 def schema_of(schema: StructType) -> Schema:
-    """The schema of a table for such rows, which Delta spells as Spark does; everything may be null."""
+    """The schema of a table for such rows, in Delta's spelling, which is Spark's; every column is
+    nullable."""
     from deltalake import Schema
 
     for field in schema:
@@ -80,7 +81,7 @@ def _leaves(kind: DataType) -> Iterator[DataType]:
 
 
 def check_partitions(schema: StructType, by: tuple[str, ...]) -> None:
-    """DeltaRefused where a column cannot be partitioned by."""
+    """DeltaRefused for columns that cannot partition a table."""
     for name in by:
         kind = schema[name].dataType
         if not isinstance(kind, _PARTITION_TYPES):
@@ -91,7 +92,7 @@ def check_partitions(schema: StructType, by: tuple[str, ...]) -> None:
 
 
 def check_table(table: DeltaTable, schema: StructType, by: tuple[str, ...]) -> None:
-    """DeltaRefused where the table is not one for such rows."""
+    """DeltaRefused if the table does not fit such rows."""
     metadata = table.metadata()
     configuration = metadata.configuration
     if configuration.get(_MAPPING, "none") != "none":
@@ -130,7 +131,7 @@ def _spelt(field: Any) -> str:
 
 
 def _nullable(part: Any) -> Any:
-    """A schema's JSON in which everything may be null, and without anything said beside the types."""
+    """A schema's JSON with everything nullable, and without metadata."""
     if isinstance(part, list):
         return [_nullable(each) for each in part]
     if not isinstance(part, dict):

@@ -1,4 +1,4 @@
-"""The asyncio client in code that is not: a loop that runs while something is waited for, or all the time."""
+"""Runs the asyncio client in synchronous code: on a loop that runs during calls, or all the time."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ T = TypeVar("T")
 
 
 def seams() -> tuple[Network, Clock, Random]:
-    """Network, clock and randomness of the machine."""
+    """Network, clock and randomness of the operating system."""
     return OsNetwork(InlineWorkers()), SystemClock(), SystemRandom()
 
 
 def in_steps(start: Callable[[], AsyncGenerator[T, None]]) -> Iterator[T]:
-    """What an asynchronous generator gives, one at a time; it is closed when nobody wants more."""
+    """The items of an asynchronous generator, one at a time; closing this iterator closes the generator."""
     with asyncio.Runner() as runner:
         source = start()
 
@@ -37,9 +37,9 @@ def in_steps(start: Callable[[], AsyncGenerator[T, None]]) -> Iterator[T]:
 
 
 class Background:
-    """A loop in a thread of its own: connections are looked after between calls, too.
+    """A loop in a thread of its own, so that connections are served between calls, too.
 
-    The thread is a daemon: Spark ends the process that a stream's reader lives in without a word.
+    The thread is a daemon: Spark ends the process of a stream's reader without notice.
     """
 
     def __init__(self, name: str) -> None:
@@ -48,11 +48,11 @@ class Background:
         self._thread.start()
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """What `work` gives."""
+        """The result of `work`."""
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()
 
     def close(self) -> None:
-        """End the thread; what still runs on the loop is cancelled."""
+        """End the thread; tasks that still run on the loop are cancelled."""
         self.run(_cancel_others())
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()

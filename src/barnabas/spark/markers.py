@@ -1,18 +1,18 @@
-"""The marker topic: what an exactly-once sink has written, kept by Kafka together with the rows themselves.
+"""The marker topic: what an exactly-once sink has written, stored in Kafka together with the rows.
 
-Two kinds of records, JSON under a key, in partition 0 of a topic that is compacted and nothing else:
+Two kinds of records, JSON with a key, in partition 0 of a topic that is only compacted:
 
     spark-{app}-{task}    {"batch", "rows", "bytes"}: written by a task in the transaction of its rows, so it
-                          is there if and only if they are
+                          exists if and only if they do
     spark-{app}-decision  {"batch", "tasks", "prepared"}: written by the driver when the transactions of all
-                          tasks of a batch are prepared. From then on the batch is to be committed, by
-                          whoever comes next: it says which transactions those are. It binds as long as all
-                          of them are open, or once one is committed: otherwise it came too late, from a
-                          driver that another one had replaced, or nobody came back in time
+                          tasks of a batch are prepared. From then on the batch is to be committed, by this
+                          run or the next: it names the transactions. It is binding as long as all of them
+                          are open, or once one is committed: otherwise it came too late, from a driver that
+                          another one had replaced, or no run came back in time
 
-A reader of committed records would have to wait for the open transactions of every other query in the topic.
-So the log is read to its end, and what is committed is told by the control records in it: a producer's
-markers are pending until its COMMIT or ABORT, which compaction keeps as long as a record of the transaction.
+A read_committed consumer would have to wait for the open transactions of every other query in the topic. So
+the log is read to its end, and the control records in it decide what is committed: a producer's markers are
+pending until its COMMIT or ABORT, which compaction keeps as long as a record of the transaction.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from barnabas.records.reader import read_batch
 from barnabas.spark.driving import seams
 
 PARTITION = 0
-# small, and cleaned soon: whoever starts reads all of it
+# small, and cleaned soon: every run reads all of it at its start
 TOPIC_SETTINGS = {
     "cleanup.policy": "compact",
     "delete.retention.ms": "60000",  # of control records whose transactions are superseded
@@ -48,11 +48,11 @@ _REPLICAS = 3
 
 
 class BadMarkerTopic(BarnabasError):
-    """The marker topic is not what it has to be."""
+    """The marker topic has wrong settings."""
 
 
 class TaskMarker(NamedTuple):
-    """What a task has committed last."""
+    """The last marker that a task has committed."""
 
     batch: int
     rows: int
@@ -60,7 +60,7 @@ class TaskMarker(NamedTuple):
 
 
 class Entry(NamedTuple):
-    """A transaction that was decided to be committed, and what is in it."""
+    """A transaction that is to be committed by a decision, and the size of its data."""
 
     task: int
     producer_id: int
@@ -70,14 +70,14 @@ class Entry(NamedTuple):
     bytes_: int
 
     def prepared(self, app: str) -> PreparedTransaction:
-        """What an admin ends."""
+        """The transaction in the form that an admin ends."""
         return PreparedTransaction(
             transactional_id(app, self.task), self.producer_id, self.epoch, False, self.version
         )
 
 
 class Decision(NamedTuple):
-    """A batch that is to be committed, and how many tasks wrote it; those without rows have no entry."""
+    """A batch that is to be committed, and its number of tasks; tasks without rows have no entry."""
 
     batch: int
     tasks: int
@@ -85,12 +85,12 @@ class Decision(NamedTuple):
 
 
 def transactional_id(app: str, task: int) -> str:
-    """Under which a task writes; the key of its marker as well."""
+    """The transactional id of a task, which is also the key of its marker."""
     return f"spark-{app}-{task}"
 
 
 def task_of(app: str, name: str) -> int | None:
-    """The task that writes under a transactional id, if it is one of this application's."""
+    """The task with that transactional id, if it is one of this application's."""
     head, _, tail = name.rpartition("-")
     return int(tail) if head == f"spark-{app}" and tail.isascii() and tail.isdecimal() else None
 
@@ -129,26 +129,26 @@ class _Mark(NamedTuple):
 
 
 class Markers:
-    """What the log says of one application, read batch by batch. Pure."""
+    """The state of one application in the log, read batch by batch. Pure."""
 
     def __init__(self, app: str) -> None:
         self.app = app
-        self._decisions: list[Decision] = []  # on the newest batch there is one on; usually one
+        self._decisions: list[Decision] = []  # on the newest batch that has one; usually one
         self._committed: dict[int, _Mark] = {}  # by task
         self._pending: dict[int, list[_Mark]] = {}  # by producer
 
     @property
     def committed(self) -> dict[int, TaskMarker]:
-        """What each task has committed last."""
+        """The last marker that each task has committed."""
         return {task: mark.marker for task, mark in self._committed.items()}
 
     @property
     def decision(self) -> Decision | None:
-        """The last one that binds."""
+        """The last binding decision."""
         return next(filter(self._binds, reversed(self._decisions)), None)
 
     def _binds(self, decision: Decision) -> bool:
-        """Whether what was decided is to be done: nothing of it would be, where some cannot any more."""
+        """Whether a decision is binding: some of it is committed, or all of it can still be."""
         states = [(self._is_committed(each), self.is_open(each)) for each in decision.entries]
         return any(committed for committed, _ in states) or all(is_open for _, is_open in states)
 
@@ -157,12 +157,12 @@ class Markers:
         return mark is not None and mark.is_of(entry)
 
     def is_open(self, entry: Entry) -> bool:
-        """Whether that transaction has not been ended, as far as the log goes."""
+        """Whether that transaction has not been ended, up to the read position."""
         return any(mark.is_of(entry) for mark in self._pending.get(entry.producer_id, ()))
 
     @property
     def newest_batch(self) -> int:
-        """The last batch of which anything is committed or decided; -1 if there is none."""
+        """The last batch with anything committed or decided; -1 if there is none."""
         decision = self.decision
         batches = [mark.marker.batch for mark in self._committed.values()]
         return max([*batches, -1 if decision is None else decision.batch])
@@ -178,13 +178,13 @@ class Markers:
         return decision if decision is not None and decision.batch == batch else None
 
     def undone(self, decision: Decision | None) -> list[Entry]:
-        """What was decided, and has not been seen to be committed."""
+        """The decided transactions that are not seen to be committed."""
         if decision is None:
             return []
         return [each for each in decision.entries if not self.has_committed(each.task, decision.batch)]
 
     def take(self, data: Buffer, first_offset: int) -> None:
-        """The batches of a fetch, from that offset on."""
+        """Apply fetched batches, from that offset on."""
         start, end = 0, len(data)
         while end - start >= HEADER_BYTES:
             header = BatchHeader.parse(data, start)
@@ -236,7 +236,7 @@ def _decision(value: bytes | None) -> Decision | None:
 
 
 class MarkerLog:
-    """Reads the markers of an application, as far as the log goes when it is asked."""
+    """Reads the markers of an application, up to the end of the log at each call."""
 
     def __init__(self, admin: Admin, bootstrap: str, topic: str, app: str) -> None:
         config = ConsumerConfig(reset=Reset.EARLIEST, client=admin.cluster.config)
@@ -253,18 +253,18 @@ class MarkerLog:
         await self.close()
 
     async def close(self) -> None:
-        """Let go of the connections."""
+        """Close the connections."""
         await self._consumer.close()
 
     async def read(self) -> Markers:
-        """What is there now; called again, it goes on from where it was."""
+        """Read the markers; later calls continue at the last position."""
         consumer, place = self._consumer, self._place
         if self._position is None:
             self._position = await self._offset(EARLIEST)
             consumer.assign([place])
             consumer.seek(place, self._position)
         end = await self._offset(LATEST)
-        if end < self._position:  # it was made anew, and knows nothing of what was there
+        if end < self._position:  # the topic was created again, and has none of the old markers
             self._markers, self._position = Markers(self._markers.app), None
             return await self.read()
         while self._position < end:
@@ -285,14 +285,14 @@ class MarkerLog:
 
 
 async def ensure_topic(admin: Admin, topic: str) -> None:
-    """Make the marker topic if it is not there; BadMarkerTopic where it is of another kind."""
+    """Create the marker topic if it does not exist; BadMarkerTopic if it has another cleanup policy."""
     try:
         found = await admin.describe_configs(ResourceType.TOPIC, topic, ["cleanup.policy"])
     except UnknownTopic:
         replicas = min(_REPLICAS, max(1, len((await admin.describe_cluster()).brokers)))
         settings = {**TOPIC_SETTINGS, "min.insync.replicas": str(max(1, replicas - 1))}
         wanted = NewTopic(topic, 1, replicas, settings)
-        with suppress(TopicExists):  # another task was quicker
+        with suppress(TopicExists):  # another task was faster
             await admin.create_topics([wanted])
         return
     policy = found["cleanup.policy"].value

@@ -1,7 +1,7 @@
-"""Offsets as a stream's checkpoint has them: `{"topic": {"0": 23}}`, the next record to be read. Pure.
+"""The offsets in a stream's checkpoint: `{"topic": {"0": 23}}`, the next record to be read. Pure.
 
-It is what Spark's own connector writes, in the same order: a checkpoint can go from one to the other. Spark
-compares offsets as text, so the same offsets are always written the same way.
+The format and the order are those of Spark's own connector: a checkpoint can be moved from one to the other.
+Spark compares offsets as text, so the same offsets are always written in the same way.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ Written = dict[str, dict[str, int]]
 
 
 class BadCheckpoint(ValueError):
-    """The checkpoint holds something else than offsets of topics."""
+    """The checkpoint has something else than offsets of topics."""
 
 
 def write_offsets(offsets: Offsets) -> Written:
-    """For the checkpoint."""
+    """The offsets for the checkpoint."""
     written: Written = {}
     for topic, partition in sorted(offsets):
         written.setdefault(topic, {})[str(partition)] = offsets[TopicPartition(topic, partition)]
@@ -28,7 +28,7 @@ def write_offsets(offsets: Offsets) -> Written:
 
 
 def read_offsets(written: Any) -> dict[TopicPartition, int]:
-    """From the checkpoint."""
+    """The offsets from the checkpoint."""
     try:
         return {
             TopicPartition(topic, int(partition)): int(offset)

@@ -1,6 +1,6 @@
-"""Options as text, and what they may say: flags, numbers, lengths of time, JSON. Pure.
+"""Parses option values: flags, numbers, durations, JSON. Pure.
 
-What is wrong is an OptionError that names the option. Names are case-insensitive, as everywhere in Spark.
+Errors are OptionErrors that name the option. Names are case-insensitive, as everywhere in Spark.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ BOOTSTRAP = "kafka.bootstrap.servers"
 MAX_INT32 = (1 << 31) - 1
 MAX_INT64 = (1 << 63) - 1
 
-# as Spark writes lengths of time; a bare number is in milliseconds
+# as Spark writes durations; a bare number is in milliseconds
 _UNITS_MS = {"": 1, "ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 
 class OptionError(ValueError):
-    """An option of a read or a write that is missing, unknown, or makes no sense."""
+    """An option of a read or a write that is missing, unknown, or invalid."""
 
 
 class Getter:
-    """Options by name; the message of what is wrong has the name in it."""
+    """Options by name; error messages contain the name."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
         self._options = {name.lower(): value for name, value in options.items()}
@@ -61,14 +61,14 @@ class Getter:
 
 
 def number(name: str, text: str, least: int = 0, largest: int = MAX_INT64) -> int:
-    """A whole number."""
+    """Parse a whole number."""
     if not re.fullmatch(r"[0-9]{1,19}", text.strip()) or not least <= int(text) <= largest:
         raise OptionError(f"{name}={text!r}: must be a whole number from {least} to {largest}")
     return int(text)
 
 
 def bootstrap(text: str) -> str:
-    """The addresses of brokers."""
+    """Check the addresses of brokers."""
     if not text:
         raise OptionError(f"{BOOTSTRAP} is missing: the addresses of brokers, as host:port,host:port")
     try:
@@ -79,7 +79,7 @@ def bootstrap(text: str) -> str:
 
 
 def json_object(name: str, text: str, example: str, is_good: Callable[[Any], bool]) -> dict[str, Any]:
-    """A JSON object whose values are good."""
+    """Parse a JSON object, and check its values."""
     try:
         parsed = json.loads(text, object_pairs_hook=partial(_once, name))
     except (ValueError, RecursionError) as error:
@@ -92,7 +92,7 @@ def json_object(name: str, text: str, example: str, is_good: Callable[[Any], boo
 
 
 def _once(name: str, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """An object whose names stand once each: of two, JSON would keep the last without a word."""
+    """A JSON object with unique names: json would silently keep the last of two."""
     found: dict[str, Any] = {}
     for key, value in pairs:
         if key in found:

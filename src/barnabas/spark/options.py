@@ -1,7 +1,7 @@
-"""The options of a read, named as those of Spark's own Kafka connector. Pure; knows nothing of Spark.
+"""The options of a read, named as those of Spark's own Kafka connector. Pure; does not import Spark.
 
-An option that is not known is an error that names it: one that was ignored would read other records than
-were asked for. What stands in a table of options is the documentation's (docs/spark).
+An unknown option is an error that names it: if it were ignored, other records could be read than requested.
+The table of options is in the documentation (docs/spark).
 """
 
 from __future__ import annotations
@@ -53,12 +53,12 @@ _OTHERS = (
     "pushFilters",
     "startingOffsetsByTimestampStrategy",
 )
-_OF_A_TABLE = "option."  # how Spark writes the options of a table among its properties
+_OF_A_TABLE = "option."  # the prefix of a table's options among its properties
 _NAMES = {name.lower(): name for name in (*_CHOICES, *_STARTS, *_ENDS, *_OF_STREAMS, *_OTHERS, BOOTSTRAP)}
 
 
 class Bound(NamedTuple):
-    """Where a read begins or ends: offsets or times, of each partition or one for all.
+    """The start or end of a read: offsets or timestamps, for each partition or one for all.
 
     Offsets may be EARLIEST or LATEST.
     """
@@ -68,7 +68,8 @@ class Bound(NamedTuple):
 
 
 class Topics(NamedTuple):
-    """What is read: partitions, or all of the topics that are named or match. One of the three is there."""
+    """The topics to read: partitions, or all partitions of named or matching topics. Exactly one field is
+    set."""
 
     partitions: tuple[TopicPartition, ...] = ()
     names: tuple[str, ...] = ()
@@ -76,16 +77,16 @@ class Topics(NamedTuple):
 
 
 class StreamOptions(NamedTuple):
-    """What a stream has besides."""
+    """Further options of a stream."""
 
     max_offsets: int | None = None  # of a micro-batch
     min_offsets: int | None = None
     max_trigger_delay_ms: int = MAX_TRIGGER_DELAY_MS
-    group_id: str | None = None  # to which offsets are mirrored; None: to none
+    group_id: str | None = None  # offsets are mirrored to it, unless it is None
 
 
 class ReadOptions(NamedTuple):
-    """A read, as it was asked for."""
+    """The parsed options of a read."""
 
     bootstrap: str
     topics: Topics
@@ -96,7 +97,7 @@ class ReadOptions(NamedTuple):
     min_partitions: int | None = None
     max_records: int | None = None  # of a Spark partition
     fail_on_data_loss: bool = True
-    start_at_end_without_match: bool = False  # where no record is as young as the time to start from
+    start_at_end_without_match: bool = False  # if no record reaches the start timestamp
     poll_timeout_ms: int = POLL_TIMEOUT_MS
     offset_attempts: int = 3
     offset_retry_ms: int = 1000
@@ -105,12 +106,12 @@ class ReadOptions(NamedTuple):
 
     @property
     def planning_client(self) -> ClientConfig:
-        """The client that plans: nothing it asks takes longer than kafka.default.api.timeout.ms."""
+        """The client for planning: no request takes longer than kafka.default.api.timeout.ms."""
         return self.consumer.client.bounded(self.consumer.default_timeout_ms)
 
 
 def parse_options(given: Mapping[str, str], *, is_stream: bool = False) -> ReadOptions:
-    """The options of `spark.read.format("barnabas")`, or of `readStream`; OptionError if they will not do."""
+    """The options of `spark.read.format("barnabas")`, or of `readStream`; OptionError if they are invalid."""
     options = _known(given)
     kafka = {name: value for name, value in options.items() if name.startswith("kafka.")}
     get = Getter(options)
@@ -136,7 +137,7 @@ def parse_options(given: Mapping[str, str], *, is_stream: bool = False) -> ReadO
 
 
 def parse_columns(given: Mapping[str, str]) -> tuple[str, ...]:
-    """The columns of a read of either kind; OptionError where an option is unknown."""
+    """The columns of a read of either kind; OptionError for an unknown option."""
     return _columns(Getter(_known(given)))
 
 
@@ -180,7 +181,8 @@ def _no_stream(get: Getter) -> StreamOptions:
 
 
 def _group_id(get: Getter, topics: Topics) -> str:
-    """The same for every run of a query; a source is not told the query's name, nor its checkpoint."""
+    """A group id that is the same for every run of a query; a source knows neither the query's name nor its
+    checkpoint."""
     if (given := get.text(GROUP_ID)) is not None:
         return given
     names = topics.names or sorted({topic for topic, _ in topics.partitions}) or (topics.pattern,)
@@ -217,7 +219,7 @@ def _topics(get: Getter) -> Topics:
 
 
 def _bound(get: Getter, names: tuple[str, str, str], default: str, *, never: int | None) -> Bound:
-    """Where to begin or end, by the first of the options that is given; `never` makes no sense there."""
+    """The start or end by the first of the options that is given; `never` is not allowed there."""
     one_time, times, offsets = names
     if (text := get.text(one_time)) is not None:
         return Bound(number(one_time, text), is_time=True)

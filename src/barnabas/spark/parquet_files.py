@@ -1,13 +1,13 @@
-"""A DataFrame to Parquet files beside a Delta table, written by the tasks: nothing goes through the driver.
+"""Writes a DataFrame to Parquet files beside a Delta table, in the tasks: no data goes through the driver.
 
-Files have names that nobody else uses, and mean nothing until the log of the table names them: what a failed
-or repeated attempt leaves behind is never read, and goes with the next vacuum. Vacuum passes over those that
-are staged: a job that fails takes its own along (only the death of a driver leaves them in `_barnabas`, where
-whatever is older than a job may be deleted). The list of files comes back by a manifest, which Spark's commit
-of the job writes once all tasks are through. All files lie flat in one directory: the values that a Delta
-table is partitioned by are in its log, not in paths.
+Files have unique names, and mean nothing until the table's log names them: files of a failed or repeated
+attempt are never read, and are removed by the next vacuum. Vacuum ignores staged files: a job that fails
+removes its own (only if the driver dies, they remain in `_barnabas`, where everything older than a job may be
+deleted). The list of files is returned in a manifest, which Spark's commit of the job writes after all tasks
+have ended. All files are in one flat directory: the values of a Delta table's partition columns are in its
+log, not in paths.
 
-This is a Python data source and not mapInArrow, because that one wants pandas.
+This is a Python data source and not mapInArrow, because that requires pandas.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.types import StructType
 
-FILE_BYTES = 128 * 1024 * 1024  # a file that has become larger than this is ended, and another one begun
-BUFFER_BYTES = 32 * 1024 * 1024  # what a task holds of all its files before it becomes row groups
-MAX_OPEN = 200  # files of a task at a time, or nearly; what comes for those that were ended begins new ones
+FILE_BYTES = 128 * 1024 * 1024  # a file that has become larger than this is closed, and another one is begun
+BUFFER_BYTES = 32 * 1024 * 1024  # the buffered rows of all files of a task, before they become row groups
+MAX_OPEN = 200  # open files of a task, approximately; later rows of a closed one begin a new file
 _FORMAT = "barnabas_parquet_files"
-_ORDER = "orderWithSecrets"  # Spark hides the value of an option that is named so
-_OWN = "_barnabas"  # a directory that readers and vacuum pass over
+_ORDER = "orderWithSecrets"  # Spark redacts the value of an option with this name
+_OWN = "_barnabas"  # a directory that readers and vacuum ignore
 
 
 class WrittenFile(NamedTuple):
-    """A file, as the log of a Delta table tells of it."""
+    """A file, with its attributes in the log of a Delta table."""
 
     path: str
     size_bytes: int
@@ -50,7 +50,7 @@ class WrittenFile(NamedTuple):
 
 
 class Order(NamedTuple):
-    """What the tasks are to write, and where."""
+    """The instructions for the tasks."""
 
     storage: Storage
     prefix: str
@@ -61,7 +61,8 @@ class Order(NamedTuple):
 def write_files(
     df: DataFrame, storage: Storage, *, partition_by: tuple[str, ...] = (), is_staged: bool = False
 ) -> list[WrittenFile]:
-    """Run the DataFrame once and leave its rows in new files (staged: apart from the table's); their list."""
+    """Run the DataFrame once, and write its rows to new files (staged ones apart from the table's); returns
+    them."""
     unique = SystemRandom().uuid()
     prefix = f"{_OWN}/{unique}-" if is_staged else f"part-{unique}-"
     order = Order(storage, prefix, partition_by, f"{_OWN}/{unique}.json")
@@ -81,14 +82,14 @@ def write_files(
 
 
 def _remove(files: Any, prefix: str) -> None:
-    """Whatever a job has staged so far."""
+    """Remove all files that a job has staged so far."""
     for found in files.get_file_info(arrow_fs.FileSelector(_OWN)):
         if found.path.startswith(prefix):
             files.delete_file(found.path)
 
 
 class ParquetFiles(DataSource):
-    """The format by which Spark runs the tasks below."""
+    """The format with which Spark runs the tasks below."""
 
     @classmethod
     def name(cls) -> str:
@@ -102,21 +103,21 @@ class ParquetFiles(DataSource):
 
 
 class Written(WriterCommitMessage):
-    """What a task has written."""
+    """The files that a task has written."""
 
     def __init__(self, files: list[WrittenFile]) -> None:
         self.files = files
 
 
 class FilesWriter(DataSourceArrowWriter):
-    """Writes in the tasks; the driver makes the list."""
+    """Writes in the tasks; the driver writes the manifest."""
 
     def __init__(self, order: Order, schema: pa.Schema) -> None:
         self._order = order
         self._schema = schema
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
-        """All rows of a task."""
+        """Write all rows of a task."""
         outputs = _Outputs(self._order, self._schema)
         for batch in iterator:
             if batch.num_rows:
@@ -124,14 +125,14 @@ class FilesWriter(DataSourceArrowWriter):
         return Written(outputs.close())
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        """All tasks are through: leave the list of their files."""
+        """All tasks have ended: write the list of their files."""
         found = [file for each in messages if isinstance(each, Written) for file in each.files]
         with self._order.storage.open().open_output_stream(self._order.manifest) as sink:
             sink.write(json.dumps(found).encode())
 
 
 class _Outputs:
-    """The files a task is writing, one for each combination of values the table is partitioned by."""
+    """The files that a task is writing, one for each combination of partition values."""
 
     def __init__(self, order: Order, schema: pa.Schema) -> None:
         self._order = order
@@ -142,7 +143,7 @@ class _Outputs:
         self._done: list[WrittenFile] = []
 
     def add(self, table: pa.Table) -> None:
-        table = table.cast(self._schema)  # Spark's instants bear the time zone of its session
+        table = table.cast(self._schema)  # Spark's timestamps have the time zone of its session
         for values, rows in _split(table, self._order.partition_by):
             self._output(values).held.append(rows.drop_columns(list(self._order.partition_by)))
         self._held_bytes += table.nbytes
@@ -182,7 +183,7 @@ class _Output:
         self.held: list[pa.Table] = []
 
     def flush(self) -> int:
-        """What is held becomes a row group; how large the file is now."""
+        """Write the buffered rows as a row group; returns the size of the file."""
         if self.held:
             table = pa.concat_tables(self.held)
             if self._writer is None:
@@ -202,7 +203,7 @@ class _Output:
 
 
 def _split(table: pa.Table, by: tuple[str, ...]) -> Iterator[tuple[tuple[Any, ...], pa.Table]]:
-    """The rows of each combination of values; in their order."""
+    """The rows of each combination of partition values, in their order."""
     if not by:
         yield (), table
         return

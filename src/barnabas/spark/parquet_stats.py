@@ -1,9 +1,9 @@
-"""What the log of a Delta table says of a Parquet file: rows, and bounds of its plain columns.
+"""The statistics of a Parquet file in the log of a Delta table: row count, and bounds of its plain columns.
 
-Bounds only let readers pass over files, so a wide one is good and a missing one is, too, but a narrow one
-loses rows: times are kept to the millisecond, rounded outwards, long text has no upper bound, and floating
-numbers have none at all, because NaN is in no order. Spark's times go further than Python's: one of the year
-60000 (microseconds taken for milliseconds) has no bound, rather than no place in the table.
+Bounds only let readers skip files, so a wide or missing one is correct, but a narrow one loses rows. Times
+are rounded outwards to the millisecond, long text has no upper bound, and floating-point numbers have none at
+all, because NaN has no order. Spark's times have a larger range than Python's: a time in the year 60000
+(microseconds taken for milliseconds) has no bound, instead of making the write fail.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from contextlib import suppress
 from datetime import date, datetime, timedelta
 from typing import Any
 
-TEXT_CHARS = 32  # as much of a text as a bound may hold
+TEXT_CHARS = 32  # the length of a bound
 
 
 def partition_text(value: Any) -> str | None:
-    """A value that a table is partitioned by, as the log spells it."""
+    """A partition value in the spelling of the log."""
     if value is None:
         return None
     if isinstance(value, bool):
@@ -26,7 +26,7 @@ def partition_text(value: Any) -> str | None:
 
 
 def file_stats(metadata: Any) -> dict[str, Any]:
-    """Of the footer of a file: numRecords, minValues, maxValues, nullCount."""
+    """The statistics from a file's footer: numRecords, minValues, maxValues, nullCount."""
     groups = [metadata.row_group(index) for index in range(metadata.num_row_groups)]
     low: dict[str, Any] = {}
     high: dict[str, Any] = {}
@@ -35,7 +35,7 @@ def file_stats(metadata: Any) -> dict[str, Any]:
         column = metadata.schema.column(index)
         chunks = [group.column(index) for group in groups]
         if column.path != column.name or not all(each.is_stats_set for each in chunks):
-            continue  # inside of an array or a struct
+            continue  # inside an array or a struct
         found = [each.statistics for each in chunks]
         if all(each.has_null_count for each in found):
             nulls[column.name] = sum(each.null_count for each in found)

@@ -1,5 +1,5 @@
-"""From what was asked for to ranges of offsets: asks the cluster which partitions there are, and where they
-begin and end. What is `latest` is decided here, once: all tasks of a read see the same records.
+"""From the options to ranges of offsets: asks the cluster for the partitions, and for their start and end
+offsets. `latest` is resolved here, once: all tasks of a read see the same records.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ logger = logging.getLogger("barnabas.spark")
 
 
 async def plan_batch(options: ReadOptions, wanted: Wanted = ANY) -> list[OffsetRange]:
-    """The same as `plan`, with an admin for the time being."""
+    """The same as `plan`, with a temporary admin."""
     async with Admin(*seams(), options.bootstrap, options.planning_client) as admin:
         return await plan(admin, options, wanted)
 
 
 async def plan(admin: Admin, options: ReadOptions, wanted: Wanted = ANY) -> list[OffsetRange]:
-    """What each Spark partition of a batch reads, as far as filters want it."""
+    """The range of each Spark partition of a batch, as far as filters want it."""
     topics = await find_topics(admin, options.topics)
     if not topics:
         raise OptionError(f"subscribePattern={options.topics.pattern!r} matches no topic")
@@ -60,7 +60,7 @@ async def _pruned(
 
 
 async def find_topics(admin: Admin, topics: Topics) -> dict[str, TopicDescription]:
-    """The topics that are meant; UnknownTopic where one that is named is not there."""
+    """The requested topics; UnknownTopic if a named one does not exist."""
     if not topics.pattern:
         return await admin.describe_topics(names_of(topics))
     pattern = re.compile(topics.pattern)
@@ -71,12 +71,12 @@ async def find_topics(admin: Admin, topics: Topics) -> dict[str, TopicDescriptio
 
 
 def names_of(topics: Topics) -> list[str]:
-    """The topics that are named."""
+    """The named topics."""
     return list(topics.names or dict.fromkeys(topic for topic, _ in topics.partitions))
 
 
 def partitions_of(described: Mapping[str, TopicDescription], topics: Topics) -> list[TopicPartition]:
-    """The partitions that are meant, in order; OptionError where one that is assigned is not there."""
+    """The requested partitions, in order; OptionError if an assigned one does not exist."""
     there = [
         TopicPartition(name, each.partition)
         for name in sorted(described)
@@ -94,7 +94,7 @@ def partitions_of(described: Mapping[str, TopicDescription], topics: Topics) -> 
 async def ends_of(
     admin: Admin, options: ReadOptions, partitions: Sequence[TopicPartition]
 ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
-    """Where partitions begin and where they end."""
+    """The first offsets of partitions, and their ends."""
     first, last = await asyncio.gather(
         list_offsets(admin, options, dict.fromkeys(partitions, EARLIEST)),
         list_offsets(admin, options, dict.fromkeys(partitions, LATEST)),
@@ -105,18 +105,18 @@ async def ends_of(
 async def resolve(
     admin: Admin, options: ReadOptions, bound: Bound, first: Offsets, last: Offsets
 ) -> dict[TopicPartition, int]:
-    """The offset of each partition; -1 where no record is as young as the time asked for."""
+    """The offset of each partition; -1 if no record reaches the requested timestamp."""
     wanted = bound_of(bound, first)
     if bound.is_time:
         found = await list_offsets(admin, options, wanted)
-        # what was written since `last` was asked for is not part of this read
+        # records written since `last` was looked up are not part of this read
         return {each: min(offset, last[each]) for each, offset in found.items()}
     names: Mapping[int, Offsets] = {EARLIEST: first, LATEST: last}
     return {each: names[at][each] if at in names else at for each, at in wanted.items()}
 
 
 def bound_of(bound: Bound, there: Offsets) -> Offsets:
-    """The bound by partition; OptionError where it does not name those that are there, and no others."""
+    """The bound by partition; OptionError unless it names exactly the partitions that are read."""
     wanted = bound.at if isinstance(bound.at, Mapping) else dict.fromkeys(there, bound.at)
     missing = [each for each in there if each not in wanted]
     unknown = [each for each in wanted if each not in there]
@@ -130,13 +130,13 @@ def bound_of(bound: Bound, there: Offsets) -> Offsets:
 
 
 async def list_offsets(admin: Admin, options: ReadOptions, wanted: Offsets) -> dict[TopicPartition, int]:
-    """Offsets by time or by name, as far as this read may see."""
+    """Offsets by time or special value, with the isolation level of this read."""
     found = await admin.list_offsets(wanted, read_committed=options.consumer.read_committed)
     return {each: found[each].offset for each in wanted}
 
 
 def start_without_match(partition: TopicPartition, options: ReadOptions, last: Offsets) -> int:
-    """Where to begin in a partition that has no record as young as the time to start from."""
+    """The start in a partition without a record that reaches the start timestamp."""
     if options.start_at_end_without_match:
         return last[partition]
     raise OptionError(
@@ -148,7 +148,7 @@ def start_without_match(partition: TopicPartition, options: ReadOptions, last: O
 def _range(
     partition: TopicPartition, start: int, end: int, first: int, last: int, fail_on_data_loss: bool
 ) -> OffsetRange:
-    """The range, if it is there; otherwise as much of it as there is, or an error."""
+    """The range, if it exists; otherwise its existing part, or an error."""
     lost = f"{partition} has offsets {first} to {last}, and {start} to {end} were asked for"
     is_there = first <= start <= last and first <= end <= last
     if not is_there and not fail_on_data_loss:

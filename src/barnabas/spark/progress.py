@@ -1,7 +1,7 @@
-"""How far a query is behind, from the progress that Spark reports: a Python source cannot add metrics to it.
+"""The lag of a query, from the progress that Spark reports: a Python source cannot add metrics to it.
 
     lag(query.lastProgress).total
-    lag(progress).metrics()         under the names that Spark's own connector reports them by
+    lag(progress).metrics()         with the names of Spark's own connector
 
 Offsets are counted, not records: after compaction, or with transactions, there are fewer records than that.
 """
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Lag(NamedTuple):
-    """How many offsets of each partition there are that the query has not read."""
+    """The number of offsets in each partition that the query has not read."""
 
     partitions: Mapping[TopicPartition, int]
 
@@ -29,7 +29,7 @@ class Lag(NamedTuple):
         return sum(self.partitions.values())
 
     def metrics(self) -> dict[str, str]:
-        """As Spark's own connector has them in its progress."""
+        """The lag with the names of Spark's own connector."""
         behind = self.partitions.values()
         if not behind:
             return {}
@@ -41,7 +41,7 @@ class Lag(NamedTuple):
 
 
 def lag(progress: StreamingQueryProgress | Mapping[str, Any] | None, source: int = 0) -> Lag:
-    """How far one source of a query was behind when this progress was made: nothing where none is known."""
+    """The lag of one source of a query when this progress was made; empty if none is known."""
     if progress is None:
         return Lag({})
     reported = progress["sources"][source]

@@ -1,8 +1,8 @@
 """Protobuf to columns and back, in Spark's Python workers: protobuf's own parser, Arrow before and after it.
 
-A value that cannot be parsed, or lacks a field that proto2 requires, costs its own row: `error` says why.
-Most bytes are some message of most types, though: Protobuf cannot tell that a value is of another type when
-its fields happen to fit; the registry's frame can, since it names the message.
+A value that cannot be parsed, or lacks a field that proto2 requires, only affects its own row: `error` has
+the reason. But most bytes are valid messages of most types: Protobuf cannot detect a value of another type if
+its fields happen to fit. A registry's frame can, since it names the message.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from barnabas.spark.protobuf_schema import (
 )
 from barnabas.spark.protobuf_types import Kind, message_kind
 
-# what protobuf raises for a value that does not go into a field
+# protobuf's errors for a value that does not fit a field
 _BAD = (EncodeError, ValueError, TypeError, LookupError, ArithmeticError)
 
 
@@ -48,11 +48,11 @@ def decode_protobuf(
     framed: Framed = "auto",
     indexes: Sequence[int] | None = None,
 ) -> DataFrame:
-    """Add `data` (a struct of the message's fields), `error` (null where it is good) and `schema_id`.
+    """Add `data` (a struct of the message's fields), `error` (null for a good value) and `schema_id`.
 
     `message` is a class, or a descriptor set (bytes, or the path of a file) and the message's full name. No
-    message begins with a zero byte, so a registry's frame is known by it. `indexes` is the message's place
-    in the file that the registry has, where that is not the file at hand.
+    message begins with a zero byte, so a registry's frame is recognised by it. `indexes` is the message's
+    place in the registry's file, if that differs from this one.
     """
     spec = message_spec(message)
     expected = _indexes(spec, indexes)
@@ -74,9 +74,9 @@ def encode_protobuf(
 ) -> DataFrame:
     """Replace a struct column (or several columns, packed into one) by `value`: the message's bytes.
 
-    Fields that are null or not there are not set. With `schema_id` the value is framed for a registry. A null
-    struct is a tombstone: a null value. Rows marked bad (`error`) keep the value they came with; with
-    on_error="mark" those that cannot be encoded are marked too.
+    Fields that are null or missing are not set. With `schema_id` the value is framed for a registry. A null
+    struct is a tombstone: a null value. Rows marked bad (`error`) keep the value that they came with; with
+    on_error="mark" rows that cannot be encoded are marked too.
     """
     spec = message_spec(message)
     prefix = b"" if schema_id is None else frame(schema_id) + write_indexes(_indexes(spec, indexes))
@@ -97,7 +97,7 @@ def _kind(spec: MessageSpec) -> Kind:
 
 
 def decode_values(values: pa.Array, spec: MessageSpec, framed: Framed, indexes: tuple[int, ...]) -> pa.Array:
-    """A batch of binary values as structs of data, error and schema_id."""
+    """Decode a batch of binary values into structs of data, error and schema_id."""
     kind = _kind(spec)
     target = to_arrow_type(kind.spark, timezone="UTC")
 
@@ -108,7 +108,7 @@ def decode_values(values: pa.Array, spec: MessageSpec, framed: Framed, indexes: 
 
 
 def encode_values(values: pa.Array, spec: MessageSpec, prefix: bytes, *, mark: bool) -> pa.Array:
-    """A batch of structs as binary values; where `mark`, as structs of value and error."""
+    """Encode a batch of structs into binary values; with `mark`, into structs of value and error."""
     to_message = _kind(spec).to_proto
     assert to_message is not None
     rows = values.cast(written_type(values.type)).to_pylist()
@@ -125,7 +125,7 @@ def encode_values(values: pa.Array, spec: MessageSpec, prefix: bytes, *, mark: b
 def _decoder(
     spec: MessageSpec, framed: Framed, indexes: tuple[int, ...]
 ) -> Callable[[bytes], tuple[int | None, Message]]:
-    """A function from bytes to schema id and message; BadValue where they are none."""
+    """A function from bytes to schema id and message; it raises BadValue for bad bytes."""
     parse, name = message_class(spec).FromString, spec.name
 
     def message(body: bytes) -> Message:

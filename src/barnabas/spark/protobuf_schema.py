@@ -1,8 +1,8 @@
-"""Where a message type comes from, how it gets to a task, and its place in its file.
+"""Finds a message type, sends it to tasks, and finds its place in its file.
 
-A message is named by its class, or by a descriptor set (`protoc --include_imports --descriptor_set_out`) and
+A message is given by its class, or by a descriptor set (`protoc --include_imports --descriptor_set_out`) and
 its full name. Either way tasks get the descriptor set, as bytes: classes made at run time cannot be pickled,
-and each process builds its own from it, once, in a pool of its own.
+and each process builds its own from it, once, in a separate pool.
 """
 
 from __future__ import annotations
@@ -39,18 +39,18 @@ _WELL_KNOWN = (
 
 
 class ProtobufSchemaError(ValueError):
-    """A message type that cannot be found, or for which Spark has no type."""
+    """The message type cannot be found, or Spark has no such type."""
 
 
 class MessageSpec(NamedTuple):
-    """A message type as it is sent to tasks."""
+    """A message type in the form that is sent to tasks."""
 
     descriptor_set: bytes
     name: str
 
 
 def message_spec(source: MessageSource) -> MessageSpec:
-    """The message type as bytes; ProtobufSchemaError where there is no such message."""
+    """The message type as bytes; ProtobufSchemaError if there is no such message."""
     if not isinstance(source, tuple) and not hasattr(source, "DESCRIPTOR"):
         raise ProtobufSchemaError(f"a message is a class, or (descriptor set, name), and not {source!r}")
     if isinstance(source, tuple):
@@ -65,7 +65,7 @@ def message_spec(source: MessageSource) -> MessageSpec:
 
 
 def _collect(file: Any, files: descriptor_pb2.FileDescriptorSet, seen: set[str]) -> None:
-    """A file after those that it imports."""
+    """Add a file after those that it imports."""
     if file.name in seen:
         return
     seen.add(file.name)
@@ -76,7 +76,7 @@ def _collect(file: Any, files: descriptor_pb2.FileDescriptorSet, seen: set[str])
 
 @cache
 def message_class(spec: MessageSpec) -> type[Message]:
-    """The class of the message, in a pool of its own."""
+    """The class of the message, in a separate pool."""
     try:
         files = descriptor_pb2.FileDescriptorSet.FromString(spec.descriptor_set)
     except DecodeError as error:
@@ -101,7 +101,7 @@ def message_class(spec: MessageSpec) -> type[Message]:
 
 
 def message_indexes(descriptor: Any) -> tuple[int, ...]:
-    """The path of a message in its file, as registries write it: of a first message, (0,)."""
+    """The path of a message in its file, as registries write it; (0,) for the first message."""
     proto: Any
     outer = descriptor.containing_type
     if outer is None:

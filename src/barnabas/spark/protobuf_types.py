@@ -1,13 +1,12 @@
-"""Protobuf messages as Spark's types, and what turns their values into Arrow arrays and back.
+"""Protobuf messages as Spark's types, and the conversion of their values to Arrow arrays and back.
 
 Messages become arrays a field at a time: all values of one field, of all messages of a batch, then the next
-field; messages inside messages are gathered first. No dict is built for a row.
+field; nested messages are gathered first. No dict is built for a row.
 
-A field that knows whether it was set (message fields, `optional`, members of a oneof, proto2) is null where
-it was not; any other has its value, which is the default where nothing was sent. Enums are their names, or
-the number as a text where it has none; unsigned numbers have the next wider type, so that none is negative.
-Timestamp, Duration and the wrappers are plain values; Struct, Value and ListValue are JSON. Messages that
-contain themselves are refused.
+A field with presence (message fields, `optional`, members of a oneof, proto2) is null if it was not set; any
+other has its value, which is the default if nothing was sent. Enums are their names, or the number as text if
+it has no name; unsigned numbers have the next wider type, so that none is negative. Timestamp, Duration and
+the wrappers are plain values; Struct, Value and ListValue are JSON. Recursive messages are refused.
 """
 
 from __future__ import annotations
@@ -29,12 +28,13 @@ _MICROS = 1_000_000
 
 
 class Kind(NamedTuple):
-    """The type of a value: to Arrow in columns, where None is null; to what a message takes, one by one."""
+    """The type of a value: conversion to Arrow by column, where None is null, and to message values one by
+    one."""
 
     spark: T.DataType
     arrow: pa.DataType
     to_array: Callable[[list[Any]], pa.Array]
-    to_proto: Callable[[Any], Any] | None = None  # None: it takes it as it is
+    to_proto: Callable[[Any], Any] | None = None  # None: no conversion
 
 
 class Field(NamedTuple):
@@ -47,7 +47,7 @@ class Field(NamedTuple):
 
 
 def message_kind(descriptor: Any, inside: tuple[str, ...] = ()) -> Kind:
-    """A message type; ProtobufSchemaError where it contains itself."""
+    """The type of a message; ProtobufSchemaError if it is recursive."""
     if descriptor.full_name in inside:
         raise ProtobufSchemaError(
             f"{descriptor.full_name} contains itself ({' > '.join(inside)}): Spark has no type for that"
@@ -73,7 +73,7 @@ def message_kind(descriptor: Any, inside: tuple[str, ...] = ()) -> Kind:
 
 
 def _maker(make: Callable[..., Any], fields: list[Field]) -> Callable[[Any], Any]:
-    """From a row, as a dict, to a message; null is unset."""
+    """A function from a row, as a dict, to a message; null fields stay unset."""
     converters = [(each.name, each.kind.to_proto) for each in fields]
     oneofs = {each.name: each.oneof for each in fields if each.oneof is not None}
 
@@ -98,7 +98,8 @@ def _check_oneofs(values: Iterable[str], oneofs: dict[str, str]) -> None:
 
 
 def _repeated(descriptor: Any) -> set[str]:
-    """Asked of the file itself: what a field's descriptor calls it has changed between versions."""
+    """The repeated fields, read from the file itself: the attribute of field descriptors has changed between
+    versions."""
     proto = descriptor_pb2.DescriptorProto()
     descriptor.CopyToProto(proto)
     many = descriptor_pb2.FieldDescriptorProto.LABEL_REPEATED
@@ -121,7 +122,7 @@ def _is_map(field: Any) -> bool:
 
 
 def _gatherer(field: Any, kind: Kind) -> Callable[[list[Any]], pa.Array]:
-    """All values of a field; attributes alone where it is always set, which is the quick way."""
+    """All values of a field; a field that is always set is read with attrgetter, which is faster."""
     get, name, to_array = attrgetter(field.name), field.name, kind.to_array
     if not field.has_presence:
         return lambda messages: to_array(list(map(get, messages)))
@@ -150,7 +151,7 @@ def _map_kind(field: Any, inside: tuple[str, ...]) -> Kind:
     arrow = pa.map_(keys.arrow, pa.field("value", values.arrow, nullable=False))
 
     def to_array(maps: list[Any]) -> pa.Array:
-        # in the order of the keys: a map of Protobuf's has none, and a batch read twice should be the same
+        # ordered by key: Protobuf's maps have no order, and a batch read twice should be the same
         entries = [(key, each[key]) for each in maps for key in sorted(each)]
         return pa.MapArray.from_arrays(
             _offsets(maps),
@@ -225,7 +226,7 @@ def _enum_kind(enum: Any) -> Kind:
 
 
 def _known_kind(descriptor: Any) -> Kind | None:
-    """The messages that everybody knows, which are values."""
+    """The well-known messages that are plain values."""
     name = descriptor.full_name
     make = GetMessageClass(descriptor)
     if name == "google.protobuf.Timestamp":
@@ -240,7 +241,7 @@ def _known_kind(descriptor: Any) -> Kind | None:
 
 
 def _time_kind(make: Callable[..., Any], spark: T.DataType, arrow: pa.DataType) -> Kind:
-    """Seconds and nanoseconds, of which Spark keeps microseconds."""
+    """Seconds and nanoseconds, truncated to Spark's microseconds."""
 
     def to_array(values: list[Any]) -> pa.Array:
         micros = [None if each is None else each.seconds * _MICROS + each.nanos // 1000 for each in values]
@@ -269,7 +270,7 @@ def _json_kind(make: Callable[[], Any]) -> Kind:
     def to_text(message: Any) -> str | None:
         try:
             return None if message is None else json_format.MessageToJson(message, indent=None)
-        except json_format.Error as error:  # such as a number that JSON does not have
+        except json_format.Error as error:  # such as a number that JSON cannot express
             raise ValueError(str(error)) from error
 
     def to_proto(text: str) -> Any:

@@ -1,4 +1,4 @@
-"""What blocks, beside a loop that must not: Spark's rows come while the ones before them are sent."""
+"""Pulls a blocking iterator in a thread: Spark's next rows arrive while the ones before them are sent."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 
 async def pulled(source: Iterator[T]) -> AsyncGenerator[T, None]:
-    """What an iterator gives, taken in a thread, one ahead of what is asked for."""
+    """The items of an iterator, taken in a thread, one ahead of the caller."""
     loop = asyncio.get_running_loop()
     with ThreadPoolExecutor(1, "pulling") as thread:
         coming = loop.run_in_executor(thread, next, source, None)

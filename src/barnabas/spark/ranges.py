@@ -23,14 +23,16 @@ class OffsetRange(NamedTuple):
 def cut(
     ranges: Sequence[OffsetRange], min_pieces: int | None = None, max_size: int | None = None
 ) -> list[OffsetRange]:
-    """The same offsets in order, in at least so many pieces where there are as many offsets, none larger.
+    """The same offsets in order, in at least `min_pieces` (if there are as many offsets), none larger than
+    `max_size`.
 
-    Without wishes each range is one piece; empty ones are left out. Pieces of a range differ by one at most.
+    Without limits each range is one piece; empty ranges are left out. Pieces of a range differ by one at
+    most.
     """
     left = [each for each in ranges if each.size > 0]
     counts = [1 if max_size is None else -(-each.size // max_size) for each in left]
     wanted = min(min_pieces or 0, sum(each.size for each in left))
-    # one more, again and again, for the range whose pieces are the largest
+    # repeatedly, one more piece for the range with the largest pieces
     largest = [
         (-each.size / count, index) for index, (each, count) in enumerate(zip(left, counts, strict=True))
     ]

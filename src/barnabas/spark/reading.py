@@ -1,7 +1,7 @@
-"""What a task does: a range of offsets, read with a consumer of its own, as rows for Spark.
+"""A task of a read: a range of offsets, read with a consumer of its own, as rows for Spark.
 
-The record batches go to the JVM as they are. Where the range is not there any more the error names it, unless
-the read was told to go on (failOnDataLoss=false: then the consumer goes to the first record there is).
+The record batches go to the JVM as they are. If the range does not exist any more the error names it, unless
+the read should go on (failOnDataLoss=false: then the consumer goes to the first available record).
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ from barnabas.spark.rows import client_name, to_rows
 
 logger = logging.getLogger("barnabas.spark")
 
-LOOK_MS = 5000  # after so long a silence: is the topic still there?
+LOOK_MS = 5000  # after this time without records, check whether the topic still exists
 _NO_TOPIC = "UNKNOWN_TOPIC_OR_PARTITION"
 
 
 class BadTime(ValueError):
-    """A record has a time that a timestamp of Spark's cannot be."""
+    """A record has a time that does not fit Spark's timestamp type."""
 
 
 class RangePartition(InputPartition):
-    """What one task reads."""
+    """The range that one task reads."""
 
     def __init__(self, offsets: OffsetRange) -> None:
         super().__init__(offsets)
@@ -44,7 +44,7 @@ class RangePartition(InputPartition):
 
 
 def read_partition(options: ReadOptions, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-    """The records of a range; where there are none at all, Spark still asks once, for no partition."""
+    """The records of a range; for an empty plan, Spark still asks once, for no partition."""
     if not isinstance(partition, RangePartition):
         return iter(())
     return in_steps(partial(_read, options, partition.offsets))
@@ -92,7 +92,7 @@ def _rows(batch: pa.RecordBatch, options: ReadOptions, place: TopicPartition) ->
 
 
 async def _why_lost(consumer: Consumer, place: TopicPartition, start: int) -> str | None:
-    """Why nothing will come, if it is certain."""
+    """The reason if it is certain that no records will arrive."""
     known = consumer.cluster.metadata.topics.get(place.topic)
     if known is not None and known.error is not None and known.error.name == _NO_TOPIC:
         return f"topic {place.topic} is gone"
@@ -102,7 +102,7 @@ async def _why_lost(consumer: Consumer, place: TopicPartition, start: int) -> st
 
 
 async def _give_up(consumer: Consumer, options: ReadOptions, offsets: OffsetRange, position: int) -> None:
-    """Nothing came for too long: there is none, or nobody who could tell."""
+    """No records arrived in time: either there are none, or the leader does not answer."""
     place = TopicPartition(offsets.topic, offsets.partition)
     try:
         last = (await consumer.end_offsets(place))[place]

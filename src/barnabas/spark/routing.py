@@ -1,11 +1,10 @@
-"""Good rows one way, bad rows to `<topic>.dlq`: a row is bad where its column `error` says why.
+"""Sends good rows to a topic, and bad rows to `<topic>.dlq`: a row is bad if its column `error` has a reason.
 
-Decoders set `error`, `reject` adds rules of one's own, and nothing here loses a row: `good` and
-`dead_letters` part a DataFrame in two. A dead letter is the record as it came (key, value, headers, byte for
-byte) with headers that say what was wrong and where it stood, so any client can read it, and send it again.
-
-`routed` does both in one pass, for pipelines that make one row of each; `with_dead_letters` joins two
-DataFrames for those that do more, at the price of reading the source twice. All work on batches and streams.
+Decoders set `error`, `reject` adds rules, and no row is lost: `good` and `dead_letters` split a DataFrame in
+two. A dead letter is the original record (key, value, headers, byte for byte) with headers for the error and
+the record's position, so any client can read it, and send it again. `routed` does both in one pass, for
+pipelines with one output row for each input row; `with_dead_letters` joins two DataFrames for other
+pipelines, at the cost of reading the source twice. All work on batches and streams.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 
 SUFFIX = ".dlq"
-# what a dead letter tells of where it stood, beside its error
+# the position in a dead letter's headers, beside its error
 _WHERE = ("topic", "partition", "offset", "timestamp")
 _RECORD = ("topic", "key", "value", "headers")
 _HEADERS = "array<struct<key:string,value:binary>>"
@@ -25,16 +24,16 @@ class RoutingError(ValueError):
 
 
 def good(df: DataFrame) -> DataFrame:
-    """The rows without an error, and without that column."""
+    """The rows without an error, and without the column `error`."""
     _require(df, "error")
     return df.filter(f.col("error").isNull()).drop("error")
 
 
 def reject(df: DataFrame, condition: Column | str, reason: Column | str) -> DataFrame:
-    """Mark the rows for which the condition holds as bad; what was bad before keeps its first error.
+    """Mark the rows for which the condition holds as bad; a row that was bad before keeps its first error.
 
-    `reason` is a text, or a column of texts; where that is null the row is bad all the same. A condition that
-    is null does not hold.
+    `reason` is a text, or a column of texts; if that is null the row is bad all the same. A condition that is
+    null does not hold.
     """
     held = f.expr(condition) if isinstance(condition, str) else condition
     text = f.lit(reason) if isinstance(reason, str) else f.coalesce(reason, f.lit("rejected"))
@@ -45,7 +44,7 @@ def reject(df: DataFrame, condition: Column | str, reason: Column | str) -> Data
 def dead_letters(df: DataFrame, suffix: str = SUFFIX) -> DataFrame:
     """The bad rows as records for `<topic><suffix>`: columns topic, key, value, headers, ready to be written.
 
-    Columns that the source was told to leave out are left out here: without a key it is null, without an
+    Columns that the source leaves out are missing here: without a key column the key is null, without an
     offset there is no such header.
     """
     _require(df, "error", "topic", "value")
@@ -60,9 +59,9 @@ def dead_letters(df: DataFrame, suffix: str = SUFFIX) -> DataFrame:
 def with_dead_letters(
     out: DataFrame, decoded: DataFrame, *, topic: str | None = None, suffix: str = SUFFIX
 ) -> DataFrame:
-    """Records to write and the dead letters of `decoded`, for one write: so both are there, or neither.
+    """Records to write and the dead letters of `decoded`, in one write: so both are written, or neither.
 
-    `out` goes to its column `topic`, or all of it to the topic named. Spark reads the source twice for this,
+    `out` is routed by its column `topic`, or goes to the named topic. Spark reads the source twice for this,
     once for each; `routed` reads it once.
     """
     _require(out, "value")
@@ -80,8 +79,8 @@ def with_dead_letters(
 def routed(df: DataFrame, topic: str | Column, suffix: str = SUFFIX) -> DataFrame:
     """All rows as records for one write, in one pass: good ones to the topic, bad ones to `<topic>.dlq`.
 
-    For pipelines that make one row of each: decode, change `data`, encode (which leaves the value of a bad
-    row as it came). The topic of good rows is a name, or a column of names.
+    For pipelines with one output row for each input row: decode, change `data`, encode (which keeps the value
+    of a bad row). The topic of good rows is a name, or a column of names.
     """
     _require(df, "error", "topic", "value")
     target = f.lit(topic) if isinstance(topic, str) else topic
@@ -104,12 +103,12 @@ def _require(df: DataFrame, *names: str) -> None:
 
 
 def _column(df: DataFrame, name: str, kind: str) -> Column:
-    """A column of the record's, null where the DataFrame has none."""
+    """A column of the record, null if the DataFrame does not have it."""
     return (f.col(name) if name in df.columns else f.lit(None)).cast(kind).alias(name)
 
 
 def _marked_headers(df: DataFrame) -> Column:
-    """The headers it had, then what is wrong and where it stood, as texts; time in ms since 1970."""
+    """The original headers, then the error and the position, as texts; the time in ms since 1970."""
     marks = [_header("error", f.col("error"))]
     for name in _WHERE:
         if name in df.columns:

@@ -1,4 +1,4 @@
-"""Arrow record batches in the one shape that Spark accepts: it compares schemas to the letter.
+"""Converts Arrow record batches to the one schema that Spark accepts: it compares schemas exactly.
 
 Columns and their types are those of Spark's own Kafka connector; a record without headers has null there.
 """
@@ -15,12 +15,12 @@ _TIMESTAMP = pa.timestamp("us", tz="UTC")
 
 
 def client_name(column: str) -> str:
-    """What the client calls a column."""
+    """The client's name of a column."""
     return "timestamp_type" if column == "timestampType" else column
 
 
 def to_rows(batch: pa.RecordBatch, columns: Sequence[str]) -> pa.RecordBatch:
-    """A record batch of the client's with these columns, as Spark has them."""
+    """A record batch of the client with these columns, in Spark's types."""
     return pa.RecordBatch.from_arrays([_column(batch, name) for name in columns], list(columns))
 
 
@@ -33,7 +33,7 @@ def _column(batch: pa.RecordBatch, name: str) -> pa.Array:
 
 
 def _headers(lists: pa.Array) -> pa.Array:
-    """The same memory under Spark's names, and null where a list is empty."""
+    """The same memory with Spark's names, and null for an empty list."""
     import pyarrow.compute as pc  # type: ignore[import-untyped]  # a tenth of a second for every worker
 
     keys, values = lists.values.flatten()

@@ -1,9 +1,9 @@
-"""A Spark session inside this machine, for trying things out and for tests: quick to start, and quiet.
+"""A local Spark session, for examples and tests: quick to start, and quiet.
 
     spark = local_session("totals", log_file=Path("spark.log"))
     spark.read.format("barnabas").option("kafka.bootstrap.servers", "localhost:9092") ...
 
-On a cluster none of this is needed: there the session is the cluster's, and only the format is ours.
+On a cluster none of this is needed: the session is the cluster's, and only the format comes from here.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from barnabas.spark.several_streams import prepare_streams
 
 _SETTINGS = {
     "spark.driver.bindAddress": "127.0.0.1",
-    "spark.driver.host": "127.0.0.1",  # the machine's own name may lead anywhere
-    # most of a short job is the JVM's compiler: the quick one alone starts in half the time
+    "spark.driver.host": "127.0.0.1",  # the machine's own name may resolve to any address
+    # most of a short job is the JVM's compiler: with C1 alone it starts in half the time
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.shuffle.partitions": "4",
@@ -44,14 +44,14 @@ def local_session(
     log_file: Path | None = None,
     settings: Mapping[str, str] | None = None,
 ) -> SparkSession:
-    """A session on so many cores (all, if not said); what Spark has to say goes to the file, or to stderr.
+    """A session with that many cores (by default all); Spark's output goes to the file, or to stderr.
 
-    NoJava where there is no Java runtime.
+    NoJava if there is no Java runtime.
     """
     home = find_java().home
     if home is not None:
         os.environ["JAVA_HOME"] = home
-    # tasks need this Python, where Barnabas is installed, not the first one on the PATH
+    # tasks need this Python, which has Barnabas, not the first one on the PATH
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     conf = SparkConf(loadDefaults=False).setAppName(name).setMaster(f"local[{cores or '*'}]")
     conf.setAll([*_SETTINGS.items(), *(settings or {}).items()])
@@ -62,7 +62,7 @@ def local_session(
             with log_file.open("ab") as log:
                 context = SparkContext(conf=conf, gateway=_launch(conf, log, log_file))
     spark = SparkSession(context)
-    # not in a Python without Barnabas, which cannot use it anyway, nor in a Spark that has changed inside
+    # not in a Python without Barnabas, which cannot use it, nor in a Spark with changed internals
     with suppress(PySparkException, Py4JError):
         prepare_streams(spark)
     return spark
@@ -70,7 +70,7 @@ def local_session(
 
 @contextmanager
 def _at_home() -> Iterator[None]:
-    """While the JVM is started: a process that this one starts later may have another Spark."""
+    """Only while the JVM is started: another process that is started later may have another Spark."""
     quick = quick_home()
     if quick is None:
         yield
@@ -83,7 +83,7 @@ def _at_home() -> Iterator[None]:
 
 
 def _launch(conf: SparkConf, log: BinaryIO, log_file: Path) -> Any:
-    """The JVM, whose words go to the file: neither Java's warnings nor Spark's are for a terminal."""
+    """Start the JVM with its output in the file: neither Java's warnings nor Spark's are for a terminal."""
     launch: Any = launch_gateway
     try:
         return launch(conf, {"stdout": log, "stderr": log})

@@ -1,10 +1,10 @@
 """Writing: `df.write` and `df.writeStream.format("barnabas")`, rows as Arrow record batches to topics.
 
-Spark makes a writer on the driver and sends it, pickled, to the tasks; each task writes its rows and answers
-with a report, and the driver commits or aborts all of them together. For a stream Spark makes a new writer
-for every batch, which learns in the tasks whose batch it is; the processes in which it does so live longer.
-Exactly-once is a protocol of tasks and driver (exactly_once, commits); at-least-once is a producer a task,
-whose rows are acknowledged when the task ends.
+Spark makes a writer on the driver and sends it, pickled, to the tasks; each task writes its rows and returns
+a report, and the driver commits or aborts all of them together. For a stream Spark makes a new writer for
+every batch, which learns its query and batch in the tasks; the processes that run it live longer.
+Exactly-once is a protocol of tasks and driver (exactly_once, commits); at-least-once is one producer for each
+task, whose rows are acknowledged when the task ends.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _RUN = "spark.jobGroup.id"
 
 
 class Message(WriterCommitMessage):
-    """What a task tells the driver; there is nothing to tell but the rows where they are written for good."""
+    """A task's message to the driver; without a report if its rows need no commit."""
 
     def __init__(self, rows: int, report: Report | None = None) -> None:
         self.rows, self.report = rows, report
@@ -63,30 +63,30 @@ def stream_writer(options: Mapping[str, str], schema: StructType) -> DataSourceS
 
 
 class BatchWriter(DataSourceArrowWriter):
-    """One write; without a name of its own nobody could recognise it if it were done again."""
+    """One write; without a name it cannot be recognised if it is repeated."""
 
     step: Step = staticmethod(not_told)
 
     def __init__(self, options: WriteOptions, columns: Sequence[Column]) -> None:
         self._options, self._columns = options, columns
         is_named = options.app is not None
-        # as Delta has it for tables: one name may write to several topics, each time the same version
+        # as in Delta's tables: one name may write to several topics, each time with the same version
         write = SystemRandom().uuid().hex
         app = f"{options.app}@{options.topic or '*'}" if is_named else write
         self._job = Job(options, app, options.version or 0, is_marked=is_named, write=write)
 
     def write(self, iterator: Rows) -> Message:
-        """A task's rows."""
+        """Write a task's rows."""
         if self._options.is_exactly_once:
             return write_once(self._job, True, iterator, self._columns, self.step)
         return write_at_least_once(self._options, iterator, self._columns)
 
     def commit(self, messages: Messages) -> None:
-        """All tasks have written."""
+        """All tasks have succeeded: commit."""
         asyncio.run(self._end(reports_of(messages), commit=True))
 
     def abort(self, messages: Messages) -> None:
-        """Some have not, or the commit failed."""
+        """A task or the commit has failed: abort."""
         asyncio.run(self._end(reports_of(messages), commit=False))
 
     async def _end(self, reports: list[Report], *, commit: bool) -> None:
@@ -97,7 +97,7 @@ class BatchWriter(DataSourceArrowWriter):
 
 
 class StreamWriter(DataSourceStreamArrowWriter):
-    """The batches of a query; `step` is told how far tasks and driver are."""
+    """The batches of a query; `step` is called at each step of tasks and driver."""
 
     step: Step = staticmethod(not_told)
 
@@ -105,7 +105,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         self._options, self._columns = options, columns
 
     def write(self, iterator: Rows) -> Message:
-        """A task's rows of a batch."""
+        """Write a task's rows of a batch."""
         if not self._options.is_exactly_once:
             return write_at_least_once(self._options, iterator, self._columns)
         app, batch, run = (_property(name) for name in (_QUERY, _BATCH, _RUN))
@@ -117,14 +117,14 @@ class StreamWriter(DataSourceStreamArrowWriter):
         return message
 
     def commit(self, messages: Messages, batchId: int) -> None:  # noqa: N803
-        """All tasks have written."""
+        """All tasks have succeeded: commit."""
         if reports := reports_of(messages):
             job = Job(self._options, reports[0].app, batchId)
             work = this_process().committer(job, self.step)
             work.loop.run(work.committer.commit(job, reports))
 
     def abort(self, messages: Messages, batchId: int) -> None:  # noqa: N803
-        """Some have not, or the commit failed."""
+        """A task or the commit has failed: abort."""
         if reports := reports_of(messages):
             job = Job(self._options, reports[0].app, batchId)
             work = this_process().committer(job, self.step)
@@ -135,7 +135,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
 
 
 def write_once(job: Job, is_first: bool, rows: Rows, columns: Sequence[Column], step: Step) -> Message:
-    """A task's rows, left in a transaction that the driver ends."""
+    """Write a task's rows in a transaction that the driver ends."""
     context = TaskContext.get()
     assert context is not None
     check_task_settings(context.getLocalProperty)
@@ -145,7 +145,7 @@ def write_once(job: Job, is_first: bool, rows: Rows, columns: Sequence[Column], 
 
 
 def write_at_least_once(options: WriteOptions, rows: Rows, columns: Sequence[Column]) -> Message:
-    """A task's rows, acknowledged."""
+    """Write a task's rows, and wait until they are acknowledged."""
     return Message(asyncio.run(_send_all(options, records(rows, columns))))
 
 
@@ -161,7 +161,7 @@ async def _send_all(options: WriteOptions, batches: AsyncGenerator[pa.RecordBatc
 
 
 async def records(batches: Rows, columns: Sequence[Column]) -> AsyncGenerator[pa.RecordBatch, None]:
-    """What Spark hands over, as the client takes it, without batches that have no rows."""
+    """Spark's rows in the client's form, without empty batches."""
     async with aclosing(pulled(batches)) as pulling:
         async for batch in pulling:
             if batch.num_rows:
@@ -180,6 +180,6 @@ def _property(name: str) -> str:
 
 
 def reports_of(messages: Messages) -> list[Report]:
-    """What the tasks that ended well have told; nothing where there is nothing to be ended."""
+    """The reports of the tasks that succeeded; empty if there is nothing to end."""
     told = [each.report for each in messages if isinstance(each, Message)]
     return [each for each in told if each is not None]

@@ -1,8 +1,8 @@
-"""The options of a write, named as those of Spark's own Kafka connector. Pure; knows nothing of Spark.
+"""The options of a write, named as those of Spark's own Kafka connector. Pure; does not import Spark.
 
-Ours are four: `deliveryGuarantee` (exactly-once unless asked for less), `markerTopic` (where exactly-once
-keeps what it has written), and `txnAppId` with `txnVersion`, by which a batch write that is done again is
-recognised; in a stream the query's id and the batch's number take their place.
+Four are additional: `deliveryGuarantee` (by default exactly-once), `markerTopic` (where exactly-once stores
+what it has written), and `txnAppId` with `txnVersion`, which identify a batch write that is repeated; in a
+stream the query's id and the batch's number take their place.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ from barnabas.records.compression import Codec
 from barnabas.spark.option_values import BOOTSTRAP, MAX_INT32, Getter, OptionError, bootstrap, number
 
 MARKER_TOPIC = "__barnabas_spark_markers"
-# as long as brokers allow unless they are told otherwise: time for a query that died to come back in
+# the brokers' default maximum: time for a failed query to be restarted
 TRANSACTION_TIMEOUT_MS = 900_000
-# requests of a megabyte hold a fifth of what a task can have under way
+# requests of a megabyte take a fifth of what a task can have in flight
 BUFFER_BYTES = 32 * 1024 * 1024
 
 GUARANTEES = ("exactly-once", "at-least-once")
 
 _TOPIC_LENGTH = 249
 _OURS = ("deliveryGuarantee", "markerTopic", "txnAppId", "txnVersion")
-# what Spark itself puts among the options of a stream, and what means nothing to its own connector either
+# options that Spark adds to those of a stream, and one that its own connector ignores, too
 _IGNORED = ("checkpointLocation", "queryName", "includeHeaders")
 _NAMES = {name.lower(): name for name in (BOOTSTRAP, "topic", *_OURS, *_IGNORED)}
 
-# settings of a producer that mean something here -> the field of ProducerConfig, or of ClientConfig
+# supported settings of a producer -> the field of ProducerConfig, or of ClientConfig
 _PRODUCER_FIELDS = {
     "kafka.batch.size": "batch_bytes",
     "kafka.buffer.memory": "buffer_bytes",
@@ -62,24 +62,24 @@ _INSTEAD = {
 
 
 class WriteOptions(NamedTuple):
-    """A write, as it was asked for."""
+    """The parsed options of a write."""
 
     bootstrap: str
-    topic: str | None  # of all rows, whatever their column says
+    topic: str | None  # of all rows, whatever their column has
     is_exactly_once: bool
     marker_topic: str
-    app: str | None  # of a batch write that may be done again
+    app: str | None  # of a batch write that may be repeated
     version: int | None
     producer: ProducerConfig
 
     @property
     def admin_client(self) -> ClientConfig:
-        """The client that looks after transactions: nothing it asks takes longer than kafka.max.block.ms."""
+        """The client for transactions: no request takes longer than kafka.max.block.ms."""
         return self.producer.client.bounded(self.producer.max_block_ms)
 
 
 def parse_write_options(given: Mapping[str, str], *, is_stream: bool) -> WriteOptions:
-    """The options of `df.write` or `df.writeStream`; OptionError where they will not do."""
+    """The options of `df.write` or `df.writeStream`; OptionError if they are invalid."""
     get = Getter(given)
     _check_names(given)
     is_exactly_once = get.choice("deliveryGuarantee", GUARANTEES) == "exactly-once"
@@ -140,7 +140,7 @@ def _producer_config(get: Getter, given: Mapping[str, str], is_exactly_once: boo
             client[_CLIENT_FIELDS[low]] = number(low, given[name])
     words = {name: get.choice(name, allowed) for name, allowed in _WORDS.items()}
     acks = ALL if words["kafka.acks"] in ("all", "-1") else int(words["kafka.acks"])
-    # as in Kafka's producer: what is not asked for gives way to what is
+    # as in Kafka's producer: defaults give way to explicit settings
     is_idempotent = words["kafka.enable.idempotence"] == "true" and acks == ALL
     if is_exactly_once and not is_idempotent:
         raise OptionError(

@@ -1,8 +1,8 @@
-"""The columns of a write: which there may be, of which types, and how a batch of them becomes records.
+"""The columns of a write: their names and types, and how a batch of them becomes records.
 
-`value` must be there, and `topic` unless the option names one. Other columns are not written, as in Spark's
-own connector, so what was read from a topic can be written as it is. `timestamp` is the record's time;
-without it, or where it is null, that is when the row is sent.
+`value` is required, and `topic` unless the option names one. Other columns are not written, as in Spark's own
+connector, so a DataFrame read from a topic can be written as it is. `timestamp` is the record's timestamp;
+without it, or if it is null, that is the time of sending.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ class SchemaError(ValueError):
 
 
 class Column(NamedTuple):
-    """A column that is written, and where it stands among those of the DataFrame."""
+    """A column that is written, and its index in the DataFrame."""
 
     name: str
     place: int
 
 
 def written_columns(schema: StructType, topic: str | None) -> tuple[Column, ...]:
-    """The columns that are written; SchemaError where they will not do."""
+    """The columns that are written; SchemaError if they are invalid."""
     names = [field.name for field in schema.fields]
     there = {name: names.index(name) for name in _TYPES if name in names}
     for name, index in there.items():
@@ -51,7 +51,7 @@ def written_columns(schema: StructType, topic: str | None) -> tuple[Column, ...]
             f"there is no column value: name what is to be written so, as string or binary; "
             f"the columns are {', '.join(names) or 'none'}"
         )
-    if topic is not None:  # as in Spark's own connector, the option is stronger than the column
+    if topic is not None:  # as in Spark's own connector, the option overrides the column
         there.pop("topic", None)
     elif "topic" not in there:
         raise SchemaError("no topic: set the option topic, or add a column topic (string) to the rows")
@@ -59,14 +59,14 @@ def written_columns(schema: StructType, topic: str | None) -> tuple[Column, ...]
 
 
 def _check_type(name: str, found: str) -> None:
-    # collations change how strings compare, not what they are
+    # collations change how strings compare, not their bytes
     if found.split(" collate ")[0] not in _TYPES[name]:
         wanted = " or ".join(_TYPES[name])
         raise SchemaError(f"column {name} is {found} and must be {wanted}: cast it, or leave it out")
 
 
 def to_records(batch: pa.RecordBatch, columns: Sequence[Column]) -> pa.RecordBatch:
-    """The columns that are written, as the client takes them; nothing is copied but times in seconds."""
+    """The columns that are written, in the client's form; only times in seconds are copied."""
     arrays = [_column(batch.column(each.place), each.name) for each in columns]
     return pa.RecordBatch.from_arrays(arrays, [each.name for each in columns])
 
@@ -80,7 +80,7 @@ def _column(array: pa.Array, name: str) -> pa.Array:
 
 
 def payload_bytes(batch: pa.RecordBatch) -> int:
-    """The bytes of keys and values: the same however the rows were cut into batches."""
+    """The bytes of keys and values: independent of how the rows are cut into batches."""
     names = batch.schema.names
     return sum(_data_bytes(batch.column(names.index(name))) for name in ("key", "value") if name in names)
 

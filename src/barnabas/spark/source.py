@@ -1,9 +1,9 @@
 """The data source: `format("barnabas")` for reads and writes, found by name through pyspark_barnabas.
 
-The driver plans (one range of offsets a Spark partition), each task reads its range with a consumer of its
-own, as Arrow record batches that go to the JVM as they are. Barnabas must therefore be installed wherever
-tasks run. Here is only what Spark looks for; each kind of read or write has a file of its own, imported where
-it is used: Spark makes many processes, and each begins here.
+The driver plans (one range of offsets for each Spark partition), each task reads its range with a consumer of
+its own, as Arrow record batches that go to the JVM as they are. So Barnabas must be installed wherever tasks
+run. This module only has what Spark looks for; each kind of read or write has a module of its own, imported
+at its use: Spark starts many processes, and each begins here.
 """
 
 from __future__ import annotations
@@ -44,14 +44,14 @@ _TYPES: dict[str, DataType] = {
 
 
 class BarnabasDataSource(DataSource):
-    """Topics of a Kafka cluster, whoever made it."""
+    """Topics of any Kafka cluster."""
 
     @classmethod
     def name(cls) -> str:
         return "barnabas"
 
     def schema(self) -> StructType:
-        """The columns; they do not depend on what is in the topic."""
+        """The columns; they do not depend on the topic's content."""
         return StructType([StructField(name, _TYPES[name]) for name in parse_columns(self.options)])
 
     def reader(self, schema: StructType) -> DataSourceReader:
@@ -63,7 +63,7 @@ class BarnabasDataSource(DataSource):
         return PruningReader(options) if options.push_filters else BatchReader(options)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
-        """A stream."""
+        """A streaming read."""
         from barnabas.spark.stream_reader import StreamReader
 
         self._check(schema)
@@ -76,10 +76,11 @@ class BarnabasDataSource(DataSource):
         return batch_writer(self.options, schema, overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802
-        """The writes of a stream."""
+        """A streaming write."""
         from barnabas.spark.sink import stream_writer
 
-        # in mode complete Spark asks to overwrite: as with its own connector, all of it is written every time
+        # in mode complete Spark asks to overwrite: as in its own connector, the whole result is appended each
+        # time
         return stream_writer(self.options, schema)
 
     def _check(self, schema: StructType) -> None:

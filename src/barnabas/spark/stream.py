@@ -1,15 +1,15 @@
-"""What the driver of a stream asks of the cluster: where to begin, how far to go, what a micro-batch reads.
+"""Plans a stream on the driver: where to begin, how far to go, and what a micro-batch reads.
 
-    where offsets come from     `initial` (once), then Spark's checkpoint; `latest` gives the end of the next
-    new partitions              are read from their first offset: they are in the end, but not in the start
-    what is lost                a partition that is gone or made anew, or that ends before what was read: an
-                                error, or with failOnDataLoss=false a warning, and the stream goes on with
-                                what there is. Offsets without a record in between are no loss. Where it must
-                                go back, a batch without records does: the checkpoint then has the new start
-    the first batch             Spark keeps its end, but not its start: after a crash `initial` is asked for
-                                again. Where that is `latest` it would be another one, and records would be
-                                skipped. So such a partition has nothing in the first batch, whatever came,
-                                and one that came between the two is left for the second
+    offsets            `initial` (once), then Spark's checkpoint; `latest` returns the end of the next batch
+    new partitions     are read from their first offset: they are in the end, but not in the start
+    lost data          A partition that is gone or created again, or that ends before the read position, is an
+                       error. With failOnDataLoss=false it is a warning, and the stream goes on with the
+                       available records. Gaps between offsets are no loss. If the position must go back, a
+                       batch without records does that: the checkpoint then has the new start.
+    the first batch    Spark stores its end, but not its start: after a crash `initial` is asked for again. If
+                       that is `latest` it would be another one, and records would be skipped. So such a
+                       partition has nothing in the first batch, even if there are new records, and a
+                       partition created between the two calls is left for the second batch.
 
 A call costs two round trips: metadata, and the latest offsets from all leaders at once.
 """
@@ -51,7 +51,7 @@ _ADVICE = "set failOnDataLoss to false to go on with what there is, or begin ane
 
 
 class _Seen(NamedTuple):
-    """What was there at a moment: where partitions end, and the ids of their topics."""
+    """The state of the cluster at a moment: the ends of partitions, and the ids of their topics."""
 
     latest: dict[TopicPartition, int]
     topic_ids: dict[str, bytes]
@@ -66,19 +66,19 @@ class Stream:
         self._pacing = Pacing(stream.min_offsets or 0, stream.max_trigger_delay_ms / 1000)
         self._initial: dict[TopicPartition, int] | None = None
         self._from_the_end: set[TopicPartition] = set()
-        self._may_be_first = True  # the batch that is planned: no end of one was asked for yet
+        self._may_be_first = True  # the next batch: no end was asked for yet
         self._is_bounded = False
         self._bound: dict[TopicPartition, int] | None = None
         self._topic_ids: dict[str, bytes] = {}
-        self._firsts: dict[TopicPartition, int] = {}  # of partitions that are new
-        self.newest: dict[TopicPartition, int] = {}  # the latest offsets when last asked for
+        self._firsts: dict[TopicPartition, int] = {}  # of new partitions
+        self.newest: dict[TopicPartition, int] = {}  # the latest offsets at the last look-up
 
     def stop_at_what_is_there(self) -> None:
-        """From now on the stream has an end: what is there when the next batch is planned."""
+        """Give the stream an end: the available records when the next batch is planned."""
         self._is_bounded = True
 
     async def initial(self) -> dict[TopicPartition, int]:
-        """Where a query begins that has no checkpoint yet."""
+        """The start of a query without a checkpoint."""
         if self._initial is None:
             topics = await find_topics(self._admin, self._options.topics)
             partitions = partitions_of(topics, self._options.topics)
@@ -105,7 +105,7 @@ class Stream:
     async def latest(
         self, start: Offsets, limit: int | None, *, at_least_min: bool
     ) -> dict[TopicPartition, int]:
-        """Where the batch ends that begins at `start`: at `start` itself while there is nothing to do."""
+        """The end of the batch that begins at `start`; `start` itself while there is nothing to read."""
         is_first, self._may_be_first = self._may_be_first and start == self._initial, False
         seen = await self._look(start)
         made_anew = self._judge(start, seen)
@@ -122,8 +122,8 @@ class Stream:
         return self._end_of_first(start, end) if is_first else end
 
     def _end_of_first(self, start: Offsets, end: Offsets) -> dict[TopicPartition, int]:
-        """What the first batch may end at, so that it is the same batch after a crash."""
-        if self._options.start == _EARLIEST:  # new partitions are begun there, too
+        """The end of the first batch, restricted so that it is the same batch after a crash."""
+        if self._options.start == _EARLIEST:  # new partitions begin there, too
             return dict(end)
         return {
             each: start[each] if each in self._from_the_end else end[each] for each in start if each in end
@@ -137,7 +137,7 @@ class Stream:
         return {each: min(end, latest[each]) for each, end in self._bound.items() if each in latest}
 
     async def _look(self, start: Offsets) -> _Seen:
-        """What is there now; asked again where it fails, or looks as if something was lost."""
+        """Look up the current state; repeated if that fails, or if it looks as if data was lost."""
         attempts = self._options.offset_attempts
         for attempt in range(1, attempts + 1):
             try:
@@ -169,7 +169,7 @@ class Stream:
         return _Seen(latest, {name: topic.topic_id for name, topic in topics.items()})
 
     async def _topics(self) -> Mapping[str, TopicDescription]:
-        """The topics that are there of those that are meant."""
+        """The requested topics that exist."""
         try:
             return await find_topics(self._admin, self._options.topics)
         except UnknownTopic:
@@ -184,7 +184,7 @@ class Stream:
             return None
 
     def _judge(self, start: Offsets, seen: _Seen) -> list[TopicPartition]:
-        """Whether what was not read yet is still there; the partitions of topics that were made again."""
+        """Check that unread offsets still exist; returns the partitions of topics that were created again."""
         made_anew = []
         for each, at in start.items():
             known = self._topic_ids.get(each.topic, NO_UUID)
@@ -203,12 +203,13 @@ class Stream:
     async def _back(
         self, start: Offsets, seen: _Seen, made_anew: Sequence[TopicPartition]
     ) -> dict[TopicPartition, int]:
-        """`start`, but at the first offset of what was made anew, and without what is gone."""
+        """`start`, with the first offsets of partitions that were created again, and without those that are
+        gone."""
         firsts = await list_offsets(self._admin, self._options, dict.fromkeys(made_anew, EARLIEST))
         return {each: firsts.get(each, at) for each, at in start.items() if each in seen.latest}
 
     async def _begin_of(self, start: Offsets, ends: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """Where a batch begins that ends with these partitions: new ones at their first offset."""
+        """The start of a batch whose end has these partitions: new ones begin at their first offset."""
         begin = {each: start[each] for each in ends if each in start}
         new = [each for each in ends if each not in begin]
         unknown = [each for each in new if each not in self._firsts]
@@ -218,12 +219,12 @@ class Stream:
                 if first > 0:
                     self._lose(f"{each} is new, and begins at offset {first}: what was before is gone")
             self._firsts |= firsts
-        # of those that are not new any more nothing is kept: one that is gone may come again
+        # forget those that are no longer new: a partition that is gone may come again
         self._firsts = {each: self._firsts[each] for each in new}
         return begin | self._firsts
 
     async def ranges(self, start: Offsets, end: Offsets) -> list[OffsetRange]:
-        """What the tasks of a batch read."""
+        """The ranges that the tasks of a batch read."""
         begin = await self._begin_of(start, end)
         if self._may_be_first and start == self._initial:
             begin |= {each: end[each] for each in self._from_the_end if each in end}

@@ -1,4 +1,4 @@
-"""The driver's half of a stream's reader: Spark's calls, answered on a loop that keeps running in between."""
+"""The driver's half of a stream's reader: answers Spark's calls on a loop that keeps running in between."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from barnabas.spark.stream import Stream
 
 
 class StreamDriver:
-    """One admin for the whole query; it connects again by itself where brokers come and go."""
+    """One admin for the whole query; it reconnects by itself when brokers come and go."""
 
     def __init__(self, options: ReadOptions) -> None:
         network, clock, random = seams()

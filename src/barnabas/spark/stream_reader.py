@@ -1,5 +1,5 @@
-"""A stream, as Spark asks for it. The driver's half lives in one process from the start of a query to its end
-and keeps its connections; tasks get a pickled copy that only reads.
+"""A stream's reader, with the methods that Spark calls. The driver's half lives in one process from the start
+of a query to its end and keeps its connections; tasks get a pickled copy that only reads.
 
 Spark ends that process without calling `stop`, so nothing may be left to do at the end.
 """
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """What Spark calls; offsets are those of the checkpoint."""
+    """The methods that Spark calls; offsets are in the form of the checkpoint."""
 
     def __init__(self, options: ReadOptions) -> None:
         self._options = options
@@ -39,33 +39,33 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @cached_property
     def _driver(self) -> StreamDriver:
-        from barnabas.spark.stream_driver import StreamDriver  # tasks do without
+        from barnabas.spark.stream_driver import StreamDriver  # tasks do not need it
 
         return StreamDriver(self._options)
 
     def initialOffset(self) -> Written:  # noqa: N802
-        """Where a new query begins."""
+        """The start of a new query."""
         return write_offsets(self._driver.initial())
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
-        """The limits that options set. Spark knows no limit of two kinds: the lower one is seen to here."""
+        """The limits of the options. Spark has no limit of two kinds: the lower one is applied here."""
         stream = self._options.stream
         if stream.max_offsets is not None:
             return ReadMaxRows(stream.max_offsets)
         return ReadAllAvailable() if stream.min_offsets is None else ReadMinRows(stream.min_offsets)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        """Read what is there now, and no more."""
+        """Read the available records, and no more."""
         self._driver.stream.stop_at_what_is_there()
 
     def latestOffset(self, start: Written, limit: ReadLimit) -> Written:  # noqa: N802
-        """Where the next batch ends."""
+        """The end of the next batch."""
         rows = limit.max_rows if isinstance(limit, ReadMaxRows) else None
         at_least_min = not isinstance(limit, ReadAllAvailable)
         return write_offsets(self._driver.latest(read_offsets(start), rows, at_least_min))
 
     def reportLatestOffset(self) -> Written | None:  # noqa: N802
-        """Where the topics end, however much of that the next batch takes."""
+        """The ends of the topics, even if the next batch reads less."""
         return write_offsets(self._driver.stream.newest) or None
 
     def partitions(self, start: Written, end: Written) -> Sequence[RangePartition]:
@@ -77,7 +77,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return read_partition(self._options, partition)
 
     def stop(self) -> None:
-        """Let go of what the driver's half holds, if this is it."""
+        """Close the driver's half, if this is it."""
         driver = self.__dict__.pop("_driver", None)
         if driver is not None:
             driver.close()

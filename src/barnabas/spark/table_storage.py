@@ -1,4 +1,4 @@
-"""Where a Delta table is: a directory, or an object store by the address that `deltalake` takes.
+"""The storage of a Delta table: a directory, or an object store with an address that `deltalake` takes.
 
 Tasks and driver open the same storage, each for itself.
 """
@@ -15,23 +15,23 @@ from pyarrow import fs as arrow_fs
 
 
 class Storage(NamedTuple):
-    """The address of a table, and what its object store has to be told."""
+    """The address of a table, and the options of its object store."""
 
     uri: str
     options: Mapping[str, str]
 
     def open(self) -> Any:
-        """The table's directory as a file system of Arrow's."""
+        """The table's directory as a file system of Arrow."""
         if not _is_address(self.uri):
             return arrow_fs.SubTreeFileSystem(self.uri, arrow_fs.LocalFileSystem())
         return arrow_fs.PyFileSystem(_handler(self.uri, dict(self.options)))
 
 
 def storage_of(path: str | Path, options: Mapping[str, str] | None) -> Storage:
-    """The storage; a directory of this machine is made where it is missing."""
+    """The storage; a missing local directory is created."""
     uri = os.fspath(path)
     if not _is_address(uri):
-        uri = os.path.abspath(uri)  # tasks have working directories of their own
+        uri = os.path.abspath(uri)  # tasks have other working directories
         os.makedirs(uri, exist_ok=True)
     return Storage(uri, dict(options or {}))
 
@@ -44,7 +44,7 @@ def _handler(uri: str, options: dict[str, str]) -> Any:
     from deltalake.fs import DeltaStorageHandler
 
     class Handler(DeltaStorageHandler):
-        """Arrow hands its own buffers to a stream, deltalake's takes nothing but bytes."""
+        """Converts Arrow's buffers to bytes for deltalake's streams."""
 
         def open_output_stream(self, path: str, metadata: dict[str, str] | None = None) -> pa.PythonFile:
             return pa.PythonFile(_BytesAlone(self._handler.open_output_stream(path, metadata)), mode="w")
@@ -53,7 +53,7 @@ def _handler(uri: str, options: dict[str, str]) -> Any:
 
 
 class _BytesAlone:
-    """A stream to write to, as Arrow wants a file in Python."""
+    """A stream to write to, in the form of a Python file for Arrow."""
 
     closed = False
 

@@ -1,15 +1,15 @@
-"""A topic as a table: of every key the latest record, and a tombstone (no value) takes the key away.
+"""A topic as a table: the latest record of every key; a tombstone (no value) deletes the key.
 
-Latest is the highest offset, whatever the timestamps say. That is an order only within a partition, where
-Kafka keeps all records of a key; a key found in two of them (the topic was given partitions, or a producer
-chose them itself), or in two topics, is an error that names it, unless `order` says what counts, as
+Latest means the highest offset, whatever the timestamps. That is an order only within a partition, where
+Kafka keeps all records of a key. A key in two partitions (the topic was given more partitions, or a producer
+chose them itself), or in two topics, is an error that names it, unless `order` defines an order, as
 ("timestamp", "partition", "offset"). Records without a key belong to no table and are left out, as in Kafka
 Streams.
 
-All of it is one aggregation in the JVM. On a stream the latest record of every key is Spark's state, deleted
-keys included: output mode `update` gives the keys that changed (to foreachBatch: no sink in Python takes it),
-`complete` the whole table. Where the table is kept outside of Spark (delta_merger), or only the changes of
-each batch are wanted, use these on the batch inside foreachBatch: that takes no state at all.
+It is a single aggregation in the JVM. On a stream the latest record of every key is Spark's state, deleted
+keys included: output mode `update` returns the changed keys (to foreachBatch: no Python sink supports it),
+`complete` the whole table. If the table is stored outside of Spark (delta_merger), or only the changes of
+each batch are needed, use these functions on the batch inside foreachBatch: that needs no state.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def ktable(
     value: str = "value",
     order: Sequence[str] = OFFSET_ORDER,
 ) -> DataFrame:
-    """The rows that are in the table: the latest of each key, with the columns of `df`."""
+    """The rows of the table: the latest of each key, with the columns of `df`."""
     return ktable_changes(df, key, value=value, order=order).where(f.col(OP) == UPSERT).drop(OP)
 
 
@@ -45,9 +45,9 @@ def ktable_changes(
     value: str = "value",
     order: Sequence[str] = OFFSET_ORDER,
 ) -> DataFrame:
-    """The latest row of each key and, as `op`, what it does to the table: upsert, or delete.
+    """The latest row of each key and, as `op`, its effect on the table: upsert, or delete.
 
-    Of a stream: one row for every key that a batch has changed.
+    On a stream: one row for every key that a batch has changed.
     """
     keys = names(key)
     require(df, [*keys, value, *order], "ktable")

@@ -1,14 +1,15 @@
-"""Aggregates over windows of event time, by key or over all.
+"""Aggregates over windows of event time, by key or over all rows.
 
-The result has `window_start` and `window_end` (excluded), the columns of `by`, then the aggregates: nothing
-else, so what comes out is known from the call.
+The result has `window_start` and `window_end` (excluded), the columns of `by`, then the aggregates, and
+nothing else, so the call shows its columns.
 
-On a stream, `watermark` is how long after the youngest time seen a row may still come. A window's row is
-final once the watermark has passed its end: output mode `append` gives it then, once; `update` gives it
-whenever it changes. The watermark moves between batches: what comes while its window is still there counts,
-later rows are dropped by Spark. It says how many (in the query's progress, `numRowsDroppedByWatermark`; rows
-of one window and key that come in one batch count once, being added up before) but not which; whoever needs
-them keeps the raw topic. Without a watermark nothing is ever dropped, nor forgotten, and `append` is refused.
+On a stream, `watermark` is how far a row's time may be behind the latest time seen. A window's row is final
+once the watermark has passed its end: output mode `append` returns it then, once; `update` returns it
+whenever it changes. The watermark moves between batches: a late row whose window still exists counts, later
+rows are dropped by Spark. The query's progress has their number (`numRowsDroppedByWatermark`; rows of one
+window and key in one batch count once, since they are aggregated before) but not the rows; keep the raw topic
+if they are needed. Without a watermark nothing is ever dropped, nor removed from the state, and `append` is
+refused.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ def tumbling(
     by: str | Sequence[str] = (),
     watermark: str | None = None,
 ) -> DataFrame:
-    """Windows side by side: every row is in one. `length` as "10 minutes"."""
+    """Adjacent windows: every row is in one. `length` as "10 minutes"."""
     return _windowed(df, time, f.window(time, length), aggregates, names(by), watermark)
 
 
@@ -42,7 +43,7 @@ def sliding(
     by: str | Sequence[str] = (),
     watermark: str | None = None,
 ) -> DataFrame:
-    """Windows of a length, one beginning `every` so often: a row is in as many as cover it."""
+    """Windows of a length, one beginning after each `every`: a row is in all windows that cover it."""
     return _windowed(df, time, f.window(time, length, every), aggregates, names(by), watermark)
 
 
@@ -54,9 +55,9 @@ def sessions(
     by: str | Sequence[str],
     watermark: str | None = None,
 ) -> DataFrame:
-    """Windows that last as long as rows of the same `by` come, and end `gap` after the last.
+    """Windows of rows with the same `by` that end `gap` after the last one.
 
-    On a stream Spark gives them in output mode `append` only.
+    On a stream Spark supports them in output mode `append` only.
     """
     if not names(by):
         raise ValueError("sessions: name the columns whose rows make up a session, as by='customer'")
