@@ -173,7 +173,7 @@ class MemoryDisk:
         self._tree = Tree()
         self._locks: dict[str, object] = {}
 
-    # The seam
+    # The disk interface
 
     def describe(self, path: str) -> str:
         return f"{self.name}/{path}"

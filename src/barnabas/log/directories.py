@@ -115,7 +115,8 @@ class LogDirectories:
         self._planned[directory_id][topic, partition] = None
 
     def forget(self, topic: str, partition: int) -> None:
-        """Forget the place of a partition that is being deleted: the next of that name may be placed anew."""
+        """Forget the place of a partition that is being deleted: the next of that name may get another
+        one."""
         for planned in self._planned.values():
             planned.pop((topic, partition), None)
 

@@ -71,8 +71,7 @@ async def truncate_to_leader(log: PartitionLog, epoch: int, end_offset: int, lea
 
 
 async def meet_leader(log: PartitionLog, first: int, end: int, leader_epoch: int) -> bool:
-    """Move to an offset that the leader has, whose log is from `first` to `end`; False if no change is
-    needed."""
+    """Move to an offset within the leader's log, from `first` to `end`; False if no change is needed."""
     async with log.turn:
         log.require_sound()
         log.require_epoch(leader_epoch)

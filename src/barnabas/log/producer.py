@@ -75,7 +75,7 @@ class Producer:
         return bool(window) and sequence == (window[-_STRIDE] + 1) & MAX_SEQUENCE
 
     def enter_epoch(self, epoch: int) -> None:
-        """Start a new epoch: sequences begin anew, and the old epoch's batches are forgotten."""
+        """Start a new epoch: sequences start over, and the old epoch's batches are forgotten."""
         if epoch != self.epoch:
             self.epoch = epoch
             self.window = array("q")

@@ -27,7 +27,7 @@ class ColumnDecoder:
     def finish(self) -> Columns: ...
 
 class ColumnEncoder:
-    # order: int32 numbers of rows; then `start` and `stop` count them instead
+    # order: int32 row numbers; `start` and `stop` then count positions in it
     def __init__(self, columns: Columns, order: Buffer | None = None) -> None: ...
     def batch(
         self,
@@ -43,29 +43,30 @@ class ColumnEncoder:
 class OffsetMap:
     """The latest offset of every key, in memory of fixed size; for one thread at a time.
 
-    An error out of `note` or `note_section` leaves it good for nothing but `clear`.
+    After an error in `note` or `note_section` only `clear` may be called.
     """
 
-    # slots = memory_bytes // 24; hash_key: 16 secret bytes. ValueError where not even one slot fits.
+    # slots = memory_bytes // 24; hash_key: 16 secret bytes. ValueError if not even one slot fits.
     def __init__(self, memory_bytes: int, hash_key: bytes) -> None: ...
     @property
     def slots(self) -> int: ...
     @property
     def size(self) -> int: ...
-    # -1 when nothing was noted
+    # -1 if nothing was noted
     @property
     def latest_offset(self) -> int: ...
     def clear(self) -> None: ...
     # latest_offset = max(latest_offset, offset)
     def advance(self, offset: int) -> None: ...
-    # latest_offset = offset; ValueError where the map is full, or the offset is not in 0..2**63-2
+    # latest_offset = offset; ValueError if the map is full, or the offset is not in 0..2**63-2
     def put(self, key: bytes, offset: int) -> None: ...
-    # -1: not there
+    # -1 if the key is missing
     def get(self, key: bytes) -> int: ...
     # Walk the whole batches in buffer[position:end], checksums verified, and put every record that has a key
     # and an offset >= first_offset; latest_offset is then the last offset of the batch. A batch that ends
-    # before first_offset is passed over.
-    # (where it stopped, the header of the batch there if it is the caller's to judge, is the map full)
+    # before first_offset is skipped.
+    # Returns (where it stopped, the header of a batch there that the caller must handle, whether the map is
+    # full).
     #   header: it is compressed, transactional or a control batch; the caller goes on behind it, after
     #           note_section, or after advance(header.last_offset) if that is >= first_offset
     #   full:   a record with a key came up while size >= limit; latest_offset is that of the last one put
@@ -73,19 +74,20 @@ class OffsetMap:
     def note(
         self, buffer: Buffer, position: int, end: int, first_offset: int, limit: int
     ) -> tuple[int, BatchHeader | None, bool]: ...
-    # the same for one batch whose records stand uncompressed in section[start:stop]: is the map full?
+    # As `note`, for one batch whose records are uncompressed in section[start:stop]; returns whether the map
+    # is full.
     def note_section(
         self, section: Buffer, start: int, stop: int, header: BatchHeader, first_offset: int, limit: int
     ) -> bool: ...
 
 class BatchFilter:
-    """What compaction leaves of batches, gathered in its own memory; for one thread at a time.
+    """The batches that remain after compaction, collected in its own memory; for one thread at a time.
 
-    An error leaves no trace of the batch that is at fault.
+    An error leaves no trace of the faulty batch.
     """
 
-    # kept_offsets: int64 values, the last offsets of batches that stay even when empty (a producer's last);
-    # so does the batch whose next offset is end_offset
+    # kept_offsets: int64 values, the last offsets of batches that are kept even when empty (a producer's
+    # last); the batch whose next offset is end_offset is kept, too
     def __init__(
         self,
         offsets: OffsetMap,
@@ -94,7 +96,7 @@ class BatchFilter:
         now_ms: int,
         delete_retention_ms: int,
     ) -> None: ...
-    # since the filter was made; of batches discarded unseen the records count as read
+    # since the filter was made; records of batches that were discarded unread count as read
     @property
     def batches_read(self) -> int: ...
     @property
@@ -103,20 +105,20 @@ class BatchFilter:
     def records_read(self) -> int: ...
     @property
     def records_kept(self) -> int: ...
-    # what take() would give
+    # the size of the result of take()
     @property
     def gathered_bytes(self) -> int: ...
     # Filter the plain batches in buffer[position:end], checksums verified: (where it stopped, the header of
     # the compressed, transactional or control batch there, or None at the end or an incomplete batch).
     def run(self, buffer: Buffer, position: int, end: int) -> tuple[int, BatchHeader | None]: ...
-    # Filter one batch that stands whole at `position`, its records uncompressed in section[start:stop]
-    # (see reader.records_section). Control records stay unless discarded.
-    #   discard_records: none of them stays; the section is not looked at then
-    #   keep_empty:      the batch stays even so (kept_offsets and end_offset are heeded without being told)
-    #   wants_horizon:   a marker whose transaction is gone, so that its clock starts now
-    # None: done, whatever stays has been gathered. A bytearray: what stays of a compressed batch, rebuilt
-    # without compression and not gathered yet; the caller gives it to builder.compress_batch, with the codec
-    # of the header, and the result to copy().
+    # Filter one whole batch at `position`, its records uncompressed in section[start:stop] (see
+    # reader.records_section). Control records are kept unless discarded.
+    #   discard_records: none of them is kept; the section is not read then
+    #   keep_empty:      the batch is kept even if empty (kept_offsets and end_offset apply anyway)
+    #   wants_horizon:   a marker without records of its transaction, whose delete horizon starts now
+    # None: done, and the rest is collected. A bytearray: the rest of a compressed batch, rebuilt without
+    # compression and not collected yet; the caller passes it to builder.compress_batch, with the codec of the
+    # header, and the result to copy().
     def batch(
         self,
         buffer: Buffer,
@@ -130,9 +132,9 @@ class BatchFilter:
         keep_empty: bool = False,
         wants_horizon: bool = False,
     ) -> bytearray | None: ...
-    # gather bytes as they are
+    # collect bytes unchanged
     def copy(self, buffer: Buffer, start: int, end: int) -> None: ...
-    # what has gathered since the last take(), read-only
+    # the bytes collected since the last take(), read-only
     def take(self) -> memoryview: ...
 
 def crc32c(buffer: Buffer, start: int, end: int) -> int: ...

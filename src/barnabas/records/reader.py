@@ -48,7 +48,7 @@ def read_batches(
 def read_records(
     buffer: Buffer, position: int = 0, end: int | None = None, *, control: bool = False
 ) -> Iterator[Record]:
-    """The records of every batch in the buffer, those of control batches only if asked for."""
+    """The records of every batch in the buffer, those of control batches only with `control`."""
     for header, start in read_batches(buffer, position, end):
         if control or not header.is_control:
             yield from read_batch(buffer, start, header)

@@ -168,6 +168,6 @@ def _default(name: str, broker: BrokerSettings) -> str | None:
             assert isinstance(value, int)
             value *= unit
         if name == "retention.ms" and isinstance(value, int) and value < 0:
-            value = -1  # every negative retention means for ever
+            value = -1  # every negative retention means forever
         return format_value(value)
     return format_value(TOPIC[name].default_value())
