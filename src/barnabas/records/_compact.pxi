@@ -1,20 +1,20 @@
-# What compaction leaves of batches; part of _kernel.pyx.
+# The batches that remain after compaction; part of _kernel.pyx.
 #
-# The filter reads the records of a batch into `Kept` entries, leaves those that stay at the front, and then either
-# copies the batch as it is or writes those entries. Lengths are taken from the entries, never read again from bytes
-# that somebody may be changing.
+# The filter reads the records of a batch into `Kept` entries, moves those that are kept to the front, and
+# then either copies the batch unchanged or writes those entries. Lengths are taken from the entries, never
+# read again from bytes that another thread may be changing.
 
 from array import array
 
 cdef enum:
     FLAG_DELETE_HORIZON = 0x40
     LASTING_FLAGS = FLAG_LOG_APPEND_TIME | FLAG_TRANSACTIONAL | FLAG_CONTROL
-    # by how much a record can grow when its timestamp is put differently
+    # the most by which a record can grow with another timestamp delta
     MAX_RECORD_GROWTH = 16
 
 
 cdef struct Rules:
-    # of a filter: what it was told at the beginning
+    # the arguments of the filter
     const int64_t *kept_offsets
     Py_ssize_t kept_count
     int64_t end_offset, now_ms, new_horizon_ms
@@ -34,7 +34,7 @@ cdef struct Gathering:
 
 
 cdef struct Order:
-    # what the caller wants of one batch
+    # the caller's options for one batch
     bint discard_records, keep_empty, wants_horizon
 
 
@@ -50,7 +50,7 @@ cdef bint is_listed(Rules *rules, int64_t offset) noexcept nogil:
 
 
 cdef bint stays(Table *table, Kept *entry, int64_t offset, int64_t latest, bint is_expired) noexcept nogil:
-    """Does the record stay? `latest` is the last offset at which the map is asked."""
+    """Whether the record is kept. `latest` is the last offset for which the map is used."""
     cdef Slot *slot
     if offset > latest:
         return True
@@ -64,7 +64,7 @@ cdef bint stays(Table *table, Kept *entry, int64_t offset, int64_t latest, bint 
 
 cdef int sift(Gathering *self, const uint8_t *header, const uint8_t *at, const uint8_t *end, int32_t *kept,
               bint *has_tombstones, int32_t *index) noexcept nogil:
-    """Read the records of one batch; entries of those that stay stand at the front of `self.entries`."""
+    """Read the records of one batch; entries of those that are kept are at the front of `self.entries`."""
     cdef int64_t latest = -1 if header[22] & FLAG_CONTROL else self.table.latest_offset
     cdef bint is_expired = header[22] & FLAG_DELETE_HORIZON and self.rules.now_ms >= load64(header + 27)
     cdef Walk walk = walk_records(header, at, end, 0, latest)
@@ -97,7 +97,7 @@ cdef int sift(Gathering *self, const uint8_t *header, const uint8_t *at, const u
 
 cdef void finish_batch(uint8_t *out, const uint8_t *header, size_t size, int32_t count, int64_t base_timestamp,
                        int64_t max_timestamp, int flags) noexcept nogil:
-    """Write the header over the first bytes of `out`: the old one, but for what has changed."""
+    """Write the header over the first bytes of `out`: the old one with the changed fields."""
     memcpy(out, header, HEADER_BYTES)
     store32(out + 8, size - OVERHEAD_BYTES)
     out[16] = 2
@@ -110,7 +110,8 @@ cdef void finish_batch(uint8_t *out, const uint8_t *header, size_t size, int32_t
 
 cdef int rebuild(Gathering *self, const uint8_t *header, int32_t count, Py_ssize_t section_size, int64_t horizon_ms,
                  size_t *size) noexcept nogil:
-    """Write the batch of the first `count` entries behind what has gathered; a horizon below zero is none."""
+    """Append the batch of the first `count` entries to the collected bytes; a horizon below zero means
+    none."""
     cdef Kept *entry = <Kept *>self.entries.data
     cdef bint append_time = header[22] & FLAG_LOG_APPEND_TIME
     cdef uint64_t old_base = load64(header + 35) if append_time else load64(header + 27)
@@ -153,7 +154,7 @@ cdef int gather(Gathering *self, const uint8_t *data, size_t size) noexcept nogi
 
 cdef int keep_some(Gathering *self, const uint8_t *header, const uint8_t *original, Py_ssize_t section_size,
                    int32_t kept, bint starts_clock, size_t *apart) noexcept nogil:
-    """Gather a batch of which records stay; `apart` is the size of a rebuilt one that is not gathered yet."""
+    """Collect a batch with kept records; `apart` is the size of a rebuilt one that is not collected yet."""
     cdef bint has_horizon = header[22] & FLAG_DELETE_HORIZON
     cdef int64_t horizon_ms = load64(header + 27) if has_horizon else -1
     cdef size_t size
@@ -200,7 +201,7 @@ cdef int filter_batch(Gathering *self, const uint8_t *header, const uint8_t *ori
 
 cdef int filter_batches(Gathering *self, const uint8_t *base, Py_ssize_t *position, Py_ssize_t end,
                         int32_t *index) noexcept nogil:
-    """Batch after batch up to `end`, a cut one, one of another kind or a fault."""
+    """Process batches up to `end`, an incomplete one, one of another kind or a fault."""
     cdef Order order = Order(False, False, False)
     cdef const uint8_t *at
     cdef size_t apart
@@ -222,7 +223,7 @@ cdef int filter_batches(Gathering *self, const uint8_t *base, Py_ssize_t *positi
 
 
 cdef class BatchFilter:
-    """What compaction leaves of batches, gathered in memory."""
+    """The batches that remain after compaction, collected in memory."""
 
     cdef OffsetMap offsets
     cdef bytes kept_offsets
@@ -238,7 +239,7 @@ cdef class BatchFilter:
         self.state.rules.kept_count = PyBytes_GET_SIZE(self.kept_offsets) // 8
         self.state.rules.end_offset = end_offset
         self.state.rules.now_ms = now_ms
-        # beyond the end of time is never
+        # beyond the largest timestamp: never
         is_never = delete_retention_ms > MAX_INT64 - now_ms
         self.state.rules.new_horizon_ms = -1 if is_never else now_ms + delete_retention_ms
 
@@ -247,7 +248,7 @@ cdef class BatchFilter:
         free(self.state.entries.data)
 
     cdef int begin(self) except -1:
-        """From here to `end`, neither the filter nor the map is for anybody else."""
+        """Reserve the filter and the map for the caller, until `end`."""
         self.check_idle()
         self.offsets.check_idle()
         self.running = self.offsets.running = True
@@ -302,8 +303,8 @@ cdef class BatchFilter:
               bint discard_records=False, bint keep_empty=False, bint wants_horizon=False):
         """Filter the batch at `position`, its records at `section[start:stop]`.
 
-        What stays is gathered; only a compressed batch that had to be rebuilt is handed out, without its
-        compression: the caller compresses it and gives it to `copy`.
+        What remains is collected. Only a compressed batch that had to be rebuilt is returned, uncompressed:
+        the caller compresses it and passes it to `copy`.
         """
         cdef Order order = Order(discard_records, keep_empty, wants_horizon)
         cdef uint8_t packed[HEADER_BYTES]
@@ -325,7 +326,7 @@ cdef class BatchFilter:
         return PyByteArray_FromStringAndSize(<char *>self.state.out.data + self.state.filled, apart)
 
     def copy(self, buffer, Py_ssize_t start, Py_ssize_t end):
-        """Gather bytes as they are."""
+        """Collect bytes unchanged."""
         cdef View held = View(buffer)
         cdef const uint8_t *at = start_of(held, start, end)
         self.check_idle()
@@ -333,7 +334,7 @@ cdef class BatchFilter:
             raise MemoryError
 
     def take(self):
-        """What has gathered since the last time, read-only."""
+        """The bytes collected since the last call, read-only."""
         cdef ColumnBuffer taken = ColumnBuffer()
         self.check_idle()
         taken.slab, taken.size = self.state.out, self.state.filled

@@ -1,8 +1,8 @@
 # Batches into columns; part of _kernel.pyx.
 #
-# The decoder writes straight into the buffers that Arrow will read. Before a batch it makes room for the most
-# that batch can hold (memory that is never touched costs nothing), so that the loop over the records needs no
-# check of room, and it notes where it stood, so that a bad batch leaves no trace.
+# The decoder writes directly into the buffers that Arrow will read. Before a batch it reserves the most that
+# the batch can hold (untouched memory costs nothing), so that the loop over the records needs no checks of
+# capacity, and it notes its position, so that an invalid batch leaves no trace.
 
 from libc.stdlib cimport free, realloc
 
@@ -22,7 +22,7 @@ cdef enum:
     NO_MEMORY = -1
     COMPRESSED = -2
     MAX_COLUMN_BYTES = 0x7fffffff
-    # a copy may write this much beyond its end
+    # a copy may write up to so many bytes beyond its end
     SLACK_BYTES = 32
     FLAG_CONTROL = 0x20
 
@@ -89,7 +89,7 @@ cdef int reserve_headers(Slab *slabs, Marks *marks, size_t headers, size_t size)
 
 
 cdef inline void set_bit(uint8_t *bits, Py_ssize_t row, bint valid) noexcept nogil:
-    """Set or clear: the byte may hold anything before its first bit is written."""
+    """Set or clear a bit: the byte is uninitialised before its first bit is written."""
     cdef uint8_t bit = 1 << (row & 7)
     if valid:
         bits[row >> 3] |= bit
@@ -142,7 +142,7 @@ cdef struct Filling:
 
 
 cdef inline void add_field(Filling *column, Py_ssize_t row, const uint8_t *at, int32_t size, const uint8_t *end) noexcept nogil:
-    """Put one key or value behind the others of its column."""
+    """Append one key or value to its column."""
     set_bit(column.valid, row, size >= 0)
     if size > 0:
         copy(column.data + column.filled, at, size, end)
@@ -153,7 +153,7 @@ cdef inline void add_field(Filling *column, Py_ssize_t row, const uint8_t *at, i
 
 
 cdef int room_fault(Slab *slabs, Marks *marks, Py_ssize_t count, Py_ssize_t size) noexcept nogil:
-    """Make room for the most that `size` bytes of records can hold."""
+    """Reserve memory for the most that `size` bytes of records can hold."""
     if (marks.key_bytes + size > MAX_COLUMN_BYTES or marks.value_bytes + size > MAX_COLUMN_BYTES
             or marks.name_bytes + size > MAX_COLUMN_BYTES or marks.held_bytes + size > MAX_COLUMN_BYTES):
         return TOO_LARGE
@@ -172,7 +172,7 @@ cdef int decode_pass(Slab *slabs, Marks *marks, const uint8_t *at, const uint8_t
     cdef int fault = room_fault(slabs, marks, count, end - at)
     if fault != OK:
         return fault
-    # held in locals: a store through a byte pointer could change anything that others point to
+    # in locals: a store through a byte pointer might alias what the other pointers refer to
     cdef int64_t *offsets = <int64_t *>slabs[OFFSETS].data
     cdef uint64_t *timestamps = <uint64_t *>slabs[TIMESTAMPS].data
     cdef int32_t *header_ends = <int32_t *>slabs[HEADER_ENDS].data
@@ -217,7 +217,8 @@ cdef int decode_pass(Slab *slabs, Marks *marks, const uint8_t *at, const uint8_t
 
 
 cdef void reserve_ahead(Slab *slabs, Marks *marks, const uint8_t *at, const uint8_t *end) noexcept nogil:
-    """Make room for all batches at once, to judge by their headers; room that fails is asked for again later."""
+    """Reserve memory for all batches at once, by their headers; a reservation that fails is tried again
+    later."""
     cdef Py_ssize_t size = end - at, rows = 0
     while end - at >= HEADER_BYTES and load32(at + 8) >= MIN_LENGTH and load32(at + 8) <= end - at - OVERHEAD_BYTES:
         if at[22] & 7 == 0 and load32(at + 57) > 0:
@@ -229,7 +230,8 @@ cdef void reserve_ahead(Slab *slabs, Marks *marks, const uint8_t *at, const uint
 
 cdef int decode_batches(Slab *slabs, Marks *marks, const uint8_t *base, Py_ssize_t *position, Py_ssize_t end,
                         Range wanted, bint control, bint verify_crc, int32_t *index) noexcept nogil:
-    """Batch after batch up to `end`, a cut one, a compressed one or a fault; `position` says where it got."""
+    """Process batches up to `end`, an incomplete one, a compressed one or a fault; `position` is where it
+    stopped."""
     cdef const uint8_t *at
     cdef Batch batch
     cdef Marks before
@@ -285,7 +287,7 @@ cdef void keep_or_free(Slab slab) noexcept:
 
 
 cdef void take_spare(Slab *slab, size_t size) noexcept:
-    """Give an empty slab the memory of a spare one that is large enough, if there is one."""
+    """Give an empty slab the memory of a large enough spare one, if there is one."""
     global spare_count, spare_bytes
     if slab.data != NULL:
         return
@@ -299,7 +301,7 @@ cdef void take_spare(Slab *slab, size_t size) noexcept:
 
 
 cdef class ColumnBuffer:
-    """Memory that the decoder filled: read-only bytes, given back with the last view of them."""
+    """Memory that the decoder has filled: read-only bytes, released with the last view of them."""
 
     cdef Slab slab
     cdef Py_ssize_t size
@@ -315,7 +317,7 @@ cdef class ColumnBuffer:
 
 
 cdef class ColumnDecoder:
-    """Gathers the records of many batches into one set of columns; see columnar.decode for its use."""
+    """Collects the records of many batches into one set of columns; see columnar.decode for its use."""
 
     cdef Slab slabs[SLABS]
     cdef Marks marks
@@ -331,7 +333,8 @@ cdef class ColumnDecoder:
 
     def run(self, buffer, Py_ssize_t position, Py_ssize_t end, int64_t first_offset, int64_t end_offset,
             bint control, bint verify_crc):
-        """Take in the batches from `position` on; (where it stopped, the header of a compressed batch there)."""
+        """Add the batches from `position` on; returns (where it stopped, the header of a compressed batch
+        there)."""
         cdef Py_buffer view
         cdef Range wanted = Range(first_offset, end_offset)
         cdef Py_ssize_t at = position
@@ -358,7 +361,7 @@ cdef class ColumnDecoder:
         self.fail(fault, index)
 
     def section(self, buffer, Py_ssize_t start, Py_ssize_t end, header, int64_t first_offset, int64_t end_offset):
-        """Take in the records at `buffer[start:end]`, which a compressed batch with that header held."""
+        """Add the records at `buffer[start:end]`, which are those of a compressed batch with that header."""
         cdef Batch batch = Batch(header.base_offset, header.base_timestamp, header.max_timestamp,
                                  header.record_count, header.last_offset_delta,
                                  header.attributes & FLAG_LOG_APPEND_TIME)
@@ -381,7 +384,8 @@ cdef class ColumnDecoder:
             self.fail(fault, index)
 
     cdef int check_idle(self) except -1:
-        """Without the GIL a second thread could take the memory away that the first one writes to."""
+        """Raise if a call is running: without the GIL, a second thread could free memory that the first one
+        writes to."""
         if self.running:
             raise RuntimeError("a decoder is for one thread at a time")
         return 0
@@ -392,7 +396,7 @@ cdef class ColumnDecoder:
         raise _faults.record_error(fault, index)
 
     cdef take(self, int slab, Py_ssize_t size):
-        """Hand the memory of one slab over, cut to size unless it is mostly full."""
+        """Hand over the memory of one slab, cut to size unless it is mostly full."""
         cdef ColumnBuffer buffer = ColumnBuffer()
         cdef uint8_t *data
         buffer.slab = self.slabs[slab]
@@ -419,7 +423,7 @@ cdef class ColumnDecoder:
         return self.take(slab, 4 * rows + 4)
 
     def finish(self):
-        """The columns; the decoder is empty again."""
+        """The columns; afterwards the decoder is empty again."""
         cdef Marks m = self.marks
         self.check_idle()
         if reserve_rows(self.slabs, &m, 0, 0) or reserve_headers(self.slabs, &m, 0, 0):

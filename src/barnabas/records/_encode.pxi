@@ -1,7 +1,7 @@
 # Columns into batches; part of _kernel.pyx.
 #
-# Two passes over the rows: one to measure and to check that the columns do not contradict themselves, one to
-# write. The columns come from outside, so no length or end in them is believed before it is checked.
+# Two passes over the rows: one to measure and to check that the columns are consistent, one to write. The
+# columns are external input, so every length and end in them is checked before it is used.
 
 from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_FromStringAndSize
 
@@ -25,7 +25,7 @@ cdef struct Source:
 
 
 cdef inline Py_ssize_t binary_size(Binary *column, Py_ssize_t row) noexcept nogil:
-    """The bytes of one field, -1 for a null, -2 where the column contradicts itself."""
+    """The bytes of one field, -1 for a null, -2 if the column is inconsistent."""
     cdef Py_ssize_t at = column.first + row
     cdef Py_ssize_t size
     if column.valid != NULL and not column.valid[at >> 3] >> (at & 7) & 1:
@@ -50,7 +50,7 @@ cdef Py_ssize_t headers_size(Source *source, Py_ssize_t row) noexcept nogil:
 
 
 cdef Py_ssize_t body_size(Source *source, Py_ssize_t row, int64_t delta, int32_t index) noexcept nogil:
-    """What a row takes as a record, without its length; -1 where the columns contradict themselves."""
+    """The size of a row as a record, without its length; -1 if the columns are inconsistent."""
     cdef Py_ssize_t key = binary_size(&source.key, row)
     cdef Py_ssize_t value = binary_size(&source.value, row)
     cdef Py_ssize_t total = 1 + varlong_size(delta) + varlong_size(index) + encoded_size(key) + encoded_size(value)
@@ -100,7 +100,8 @@ cdef inline Py_ssize_t row_at(Source *source, Py_ssize_t at) noexcept nogil:
 
 
 cdef Py_ssize_t measure(Source *source, Py_ssize_t first, Py_ssize_t *stop, Py_ssize_t limit) noexcept nogil:
-    """The bytes of the rows from `first` on that fit the limit, at least one; `stop` moves down to their end."""
+    """The bytes of the rows from `first` on that fit the limit, at least one; `stop` is lowered to their
+    end."""
     cdef int64_t base = source.timestamps[row_at(source, first)], delta
     cdef Py_ssize_t at = first, total = HEADER_BYTES, size, row
     while at < stop[0]:
@@ -119,7 +120,7 @@ cdef Py_ssize_t measure(Source *source, Py_ssize_t first, Py_ssize_t *stop, Py_s
 
 
 cdef int64_t fill(uint8_t *at, Source *source, Py_ssize_t start, Py_ssize_t stop) noexcept nogil:
-    """Write the rows as records; their largest timestamp."""
+    """Write the rows as records; returns their largest timestamp."""
     cdef int64_t base = source.timestamps[row_at(source, start)], delta, largest = -1
     cdef Py_ssize_t index, row
     for index in range(start, stop):
@@ -145,7 +146,7 @@ cdef void put_header(uint8_t *at, Py_ssize_t size, int16_t attributes, int64_t b
 
 
 cdef class View:
-    """A buffer, held as long as this object lives."""
+    """A buffer, acquired as long as this object lives."""
 
     cdef Py_buffer view
     cdef bint held
@@ -190,7 +191,7 @@ cdef class Held:
 
 
 cdef class ColumnEncoder(Held):
-    """Makes batches of the rows of one set of columns; see columnar.Encoder for its use."""
+    """Makes batches from the rows of one set of columns; see columnar.Encoder for its use."""
 
     cdef Source source
     cdef Py_ssize_t count

@@ -1,4 +1,4 @@
-# Hashes of keys; part of _kernel.pyx. What they are for is said in _hashes.h.
+# Hashes of keys; part of _kernel.pyx. _hashes.h describes their uses.
 
 
 def murmur2(bytes key not None):
@@ -30,9 +30,9 @@ def partition_column(column, Py_ssize_t rows, int32_t partitions):
 
 
 def group_rows(numbers, Py_ssize_t rows, int32_t groups):
-    """Rows by their int32 number (-1 to groups - 1), stable: (row numbers, where each group ends).
+    """Group rows by their int32 number (-1 to groups - 1), stable: (row numbers, the end of each group).
 
-    Both as int32 values. Group n stands from ends[n] to ends[n + 1]; ends[0] is where those of -1 end.
+    Both as int32 values. Group n is from ends[n] to ends[n + 1]; ends[0] is the end of group -1.
     """
     if not (0 <= rows <= MAX_COLUMN_BYTES and 0 <= groups < MAX_COLUMN_BYTES - 2):
         raise ValueError(BAD_COLUMNS)
@@ -51,7 +51,7 @@ def group_rows(numbers, Py_ssize_t rows, int32_t groups):
             else:
                 bad += 1
         if bad == 0:
-            # from how many to where each begins, and with every row that is placed, to where it ends
+            # from counts to the start of each group, which becomes its end as rows are placed
             for group in range(<Py_ssize_t>groups + 1):
                 size = end[group]
                 end[group] = start

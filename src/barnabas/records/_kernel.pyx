@@ -1,10 +1,11 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, binding=False
-"""The record kernel, compiled: everything that looks at the bytes of a batch, in one pass and without objects.
+"""The record kernel, compiled: all functions that parse the bytes of a batch, in one pass and without
+objects.
 
-Its twin is _pure.py, which says the same in plain Python; tests/records/test_parity.py holds the two to the
-same bytes, values and error classes. A pass never reads beyond `end`, whatever the bytes say, and reports
-faults by the numbers of _faults.py. The GIL is let go for work worth it: a short pass on the event loop
-would lose more by handing the GIL to another thread than it takes.
+Its twin is _pure.py, the same in plain Python; tests/records/test_parity.py checks that both give the same
+bytes, values and error classes. A pass never reads beyond `end`, whatever the bytes are, and reports faults
+by the numbers of _faults.py. The GIL is released only for enough work: a short pass on the event loop would
+lose more by handing the GIL to another thread than it takes.
 """
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
@@ -64,7 +65,7 @@ cdef enum:
     MIN_LENGTH = 49
     MIN_RECORD_BYTES = 7
     MAX_CODEC = 4
-    # below this a checksum takes less than letting the GIL go and getting it back may
+    # below this a checksum takes less time than releasing and regaining the GIL may
     NOGIL_BYTES = 65536
 
     FLAG_LOG_APPEND_TIME = 0x08
@@ -101,7 +102,7 @@ cdef struct RecordView:
     int32_t value_size
     int32_t header_count
     const uint8_t *headers
-    # the key's length and all behind it: what does not depend on the batch
+    # the key's length and the rest: these bytes do not depend on the batch
     const uint8_t *tail
 
 
@@ -141,12 +142,12 @@ cdef object make_header(const uint8_t *at):
 
 
 cdef inline Py_ssize_t batch_size(const uint8_t *at) noexcept nogil:
-    """The whole batch in bytes, by what it says itself; wide, for the length may be anything."""
+    """The size of the whole batch by its own length field; wide, since that field may have any value."""
     return <Py_ssize_t>OVERHEAD_BYTES + load32(at + 8)
 
 
 cdef int frame_fault(const uint8_t *at, Py_ssize_t available) noexcept nogil:
-    """Is there a whole v2 batch at `at`, to judge by its length and magic?"""
+    """Whether there is a whole v2 batch at `at`, judged by its length and magic."""
     if available < UP_TO_MAGIC_BYTES:
         return SHORT
     if at[16] != 2:
@@ -157,7 +158,7 @@ cdef int frame_fault(const uint8_t *at, Py_ssize_t available) noexcept nogil:
 
 
 cdef int field_fault(const uint8_t *at) noexcept nogil:
-    """Do the fields of a complete header make sense by themselves?"""
+    """Whether the fields of a complete header are consistent."""
     cdef int32_t count = load32(at + 57)
     cdef int32_t last_delta = load32(at + 23)
     cdef int codec = at[22] & 7
@@ -203,7 +204,8 @@ def crc32c_without_instruction(buffer, Py_ssize_t start, Py_ssize_t end):
 
 
 def check_batch(buffer, Py_ssize_t position, Py_ssize_t end):
-    """The header of the batch at `position`, once its length, magic, CRC-32C and fields have been checked."""
+    """The header of the batch at `position`, after its length, magic, CRC-32C and fields have been
+    checked."""
     cdef Py_buffer view
     PyObject_GetBuffer(buffer, &view, PyBUF_SIMPLE)
     check_range(&view, position, end)
@@ -241,21 +243,21 @@ cdef int renew(Py_buffer *view, Py_ssize_t position, Py_ssize_t size, int flags,
 
 
 def stamp(buffer, Py_ssize_t position, Py_ssize_t size, int64_t max_timestamp):
-    """Make the batch at `position` one of log append time, `max_timestamp`, and renew its CRC."""
+    """Turn the batch at `position` into one of log append time, at `max_timestamp`, and update its CRC."""
     cdef Py_buffer view
     PyObject_GetBuffer(buffer, &view, PyBUF_WRITABLE)
     renew(&view, position, size, FLAG_LOG_APPEND_TIME, max_timestamp)
 
 
 def set_max_timestamp(buffer, Py_ssize_t position, Py_ssize_t size, int64_t max_timestamp):
-    """Correct the largest timestamp that the header of the batch at `position` states, and renew its CRC."""
+    """Correct the largest timestamp in the header of the batch at `position`, and update its CRC."""
     cdef Py_buffer view
     PyObject_GetBuffer(buffer, &view, PyBUF_WRITABLE)
     renew(&view, position, size, 0, max_timestamp)
 
 
 def scan(buffer, Py_ssize_t position, Py_ssize_t end, bint verify_crc):
-    """Walk whole batches: (their headers, bytes they take, what is wrong with what follows or None).
+    """Walk whole batches: (their headers, the bytes they take, the fault of what follows or None).
 
     None with all bytes consumed means that they end with a batch; None with bytes left means that an
     incomplete batch follows, as far as its bytes can tell.
@@ -282,9 +284,9 @@ def scan(buffer, Py_ssize_t position, Py_ssize_t end, bint verify_crc):
 
 
 def scan_headers(buffer, Py_ssize_t position, Py_ssize_t end):
-    """The headers from `position` on, each with where it stands; of the last, the body may be missing.
+    """The headers from `position` on, each with its position; the last one's body may be missing.
 
-    The walk ends before the first header that is incomplete or no header; checksums are not looked at.
+    The walk ends before the first header that is incomplete or invalid; checksums are not verified.
     """
     cdef Py_buffer view
     PyObject_GetBuffer(buffer, &view, PyBUF_SIMPLE)

@@ -1,10 +1,10 @@
 # The latest offset of every key, for compaction; part of _kernel.pyx.
 #
-# The map is open addressing with linear probing. A slot is free when its `next_offset` (offset + 1, so that zeroed
-# memory is an empty map) is 0; nothing is ever taken out. It begins in a small table and moves once, when that is
-# half full, to the large one, which is mapped and untouched before: a few keys cost little memory and little to
-# clear, and many get huge pages. A look-up in the large one is a wait for memory, so records are read some at a
-# time: all are hashed and their slots asked for before the first is looked at.
+# The map is open addressing with linear probing. A slot is free if its `next_offset` (offset + 1, so that
+# zeroed memory is an empty map) is 0; nothing is ever removed. It begins in a small table and moves once,
+# when that is half full, to the large one, which is mapped and untouched before: a few keys take little
+# memory and are quick to clear, and many get huge pages. A look-up in the large one waits for memory, so
+# records are read in groups: all are hashed and their slots prefetched before the first is used.
 
 from libc.string cimport memset
 
@@ -21,7 +21,7 @@ cdef enum:
     # the small table: this part of the large one, or at least so many slots
     SMALL_PART = 64
     MIN_SMALL_SLOTS = 64
-    # how many look-ups wait for memory at a time
+    # the number of look-ups that wait for memory at the same time
     AHEAD = 32
 
     FULL = -3
@@ -52,12 +52,12 @@ cdef struct Kept:
     int64_t timestamp_delta
     uint64_t hash[2]
     int32_t offset_delta
-    # whether there is a hash to look up, and whether it is no tombstone
+    # whether there is a hash to look up, and whether it is not a tombstone
     bint is_hashed, has_value
 
 
 cdef inline Slot *find_slot(Table *table, const uint64_t *hash) noexcept nogil:
-    """The slot that holds the hash, else the free one where it belongs; NULL if there is neither."""
+    """The slot with the hash, else the free one for it; NULL if there is neither."""
     cdef size_t at = hash[0] % table.slot_count
     cdef Slot *slot
     for _ in range(table.slot_count):
@@ -152,7 +152,7 @@ cdef Walk walk_records(const uint8_t *header, const uint8_t *at, const uint8_t *
 
 cdef int note_records(Table *table, const uint8_t *header, const uint8_t *at, const uint8_t *end, int64_t first_offset,
                       int64_t limit, int32_t *index) noexcept nogil:
-    """Put the records of one batch; FULL where one comes up for which there is no room."""
+    """Put the records of one batch; FULL if there is no room for one."""
     cdef Kept entries[AHEAD]
     cdef Walk walk = walk_records(header, at, end, first_offset, MAX_INT64)
     cdef int32_t taken, i
@@ -178,7 +178,7 @@ cdef int note_records(Table *table, const uint8_t *header, const uint8_t *at, co
 
 
 cdef int sound_batch(const uint8_t *at, Py_ssize_t available) noexcept nogil:
-    """What is wrong with the batch at `at`, its checksum and fields included."""
+    """The fault of the batch at `at`, with its checksum and fields."""
     cdef int fault = frame_fault(at, available)
     if fault != OK:
         return fault
@@ -189,7 +189,7 @@ cdef int sound_batch(const uint8_t *at, Py_ssize_t available) noexcept nogil:
 
 cdef int note_batches(Table *table, const uint8_t *base, Py_ssize_t *position, Py_ssize_t end, int64_t first_offset,
                       int64_t limit, int32_t *index) noexcept nogil:
-    """Batch after batch up to `end`, a cut one, one of another kind, a full map or a fault."""
+    """Process batches up to `end`, an incomplete one, one of another kind, a full map or a fault."""
     cdef const uint8_t *at
     cdef int fault
     index[0] = -1
@@ -230,7 +230,7 @@ cdef int pack_header(object header, uint8_t *at) except -1:
 
 
 cdef const uint8_t *start_of(View held, Py_ssize_t start, Py_ssize_t end) except NULL:
-    """Where the range begins, which must lie within the buffer."""
+    """The start of the range, which must lie within the buffer."""
     if start < 0 or end < start or end > held.view.len:
         raise ValueError("the range is not inside the buffer")
     return <const uint8_t *>b"" if held.view.buf == NULL else <const uint8_t *>held.view.buf + start
@@ -278,7 +278,8 @@ cdef class OffsetMap:
         self.table.latest_offset = -1
 
     cdef int check_idle(self) except -1:
-        """Without the GIL a second thread could take the memory away that the first one reads."""
+        """Raise if a call is running: without the GIL, a second thread could free memory that the first one
+        reads."""
         if self.running:
             raise RuntimeError("an offset map is for one thread at a time")
         return 0
@@ -301,7 +302,7 @@ cdef class OffsetMap:
         return self.table.latest_offset
 
     def clear(self):
-        """Forget everything, and give back the memory that was used for it."""
+        """Remove all keys, and return the memory that they used."""
         cdef size_t size = self.table.large_count * SLOT_BYTES
         cdef Slot *fresh
         self.check_idle()
@@ -317,7 +318,7 @@ cdef class OffsetMap:
         self.begin_empty()
 
     def advance(self, int64_t offset):
-        """Everything up to `offset` has been seen."""
+        """Note that everything up to `offset` has been seen."""
         self.check_idle()
         self.table.latest_offset = max(self.table.latest_offset, offset)
 
@@ -325,7 +326,7 @@ cdef class OffsetMap:
         siphash128(<const uint8_t *>PyBytes_AS_STRING(key), PyBytes_GET_SIZE(key), self.table.k0, self.table.k1, hash)
 
     def put(self, bytes key not None, offset):
-        """Note the latest offset of `key`."""
+        """Store the latest offset of `key`."""
         cdef uint64_t hash[2]
         self.check_idle()
         if not 0 <= offset < MAX_INT64:
@@ -343,7 +344,8 @@ cdef class OffsetMap:
         return -1 if slot == NULL else slot.next_offset - 1
 
     def note(self, buffer, Py_ssize_t position, Py_ssize_t end, int64_t first_offset, int64_t limit):
-        """Note plain batches: (where it stopped, the header of another kind of batch there, is it full)."""
+        """Note plain batches: (where it stopped, the header of another kind of batch there, whether the map
+        is full)."""
         cdef View held = View(buffer)
         cdef const uint8_t *base = start_of(held, position, end) - position
         cdef int32_t index
@@ -359,7 +361,8 @@ cdef class OffsetMap:
         raise compaction_error(fault, index, position)
 
     def note_section(self, section, Py_ssize_t start, Py_ssize_t stop, header, int64_t first_offset, int64_t limit):
-        """The same for the records of one batch, at `section[start:stop]`: is the map full?"""
+        """As `note`, for the records of one batch at `section[start:stop]`; returns whether the map is
+        full."""
         cdef View held = View(section)
         cdef const uint8_t *at = start_of(held, start, stop)
         cdef uint8_t packed[HEADER_BYTES]

@@ -1,8 +1,8 @@
-# The records of one batch: checked in one pass, made into objects one by one, or encoded; part of _kernel.pyx.
+# The records of one batch: checked in one pass, decoded one by one, or encoded; part of _kernel.pyx.
 
 
 cdef inline int read_header(const uint8_t **at, const uint8_t *stop, HeaderView *out) noexcept nogil:
-    """Take one header apart. A second look at the bytes checks them anew: they may have changed meanwhile."""
+    """Parse one header. A second pass over the bytes checks them again: they may have changed meanwhile."""
     if read_varint(at, stop, &out.name_size):
         return BAD_VARINT
     if out.name_size < 0 or out.name_size > stop - at[0]:
@@ -29,7 +29,7 @@ cdef int skip_headers(const uint8_t **at, const uint8_t *stop, int32_t count) no
 
 
 cdef inline int read_record(const uint8_t **cursor, const uint8_t *end, RecordView *out) noexcept nogil:
-    """Take one record apart; every length is checked against the record, and the record against `end`."""
+    """Parse one record; every length is checked against the record, and the record against `end`."""
     cdef const uint8_t *at = cursor[0]
     cdef const uint8_t *stop
     cdef int32_t size
@@ -76,7 +76,7 @@ cdef inline int read_record(const uint8_t **cursor, const uint8_t *end, RecordVi
 
 cdef inline int rule_fault(RecordView *record, int64_t timestamp, bint require_keys, int64_t earliest,
                            int64_t latest) noexcept nogil:
-    """Which rule of its topic a sound record breaks."""
+    """The rule of its topic that a well-formed record breaks."""
     if require_keys and record.key_size < 0:
         return NO_KEY
     if timestamp != -1 and (timestamp < earliest or timestamp > latest):
@@ -124,7 +124,7 @@ cdef Py_ssize_t named_records = _faults.NAMED_RECORDS
 
 cdef object broken_rules(const uint8_t *at, const uint8_t *end, int32_t count, int64_t base_timestamp,
                          bint require_keys, int64_t earliest, int64_t latest):
-    """The error for a batch of which a record breaks a rule: a second pass, which names all that do.
+    """The error for a batch with a record that breaks a rule: a second pass, which names all such records.
 
     A fault of the format is reported instead of them, unless there are too many of them to be named.
     """
@@ -154,8 +154,8 @@ def check_records(buffer, Py_ssize_t start, Py_ssize_t end, header, bint require
                   int64_t earliest_ms, int64_t latest_ms):
     """One pass over the records at `buffer[start:end]`: (largest timestamp, offset delta of its record).
 
-    (-1, -1) where no record has a timestamp. The bytes are those behind the header of an uncompressed batch,
-    or what decompressing them gave. An error names all records that break a rule of the topic.
+    (-1, -1) if no record has a timestamp. The bytes follow the header of an uncompressed batch, or are a
+    batch's decompressed records. An error names all records that break a rule of the topic.
     """
     cdef int32_t count = header.record_count
     cdef int64_t base_timestamp = header.base_timestamp
@@ -184,7 +184,7 @@ def check_records(buffer, Py_ssize_t start, Py_ssize_t end, header, bint require
 
 cdef int admit_fault(const uint8_t *at, Py_ssize_t size, bint require_keys, int64_t earliest, int64_t latest
                      ) noexcept nogil:
-    """Is this the usual: one plain data batch of a client, sound in every respect?"""
+    """Whether this is one plain data batch of a client that passes every check."""
     cdef int64_t max_timestamp
     cdef int32_t index
     if size < HEADER_BYTES or load64(at) != 0 or frame_fault(at, size) != OK or load32(at + 8) != size - OVERHEAD_BYTES:
@@ -203,10 +203,10 @@ cdef int admit_fault(const uint8_t *at, Py_ssize_t size, bint require_keys, int6
 
 
 def admit(buffer, int64_t base_offset, int32_t leader_epoch, bint require_keys, int64_t earliest_ms, int64_t latest_ms):
-    """Number the one plain batch that fills `buffer`, in place; its header, or None where it is not the usual.
+    """Fast path for the common produce: set offset and leader epoch of the single batch that fills `buffer`.
 
-    The usual is an uncompressed batch to which no rule for clients objects. What to do about any other is
-    `validate_batch`'s to say; nothing is changed then.
+    Returns its header. Only an uncompressed batch that passes every rule for clients is accepted; for any
+    other the result is None, nothing is changed, and `validate_batch` decides.
     """
     cdef Py_buffer view
     cdef int fault
@@ -232,7 +232,7 @@ cdef object optional_bytes(const uint8_t *at, int32_t size):
 
 
 cdef tuple make_headers(const uint8_t *at, const uint8_t *end, int32_t count):
-    """The headers of a record that read_record has already walked over."""
+    """The headers of a record that read_record has already checked."""
     cdef HeaderView header
     cdef list headers = []
     for _ in range(count):
@@ -245,7 +245,7 @@ cdef tuple make_headers(const uint8_t *at, const uint8_t *end, int32_t count):
 
 
 cdef class RecordIterator:
-    """Yields the records of one batch, each made when it is asked for."""
+    """Yields the records of one batch, each decoded when it is requested."""
 
     cdef Py_buffer view
     cdef bint held
@@ -312,7 +312,7 @@ cdef class RecordIterator:
 
 
 def iterate(buffer, Py_ssize_t start, Py_ssize_t end, header):
-    """The records at `buffer[start:end]` one after another; a fault is raised when it is reached."""
+    """The records at `buffer[start:end]` one by one; a fault is raised when it is reached."""
     return RecordIterator(buffer, start, end, header)
 
 
