@@ -68,8 +68,7 @@ def activation_records(
     min_insync_replicas: int = 1,
     others: Iterable[Message] = (),
 ) -> list[Message]:
-    """The records that a controller writes when it becomes active; `others` are further records of a new
-    cluster."""
+    """The records that a controller writes when it becomes active; `others` are for a new cluster."""
     records: list[Message] = []
     if in_transaction:
         records.append(AbortTransactionRecord(reason="the controller that began it is gone"))

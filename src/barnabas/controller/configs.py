@@ -69,8 +69,7 @@ class Alteration(NamedTuple):
 
 
 class ConfigRules(NamedTuple):
-    """The allowed settings of a resource, by type and name; and the start of an unset list, None if it is no
-    list."""
+    """A resource's allowed settings, by type and name; and the start of an unset list, None for no list."""
 
     validate: Callable[[int, str, Mapping[str, str]], None]
     list_default: Callable[[int, str], str | None]

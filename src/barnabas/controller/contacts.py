@@ -155,8 +155,7 @@ class BrokerContacts:
             del self.hints[hint.broker.id]
 
     def waiting_for(self, image: ClusterImage, now: float) -> frozenset[int]:
-        """The fenced brokers that were, or may have been, found dead, and whose sessions would not be over
-        yet."""
+        """The fenced brokers that were or may have been found dead, whose sessions would not be over yet."""
         if not self.hints:
             return frozenset()
         brokers = (image.brokers.get(broker_id) for broker_id in self.hints)

@@ -66,8 +66,7 @@ class _Election(NamedTuple):
 def without_broker(
     image: ClusterImage, broker_id: int, defaults: ElectionDefaults, *, was_unclean: bool = False
 ) -> list[PartitionChangeRecord]:
-    """The changes when a broker leaves: out of every ISR and, if it may have lost records, out of every
-    ELR."""
+    """The changes when a broker leaves: out of every ISR and, if it may lack records, out of every ELR."""
 
     def may_lead(replica: int) -> bool:
         return replica != broker_id and _is_active(image, replica)
@@ -109,8 +108,7 @@ def with_broker(
 def without_leader(
     image: ClusterImage, broker_id: int, defaults: ElectionDefaults
 ) -> list[PartitionChangeRecord]:
-    """The changes when a broker is no longer waited for: others lead partitions without a leader, if they
-    may."""
+    """The changes when a broker is no longer waited for: leaders for partitions without one."""
     return list(
         _changes(
             image,

@@ -172,8 +172,7 @@ def _records(image: ClusterImage, wanted: dict[str, int], min_insync_replicas: i
 
 
 def _one_min_insync_replicas(image: ClusterImage, min_insync_replicas: int) -> list[Message]:
-    """With eligible leader replicas, min.insync.replicas is in the metadata, with one value for all
-    brokers."""
+    """With eligible leader replicas, min.insync.replicas is in the metadata, the same for all brokers."""
     records: list[Message] = []
     if MIN_INSYNC_REPLICAS not in image.broker_config():
         records.append(_config(CLUSTER_DEFAULT, str(min_insync_replicas)))

@@ -36,8 +36,7 @@ class InvalidFeature(BarnabasError):
 
 
 def initial_levels(release: str | None, given: Mapping[str, int]) -> dict[str, int]:
-    """The levels that a new cluster of a release finalises: the given ones, and the defaults of the
-    others."""
+    """The levels that a new cluster of a release finalises: those given, and defaults for the others."""
     metadata_version = _metadata_version(release, given.get(METADATA_VERSION))
     levels = {METADATA_VERSION: metadata_version}
     for name, since in _SERVED.items():

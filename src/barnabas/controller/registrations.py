@@ -48,8 +48,7 @@ class Liveness(enum.Enum):
 
 
 def dialled_addresses(broker: BrokerImage, inter_broker_listener: str | None) -> list[tuple[str, int]]:
-    """The addresses to test: the broker's inter-broker listener, or all its listeners if that is not
-    known."""
+    """The addresses to dial: the broker's inter-broker listener, or all its listeners if it is unknown."""
     endpoints = broker.endpoints
     if inter_broker_listener in endpoints:
         endpoints = {"": endpoints[inter_broker_listener]}

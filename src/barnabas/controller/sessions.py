@@ -92,8 +92,7 @@ def fence_dead(
     now: float,
     defaults: ElectionDefaults,
 ) -> Decision[BrokerImage | None]:
-    """Fence a broker that was found dead, if that is allowed, without electing replicas that may lack
-    records."""
+    """Fence a broker that was found dead, if allowed, without electing replicas that may lack records."""
     if not may_be_fenced(image, contacts, broker, dead, now):
         return Decision([], None)
     waiting_for = defaults.waiting_for | {broker.id}

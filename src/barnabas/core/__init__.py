@@ -1,2 +1,1 @@
-"""The lowest layer: errors, and interfaces to the outside world (clock, disk, network, workers,
-randomness)."""
+"""The lowest layer: errors, and interfaces to clock, disk, network, workers and randomness."""

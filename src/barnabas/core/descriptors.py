@@ -63,8 +63,7 @@ class DescriptorPool:
         return len(self._open)
 
     def open(self, node: OsNode, full_path: str, flags: int = OPEN_FLAGS) -> None:
-        """Open a descriptor for `node`. If the system has none left, close half of the idle ones and
-        retry."""
+        """Open a descriptor for `node`. If there is none left, close half of the idle ones and retry."""
         if len(self._open) >= self._max_open:
             self._evict(len(self._open) - self._max_open + 1)
         try:

@@ -190,8 +190,7 @@ class BarnabasError(Exception):
 
     @property
     def told(self) -> str:
-        """The text for clients, cut short: it may quote names of any length, and old versions allow 32,767
-        bytes."""
+        """The text for clients, cut short: it may quote long names, and old versions allow 32,767 bytes."""
         text = str(self)
         return text if len(text) <= TOLD_CHARACTERS else f"{text[:TOLD_CHARACTERS]}..."
 

@@ -87,8 +87,7 @@ class MemoryFile:
         return self._node.content.read(position, size)
 
     def reread(self, position: int, size: int) -> bytes:
-        """The result of a read that began earlier, even if the handle was closed or the file removed
-        meanwhile."""
+        """The result of a read that began before the handle was closed or the file removed."""
         return self._node.content.read(position, size)
 
     async def truncate(self, size: int) -> None:

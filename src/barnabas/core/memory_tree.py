@@ -221,8 +221,7 @@ class Pending:
             self._touching.setdefault(part, {})[self._last] = change
 
     def synced(self, directory: DirectoryNode) -> list[NameChange]:
-        """Take out the changes that waited only for `directory`, and the earlier changes on which they
-        build."""
+        """Take out changes that waited only for `directory`, and the earlier ones on which they build."""
         found: dict[int, NameChange] = {}
         for number, change in self._waiting_for.pop(directory, {}).items():
             change.unsynced = [waited for waited in change.unsynced if waited is not directory]

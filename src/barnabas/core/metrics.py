@@ -50,8 +50,7 @@ class Page:
     def add_summary(
         self, name: str, histogram: Histogram, now: float, *labels: str, scale: float = 1.0
     ) -> None:
-        """Add recent quantiles, the count and the sum of all; `scale` converts seconds to the metric's
-        unit."""
+        """Add recent quantiles, the count and the sum of all; `scale` is metric units a second."""
         named = list(zip(self._families[name].labels, labels, strict=False))
         for quantile, seconds in zip(QUANTILES, histogram.recent_quantiles(now), strict=True):
             self._add(name, "", seconds * scale, [*named, ("quantile", _quantile_text(quantile))])

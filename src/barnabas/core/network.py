@@ -56,8 +56,7 @@ class Connection(Protocol):
         """Send buffers and ranges of files, in this order; buffers must not change until they are sent."""
 
     def flush(self) -> None:
-        """Send now what was written in this turn of the loop; without a flush it is sent at the end of the
-        turn."""
+        """Send what was written in this turn of the loop now, rather than at the end of the turn."""
 
     def write_eof(self) -> None:
         """End this side once everything written is sent; reading goes on."""

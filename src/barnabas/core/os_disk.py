@@ -212,8 +212,7 @@ class OsDisk:
         return node
 
     def _unlink_missing(self, nodes: list[OsNode]) -> None:
-        """Unlink the removed nodes after a removal, even if it failed half-way or its caller was
-        cancelled."""
+        """Unlink the nodes of removed files, even if the removal failed half-way or was cancelled."""
         for node in nodes:
             if not os.path.lexists(self.describe(node.path)):
                 self._files.unlink(node)

@@ -251,8 +251,7 @@ class OsFile:
         return all(io.read_cached(node, probe, at) for at in (position, position + size - 1))
 
     def _ready(self, doing: str) -> OsNode:
-        """The node, with a descriptor and without remains of a failed write; raises if that is not
-        possible."""
+        """The node, with a descriptor and without remains of a failed write; or raises."""
         node, io = self._node, self._io
         where = io.files.describe(node.path)
         if io.files.closed or (self._closed and not (doing == "read" and node.pins)):

@@ -199,8 +199,7 @@ class OsListener:
                 return
 
     def _rest(self, error: OSError) -> None:
-        """Without free descriptors the socket stays readable: stop accepting for a while instead of
-        spinning."""
+        """Without free descriptors the socket stays readable: pause accepting instead of spinning."""
         _log.warning(
             "cannot accept connections at %s for now: %s; raise the limit on open files (ulimit -n)",
             self.address,

@@ -31,8 +31,7 @@ _UNKNOWN_MS = -1
 
 
 class InitialDelay:
-    """The wait for more members before the first generation: the remaining time, and whether any have
-    come."""
+    """The wait for more members before the first generation: the rest of it, and whether any came."""
 
     __slots__ = ("delay_ms", "has_news", "remaining_ms")
 

@@ -73,8 +73,7 @@ def _refuse(joiner: Joiner, turn: Turn, error_name: str, member_id: str = "") ->
 
 
 def _has_room(group: ClassicGroup, member_id: str) -> bool:
-    """Members keep their place, until a rebalance finds the group too large: then the first to join are
-    kept."""
+    """Members keep their place, until a rebalance finds the group too large: then the first to join do."""
     if group.state == EMPTY:
         return True
     max_size = group.settings().max_size

@@ -1,5 +1,4 @@
-"""LeaveGroup to a classic group: members leave by their ids, or are removed by an administrator by
-instance."""
+"""LeaveGroup to a classic group: members leave by id, or an administrator removes them by instance."""
 
 from __future__ import annotations
 

@@ -84,8 +84,7 @@ class LogDirectories:
         return next((each for each, directory in self._live.items() if key in directory), None)
 
     def place(self, topic: str, partition: int, told: UUID | None = None) -> UUID:
-        """The place of a partition, now or in future: `told` if that directory is in use, else the emptiest
-        one."""
+        """The place of a partition, now or in future: `told` if that is in use, else the emptiest one."""
         there = self._found_or_planned((topic, partition))
         if there is None:
             there = told if told in self._live else self._emptiest()
@@ -115,8 +114,7 @@ class LogDirectories:
         self._planned[directory_id][topic, partition] = None
 
     def forget(self, topic: str, partition: int) -> None:
-        """Forget the place of a partition that is being deleted: the next of that name may get another
-        one."""
+        """Forget the place of a deleted partition: the next of that name may get another one."""
         for planned in self._planned.values():
             planned.pop((topic, partition), None)
 
@@ -200,8 +198,7 @@ class LogDirectories:
             await self._live[there].delete_partition(topic, partition, keep=keep, unless=unless)
 
     async def set_aside(self, topic: str, partition: int, *, keep: UUID | None = None) -> None:
-        """Take an unknown partition out of use, unless it has topic id `keep`; its files stay, renamed to
-        `-stray`."""
+        """Take an unknown partition out of use, unless it has topic id `keep`, by renaming it `-stray`."""
         there = self.where(topic, partition)
         if there is None:
             return

@@ -286,8 +286,7 @@ class LogDirectory:
         await self._take_away((topic, partition), DirectoryKind.DELETE, keep, unless=unless)
 
     async def set_aside(self, topic: str, partition: int, *, keep: UUID | None = None) -> None:
-        """Take an unknown partition out of use, unless it has topic id `keep`; its files stay, renamed to
-        `-stray`."""
+        """Take an unknown partition out of use, unless it has topic id `keep`, by renaming it `-stray`."""
         await self._take_away((topic, partition), DirectoryKind.STRAY, keep)
 
     async def discard(self, key: TopicPartition, reason: StorageError) -> None:
@@ -435,8 +434,7 @@ class LogDirectory:
         return are_closed
 
     async def _close_logs(self) -> bool:
-        """Close all logs, several at a time, so that the file system joins their syncs; True if all were
-        closed."""
+        """Close all logs, several at a time so that their syncs are joined; True if all were closed."""
         to_close = iter(list(self.logs.values()))
         is_clean = True
 

@@ -141,8 +141,7 @@ async def write_index_entries(directory: LogDirectory) -> None:
 
 
 async def apply_retention(directory: LogDirectory) -> int:
-    """Delete segments by retention, and files that were deleted long enough ago; returns the number of
-    segments."""
+    """Delete segments by retention, and files deleted long enough ago; returns the number of segments."""
     await _touch_what_is_due(directory)
     count = 0
     for log in list(directory.logs.values()):

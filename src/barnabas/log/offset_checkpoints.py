@@ -74,8 +74,7 @@ class OffsetCheckpoints:
     # --- one partition
 
     async def lower(self, key: TopicPartition, log: PartitionLog) -> None:
-        """Lower the checkpoints if the log is shorter than noted: new records there are neither synced nor
-        replicated."""
+        """Lower checkpoints beyond the end of the log: new records are neither synced nor replicated."""
         if log.recovery_point < self.recovery_points.get(key, 0):
             self.recovery_points[key] = log.recovery_point
             await self.persist()

@@ -126,8 +126,7 @@ class LogClosed(StorageError):
 
 
 class ReadEnd(NamedTuple):
-    """The position of the batch that begins with a certain offset, valid while the log's `shape` is the
-    same."""
+    """The position of the batch that begins with a certain offset, valid while `shape` is the same."""
 
     shape: int
     segment: Segment
@@ -266,8 +265,7 @@ class PartitionLog:
         return self.high_watermark if bound is Bound.HIGH_WATERMARK else self.last_stable_offset
 
     def advance_high_watermark(self, offset: int) -> bool:
-        """Move the high watermark up to `offset`, never back and never beyond the end; returns whether it
-        moved."""
+        """Move the high watermark up to `offset`, never back or beyond the end; True if it moved."""
         offset = min(offset, self.end_offset)
         if offset <= self.high_watermark:
             return False
@@ -600,8 +598,7 @@ class PartitionLog:
                 self.home.on_trouble(error)  # they stay in memory, and are tried again
 
     async def flush(self, up_to: int | None = None) -> None:
-        """Make everything below `up_to` (by default the end) durable; one sync serves all callers that
-        wait."""
+        """Make everything below `up_to` (default: the end) durable; one sync serves all that wait."""
         target = self.end_offset if up_to is None else up_to
         while self.recovery_point < min(target, self.end_offset):
             self.require_sound()

@@ -99,8 +99,7 @@ class Producer:
             del window[:_STRIDE]
 
     def remember(self, header: BatchHeader) -> None:
-        """Insert an older batch at its position; one that is present, or would be dropped at once, is
-        ignored."""
+        """Insert an older batch at its position, unless it is present or would be dropped at once."""
         window = self.window
         for at in range(0, len(window), _STRIDE):
             if header.last_offset == window[at + 1]:

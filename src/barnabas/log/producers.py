@@ -264,8 +264,7 @@ class ProducerStates:
         offset: int,
         timestamp: int,
     ) -> CompletedTransaction | None:
-        """Update the state from a marker at `offset`; returns the transaction that it ended, if one was open
-        here."""
+        """Update the state from a marker at `offset`; returns the transaction that it ended, if any."""
         producer = self._producer(producer_id)
         self._guards.pop(producer_id, None)
         first_offset = producer.txn_first_offset
@@ -294,8 +293,7 @@ class ProducerStates:
         producer.remember(header)
 
     def expire(self, now_ms: int, expiration_ms: int) -> int:
-        """Forget producers that were silent for so long, but none with an open transaction; returns their
-        number."""
+        """Forget producers silent for so long, unless they have an open transaction; returns their number."""
         expired = [
             producer_id
             for producer_id, producer in self._producers.items()

@@ -141,8 +141,7 @@ async def _remove(disk: Disk, path: str, segments: Sequence[Segment]) -> None:
 
 
 async def _first_damaged(segments: Sequence[Segment]) -> int | None:
-    """The first segment with a corrupt transaction index; the aborted transactions follow from all batches
-    since."""
+    """The first segment with a corrupt transaction index: the index follows from all batches since."""
     for index, segment in enumerate(segments):
         try:
             await segment.aborted.check()

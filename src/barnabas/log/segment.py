@@ -215,8 +215,7 @@ class Segment:
         return file if file is not None and file.size == self.size_bytes else None
 
     async def make_appendable(self) -> File:
-        """Open the file if needed, and cut the remains of a cancelled append, which was never
-        acknowledged."""
+        """Open the file if needed, and cut the remains of a cancelled, never acknowledged append."""
         file = await self.file()
         if file.size != self.size_bytes:
             await file.truncate(self.size_bytes)
@@ -278,7 +277,7 @@ class Segment:
         return position
 
     async def learn_first_timestamp(self) -> None:
-        """Read the largest timestamp of the first batch, which counts as the segment's creation time."""
+        """Read the largest timestamp of the first batch, from which its age is measured."""
         head = await (await self.file()).read(0, HEADER_BYTES)
         self.first_timestamp = BatchHeader.parse(head).max_timestamp
 
@@ -434,8 +433,7 @@ class CorruptSegment(StorageError):
 
 
 class SegmentScan:
-    """A scan over a segment's batches. `position` is how far it got, `problem` the reason why it stopped
-    early."""
+    """A scan over a segment's batches. `position` is how far it got, `problem` why it stopped early."""
 
     __slots__ = ("_end", "_file", "_segment", "_verify", "position", "problem")
 

@@ -74,8 +74,7 @@ class SideFiles:
             self.names_changed()
 
     def forget_snapshot(self) -> None:
-        """Note that the producers' state differs from the snapshots: the next one is written wherever the log
-        ends."""
+        """Note that no snapshot has the producers' state: the next one is written at any log end."""
         self.snapshot_offset, self._snapshot_synced = 0, NO_OFFSET
 
     async def sync(self) -> None:
@@ -84,8 +83,7 @@ class SideFiles:
         await self.sync_names()
 
     async def prepare(self) -> tuple[int, int]:
-        """Write the epochs to their temporary file, without a sync; returns the state to pass to
-        `all_synced`."""
+        """Write the epochs to their temporary file, without a sync; returns the state for `all_synced`."""
         async with self._epochs_turn:
             seen = (self._name_changes, self._epoch_changes)
             if self._epochs_dirty:

@@ -101,8 +101,7 @@ class ClusterImage(NamedTuple):
         return self._in_order(self.assigned.get(broker_id, NO_PARTITIONS))
 
     def partitions_led(self, broker_id: int) -> Iterator[tuple[TopicImage, int, PartitionImage]]:
-        """The partitions that a broker leads, or with NO_LEADER those without a leader, in the order of the
-        above."""
+        """The partitions that a broker leads, or with NO_LEADER those without a leader, in the same order."""
         return self._in_order(self.led.get(broker_id, NO_PARTITIONS))
 
     def _in_order(self, keys: PartitionSet) -> Iterator[tuple[TopicImage, int, PartitionImage]]:

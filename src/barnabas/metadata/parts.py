@@ -1,5 +1,4 @@
-"""The parts of the image: brokers, controllers, topics and partitions, with conversion to and from
-records."""
+"""The parts of the image: brokers, controllers, topics and partitions, to and from records."""
 
 from __future__ import annotations
 
@@ -153,7 +152,7 @@ class PartitionImage(NamedTuple):
         )
 
     def changed_by(self, record: PartitionChangeRecord) -> PartitionImage:
-        """Apply a change. Each is a new partition epoch; naming a leader, even the same, is a new leader
+        """Apply a change: a new partition epoch and, if it names a leader, even the same, a new leader
         epoch."""
         led = record.leader != LEADER_AS_IT_WAS
         state = record.leader_recovery_state

@@ -56,8 +56,7 @@ class Replayer:
         return changes
 
     def load(self, base_offset: int, epoch: int, records: Sequence[Message]) -> None:
-        """Apply one of many batches that make one change, which `finish` completes: the log read at a
-        start."""
+        """Apply one of many batches that make one change, which `finish` completes; used at a start."""
         for offset, record in enumerate(records, base_offset):
             if isinstance(record, BeginTransactionRecord) and not self._delta.is_empty:
                 self._apply(offset, epoch)
@@ -104,8 +103,7 @@ def replay_all(image: ClusterImage, records: Iterable[Message]) -> ClusterImage:
 
 
 def difference(base: ClusterImage, image: ClusterImage) -> Delta:
-    """The difference between two images that no records connect: a snapshot that replaces the previous
-    state."""
+    """The difference between two images that no records connect, when a snapshot is loaded."""
     delta = Delta(base)
     delta.is_empty = base == image
     delta.changed_features |= dict.fromkeys(_differing(base.features, image.features))

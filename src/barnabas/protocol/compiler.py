@@ -88,8 +88,7 @@ class _Source(ABC):
         return name
 
     def fields(self, cls: type[Struct]) -> tuple[list[list[Field]], list[Field]]:
-        """The fields of this version: untagged ones, in runs of fixed size where possible; and tagged
-        ones."""
+        """The fields of this version: untagged ones, in runs if of fixed size; and tagged ones."""
         runs: list[list[Field]] = []
         tagged: list[Field] = []
         for field in cls.__fields__:

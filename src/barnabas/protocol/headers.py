@@ -32,8 +32,7 @@ class RequestHeader(NamedTuple):
 
 
 def read_request_header(frame: memoryview) -> RequestHeader:
-    """The header of a request, without its length; call `skip_header_tags` next if the version is
-    flexible."""
+    """The header of a request, without its length; `skip_header_tags` follows for flexible versions."""
     try:
         api_key, api_version, correlation_id, size = _REQUEST.unpack_from(frame)
         if size < 0:

@@ -73,8 +73,7 @@ def field(
     tag: int | None = None,
     default: Any = _UNSET,
 ) -> Any:
-    """A field of versions `first` to `last`, tagged if `tag` is given; the default is the type's zero
-    value."""
+    """A field of versions `first` to `last`, tagged with `tag`; the default is its type's zero value."""
     return _Spec(first, last, nullable, tag, default)
 
 

@@ -1,2 +1,1 @@
-"""Consensus on the metadata log: a synchronous core that takes events and returns the actions to carry
-out."""
+"""Consensus on the metadata log: a synchronous core that takes events and returns actions."""

@@ -1,5 +1,4 @@
-"""Error codes and other numbers of the messages, in a module of their own: a quorum of one needs no
-messages."""
+"""Error codes and other numbers, apart from the messages, which a quorum of one does not load."""
 
 from __future__ import annotations
 

@@ -271,8 +271,7 @@ def receive_end(raft: RaftNode, token: Any, request: EndQuorumEpoch, now_ms: int
 
 
 def successor_delay_ms(raft: RaftNode, request: EndQuorumEpoch) -> int:
-    """The delay by this node's place among the successors; an entry with another directory is not this
-    node."""
+    """The delay by this node's place among the successors, which name it with its directory."""
     most_ms, count = raft.config.election_backoff_max_ms, len(request.successors)
     places = (place for place, key in enumerate(request.successors) if same_replica(key, raft.me))
     place = next(places, count)
@@ -297,8 +296,7 @@ def dial_refused(raft: RaftNode, event: DialRefused, now_ms: int) -> None:
 
 
 def dial_succeeded(raft: RaftNode, event: DialSucceeded, now_ms: int) -> None:
-    """The leader, or its successor, accepts connections: ignore the earlier hints. A silent leader may still
-    hang."""
+    """The leader, or its successor, accepts connections: drop earlier hints, but not its silence."""
     if event.node_id == raft.election.leader_id and isinstance(raft.role, Follower):
         raft.find_leader_reachable(raft.role)
 

@@ -141,8 +141,7 @@ class LogIndex:
         return None if end.epoch == epoch and end.end_offset >= offset else end
 
     def truncation_for(self, diverging: EpochEnd) -> int:
-        """The offset to truncate to, given the leader's end of an epoch that is not above this log's last
-        one."""
+        """The offset to truncate to, given the leader's end of an epoch not above this log's last one."""
         mine = self.end_of_epoch(diverging.epoch)
         if mine.epoch == diverging.epoch:
             return min(mine.end_offset, diverging.end_offset)

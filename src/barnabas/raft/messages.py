@@ -64,8 +64,7 @@ from barnabas.raft.voters import Endpoint, Endpoints, VoterInfo
 
 
 class Vote(NamedTuple):
-    """A request for a vote in `epoch`. A pre-vote asks, in the present epoch, whether the vote would be
-    granted."""
+    """A request for a vote in `epoch`; a pre-vote asks, in the present epoch, if it would be granted."""
 
     epoch: int
     candidate: VoterKey

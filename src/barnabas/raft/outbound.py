@@ -70,8 +70,7 @@ class Outbound:
         return name
 
     def back_off(self, peer: object, now_ms: int) -> None:
-        """Send nothing to the peer for a while: it had nothing to say, or this node cannot process its
-        response."""
+        """Send nothing to the peer for a while: it had no answer, or one that cannot be processed now."""
         found = self._peers.setdefault(peer, _Peer())
         found.ready_ms = now_ms + (self._config.retry_backoff_ms << found.failures)
         found.failures = min(found.failures + 1, MAX_BACKOFF_SHIFT)

@@ -1,5 +1,4 @@
-"""The actions that the core requests of its driver: `Raft.ready` returns them and `Raft.advance` takes them
-back."""
+"""The actions that `Raft.ready` requests of the driver, and that `Raft.advance` takes back."""
 
 from __future__ import annotations
 

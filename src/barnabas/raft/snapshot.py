@@ -135,8 +135,7 @@ def read_snapshot(data: bytes, where: str) -> Snapshot:
 
 
 def read_last_contained_ms(data: bytes) -> int:
-    """The timestamp of the last record that a snapshot represents, from its first bytes; -1 if they lack
-    it."""
+    """The timestamp of the last record in a snapshot, from its first bytes; -1 if they lack it."""
     try:
         for header, position in read_batches(data):
             for _, message in read_control_batch(data, position, header):

@@ -316,8 +316,7 @@ def due_change(raft: RaftNode) -> AddRaftVoter | RemoveRaftVoter | UpdateRaftVot
 
 
 def _is_told(raft: RaftNode, mine: VoterInfo | None) -> bool:
-    """Whether the log has this voter's present data; with kraft.version 0, whether this epoch's leader has
-    it."""
+    """Whether the log (with kraft.version 0: this epoch's leader) has this voter's present data."""
     if raft.kraft_version == 0:
         return raft.has_told_epoch == raft.epoch
     return mine is None or raft.own_voter.is_told_by(mine)

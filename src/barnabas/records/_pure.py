@@ -120,8 +120,7 @@ def frame_and_field_fault(
 
 
 def check_batch(buffer: Buffer, position: int, end: int) -> BatchHeader:
-    """The header of the batch at `position`, after its length, magic, CRC-32C and fields have been
-    checked."""
+    """The header of the batch at `position`; its length, magic, CRC-32C and fields are checked."""
     view = check_range(buffer, position, end)
     fault, header = frame_and_field_fault(view, position, end, True)
     if header is None or fault != _faults.OK:

@@ -90,8 +90,7 @@ class ColumnDecoder:
         control: bool,
         verify_crc: bool,
     ) -> tuple[int, BatchHeader | None]:
-        """Add the batches from `position` on; returns (where it stopped, the header of a compressed batch
-        there)."""
+        """Add the batches from `position` on: (where it stopped, the header of a compressed batch there)."""
         view = check_range(buffer, position, end)
         while position < end:
             fault, header = frame_and_field_fault(view, position, end, verify_crc)

@@ -106,8 +106,7 @@ class OffsetMap:
     def note(
         self, buffer: Buffer, position: int, end: int, first_offset: int, limit: int
     ) -> tuple[int, BatchHeader | None, bool]:
-        """Note plain batches: (where it stopped, the header of another kind of batch there, whether the map
-        is full)."""
+        """Note plain batches: (where it stopped, the header of another kind of batch, whether it is full)."""
         view = check_range(buffer, position, end)
         while position < end and (header := _header_at(view, position, end)) is not None:
             if header.attributes & (CONTROL_FLAG | TRANSACTIONAL_FLAG):
@@ -124,8 +123,7 @@ class OffsetMap:
     def note_section(
         self, section: Buffer, start: int, stop: int, header: BatchHeader, first_offset: int, limit: int
     ) -> bool:
-        """As `note`, for the records of one batch at `section[start:stop]`; returns whether the map is
-        full."""
+        """As `note`, for the records of one batch at `section[start:stop]`; True if the map is full."""
         view = check_range(section, start, stop)
         return self._note_records(view, start, stop, header, first_offset, limit)
 

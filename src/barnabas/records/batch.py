@@ -107,8 +107,7 @@ class BatchHeader(NamedTuple):
 
     @property
     def delete_horizon_ms(self) -> int | None:
-        """The delete horizon of its tombstones and markers (KIP-534), stored in place of the base
-        timestamp."""
+        """The delete horizon of its tombstones and markers (KIP-534), in place of the base timestamp."""
         return self.base_timestamp if self.attributes & DELETE_HORIZON_FLAG else None
 
 

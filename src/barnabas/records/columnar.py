@@ -56,8 +56,7 @@ def decode(
 
 
 class Encoder:
-    """Makes batches from the rows of one set of columns; `order` are int32 row numbers, if rows are
-    reordered."""
+    """Makes batches from the rows of one set of columns; `order`, if given, are int32 row numbers."""
 
     def __init__(self, columns: Columns, order: Buffer | None = None) -> None:
         self.rows = columns.rows if order is None else len(order) // 4

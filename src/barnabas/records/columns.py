@@ -142,8 +142,7 @@ def _binary_column(array: pa.Array, name: str) -> BinaryColumn:
 
 
 def _as_binary(array: pa.Array, name: str) -> pa.Array:
-    """Bytes with 32-bit ends; a cast, which makes Arrow load much more of itself, only where it is
-    unavoidable."""
+    """Bytes with 32-bit ends; a cast, which makes Arrow load much more of itself, only if needed."""
     import pyarrow as pa
 
     if pa.types.is_dictionary(array.type):

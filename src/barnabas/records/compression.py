@@ -138,8 +138,7 @@ def _decompress_stream(
 
 
 def _gzip_size(data: Buffer) -> int | None:
-    """The size in the last member's trailer; a hint, since it may be wrong and other members may precede
-    it."""
+    """The size in the last member's trailer; a hint: it may be wrong, and other members may precede."""
     return int.from_bytes(data[-4:], "little") if len(data) > 18 else None
 
 

@@ -36,8 +36,7 @@ def read_batch(buffer: Buffer, position: int = 0, header: BatchHeader | None = N
 def read_batches(
     buffer: Buffer, position: int = 0, end: int | None = None
 ) -> Iterator[tuple[BatchHeader, int]]:
-    """Every batch in the buffer, checked, with its position; an incomplete or invalid one raises when it is
-    reached."""
+    """Every batch in the buffer, checked, with its position; raises at an incomplete or invalid one."""
     end = len(buffer) if end is None else end
     while position < end:
         header = kernel.check_batch(buffer, position, end)

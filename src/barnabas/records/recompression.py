@@ -23,8 +23,7 @@ from barnabas.records.validate import ANY_RECORD, RecordPolicy, check_only_batch
 def recompress_batch(
     buffer: Buffer, codec: Codec, level: int | None = None, policy: RecordPolicy = ANY_RECORD
 ) -> bytearray:
-    """Check one partition's data of a produce request as `validate_batch` does; returns the batch in
-    `codec`."""
+    """Check one partition's data of a produce request as `validate_batch` does; the batch in `codec`."""
     header = check_only_batch(buffer)
     plain, summary = check_opened_records(buffer, header, policy)
     batch = bytearray(memoryview(buffer)[:HEADER_BYTES])

@@ -93,8 +93,7 @@ class TransactionShard:
         """Ignored: nothing here is written within a transaction."""
 
     def loaded(self, now: Now) -> Effects:
-        """All records have been replayed: continue prepared transactions, and set the deadlines of open
-        ones."""
+        """All records are replayed: continue prepared transactions, set the deadlines of open ones."""
         self._expiry_seconds = now.seconds + self._settings().expiration_check_interval_ms / 1000
         effects = []
         for transactional_id, transaction in self.transactions.items():

@@ -68,8 +68,7 @@ def _reachable(
 
 
 def listen_flags(endpoint: str) -> dict[str, str]:
-    """The settings behind `--listen host:port`: a listener for clients, and the controller's at a higher
-    port."""
+    """The settings behind `--listen host:port`: a client listener, and the controller's at a higher port."""
     address, port = _parse_endpoint(endpoint)
     controller_port = int(port) + CONTROLLER_PORT_DISTANCE if int(port) else 0
     return {
@@ -196,8 +195,7 @@ def _with_controller(
     controller_names: list[str],
     protocols: Mapping[str, str],
 ) -> tuple[Listener, ...]:
-    """Add a controller listener above the first port, unless there is one or its names were set
-    explicitly."""
+    """Add a controller listener above the first port, unless there is one or its names were set."""
     is_asked_for = settings.is_set("controller.listener.names") or "controller" not in settings.roles
     if is_asked_for or not controller_names or any(each.name in controller_names for each in bound):
         return bound

@@ -272,8 +272,7 @@ class _Group:
             self.kept.copy(compressed, 0, len(compressed))
 
     async def _copy(self, segment: Segment, start: int) -> None:
-        """Copy the batches from `start` on, with the index entries of aborted transactions that end among
-        them."""
+        """Copy the batches from `start` on, and the index entries of aborted transactions that end there."""
         first_offset: int | None = None
         async with portions(self._log, segment, self._io, start) as walk:
             while data := await walk.read():

@@ -59,8 +59,7 @@ class Mapping:
         return False
 
     async def _note(self, walk: Portions, data: bytes) -> tuple[int, bool]:
-        """Note the whole batches at the start of `data`: returns their size in bytes, and whether the map is
-        full."""
+        """Note the whole batches at the start of `data`: returns their size, and whether the map is full."""
         position, is_over, is_full = 0, False, False
         while not (is_over or is_full):
             position, is_over, is_full = await walk.run(self._note_some, data, position)

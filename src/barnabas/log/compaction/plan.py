@@ -109,8 +109,7 @@ def is_due(cleanable: Cleanable, min_cleanable_ratio: float) -> bool:
 
 
 def filthiest(candidates: Iterable[tuple[T, Cleanable]]) -> T | None:
-    """The candidate with the largest dirty ratio; the first one if several are equal, None if there is
-    none."""
+    """The candidate with the largest dirty ratio, the first of equal ones; None if there is none."""
     best: tuple[T, Cleanable] | None = None
     for candidate in candidates:
         if best is None or candidate[1].ratio > best[1].ratio:

@@ -50,8 +50,7 @@ class Replacement:
         return self._segment.size_bytes
 
     async def create(self) -> None:
-        """Create the empty files; those of an earlier attempt must be removed before (see
-        `remove_cleaned`)."""
+        """Create the empty files; those of an earlier attempt must be gone (see `remove_cleaned`)."""
         await self._segment.create()
         self._file = self._segment.opened_file
 
@@ -85,8 +84,7 @@ class Replacement:
         await self._segment.aborted.append(transaction)
 
     async def finish(self, modified_ms: int) -> None:
-        """Make everything durable, names included; the segment gets the modification time of the
-        originals."""
+        """Make everything durable, names included, with the modification time of the originals."""
         segment = self._segment
         assert self._file is not None
         segment.times.add(segment.max_timestamp, segment.max_timestamp_offset)

@@ -41,8 +41,7 @@ class Stand:
         self.segments = log.segments[:count]
 
     def require(self) -> None:
-        """GivenUp if the log's segments are not exactly these any more: what was learnt of them may not
-        hold."""
+        """GivenUp if the log does not have exactly these segments any more: known facts may not hold."""
         log, count = self._log, len(self.segments)
         found = log.segments[:count]
         if (
