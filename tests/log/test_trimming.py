@@ -16,7 +16,7 @@ from barnabas.core.random import SeededRandom
 from barnabas.log import housekeeping, reading, trimming
 from barnabas.log.config import LogConfig
 from barnabas.log.directory import LogDirectory
-from barnabas.log.partition import Bound, PartitionLog
+from barnabas.log.partition import Bound, Interrupted, PartitionLog
 from barnabas.records.builder import build_batch
 from barnabas.records.record import Record
 from tests.support.log_fixtures import (
@@ -310,6 +310,30 @@ def test_a_truncation_that_fails_half_way_stops_the_log_until_it_is_opened_anew(
 
     asyncio.run(scenario())
     assert "t-0 takes no more appends until it is opened anew" in caplog.text
+
+
+def test_a_cancelled_truncation_is_no_error_of_the_disk(caplog: pytest.LogCaptureFixture) -> None:
+    """A node that is stopped while it starts cancels what it does (seed 1936198446 of `cluster`)."""
+
+    async def scenario() -> None:
+        setup = Setup()
+        log = await setup.open()
+        await three_segments(log)
+
+        def cancel(operation: str, path: str) -> None:
+            raise asyncio.CancelledError
+
+        setup.disk.before = cancel
+        with pytest.raises(asyncio.CancelledError):
+            await trimming.truncate_to(log, 9)
+        setup.disk.before = None
+        with pytest.raises(Interrupted):
+            await log.append_as_leader(batch(1), 3)
+
+    asyncio.run(scenario())
+    (told,) = [each for each in caplog.records if "takes no more appends" in each.getMessage()]
+    assert told.levelno == logging.WARNING
+    assert "was interrupted" in told.getMessage()
 
 
 # --- deleting records

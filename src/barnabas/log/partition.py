@@ -560,11 +560,14 @@ class PartitionLog:
 
     def fail(self, error: BaseException) -> None:
         """Refuse all further changes: the contents of the files are in doubt until they are reopened."""
-        logger.error("%s takes no more appends until it is opened anew: %s", self.path, error)
+        level = logging.ERROR
         if not isinstance(error, StorageError):
+            if isinstance(error, asyncio.CancelledError):
+                level = logging.WARNING  # a node stops before it has started: the disk is not at fault
             error = Interrupted(
                 f"a change of {self.path} was interrupted ({error!r}); open it anew to recover it"
             )
+        logger.log(level, "%s takes no more appends until it is opened anew: %s", self.path, error)
         self.failure = error
         self.home.on_failure(error)
 
