@@ -2,9 +2,9 @@
 
 A process that dies loses nothing that it has written: the page cache belongs to the kernel, and survives
 until the next boot. So a broker that restarts within one boot registers with its previous epoch, as after a
-clean stop, and stays in the ISR. The file has the boot id for each log directory. Written data may be lost
-after another boot, with a directory that is not in the file, without one that is, or after a disk failure
-(`forget`): then the epoch does not count, and the shutdown was unclean.
+clean stop, and keeps its place in the ELR. The file has the boot id for each log directory. Written data may
+be lost after another boot, with a directory that is not in the file, without one that is, or after a disk
+failure (`forget`): then the epoch does not count, and the shutdown was unclean.
 
 Apache Kafka does not read the file. When it ran on the directory in between, the controller knows a later
 epoch than the one in the file, and treats the shutdown as unclean.
