@@ -72,7 +72,7 @@ def _assign(
             change = PartitionChangeRecord(partition_id=index, topic_id=topic.id)
             change.directories = _changed(partition, broker.id, directory_id)
             records.append(change)
-            # it has failed meanwhile; a broker that registered under an older version has no directories
+            # it has failed meanwhile; a broker that registered under an older version named no directories
             if broker.log_dirs and directory_id not in broker.log_dirs:
                 records += without_replica(image, topic, index, broker.id, defaults)
         answers.append(PartitionAssigned(partition_index=index, error_code=wire_error(error).code))

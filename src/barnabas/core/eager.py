@@ -36,7 +36,7 @@ class _Rest:
         work, waits_for = self._work, self._waits_for
         try:
             while True:
-                if waits_for is not None:  # a future: asyncio sets this flag to see that the task awaits it
+                if waits_for is not None:  # a future: this flag tells the task that it is awaited
                     waits_for._asyncio_future_blocking = True
                 try:
                     yield waits_for

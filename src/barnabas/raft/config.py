@@ -13,7 +13,7 @@ class RaftConfig(NamedTuple):
     endpoints: Endpoints = ()  # this node's controller listeners; without any it cannot be a voter
     bootstrap: Endpoints = ()  # controller.quorum.bootstrap.servers
     auto_join: bool = False  # controller.quorum.auto.join.enable
-    controller_listener: str = ""  # the first of controller.listener.names: voters reach each other there
+    controller_listener: str = ""  # the first of controller.listener.names: nodes reach each other there
     election_timeout_ms: int = 1000  # controller.quorum.election.timeout.ms: once to twice, at random
     fetch_timeout_ms: int = 2000  # controller.quorum.fetch.timeout.ms
     election_backoff_max_ms: int = 1000  # controller.quorum.election.backoff.max.ms

@@ -36,7 +36,7 @@ logger = logging.getLogger("barnabas.cleaner")
 HASH_KEY_BYTES = 16
 # the maximum size of one map, as in Kafka
 MAX_MAP_BYTES = 2**31 - 1
-# settings may be smaller, but nothing could be read then
+# settings allow less, with which no batch could be read
 MIN_IO_BYTES = 4096
 MIN_LOAD_FACTOR, MAX_LOAD_FACTOR = 0.01, 0.99
 MIN_BYTES_PER_SECOND = 1.0
