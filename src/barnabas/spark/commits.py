@@ -8,8 +8,8 @@
                           is not binding: a driver that was replaced while it was suspended detects it here.
     end                   Each transaction.
 
-Up to the decision a failure aborts the batch. After it, only a transaction that is gone does; otherwise the
-next run commits the rest. A single transaction needs no decision: its end is the decision.
+A failure before the decision aborts the batch. After the decision the batch fails only if a transaction is
+gone: the next run commits the rest. A single transaction needs no decision: its end is the decision.
 """
 
 from __future__ import annotations

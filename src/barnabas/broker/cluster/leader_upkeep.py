@@ -1,4 +1,4 @@
-"""Periodic elections of the active controller (for what it elects see controller/leader_upkeep.py).
+"""Periodic elections of the active controller (controller/leader_upkeep.py chooses the leaders).
 
     leader.imbalance.check.interval.seconds   preferred leaders, unless auto.leader.rebalance.enable is false
     unclean.leader.election.interval.ms       partitions without a leader

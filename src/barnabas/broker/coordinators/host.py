@@ -170,7 +170,7 @@ class Host(Generic[S]):
         except BarnabasError as error:
             logger.error("%s is loaded anew: what follows cannot be written: %s", self.name, error)
             self._lose(error)
-        except Exception as error:  # noqa: BLE001 - there is nobody else who could hear of it
+        except Exception as error:  # noqa: BLE001 - no caller could handle it
             self._doubt(error)
 
     def _doubt(self, error: Exception) -> None:
@@ -200,7 +200,7 @@ class Host(Generic[S]):
             self._writer = begin(self._write())
         except asyncio.CancelledError:
             return  # the node stops, as when a task is cancelled: no request is answered
-        except Exception as error:  # noqa: BLE001 - there is nobody else who could hear of it
+        except Exception as error:  # noqa: BLE001 - no caller could handle it
             self._write_failed(error)
         if self._writer is not None:
             self._writer.add_done_callback(self._written)

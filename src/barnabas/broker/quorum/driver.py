@@ -274,8 +274,7 @@ class RaftDriver:
 
     async def fetched(self, response: FetchResponse) -> bytearray | None:
         """The records for a fetch response of the core. None if this node no longer leads that epoch, since
-        the log may have changed. Empty if a snapshot has replaced them meanwhile: the next fetch is told so.
-        """
+        the log may have changed. Empty if a snapshot has replaced them meanwhile: the next fetch gets it."""
         read = response.read
         if read is None:
             return bytearray()

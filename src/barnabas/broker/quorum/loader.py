@@ -121,7 +121,7 @@ class MetadataLoader:
                 self.on_moved()
         except (StorageError, UnknownRecord, InvariantViolation) as error:
             self._fail(error)
-        except Exception as error:  # noqa: BLE001 - what a record asks for cannot be done, here or anywhere
+        except Exception as error:  # noqa: BLE001 - a record that cannot be replayed, on any node
             self._fail(InvariantViolation(f"the metadata could not be followed: {error!r}"))
 
     async def _load_at_once(self) -> None:

@@ -201,7 +201,7 @@ class Fetcher:
                     self._session.begin_anew()
                     if link is self._link:  # otherwise it was given up on purpose
                         self._say(error)
-        except Exception as error:  # noqa: BLE001 - nothing awaits this task, and the node must not go on so
+        except Exception as error:  # noqa: BLE001 - nothing awaits this task, and the node must not go on without it
             self._site.fail(error)
 
     async def _round(self, connection: BrokerConnection) -> None:

@@ -178,7 +178,7 @@ class LeaderState:
                 follower, context.broker(follower.node_id)
             )
 
-        # records that this node wrote as a follower before it became the leader count, though no append tells
+        # records that this node wrote as a follower, before it became the leader, count as well
         own_end = max(self.own_end, log.held_end)
         return committed_end(self.role, in_sync, followers, own_end, is_waited_for)
 

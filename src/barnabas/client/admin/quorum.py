@@ -70,7 +70,7 @@ class Quorum(Engine):
         response, is_repeated = await self._change(
             request, RemoveRaftVoterResponse, lambda answer: [answer.error_code]
         )
-        done = "VOTER_NOT_FOUND" if is_repeated else ""  # it is removed, whoever has asked for it
+        done = "VOTER_NOT_FOUND" if is_repeated else ""  # removed, whichever attempt did it
         error = error_of(response.error_code, f"cannot remove voter {node_id}", response.error_message, done)
         raise_first([error])
 
