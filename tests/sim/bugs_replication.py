@@ -1,4 +1,4 @@
-"""Bugs of replication: in what is committed, in how followers cut and append, in who may join and who leads.
+"""Bugs of replication: in what is committed, and in how followers cut and append.
 
 Many of them were real: KAFKA numbers name the reports. The product's own assertions are off meanwhile, so
 that only checkers of histories and disks can speak.
@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection, Iterable
+from functools import partial
 from typing import Any
 
 from barnabas.broker.handlers import fetch
-from barnabas.broker.replicas import in_sync as rules
 from barnabas.broker.replicas import leader_state
 from barnabas.broker.replicas import replica as replica_module
 from barnabas.broker.replicas import replicas as replicas_module
@@ -21,8 +21,6 @@ from barnabas.broker.replicas.following import FollowedReplica, Place
 from barnabas.broker.replicas.leader_state import LeaderState
 from barnabas.broker.replicas.replica import Replica
 from barnabas.broker.replicas.roles import Leading
-from barnabas.controller import brokers, elections, reassignments
-from barnabas.controller import in_sync as controller_rules
 from barnabas.core.disk import Disk
 from barnabas.log import checkpoints, following, owners, side_files, trimming
 from barnabas.log.epochs import LeaderEpochs
@@ -30,9 +28,11 @@ from barnabas.log.partition import PartitionLog
 from barnabas.metadata.parts import PartitionImage
 from barnabas.sim.scenario import REPLICATION, Scenario
 from tests.sim.bugs_cluster import without_assertions as without_cluster_assertions
-from tests.sim.bugs_switch import Patch, bug, power_losses
+from tests.sim.bugs_switch import Patch, bug
 
-DIRECTED = "a directed simulation shows it"  # tests/sim/replication/directed_bugs.py
+of_replication = partial(bug, kind=REPLICATION)
+# those that a script has to show (replication/directed_bugs.py)
+directed = partial(bug, kind=REPLICATION, unseen="a directed simulation shows it")
 
 
 def without_assertions(patch: Patch) -> None:
@@ -47,13 +47,12 @@ def several_in_sync(scenario: Scenario) -> bool:
 # ---- what is committed ------------------------------------------------------------------------------------
 
 
-@bug(
+@of_replication(
     "min.insync.replicas counts for nothing: a leader alone commits",
     "members",
     "kept",
     "lost",
     needs=[several_in_sync],
-    kind=REPLICATION,
 )
 def min_in_sync_ignored(patch: Patch) -> None:
     def role_of(image: PartitionImage, node_id: int, min_in_sync: int) -> Any:
@@ -64,12 +63,8 @@ def min_in_sync_ignored(patch: Patch) -> None:
     patch(replicas_module, "role_of", role_of)
 
 
-@bug(
-    "a record is committed, and acknowledged, when the leader alone has it",
-    "members",
-    "kept",
-    "lost",
-    kind=REPLICATION,
+@of_replication(
+    "a record is committed, and acknowledged, when the leader alone has it", "members", "kept", "lost"
 )
 def committed_by_leader_alone(patch: Patch) -> None:
     def committed_end(
@@ -86,13 +81,11 @@ def committed_by_leader_alone(patch: Patch) -> None:
     patch(LeaderState, "may_commit_more", lambda state, high_watermark: True)
 
 
-@bug(
+@directed(
     "a follower counts for the high watermark although its log parts from the leader's (KAFKA-13141)",
     "equal",
     "members",
     "kept",
-    unseen=DIRECTED,
-    kind=REPLICATION,
 )
 def diverging_fetch_counts(patch: Patch) -> None:
     def check(replica: Replica, ask: Any, terms: Any) -> None:
@@ -105,11 +98,8 @@ def diverging_fetch_counts(patch: Patch) -> None:
     patch(fetch, "_check", check)
 
 
-@bug(
-    "a follower takes over the high watermark of an answer before it cuts its log (KAFKA-14704)",
-    "equal",
-    unseen=DIRECTED,
-    kind=REPLICATION,
+@directed(
+    "a follower takes over the high watermark of an answer before it cuts its log (KAFKA-14704)", "equal"
 )
 def high_watermark_before_the_cut(patch: Patch) -> None:
     """It is cut with the next answer that says so."""
@@ -128,14 +118,7 @@ def high_watermark_before_the_cut(patch: Patch) -> None:
     patch(FollowedReplica, "take", take)
 
 
-@bug(
-    "a log that starts over keeps its high watermark (KAFKA-9491)",
-    "equal",
-    "kept",
-    "members",
-    unseen=DIRECTED,
-    kind=REPLICATION,
-)
+@directed("a log that starts over keeps its high watermark (KAFKA-9491)", "equal", "kept", "members")
 def high_watermark_kept(patch: Patch) -> None:
     async def start_over(log: PartitionLog, offset: int) -> None:
         before = log.high_watermark
@@ -147,12 +130,8 @@ def high_watermark_kept(patch: Patch) -> None:
     patch(trimming, "start_over", start_over)
 
 
-@bug(
-    "a leader that asked for a smaller ISR acts on it before it has it",
-    "members",
-    "kept",
-    "lost",
-    kind=REPLICATION,
+@of_replication(
+    "a leader that asked for a smaller ISR acts on it before it has it", "members", "kept", "lost"
 )
 def shrink_before_committed(patch: Patch) -> None:
     def maximal(state: Any) -> tuple[int, ...]:
@@ -163,22 +142,13 @@ def shrink_before_committed(patch: Patch) -> None:
     patch(LeaderState, "_maximal_isr", maximal)
 
 
-@bug(
-    "a member that was asked to join the ISR does not count before it has joined",
-    "members",
-    unseen=DIRECTED,
-    kind=REPLICATION,
-)
+@directed("a member that was asked to join the ISR does not count before it has joined", "members")
 def join_not_counted(patch: Patch) -> None:
     without_assertions(patch)
     patch(LeaderState, "_maximal_isr", lambda state: state.role.isr)
 
 
-@bug(
-    "the high watermark waits for replicas that are shutting down (KAFKA-15021)",
-    "serving",
-    kind=REPLICATION,
-)
+@of_replication("the high watermark waits for replicas that are shutting down (KAFKA-15021)", "serving")
 def stopping_replica_waited_for(patch: Patch) -> None:
     def is_eligible(follower: Follower, broker: Any) -> bool:
         return True
@@ -187,11 +157,7 @@ def stopping_replica_waited_for(patch: Patch) -> None:
     patch(leader_state, "is_eligible", is_eligible)
 
 
-@bug(
-    "the high watermark does not move when the ISR has become smaller (KAFKA-13091)",
-    "serving",
-    kind=REPLICATION,
-)
+@of_replication("the high watermark does not move when the ISR has become smaller (KAFKA-13091)", "serving")
 def shrink_moves_nothing(patch: Patch) -> None:
     def lead(replica: Any, role: Leading, own_end: int) -> None:
         is_shrink = replica._leader is not None and set(role.isr) < set(replica._leader.role.isr)
@@ -217,13 +183,8 @@ def shrink_moves_nothing(patch: Patch) -> None:
 # ---- how followers cut and append -------------------------------------------------------------------------
 
 
-@bug(
-    "a follower of a new leader cuts its log at its own high watermark (KIP-101)",
-    "members",
-    "kept",
-    "lost",
-    unseen=DIRECTED,
-    kind=REPLICATION,
+@directed(
+    "a follower of a new leader cuts its log at its own high watermark (KIP-101)", "members", "kept", "lost"
 )
 def cut_at_high_watermark(patch: Patch) -> None:
     cut: set[FollowedReplica] = set()
@@ -242,14 +203,7 @@ def cut_at_high_watermark(patch: Patch) -> None:
     patch(FollowedReplica, "take", take)
 
 
-@bug(
-    "a leader does not compare the epochs of its followers",
-    "equal",
-    "members",
-    "kept",
-    unseen=DIRECTED,
-    kind=REPLICATION,
-)
+@directed("a leader does not compare the epochs of its followers", "equal", "members", "kept")
 def divergence_not_told(patch: Patch) -> None:
     def divergence(replica: Replica, ask: Any) -> Any:
         return None if ask.fetch_offset <= replica.log.end_offset else honest(replica, ask)
@@ -259,13 +213,8 @@ def divergence_not_told(patch: Patch) -> None:
     patch(fetch, "_divergence", divergence)
 
 
-@bug(
-    "a follower whose leader had nothing new forgets its last epoch (KAFKA-15510)",
-    "equal",
-    "members",
-    "kept",
-    unseen=DIRECTED,
-    kind=REPLICATION,
+@directed(
+    "a follower whose leader had nothing new forgets its last epoch (KAFKA-15510)", "equal", "members", "kept"
 )
 def empty_answer_forgets_epoch(patch: Patch) -> None:
     forgot: set[Replica] = set()
@@ -285,28 +234,24 @@ def empty_answer_forgets_epoch(patch: Patch) -> None:
     patch(FollowedReplica, "place", place)
 
 
-@bug(
+@directed(
     "a log keeps epochs that begin at its end or behind it (KAFKA-10706)",
     "members",
     "equal",
     "healing",
     "lookups",
-    unseen=DIRECTED,
-    kind=REPLICATION,
 )
 def cut_keeps_epochs(patch: Patch) -> None:
     without_assertions(patch)
     patch(LeaderEpochs, "truncate_from_end", lambda epochs, end_offset: False)
 
 
-@bug(
+@directed(
     "a follower cuts where the leader says, whatever its own epochs are (KAFKA-6361)",
     "equal",
     "healing",
     "kept",
     "members",
-    unseen=DIRECTED,
-    kind=REPLICATION,
 )
 def leaders_end_believed(patch: Patch) -> None:
     async def truncate(log: PartitionLog, epoch: int, end_offset: int, leader_epoch: int) -> bool:
@@ -325,14 +270,12 @@ def leaders_end_believed(patch: Patch) -> None:
     patch(fetch, "_divergence", divergence)
 
 
-@bug(
+@directed(
     "an answer is taken although the partition has left the fetcher meanwhile (KAFKA-13207, 13266)",
     "equal",
     "members",
     "kept",
     "leadership",
-    unseen=DIRECTED,
-    kind=REPLICATION,
 )
 def late_answer_taken(patch: Patch) -> None:
     def leave(fetcher: Any, one: FollowedReplica) -> None:
@@ -343,14 +286,12 @@ def late_answer_taken(patch: Patch) -> None:
     patch(PartitionLog, "require_epoch", lambda log, epoch: None)
 
 
-@bug(
+@directed(
     "the marks of a log that is cut are not lowered on the disk: a crash brings them back",
     "equal",
     "members",
     "kept",
     "lost",
-    unseen=DIRECTED,
-    kind=REPLICATION,
 )
 def marks_not_lowered(patch: Patch) -> None:
     async def lower(log: PartitionLog, base_offset: int, offset: int) -> None:
@@ -360,15 +301,13 @@ def marks_not_lowered(patch: Patch) -> None:
     patch(trimming, "_lower_marks", lower)
 
 
-@bug(
+@directed(
     "the epochs of a log are written and not synced (KAFKA-16541)",
     "equal",
     "members",
     "healing",
     "lookups",
     "kept",
-    unseen=DIRECTED,
-    kind=REPLICATION,
 )
 def epochs_not_synced(patch: Patch) -> None:
     async def write(disk: Disk, path: str, entries: Iterable[tuple[int, int]]) -> None:
@@ -379,15 +318,13 @@ def epochs_not_synced(patch: Patch) -> None:
     patch(side_files, "write_leader_epochs", write)
 
 
-@bug(
+@directed(
     "the files of a topic that was deleted are taken for those of the new one of that name (KAFKA-14616)",
     "healing",
     "equal",
     "members",
     "readers",
     "kept",
-    unseen=DIRECTED,
-    kind=REPLICATION,
 )
 def other_topics_files(patch: Patch) -> None:
     async def claim(disk: Disk, path: str, topic_id: Any, *, is_new: bool) -> Any:
@@ -399,174 +336,3 @@ def other_topics_files(patch: Patch) -> None:
     honest = owners.claim
     without_assertions(patch)
     patch(owners, "claim", claim)
-
-
-# ---- who joins the ISR ------------------------------------------------------------------------------------
-
-
-@bug("a follower joins the ISR wherever its log ends", "members", "kept", "lost", kind=REPLICATION)
-def laggard_joins(patch: Patch) -> None:
-    def may_join(role: Leading, follower: Follower, broker: Any, **more: Any) -> bool:
-        return honest(role, follower, broker, **(more | {"high_watermark": -1, "epoch_start": -1}))
-
-    honest = rules.may_join
-    without_assertions(patch)
-    patch(leader_state, "may_join", may_join)
-
-
-@bug(
-    "what a broker held before its restart lets it into the ISR (KAFKA-15221)",
-    "members",
-    "kept",
-    "lost",
-    unseen=DIRECTED,
-    kind=REPLICATION,
-)
-def rebooted_follower_joins(patch: Patch) -> None:
-    def is_eligible(follower: Follower, broker: Any) -> bool:
-        return broker is not None and broker.is_active
-
-    def may_be_member(image: Any, member: Any) -> bool:
-        broker = image.brokers.get(member.broker_id)
-        return broker is not None and broker.is_active
-
-    without_assertions(patch)
-    patch(rules, "is_eligible", is_eligible)
-    patch(controller_rules, "_is_eligible", may_be_member)
-
-
-@bug(
-    "fetches of earlier leader epochs count",
-    "equal",
-    "members",
-    "kept",
-    unseen=DIRECTED,
-    kind=REPLICATION,
-)
-def old_epochs_served(patch: Patch) -> None:
-    without_assertions(patch)
-    patch(Replica, "check_epoch", lambda replica, known_epoch: None)
-
-
-# ---- who leads --------------------------------------------------------------------------------------------
-
-
-@bug(
-    "any replica that is there is elected, in sync or not",
-    "kept",
-    "lost",
-    "members",
-    unseen=DIRECTED,
-    kind=REPLICATION,
-)
-def laggard_elected(patch: Patch) -> None:
-    def elect(old: Any, replicas: Any, isr: Any, elr: Any, election_rules: Any) -> Any:
-        for replica in replicas:
-            if election_rules.may_lead(replica):
-                return elections._Election(replica, False)
-        return elections._Election(elections.NO_LEADER, False)
-
-    without_assertions(patch)
-    patch(elections, "_elect", elect)
-
-
-@bug(
-    "who leaves an ISR above min.insync.replicas stays eligible",
-    "members",
-    "kept",
-    "lost",
-    kind=REPLICATION,
-)
-def eligible_for_ever(patch: Patch) -> None:
-    def eligible(old: Any, isr: Any, election_rules: Any, lost: int) -> tuple[int, ...]:
-        candidates = dict.fromkeys((*old.elr, *old.isr))
-        return tuple(each for each in candidates if each not in isr and each != lost)
-
-    without_assertions(patch)
-    patch(elections, "_eligible", eligible)
-
-
-@bug(
-    "a broker that comes back from a loss of power counts as one that was stopped cleanly",
-    "members",
-    "kept",
-    "lost",
-    needs=[power_losses],
-    kind=REPLICATION,
-)
-def power_loss_counts_as_stop(patch: Patch) -> None:
-    def without(image: Any, broker_id: int, defaults: Any, *, was_unclean: bool = False) -> Any:
-        return honest(image, broker_id, defaults)
-
-    honest = brokers.without_broker
-    without_assertions(patch)
-    patch(brokers, "without_broker", without)
-
-
-@bug(
-    "a leader that comes back from a loss of power leads on in its old epoch (KAFKA-18106)",
-    "members",
-    "kept",
-    "lost",
-    "leadership",
-    "equal",
-    needs=[power_losses],
-    unseen=DIRECTED,
-    kind=REPLICATION,
-)
-def epoch_kept_after_power_loss(patch: Patch) -> None:
-    def without(image: Any, broker_id: int, defaults: Any, *, was_unclean: bool | None = None) -> Any:
-        return honest(image, broker_id, defaults) if was_unclean is None else []
-
-    honest = brokers.without_broker
-    without_assertions(patch)
-    patch(brokers, "without_broker", without)
-
-
-@bug(
-    "the last known leader is elected although its broker is fenced (KAFKA-19522)",
-    "leadership",
-    unseen=DIRECTED,
-    kind=REPLICATION,
-)
-def fenced_leader_elected(patch: Patch) -> None:
-    def elect(old: Any, replicas: Any, isr: Any, elr: Any, election_rules: Any) -> Any:
-        elected = honest(old, replicas, isr, elr, election_rules)
-        if elected.leader == elections.NO_LEADER and not isr and not elr and len(old.last_known_elr) == 1:
-            return elections._Election(old.last_known_elr[0], True)
-        return elected
-
-    honest = elections._elect
-    without_assertions(patch)
-    patch(elections, "_elect", elect)
-
-
-@bug(
-    "a move ends when those that come are in sync, though others that are to stay are not (KAFKA-15665)",
-    "moves",
-    kind=REPLICATION,
-)
-def move_ends_early(patch: Patch) -> None:
-    def arrived(
-        target: tuple[int, ...], adding: tuple[int, ...], removing: tuple[int, ...], isr: tuple[int, ...]
-    ) -> tuple[int, ...] | None:
-        left = tuple(each for each in isr if each in target)
-        return left if left and set(adding) <= set(left) else None
-
-    without_assertions(patch)
-    patch(reassignments, "arrived_isr", arrived)
-
-
-@bug(
-    "replicas that are under min.insync.replicas are let in before they have caught up (KAFKA-19996)",
-    "steady",
-    unseen=DIRECTED,
-    kind=REPLICATION,
-)
-def joins_under_min(patch: Patch) -> None:
-    def may_join(role: Leading, follower: Follower, broker: Any, **more: Any) -> bool:
-        return honest(role._replace(min_in_sync=0), follower, broker, **more)
-
-    honest = rules.may_join
-    without_assertions(patch)
-    patch(leader_state, "may_join", may_join)
