@@ -80,6 +80,13 @@ class TopicMaking(NamedTuple):
     topic: str
 
 
+class TopicUnanswered(NamedTuple):
+    """An attempt to create it was not answered: a broker may still be trying to have it carried out."""
+
+    at: float
+    topic: str
+
+
 class TopicMade(NamedTuple):
     at: float
     topic: str
@@ -309,6 +316,7 @@ class Finished(NamedTuple):
 
 Event = (
     TopicMaking
+    | TopicUnanswered
     | TopicMade
     | TopicDeleting
     | TopicDeleted

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from barnabas.sim.checkers.lost import FLUSH_SLACK_S, check
 from barnabas.sim.history import (
     Crash,
@@ -13,7 +15,9 @@ from barnabas.sim.history import (
     TopicMade,
     TopicMaking,
     TopicsListed,
+    TopicUnanswered,
 )
+from barnabas.sim.replication.events import PartitionSeen
 from tests.sim.checkers.story import Story, only
 
 COMPACTED = TopicFacts(is_compacted=True, delete_retention_ms=5_000)
@@ -171,3 +175,20 @@ def test_topics_that_were_made_are_there_and_deleted_ones_are_not() -> None:
 def test_a_topic_whose_creation_was_asked_for_again_may_be_there() -> None:
     story = Story().add(TopicMade(1, "u", TopicFacts()), TopicDeleting(2, "u"), TopicDeleted(3, "u"))
     assert story.add(TopicMaking(4, "u"), TopicsListed(9, 8, ("t", "u"))).judged(check) == []
+
+
+@pytest.mark.parametrize(
+    ("deleted_at", "is_replicated", "is_excused"),
+    [(3.0, True, True), (3.0, False, False), (62.5, True, False)],
+)
+def test_topic_may_be_back_that_a_broker_was_asked_for_before_another_one(
+    deleted_at: float, is_replicated: bool, is_excused: bool
+) -> None:
+    story = Story().add(TopicMaking(1, "u"), TopicUnanswered(2, "u"), TopicMade(2.4, "u", TopicFacts()))
+    story.add(TopicDeleting(2.6, "u"), TopicDeleted(deleted_at, "u"), TopicsListed(90, 89, ("t", "u")))
+    if is_replicated:
+        nodes = (1, 2, 3)
+        story.add(PartitionSeen(0, 1, 1, "t", "id", 0, 1, 0, 0, nodes, nodes, (), (), (), (), False))
+    assert [each.what for each in story.judged(check)] == (
+        [] if is_excused else [f"topic 'u', deleted at {deleted_at:.3f} s, is there"]
+    )

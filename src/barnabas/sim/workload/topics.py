@@ -2,21 +2,33 @@
 
 An answer that is lost on the way leaves open whether it was done; so a creation is asked for until the topic
 is there, and a deletion until it is gone. From the moment a deletion is asked for nothing is promised of the
-topic.
+topic. Attempts to create one that were not answered are noted, also those that the admin client repeats by
+itself.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from functools import partial
+from typing import TypeVar
 
 from barnabas.client.admin import Admin, NewTopic
 from barnabas.client.errors import TopicExists, UnknownTopic
 from barnabas.client.metadata import TopicPartition
 from barnabas.client.producer import ProducerConfig
+from barnabas.core.errors import BarnabasError
+from barnabas.protocol.messages.create_topics import CreateTopicsRequest
+from barnabas.protocol.schema import Message
 from barnabas.sim.chance import between, happens
-from barnabas.sim.history import TopicDeleted, TopicDeleting, TopicFacts, TopicMade, TopicMaking
+from barnabas.sim.history import (
+    TopicDeleted,
+    TopicDeleting,
+    TopicFacts,
+    TopicMade,
+    TopicMaking,
+    TopicUnanswered,
+)
 from barnabas.sim.scenario import TopicPlan
 from barnabas.sim.transaction_events import OutputMade
 from barnabas.sim.workload.client import CLIENT, Client
@@ -32,9 +44,31 @@ OUTPUT_CONFIGS = {"message.timestamp.after.max.ms": str((1 << 63) - 1), "retenti
 CHURN_CONFIGS = {"file.delete.delay.ms": "1000", "message.timestamp.after.max.ms": str((1 << 63) - 1)}
 
 
+M = TypeVar("M", bound=Message)
+
+
+class _Maker(Admin):
+    """Notes the attempts to create a topic that were not answered."""
+
+    def __init__(self, client: Client) -> None:
+        super().__init__(*client.seams, CLIENT)
+        self._of = client
+
+    async def _ask_controller(
+        self, request: Message, response: type[M], errors: Callable[[M], Iterable[int]], *, is_safe: bool
+    ) -> M:
+        try:
+            return await super()._ask_controller(request, response, errors, is_safe=is_safe)
+        except BarnabasError:
+            if isinstance(request, CreateTopicsRequest):
+                for topic in request.topics:
+                    self._of.history.add(TopicUnanswered(self._of.now, topic.name))
+            raise
+
+
 async def make_topics(client: Client, topics: Sequence[TopicPlan]) -> None:
     """Make these, however long it takes."""
-    async with Admin(*client.seams, CLIENT) as admin:
+    async with _Maker(client) as admin:
         for topic in topics:
             wanted = NewTopic(topic.name, topic.partitions, topic.replicas, topic.configs)
             await _make(client, admin, wanted, topic.facts)
@@ -100,7 +134,7 @@ async def run_churn(client: Client) -> None:
         replicas, configs = CHURN_REPLICAS, CHURN_CONFIGS | {"min.insync.replicas": "2"}
         facts = TopicFacts(replicas=replicas, min_in_sync=2)
     made = read = 0
-    async with Admin(*client.seams, CLIENT) as admin, sender.producer:
+    async with _Maker(client) as admin, sender.producer:
         while not client.stopping.is_set():
             made += made == 0 or not happens(client.random, 0.3)
             name = f"{client.name}.{made}"
