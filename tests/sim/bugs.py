@@ -27,7 +27,7 @@ from rich.table import Table
 
 from barnabas.sim.cluster.plan import draw_cluster
 from barnabas.sim.coordination.plan import draw_coordination
-from barnabas.sim.replication.plan import draw_replication
+from barnabas.sim.replication.writers import draw_replication
 from barnabas.sim.scenario import CLUSTER, LOG, REPLICATED, REPLICATION, Scenario, draw_scenario
 from barnabas.sim.world import Outcome, simulate
 from tests.sim import (

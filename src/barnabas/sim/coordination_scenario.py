@@ -64,12 +64,14 @@ class LoopPlan(NamedTuple):
 
 class CoordinationPlan(NamedTuple):
     """`outputs`: topics that transactions write, by name, and how many partitions each has. `lone`: groups
-    without members, whose offsets are committed all the time."""
+    without members, whose offsets are committed all the time. `writers` work nothing off: each writes that
+    partition of its output."""
 
     groups: tuple[GroupPlan, ...] = ()
     loops: tuple[LoopPlan, ...] = ()
     outputs: tuple[tuple[str, int], ...] = ()
     lone: tuple[str, ...] = ()
+    writers: tuple[LoopPlan, ...] = ()
 
 
 def coordination_broker(random: SeededRandom, is_synced: bool) -> dict[str, str]:
@@ -113,13 +115,14 @@ def draw_loops(random: SeededRandom, topic: str, partitions: int) -> Coordinatio
     if happens(random, 0.4):
         group = _group(random, "workers", topic)._replace(static=0)
         loops = tuple(
-            _loop(random, f"worker-{number}", group, -1, output[0])._replace(has_twin=False)
+            draw_loop(random, f"worker-{number}", group, -1, output[0])._replace(has_twin=False)
             for number in range(group.members)
         )
     else:
         group = _group(random, "loops", topic)._replace(members=0, static=0)
         loops = tuple(
-            _loop(random, f"loop-{partition}", group, partition, output[0]) for partition in range(partitions)
+            draw_loop(random, f"loop-{partition}", group, partition, output[0])
+            for partition in range(partitions)
         )
     return CoordinationPlan((), loops, (output,))
 
@@ -136,7 +139,7 @@ def _group(random: SeededRandom, name: str, topic: str) -> GroupPlan:
     )
 
 
-def _loop(random: SeededRandom, name: str, group: GroupPlan, partition: int, output: str) -> LoopPlan:
+def draw_loop(random: SeededRandom, name: str, group: GroupPlan, partition: int, output: str) -> LoopPlan:
     return LoopPlan(
         name,
         group,

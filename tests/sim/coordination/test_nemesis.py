@@ -6,9 +6,10 @@ import pytest
 
 from barnabas.metadata.names import CONSUMER_OFFSETS, TRANSACTION_STATE
 from barnabas.sim.checkers.budget import doubts_of, facts_of
-from barnabas.sim.coordination.plan import COPIES, FAULTS, MIN_IN_SYNC, draw_coordination, replicated_facts
+from barnabas.sim.coordination.plan import FAULTS, draw_coordination
 from barnabas.sim.history import Crash, Event, History, TopicFacts
 from barnabas.sim.replication.events import PartitionSeen
+from barnabas.sim.replication.plan import COPIED, MIN_IN_SYNC, replicated_facts
 from barnabas.sim.scenario import REPLICATED, REPLICATED_GROUPS, REPLICATED_TRANSACTIONS
 from barnabas.sim.transaction_events import OutputMade
 from barnabas.sim.workload.moving import moved_topics
@@ -21,14 +22,14 @@ def test_every_topic_has_three_replicas_of_which_two_must_be_in_sync(kind: str) 
     for seed in SEEDS:
         scenario = draw_coordination(seed, kind)
         assert scenario.cluster is not None
-        assert len(scenario.cluster.brokers) >= COPIES
+        assert len(scenario.cluster.brokers) >= COPIED
         assert scenario.replication is not None
         assert scenario.replication.is_within
         for prefix in ("offsets.topic", "transaction.state.log"):
-            assert scenario.broker[f"{prefix}.replication.factor"] == str(COPIES)
+            assert scenario.broker[f"{prefix}.replication.factor"] == str(COPIED)
         assert scenario.broker["min.insync.replicas"] == str(MIN_IN_SYNC)
         for topic in moved_topics(scenario):
-            assert (topic.facts.replicas, topic.facts.min_in_sync) == (COPIES, MIN_IN_SYNC)
+            assert (topic.facts.replicas, topic.facts.min_in_sync) == (COPIED, MIN_IN_SYNC)
 
 
 def test_kinds_have_their_own_clients() -> None:
@@ -47,8 +48,8 @@ def test_every_fault_is_drawn_by_some_seed() -> None:
 
 
 def test_topics_of_coordinators_and_outputs_are_known_to_be_replicated() -> None:
-    facts = facts_of(History(events=[OutputMade(0, "output", 1, COPIES, MIN_IN_SYNC)]))
-    expected = TopicFacts(replicas=COPIES, min_in_sync=MIN_IN_SYNC)
+    facts = facts_of(History(events=[OutputMade(0, "output", 1, COPIED, MIN_IN_SYNC)]))
+    expected = TopicFacts(replicas=COPIED, min_in_sync=MIN_IN_SYNC)
     assert facts["output"] == expected
     assert facts[CONSUMER_OFFSETS] == facts[TRANSACTION_STATE] == expected._replace(is_compacted=True)
     scenario = draw_coordination(1, REPLICATED_TRANSACTIONS)

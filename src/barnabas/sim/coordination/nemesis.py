@@ -13,7 +13,6 @@ from collections.abc import Sequence
 from barnabas.core.random import SeededRandom
 from barnabas.sim.chance import between, happens, log_between, pick
 from barnabas.sim.cluster.nemesis import both
-from barnabas.sim.coordination.plan import replicated_facts
 from barnabas.sim.coordination_scenario import INTERNAL
 from barnabas.sim.history import History
 from barnabas.sim.machine import Machine
@@ -21,6 +20,7 @@ from barnabas.sim.nemesis import Strike
 from barnabas.sim.network import SimNetwork
 from barnabas.sim.replication.events import PartitionSeen
 from barnabas.sim.replication.nemesis import ReplicationNemesis
+from barnabas.sim.replication.plan import replicated_facts
 from barnabas.sim.scenario import Scenario
 
 CUT_OFF_S = (1.0, 15.0)
@@ -38,9 +38,8 @@ class CoordinationNemesis(ReplicationNemesis):
     def __init__(
         self, scenario: Scenario, machines: Sequence[Machine], network: SimNetwork, history: History
     ) -> None:
-        facts = replicated_facts(scenario)
-        super().__init__(scenario, machines, network, history, facts)
-        self._written = facts.keys()
+        super().__init__(scenario, machines, network, history)
+        self._written = replicated_facts(scenario).keys()
 
     def kinds(self) -> dict[str, Strike]:
         return super().kinds() | {

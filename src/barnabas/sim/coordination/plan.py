@@ -12,19 +12,23 @@ from barnabas.core.random import SeededRandom
 from barnabas.sim.chance import happens, log_between, stream
 from barnabas.sim.cluster.plan import draw_faults
 from barnabas.sim.coordination_scenario import (
-    INTERNAL,
     CoordinationPlan,
     coordination_broker,
     draw_groups,
     draw_loops,
     plain_configs,
 )
-from barnabas.sim.history import TopicFacts
+from barnabas.sim.replication.plan import (
+    COPIED,
+    MIN_IN_SYNC,
+    PACE,
+    ReplicationPlan,
+    draw_nodes,
+    replicated_settings,
+)
 from barnabas.sim.replication.plan import FAULTS as REPLICATION_FAULTS
-from barnabas.sim.replication.plan import PACE, ReplicationPlan, draw_replication
 from barnabas.sim.scenario import REPLICATED_GROUPS, Scenario, TopicPlan, draw_producer
 
-COPIES, MIN_IN_SYNC = 3, 2
 SYNCED = 0.1  # in how many seeds every append is synced
 MOVERS = 2
 FAULTS = REPLICATION_FAULTS | {
@@ -38,14 +42,14 @@ FAULTS = REPLICATION_FAULTS | {
 
 def draw_coordination(seed: int, kind: str, seconds: float | None = None) -> Scenario:
     """The scenario of a seed, `seconds` long, or as long as it likes."""
-    scenario = draw_replication(seed, seconds)
+    scenario = draw_nodes(seed, seconds)
     random = stream(seed, kind)
     is_synced = happens(random, SYNCED)
     configs = plain_configs(random, is_synced) | {"min.insync.replicas": str(MIN_IN_SYNC)}
-    topic = TopicPlan("input", 1 + random.below(4), configs, COPIES)
+    topic = TopicPlan("input", 1 + random.below(4), configs, COPIED)
     producer = draw_producer(random, "producer-0", topic, log_between(random, 1, 6))
     return scenario._replace(
-        broker=scenario.broker | coordination_broker(random, is_synced) | _replicated_settings(),
+        broker=scenario.broker | coordination_broker(random, is_synced) | replicated_settings(),
         topics=(topic,),
         producers=(producer._replace(is_idempotent=True, acks=-1),),
         readers=1,
@@ -63,17 +67,3 @@ def _coordination(random: SeededRandom, kind: str, topic: TopicPlan) -> Coordina
         lone = tuple(f"lone-{number}" for number in range(1 + random.below(3)))
         return draw_groups(random, topic.name)._replace(lone=lone)
     return draw_loops(random, topic.name, topic.partitions)
-
-
-def _replicated_settings() -> dict[str, str]:
-    return {f"{prefix}.replication.factor": str(COPIES) for prefix in INTERNAL.values()} | {
-        "transaction.state.log.min.isr": str(MIN_IN_SYNC),
-        "min.insync.replicas": str(MIN_IN_SYNC),  # of __consumer_offsets, which has no setting of its own
-    }
-
-
-def replicated_facts(scenario: Scenario) -> dict[str, TopicFacts]:
-    """What is promised of the topics that clients do not make with settings of their own."""
-    facts = TopicFacts(replicas=COPIES, min_in_sync=MIN_IN_SYNC)
-    names = [*INTERNAL, *(name for name, _ in scenario.coordination.outputs)]
-    return dict.fromkeys(names, facts)

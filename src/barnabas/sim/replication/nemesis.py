@@ -9,40 +9,34 @@ power would be beyond it.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Sequence
 
 from barnabas.core.random import SeededRandom
 from barnabas.sim.chance import between, happens, log_between, pick
 from barnabas.sim.checkers.budget import Budget
 from barnabas.sim.cluster.nemesis import ClusterNemesis, both
-from barnabas.sim.history import History, TopicFacts
+from barnabas.sim.history import History
 from barnabas.sim.machine import Kind, Machine
 from barnabas.sim.nemesis import Strike
 from barnabas.sim.network import SimNetwork
 from barnabas.sim.replication.events import PartitionGone, PartitionSeen
+from barnabas.sim.replication.plan import replicated_facts
 from barnabas.sim.scenario import Scenario
 
 CUT_OFF_S = (1.0, 20.0)
 BEHIND_S = (1.0, 20.0)
 APART_S = 0.3  # between the crashes of several replicas
-NO_FURTHER: Mapping[str, TopicFacts] = MappingProxyType({})
 
 
 class ReplicationNemesis(ClusterNemesis):
-    """Does what the scenario has drawn to the machines of a cluster. `further`: the settings of topics that
-    the scenario does not list."""
+    """Does what the scenario has drawn to the machines of a cluster."""
 
     def __init__(
-        self,
-        scenario: Scenario,
-        machines: Sequence[Machine],
-        network: SimNetwork,
-        history: History,
-        further: Mapping[str, TopicFacts] = NO_FURTHER,
+        self, scenario: Scenario, machines: Sequence[Machine], network: SimNetwork, history: History
     ) -> None:
         super().__init__(scenario, machines, network, history)
-        self._budget = Budget({topic.name: topic.facts for topic in scenario.topics} | dict(further))
+        facts = {topic.name: topic.facts for topic in scenario.topics}
+        self._budget = Budget(facts | replicated_facts(scenario))
         self._partitions: dict[tuple[str, int], PartitionSeen] = {}
         self._known = 0  # how many events of the history are
 

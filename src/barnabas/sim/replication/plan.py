@@ -14,6 +14,8 @@ from barnabas.core.random import SeededRandom
 from barnabas.sim.chance import between, happens, log_between, pick, stream
 from barnabas.sim.cluster.plan import FAULTS as CLUSTER_FAULTS
 from barnabas.sim.cluster.plan import ClusterPlan, draw_faults, machine_plan, metadata_settings
+from barnabas.sim.coordination_scenario import INTERNAL, CoordinationPlan
+from barnabas.sim.history import TopicFacts
 from barnabas.sim.scenario import (
     REPLICATION,
     ProducerPlan,
@@ -37,6 +39,7 @@ SHAPES = (
 )
 # replication factor and min.insync.replicas
 COPIES = ((3, 2), (3, 2), (3, 2), (3, 2), (3, 1), (2, 2), (2, 1), (1, 1))
+COPIED, MIN_IN_SYNC = 3, 2  # the same, of the topics of coordinators and those that transactions write
 FAULTS = CLUSTER_FAULTS | {
     "replica-crash": (4.0, 30.0),
     "replicas-crash": (10.0, 60.0),
@@ -58,8 +61,8 @@ class ReplicationPlan(NamedTuple):
     movers: int
 
 
-def draw_replication(seed: int, seconds: float | None = None) -> Scenario:
-    """The scenario of a seed, `seconds` long, or as long as it likes."""
+def draw_nodes(seed: int, seconds: float | None = None) -> Scenario:
+    """The scenario of a seed, `seconds` long, or as long as it likes, without transactions."""
     random = stream(seed, "replication scenario")
     length_s = between(random, 30, 60)
     plan = _cluster(random)
@@ -81,6 +84,23 @@ def draw_replication(seed: int, seconds: float | None = None) -> Scenario:
         cluster=plan,
         replication=ReplicationPlan(happens(random, WITHIN), movers=1),
     )
+
+
+def replicated_settings() -> dict[str, str]:
+    """The settings of the topics of coordinators, where these are replicated."""
+    return {f"{prefix}.replication.factor": str(COPIED) for prefix in INTERNAL.values()} | {
+        "transaction.state.log.min.isr": str(MIN_IN_SYNC),
+        "min.insync.replicas": str(MIN_IN_SYNC),  # of __consumer_offsets, which has no setting of its own
+    }
+
+
+def replicated_facts(scenario: Scenario) -> dict[str, TopicFacts]:
+    """What is promised of the topics that clients do not make with settings of their own."""
+    if scenario.coordination == CoordinationPlan():
+        return {}
+    facts = TopicFacts(replicas=COPIED, min_in_sync=MIN_IN_SYNC)
+    names = [*INTERNAL, *(name for name, _ in scenario.coordination.outputs)]
+    return dict.fromkeys(names, facts)
 
 
 def _cluster(random: SeededRandom) -> ClusterPlan:

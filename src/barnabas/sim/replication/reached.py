@@ -15,6 +15,7 @@ from barnabas.sim.coordination.events import CoordinatorMoved
 from barnabas.sim.history import Crash, Event, History, Started, TopicMade
 from barnabas.sim.replication.checkers.replay import Key
 from barnabas.sim.replication.events import DrillBegan, PartitionSeen, ReplicaGone, ReplicaSeen
+from barnabas.sim.transaction_events import TxnEnded
 
 DIVERGENT = "divergent truncations"
 FULL_FETCH = "full re-fetches"
@@ -57,6 +58,8 @@ class _Counting:
         elif isinstance(event, Started) and event.node in self._dark:
             self._dark.discard(event.node)
             self.found["unclean restarts"] += 1
+        elif isinstance(event, TxnEnded):
+            self.found["transactions committed" if event.is_commit else "transactions aborted"] += 1
         elif isinstance(event, TopicMade) and event.facts.is_compacted:
             self._compacted.add(event.topic)
 

@@ -19,6 +19,7 @@ from barnabas.sim.workload.watching import (
     run_output_reader,
     run_stable_watcher,
 )
+from barnabas.sim.workload.writing import run_writer
 
 Work = Callable[[Client], Coroutine[Any, Any, None]]
 
@@ -41,7 +42,7 @@ def working_roles(scenario: Scenario) -> dict[str, Work]:
     plan, places = scenario.coordination, input_places(scenario)
     for group in plan.groups:
         roles |= _members(group, places, is_last=False)
-    roles |= _loops(scenario, is_last=False)
+    roles |= _loops(scenario, is_last=False) | _writers(scenario)
     for lone in plan.lone:
         roles[f"committer-{lone}"] = partial(run_committer, group=lone, places=places)
     named = [each.name for each in plan.groups] + [loop.group.name for loop in plan.loops]
@@ -52,7 +53,7 @@ def working_roles(scenario: Scenario) -> dict[str, Work]:
     if outputs:
         roles["committed-reader"] = partial(run_output_reader, places=outputs, is_committed=True)
         roles["uncommitted-reader"] = partial(run_output_reader, places=outputs, is_committed=False)
-        loop = plan.loops[0]
+        loop = (plan.loops or plan.writers)[0]
         roles["leaver"] = partial(run_leaver, plan=loop, outputs=dict(plan.outputs)[loop.output])
         roles["stable-watcher"] = partial(run_stable_watcher, places=outputs)
     return roles
@@ -94,6 +95,15 @@ def _loops(scenario: Scenario, *, is_last: bool) -> dict[str, Work]:
         roles[f"{'last-' if is_last else ''}{plan.transactional_id}"] = work
         if plan.has_twin and not is_last:
             roles[f"{plan.transactional_id}-twin"] = work
+    return roles
+
+
+def _writers(scenario: Scenario) -> dict[str, Work]:
+    roles: dict[str, Work] = {}
+    for plan in scenario.coordination.writers:
+        roles[plan.transactional_id] = partial(run_writer, plan=plan)
+        if plan.has_twin:
+            roles[f"{plan.transactional_id}-twin"] = partial(run_writer, plan=plan)
     return roles
 
 

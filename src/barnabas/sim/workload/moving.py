@@ -49,11 +49,13 @@ async def run_mover(client: Client) -> None:
 def moved_topics(scenario: Scenario) -> tuple[TopicPlan, ...]:
     """All topics with replicas; those of coordinators only where they have several."""
     copies, least = scenario.topics, {"min.insync.replicas": "2"}
-    if not (scenario.coordination.groups or scenario.coordination.loops):
+    coordination = scenario.coordination
+    has_groups = bool(coordination.groups or coordination.loops)
+    if not (has_groups or coordination.writers):
         return copies
     delete, compact = {"cleanup.policy": "delete"} | least, {"cleanup.policy": "compact"} | least
-    outputs = [TopicPlan(name, count, delete, 3) for name, count in scenario.coordination.outputs]
-    internal = [CONSUMER_OFFSETS] * 2 + [TRANSACTION_STATE] * 2 * bool(outputs)
+    outputs = [TopicPlan(name, count, delete, 3) for name, count in coordination.outputs]
+    internal = [CONSUMER_OFFSETS] * 2 * has_groups + [TRANSACTION_STATE] * 2 * bool(outputs)
     counts = {name: int(scenario.broker[f"{INTERNAL[name]}.num.partitions"]) for name in INTERNAL}
     return (*copies, *outputs, *(TopicPlan(name, counts[name], compact, 3) for name in internal))
 

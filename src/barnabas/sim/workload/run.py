@@ -83,7 +83,7 @@ class _Workload:
         """Groups become stable, and what is to be worked off is."""
         scenario = self._world.scenario
         roles = last_roles(scenario)
-        if not roles:
+        if not (roles or scenario.coordination.outputs):
             return
         self._stopping.clear()
         for role, work in roles.items():
@@ -101,7 +101,9 @@ class _Workload:
     def _roles(self) -> dict[str, Work]:
         scenario = self._world.scenario
         by_name = {topic.name: topic for topic in scenario.topics}
-        roles = working_roles(scenario) or {"churn": run_churn}
+        roles = working_roles(scenario)
+        if not roles or scenario.coordination.writers:
+            roles["churn"] = run_churn
         roles |= moving_roles(scenario)
         for plan in scenario.producers:
             roles[plan.name] = partial(run_sender, plan=plan, topic=by_name[plan.topic])
