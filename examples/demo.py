@@ -48,7 +48,7 @@ GROUPS = {"shop-paid-orders": (ORDERS, PAYMENTS), "shop-revenue": (ORDERS,)}
 PARTITIONS = 3
 RECORDS_PER_SECOND = 8_000  # as fast as it is read, or there would be nothing to see
 CHUNKS = 300  # acknowledged one after the other, so that no partition runs far ahead of another
-PATIENCE_SECONDS = 180.0
+PATIENCE_SECONDS = 300.0
 SENT_BAR, PAID_BAR, DEAD_BAR, REVENUE_BAR = "sent", "paid orders", "dead letters", "revenue, by hour"
 
 

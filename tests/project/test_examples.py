@@ -77,7 +77,7 @@ def test_the_storm_needs_its_cause() -> None:
 def test_the_demo_loses_nothing_and_repeats_nothing(tmp_path: Path) -> None:
     data = tmp_path / "data"
     arguments = "--dir", str(data), "--orders", "2000", "--pictures", str(tmp_path)
-    result = run("demo.py", *arguments, timeout_s=600)
+    result = run("demo.py", *arguments, timeout_s=840)
     assert result.returncode == 0, result.stdout + result.stderr
     # neither Spark nor Java has anything to say there
     assert [line for line in result.stderr.splitlines() if "record kernel: the pure" not in line] == []
