@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import gc
+import importlib
 import subprocess
 import sys
 import time
+from importlib.machinery import SourceFileLoader
 from pathlib import Path
 
 import pytest
@@ -16,6 +18,11 @@ from barnabas.protocol.messages.produce import ProduceResponse
 from barnabas.testing import Broker, BrokerFailed
 from tests.support.raw_client import RawClient, fetch_request, metadata_request, produce_request, wait_until
 from tests.support.serve_process import acknowledge_one
+
+
+@pytest.mark.parametrize("module", ["barnabas.testing.broker", "barnabas.broker.coordinators.produced"])
+def test_pytest_does_not_rewrite_barnabas(module: str) -> None:
+    assert isinstance(importlib.import_module(module).__loader__, SourceFileLoader)
 
 
 @pytest.mark.parametrize("end", [Broker.stop, Broker.kill], ids=["stop", "kill"])
