@@ -14,7 +14,7 @@ MAKEFLAGS += --no-print-directory
 # the tests start hundreds of processes, each of which would compile all that it imports
 unexport PYTHONDONTWRITEBYTECODE
 .DEFAULT_GOAL := help
-.PHONY: help test quick lint types layers unit pure demo sim bench fuzz wheel format clean
+.PHONY: help test quick lint types layers unit pure soak demo sim bench fuzz wheel format clean
 # a step that fails leaves no half-made stamp behind
 .DELETE_ON_ERROR:
 # one step after another, so that the last lines on the screen are those of the step that failed
@@ -59,11 +59,15 @@ layers: $(READY)  ## the layer contract (import-linter)
 
 unit: $(SPARK)  ## the tests; ARGS="-k name" for some of them
 	$(java)
-	$(call step,tests,$(if $(ARGS),$(PYTEST) $(ARGS),$(PY) -m tools.lanes --each 2 "java or node or go" spark))
+	$(call step,tests,$(if $(ARGS),$(PYTEST) $(ARGS),$(PY) -m tools.lanes --each 3 "java or node or go" spark))
 
 PURE := --parts 2 --within tests/records --within tests/log "slow or java"
 pure: $(READY)  ## the quick tests of records and log once more, on the pure-Python kernel
 	$(call step,tests on the pure kernel,BARNABAS_KERNEL=pure $(PY) -m tools.lanes $(PURE))
+
+soak: $(SPARK)  ## tests that repeat with other versions, seeds and files what others show; some minutes
+	$(java)
+	$(call step,soak tests,$(PYTEST) --long -m long $(ARGS))
 
 demo: $(SPARK)  ## orders through a broker and Spark, both killed on the way; ARGS="--orders 1000000"
 	$(java)

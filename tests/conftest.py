@@ -4,7 +4,8 @@ Those that need another world skip by themselves where it is missing: one line o
 Those with real clients run against a broker in this process; `--target=process` runs them against
 `barnabas serve`, `--target=kafka` against Apache Kafka, which says whether the tests themselves are right.
 Those of Hypothesis try the same examples in every run, and no example is judged by how long it took, since
-a machine may be busy. `--hypothesis-profile=explore` tries new examples.
+a machine may be busy. `--hypothesis-profile=explore` tries new examples. Those marked `long` are left out
+unless `--long` asks for them.
 """
 
 from __future__ import annotations
@@ -41,7 +42,17 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
             os.environ["JAVA_HOME"] = home  # of every Spark that tests start
 
 
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if config.getoption("--long"):
+        return
+    left_out = [item for item in items if item.get_closest_marker("long") is not None]
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if item.get_closest_marker("long") is None]
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--long", action="store_true", help="also tests that repeat what others show")
     parser.addoption(
         "--target", choices=KINDS, default="memory", help="what tests with real clients are run against"
     )

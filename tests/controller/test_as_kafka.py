@@ -163,7 +163,9 @@ def decide_all(life: KafkaLife) -> list[str]:
     return decider.decided
 
 
-@pytest.mark.parametrize("life", [read_fixture, pytest.param(fresh, marks=pytest.mark.java)])
+@pytest.mark.parametrize(
+    "life", [read_fixture, pytest.param(fresh, marks=[pytest.mark.java, pytest.mark.long])]
+)
 def test_every_decision_in_kafkas_log_is_decided_the_same(life: Callable[[], KafkaLife]) -> None:
     decided = decide_all(life())
     assert decided.count("RegisterBrokerRecord") >= 3

@@ -52,7 +52,9 @@ def sockets_of_kafka_python_are_closed(monkeypatch: pytest.MonkeyPatch) -> Itera
         one.close()
 
 
-@pytest.fixture(scope="session", params=["kept", pytest.param("fresh", marks=pytest.mark.java)])
+@pytest.fixture(
+    scope="session", params=["kept", pytest.param("fresh", marks=[pytest.mark.java, pytest.mark.long])]
+)
 def kafka_directories(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> KafkaDirectories:

@@ -30,7 +30,7 @@ from tests.support.clients import (
     kafka,
     until,
 )
-from tests.support.java_clients import VERSIONS, run_java
+from tests.support.java_clients import NEW, OLD, run_java
 from tests.support.targets import Target
 
 JAVA = Path(__file__).resolve().parent / "java"
@@ -185,7 +185,7 @@ def test_every_client_sees_the_latest_value_of_every_key(
 
 
 @pytest.mark.java
-@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("version", [NEW, pytest.param(OLD, marks=pytest.mark.long)])
 def test_java_consumers_see_the_same(new_target: NewTarget, topic: str, version: str) -> None:
     target = new_target(SETTINGS)
     create_topic(target.bootstrap, topic, 1, **COMPACTED)

@@ -26,7 +26,8 @@ IN_ONE = 2  # inputs in a transaction
 STEPS = ("begin", "send 0", "send 1", "offsets", "committing", "commit")
 LOOPS = [
     *PYTHON,
-    *(pytest.param(version, marks=pytest.mark.java) for version in JAVA),
+    pytest.param(JAVA[0], marks=pytest.mark.java),
+    pytest.param(JAVA[1], marks=[pytest.mark.java, pytest.mark.long]),
     pytest.param("kafkajs", marks=pytest.mark.node),
     pytest.param("franz-go", marks=pytest.mark.go),
 ]

@@ -23,7 +23,7 @@ from tests.support.kafka_cleaner import KafkaCleaner
 
 pytestmark = pytest.mark.java
 
-SEEDS = 40
+SEEDS = [*range(20), *(pytest.param(each, marks=pytest.mark.long) for each in range(20, 100))]
 MEMORY = Path("/dev/shm")
 
 
@@ -43,7 +43,7 @@ def swift_path(tmp_path: Path) -> Iterator[Path]:
         yield Path(path)
 
 
-@pytest.mark.parametrize("seed", range(SEEDS))
+@pytest.mark.parametrize("seed", SEEDS)
 def test_the_same_is_left(seed: int, kafka: KafkaCleaner, swift_path: Path) -> None:
     twins = Twins(swift_path, settings_of(seed), kafka)
     for _ in range(twins.settings.rounds):

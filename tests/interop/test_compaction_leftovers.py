@@ -27,7 +27,7 @@ from tests.support.kafka_cleaner import KafkaCleaner
 pytestmark = pytest.mark.java
 
 SUFFIXES = (".log", ".index", ".timeindex", ".txnindex")
-SEEDS = range(6)
+SEEDS = [*range(3), *(pytest.param(each, marks=pytest.mark.long) for each in range(3, 6))]
 
 
 class Rename(NamedTuple):

@@ -98,7 +98,7 @@ async def seen_by_barnabas(data: Path, settings: Settings, now_ms: int) -> tuple
         return everything, without_aborted(await fetch_all(log, Bound.LAST_STABLE))
 
 
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.long)])
 def test_kafka_serves_and_goes_on_compacting(seed: int, tmp_path: Path) -> None:
     settings = settings_for(seed)
     writers = Writers(settings, now_ms=int(time.time() * 1000) - 120_000)

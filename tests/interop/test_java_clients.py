@@ -9,7 +9,7 @@ import pytest
 
 from barnabas.testing import Broker
 from tests.support.apache_kafka import tool
-from tests.support.java_clients import VERSIONS, run_java
+from tests.support.java_clients import NEW, OLD, run_java
 
 HERE = Path(__file__).resolve().parent
 PARTS = ["admin", "none", "gzip", "snappy", "lz4", "zstd", "places", "acks", "large", "many", "long poll"]
@@ -17,7 +17,7 @@ PARTS = ["admin", "none", "gzip", "snappy", "lz4", "zstd", "places", "acks", "la
 pytestmark = pytest.mark.java
 
 
-@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("version", [NEW, pytest.param(OLD, marks=pytest.mark.long)])
 def test_a_tour_with_the_java_client(broker: Broker, caplog: pytest.LogCaptureFixture, version: str) -> None:
     lines = run_java(version, HERE / "java" / "ClientTour.java", broker.bootstrap, f"v{version}")
     assert [line.removeprefix("done ") for line in lines if line.startswith("done ")] == PARTS

@@ -7,6 +7,8 @@ import pytest
 from tests.metadata.kafka_life import KafkaLife, fresh, read_fixture
 
 
-@pytest.fixture(scope="session", params=["kept", pytest.param("fresh", marks=pytest.mark.java)])
+@pytest.fixture(
+    scope="session", params=["kept", pytest.param("fresh", marks=[pytest.mark.java, pytest.mark.long])]
+)
 def kafka_life(request: pytest.FixtureRequest) -> KafkaLife:
     return read_fixture() if request.param == "kept" else fresh()

@@ -43,7 +43,7 @@ def test_it_runs_against_barnabas(name: str) -> None:
 
 @pytest.mark.java
 @pytest.mark.slow  # starts Apache Kafka, and a JVM for every workload of its own client
-@pytest.mark.parametrize("name", ["produce", "consume"])
+@pytest.mark.parametrize("name", ["produce", pytest.param("consume", marks=pytest.mark.long)])
 def test_it_runs_against_kafka_with_its_own_client(name: str) -> None:
     pairs = measured(name, KAFKA)
     assert {pair.name.partition(",")[0] for pair in pairs} == {"confluent", "java"}

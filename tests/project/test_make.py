@@ -56,7 +56,7 @@ def test_all_the_checks_are_part_of_make_test() -> None:
         "ruff format --check",
         "mypy",
         "lint-imports",
-        '-m tools.lanes --each 2 "java or node or go" spark',
+        '-m tools.lanes --each 3 "java or node or go" spark',
         "BARNABAS_KERNEL=pure",
     ):
         assert check in plan

@@ -26,7 +26,7 @@ from tests.support.java_classes import LIST, archive, compiled, using
 
 HERE = Path(__file__).resolve().parent
 PROGRAMS = HERE.parent / "interop" / "java"
-VERSIONS = (VERSION, "3.9.1")
+NEW, OLD = VERSION, "3.9.1"
 
 
 def jars(version: str) -> Path:
