@@ -3,7 +3,8 @@
 `python -m tools.lanes --each 2 "java or node or go" spark`: lanes by marks. The first lane has the tests with
 none of these marks; every further one has those with its marks, and with none of a later lane's. They run
 other people's programs and spend much of their time waiting for them; the first runs meanwhile. Each lane is
-two processes, which share its files (shared_lane.py).
+so many processes, which share its files (shared_lane.py). A lane with marks is given the files that may have
+them, since every process imports all files that it is given.
 
 `python -m tools.lanes --parts 2 "slow or java or node or go or spark"`: the tests with none of these marks,
 in so many lanes of about the same size, by files.
@@ -15,7 +16,9 @@ get lost among another's. Ends with 0 only if all do.
 from __future__ import annotations
 
 import argparse
+import functools
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -45,9 +48,31 @@ def by_marks(marks: Sequence[str], each: int, root: Path) -> list[Lane]:
     for number, mark in enumerate(chosen):
         folder = root / str(number)
         folder.mkdir()
-        arguments = ["--durations=25", "-m", mark, *sharing(folder)]
+        files = files_with(marks[number - 1]) if number else []
+        arguments = ["--durations=25", "-m", mark, *sharing(folder), *files]
         lanes += [Lane(f"those marked {mark}, {n + 1} of {each}", arguments, number > 0) for n in range(each)]
     return lanes
+
+
+def files_with(mark: str, root: Path = Path()) -> list[str]:
+    """The files whose tests may have one of these marks: named in the file itself, in a conftest.py beside or
+    above it, or in a module of the tests that one of these imports."""
+    words = "|".join(re.findall(r"(?!(?:and|or|not)\b)\w+", mark))
+    named = re.compile(rf"\bmark\.({words})\b")
+
+    @functools.cache
+    def has(file: Path) -> bool:
+        text = file.read_text() if file.exists() else ""
+        if named.search(text):
+            return True
+        imported = re.findall(r"^from (tests[\w.]*) import", text, re.MULTILINE)
+        return any(has(root / f"{each.replace('.', '/')}.py") for each in imported)
+
+    def may_have(file: Path) -> bool:
+        above = [each / "conftest.py" for each in file.parents if each.is_relative_to(root / "tests")]
+        return any(map(has, [file, *above]))
+
+    return sorted(str(each) for each in (root / "tests").rglob("test_*.py") if may_have(each))
 
 
 def by_files(

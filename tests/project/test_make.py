@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tools.lanes import by_files, by_marks, sharing
+from tools.lanes import by_files, by_marks, files_with, sharing
 
 ROOT = Path(__file__).parents[2]
 MAKEFILE = (ROOT / "Makefile").read_text()
@@ -109,8 +109,28 @@ def test_lanes_by_marks_have_every_test_once(tmp_path: Path) -> None:
     ]
     assert [each.arguments[each.arguments.index("-m") + 1] for each in lanes[::2]] == chosen
     assert [each.arguments for each in lanes[::2]] == [each.arguments for each in lanes[1::2]]
-    assert len({each.arguments[-1] for each in lanes}) == 3  # the folders in which files are taken
+    shared = [next(word for word in each.arguments if word.startswith("--share=")) for each in lanes]
+    assert len(set(shared)) == 3  # the folders in which files are taken
     assert [each.stands_back for each in lanes] == [False] * 2 + [True] * 4
+
+
+def test_lanes_are_given_the_files_that_may_have_their_marks(tmp_path: Path) -> None:
+    written = {
+        "test_none.py": "from tests.other import nothing",
+        "test_named.py": "@pytest.mark.java",
+        "test_by_import.py": "from tests.support.marked import clients",
+        "support/marked.py": "pytest.param(1, marks=pytest.mark.go)",
+        "other.py": "",
+        "by_conftest/conftest.py": "pytest.mark.java",
+        "by_conftest/test_it.py": "",
+        "test_other_mark.py": "pytest.mark.javascript",
+    }
+    for name, text in written.items():
+        file = tmp_path / "tests" / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+    found = files_with("java or go", tmp_path)
+    assert [Path(each).name for each in found] == ["test_it.py", "test_by_import.py", "test_named.py"]
 
 
 TESTS_OF_A_FILE = """
