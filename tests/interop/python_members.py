@@ -196,9 +196,11 @@ class ConfluentMember(Member):
             wait_s = 0
             if message is None:
                 break
-            if message.error() is not None and message.error().fatal():
-                raise self.kafka.KafkaException(message.error())
-            if message.error() is None:
+            error = message.error()
+            # told once, by its code alone: a heartbeat, and not a commit, may be what hears of it
+            if error is not None and (error.fatal() or error.code() == self.kafka.KafkaError._FATAL):
+                raise self.kafka.KafkaException(error)
+            if error is None:
                 self.saw((message.topic(), message.partition()), message.offset())
         self.tell_reads()
 
