@@ -4,8 +4,8 @@ The table of a router defines everything that its listeners serve: ApiVersions a
 that is not listed is refused. An API may have another handler at a controller's listener than at a broker's.
 Codecs are loaded when first used. A handler gets the decoded request and returns the response, or None if the
 client wants none (acks=0). The connection is closed for an API that is not served, for bytes that are no
-request of the claimed version, and for a handler that fails unexpectedly: the position in the stream is lost,
-and clients reconnect.
+request of the claimed version, and for a handler that fails unexpectedly: the stream cannot go on, and
+clients reconnect.
 """
 
 from __future__ import annotations

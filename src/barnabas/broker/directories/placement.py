@@ -3,8 +3,8 @@
 The files decide. Where they are in another directory than the metadata says, the controller is told before
 this node becomes active, so that it leads what it has. A partition without files gets a directory: the one in
 the metadata, if that is in use, else one that is chosen here and reported. If the metadata names a directory
-that is gone for good, the partition is created anew, empty, but does not lead until someone who knows that
-elects it. If a directory is only missing, the partition may be in it, and is offline until the directory is
+that is gone for good, the partition is created anew, empty, but does not lead before an operator elects it
+uncleanly. If a directory is only missing, the partition may be in it, and is offline until the directory is
 back.
 
 A node with one directory has nothing to choose: the controller assigns it when a partition is created.
