@@ -86,7 +86,8 @@ class Stage(directing.Stage):
         topic = NewTopic(TOPIC, 1, len(replicas), dict(configs))
         await self.admin.create_topics([topic])
         min_in_sync = int(configs.get("min.insync.replicas", 1))
-        facts = TopicFacts(replicas=len(replicas), min_in_sync=min_in_sync)
+        is_compacted = "compact" in configs.get("cleanup.policy", "")
+        facts = TopicFacts(replicas=len(replicas), min_in_sync=min_in_sync, is_compacted=is_compacted)
         self.client.history.add(TopicMade(self.client.now, TOPIC, facts))
         await self.move(replicas)
 
@@ -132,15 +133,19 @@ class Stage(directing.Stage):
         await self.until(lambda: self.partition.leader == second)
         await self.until(lambda: set(self.partition.isr) == set(self.partition.replicas))
 
-    async def send(self, count: int, *, acks: int = -1, pause_s: float = 0.0) -> None:
-        """So many batches of one record, each acknowledged, to the leader that is known at first."""
+    async def send(
+        self, count: int, *, acks: int = -1, pause_s: float = 0.0, keys: str | None = None
+    ) -> None:
+        """So many batches of one record, each acknowledged, to the leader that is known at first; with a
+        letter of `keys` each."""
         config = ProducerConfig(
             acks=acks, idempotence=False, linger_ms=0, delivery_timeout_ms=20_000, client=CLIENT
         )
         sender = Sender(self.client, config)
         async with sender.producer:
-            for _ in range(count):
-                await sender.send(TOPIC, 0, None, b"value")
+            for number in range(count):
+                key = None if keys is None else keys[number].encode()
+                await sender.send(TOPIC, 0, key, b"value")
                 await sender.producer.flush()
                 await asyncio.sleep(pause_s)
 
@@ -189,13 +194,14 @@ def direct(
     settings: Mapping[str, str] = NO_SETTINGS,
     *,
     is_apart: bool = False,
+    is_compacted: bool = False,
     seed: int = 1,
     on_line: Callable[[str], None] | None = None,
 ) -> list[Violation]:
     """What the checkers say of a script. The seed decides how long everything takes, and what a power loss
-    leaves of what was not synced."""
+    leaves of what was not synced. `is_compacted`: the topic is made so."""
     voters = (CONTROLLER,) if is_apart else BROKERS
-    topic = TopicPlan(TOPIC, 1, {"cleanup.policy": "delete"}, 3)
+    topic = TopicPlan(TOPIC, 1, {"cleanup.policy": "compact" if is_compacted else "delete"}, 3)
     scenario = directing.scenario_of(REPLICATION, voters, BROKERS, settings, (topic,), seed)
     watch = partial(ReplicationWatch, scenario=scenario)
     return directing.run_script(scenario, Stage, script, watch, _judge, on_line).violations

@@ -12,6 +12,7 @@ from tests.sim.replication.directed import NO_SETTINGS, Script, direct
 LAG_S = {"replica.lag.time.max.ms": "3000"}
 PROMPT_CHECKPOINTS = {"log.flush.offset.checkpoint.interval.ms": "1000"}
 CHECKPOINTS = {"log.flush.offset.checkpoint.interval.ms": str(int(scripts.CHECKPOINT_S * 1000))}
+PROMPT_CLEANER = {"log.cleaner.backoff.ms": "200"}
 ONE_BATCH_A_FETCH = {"replica.fetch.max.bytes": "100"}
 
 
@@ -21,9 +22,16 @@ class Directed(NamedTuple):
     script: Script
     is_apart: bool = True
     settings: Mapping[str, str] = NO_SETTINGS
+    is_compacted: bool = False
 
     def play(self, on_line: Callable[[str], None] | None = None) -> list[Violation]:
-        return direct(self.script, self.settings, is_apart=self.is_apart, on_line=on_line)
+        return direct(
+            self.script,
+            self.settings,
+            is_apart=self.is_apart,
+            is_compacted=self.is_compacted,
+            on_line=on_line,
+        )
 
     @property
     def name(self) -> str:
@@ -65,4 +73,12 @@ DIRECTED: dict[str, tuple[Directed, str]] = {
     "laggard-elected": (Directed(scripts_leaders.laggard_first_in_line, settings=LAG_S), "kept"),
     "epoch-kept-after-power-loss": (Directed(scripts_leaders.power_lost_while_eligible), "kept"),
     "fenced-leader-elected": (Directed(scripts_leaders.last_leader_loses_power), "leadership"),
+}
+
+# what is wrong without any deliberate bug, and known (docs/simulation.md), with the checker that says so
+KNOWN: dict[str, tuple[Directed, str]] = {
+    "epoch-begins-in-a-gap": (
+        Directed(scripts.compacted_beginning_of_an_epoch, settings=LAG_S | PROMPT_CLEANER, is_compacted=True),
+        "equal",
+    ),
 }

@@ -9,6 +9,7 @@ from __future__ import annotations
 from barnabas.client.admin import NewTopic
 from tests.sim.replication.directed import CONTROLLER, TOPIC, Stage
 
+COMPACTED = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.01"}
 CHECKPOINT_S = 10.0  # log.flush.offset.checkpoint.interval.ms where a script counts on it
 
 
@@ -184,3 +185,30 @@ async def leader_without_records(stage: Stage) -> None:
     stage.machine(1).crash("process", 20.0)
     await stage.until(lambda: stage.partition.leader == 3)
     await stage.wait(0.3)
+
+
+async def compacted_beginning_of_an_epoch(stage: Stage) -> None:
+    """Node 3 has a tail of its epoch when node 1 leads. What node 1 writes first in its own epoch is
+    compacted away before node 2 is back, which takes the first batch that is left for the beginning of that
+    epoch. Node 2 leads next, and node 3 comes back."""
+    await stage.make_topic((1, 3, 2), {**COMPACTED, "segment.ms": "1000"})
+    await stage.lead_second()
+    await stage.send(3, keys="xyz")
+    await stage.until(lambda: stage.committed(1, 2, 3) == {3})
+    stage.cut(3, 1, 2)
+    await stage.send(3, acks=1, keys="abc")
+    stage.machine(2).crash("process", 14.0)
+    await stage.until(lambda: 2 not in stage.partition.isr)
+    await stage.prefer()
+    await stage.send(3, acks=1, keys="def")
+    await stage.until(lambda: stage.log(1).high_watermark == 6)
+    await stage.wait(1.5)
+    await stage.send(3, keys="def")
+    await stage.wait(1.5)
+    await stage.send(1, keys="g")
+    await stage.until(lambda: 2 in stage.partition.isr)
+    await stage.wait(1.0)
+    stage.machine(1).crash("process", 20.0)
+    await stage.until(lambda: stage.partition.leader == 2)
+    stage.join(3, 2)
+    await stage.wait(3.0)

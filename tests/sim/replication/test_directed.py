@@ -7,7 +7,7 @@ import pytest
 from barnabas.sim.scenario import REPLICATION
 from tests.sim.bugs import BUGS
 from tests.sim.bugs_switch import switched_on
-from tests.sim.replication.directed_bugs import DIRECTED, Directed
+from tests.sim.replication.directed_bugs import DIRECTED, KNOWN, Directed
 
 SCRIPTS = {directed.name: directed for directed, _ in DIRECTED.values()}
 
@@ -24,6 +24,14 @@ def test_directed_simulation_catches_a_bug(bug: str) -> None:
         found = directed.play()
     assert checker in BUGS[bug].checkers
     assert checker in {each.checker for each in found}, [str(each) for each in found] or "nobody says so"
+
+
+@pytest.mark.parametrize("name", KNOWN)
+def test_what_is_known_to_be_wrong_is_seen(name: str) -> None:
+    directed, checker = KNOWN[name]
+    assert checker in {each.checker for each in directed.play()}, (
+        "if it is mended: a script that must be clean"
+    )
 
 
 def test_every_bug_of_replication_without_a_seed_has_a_script() -> None:
