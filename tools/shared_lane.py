@@ -4,6 +4,11 @@
 file, by creating an entry in FOLDER, and passes over files that another one has taken. So no process waits
 while there are files left, and fixtures of a module are set up once. All processes collect the same tests in
 the same order. Fixtures of the session are set up in each process that needs them.
+
+Files with tests marked `slow` are taken first, those with most of them before the others: a long file that
+is taken last would be waited for. A module whose `TAKEN_APART` is true shares nothing that costs much between
+its tests: each of them is taken alone. Modules that have the same text as `TAKEN_TOGETHER`, and stand one
+behind another, are taken as one: they share expensive fixtures of the session.
 """
 
 from __future__ import annotations
@@ -38,9 +43,22 @@ def pytest_runtestloop(session: pytest.Session) -> bool | None:
 def _taken(items: Sequence[pytest.Item], folder: Path) -> Iterator[pytest.Item | None]:
     """The tests of the files that this process could take. Parametrized fixtures of the session may have put
     a file's tests into several places: each is taken apart."""
-    for number, (_, tests) in enumerate(groupby(items, lambda item: item.path)):
+    units = [list(tests) for _, tests in groupby(items, _unit)]
+    for number, tests in sorted(enumerate(units), key=lambda unit: -_slow_tests(unit[1])):
         try:
             (folder / str(number)).touch(exist_ok=False)
         except FileExistsError:
             continue
         yield from tests
+
+
+def _unit(item: pytest.Item) -> str:
+    """What is the same for tests that are taken together."""
+    module = getattr(item, "module", None)
+    if getattr(module, "TAKEN_APART", False):
+        return item.nodeid
+    return getattr(module, "TAKEN_TOGETHER", str(item.path))
+
+
+def _slow_tests(tests: Sequence[pytest.Item]) -> int:
+    return sum(item.get_closest_marker("slow") is not None for item in tests)

@@ -44,7 +44,7 @@ from tests.support.raw_offsets import At
 from tests.support.raw_transactions import create_topic, find_coordinator, name_of
 from tests.support.serve_process import ServeProcess
 
-pytestmark = pytest.mark.java
+pytestmark = [pytest.mark.java, pytest.mark.slow]  # nodes are started on one directory, again and again
 
 NEVER_MS = "9000000000000"
 LONG_MS = 300_000

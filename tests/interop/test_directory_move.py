@@ -51,7 +51,7 @@ from tests.interop.moving import WAIT_S, Doing, OneDirectory, latest, look, reco
 from tests.interop.workload import wait_until
 from tests.support.raw_client import RawClient
 
-pytestmark = pytest.mark.java
+pytestmark = [pytest.mark.java, pytest.mark.slow]  # nodes are started on one directory, again and again
 
 NEVER_MS = "9000000000000"
 PRODUCER = 4_000_000

@@ -18,7 +18,7 @@ from tests.support.apache_kafka import ApacheKafka
 from tests.support.kafka_tools import Done, KafkaTools
 from tests.support.targets import Served
 
-pytestmark = pytest.mark.java
+pytestmark = [pytest.mark.java, pytest.mark.slow]  # some hundred tools, one after another, on either system
 
 Outcome = tuple[Done, Done]  # Apache Kafka's, and Barnabas's
 AT = "--bootstrap-server {bootstrap} "

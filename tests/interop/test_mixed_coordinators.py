@@ -15,7 +15,7 @@ from tests.support.group_members import NEW_JAVA
 from tests.support.mixed_cluster import MixedCluster
 from tests.support.mixed_node import BARNABAS, KAFKA
 
-pytestmark = pytest.mark.java
+pytestmark = [pytest.mark.java, pytest.mark.slow]  # coordinators move five times, under load
 
 BROKERS = (11, 12, 13)
 # only a broker that has ended is fenced

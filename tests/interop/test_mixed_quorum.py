@@ -18,7 +18,7 @@ from tests.support.kafka_tools import KafkaTools
 from tests.support.mixed_cluster import MixedCluster
 from tests.support.mixed_node import BARNABAS, KAFKA, MixedNode
 
-pytestmark = pytest.mark.java
+pytestmark = [pytest.mark.java, pytest.mark.slow]  # a cluster of six nodes lives through three leaders
 
 # every node takes a snapshot after a few changes
 SETTINGS = {"metadata.log.max.record.bytes.between.snapshots": "1500"}

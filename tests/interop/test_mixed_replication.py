@@ -23,7 +23,7 @@ from tests.interop.replica_files import ReplicaFiles, difference, read_replica
 from tests.support.mixed_cluster import MixedCluster
 from tests.support.mixed_node import BARNABAS, KAFKA, MixedNode
 
-pytestmark = pytest.mark.java
+pytestmark = [pytest.mark.java, pytest.mark.slow]  # clusters of several nodes, some of which are killed
 
 OF_KAFKA, OF_BARNABAS = 11, 12
 SETTINGS = {

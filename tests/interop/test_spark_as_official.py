@@ -17,6 +17,7 @@ from tests.interop.spark_session import BOOTSTRAP, FORMATS, OFFICIAL, OURS, Both
 from tests.interop.spark_topics import COMPACTED_LEFT, TIME_MS, TRIMMED_TO
 
 pytestmark = [pytest.mark.spark, pytest.mark.java]
+TAKEN_TOGETHER = "official"  # by one process: one session of Spark, and two clusters, for all of them
 
 # a column's place in a row
 VALUE, TOPIC, PARTITION, OFFSET, TIMESTAMP, TIMESTAMP_TYPE = range(1, 7)

@@ -18,6 +18,7 @@ from tests.interop.test_spark_as_official import by_partition, each, times
 from tests.support.clients import DEADLINE_S, Confluent, Message, create_topic
 
 pytestmark = [pytest.mark.spark, pytest.mark.java]
+TAKEN_TOGETHER = "official"  # by one process: one session of Spark, and two clusters, for all of them
 
 EARLIEST = {"startingOffsets": "earliest"}
 # name -> (options, how many micro-batches, how many rows); where there is nothing, Spark has an empty one

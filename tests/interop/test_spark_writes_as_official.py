@@ -15,6 +15,7 @@ from tests.interop.spark_session import BOOTSTRAP, FORMATS, OFFICIAL, OURS, Both
 from tests.support.clients import DEADLINE_S, Confluent, Message, confluent_consumer, create_topic, until
 
 pytestmark = [pytest.mark.spark, pytest.mark.java]
+TAKEN_TOGETHER = "official"  # by one process: one session of Spark, and two clusters, for all of them
 
 PARTITIONS = 3
 ROWS = 90

@@ -176,6 +176,26 @@ def test_processes_of_a_lane_share_its_files(tmp_path: Path) -> None:
         assert each.count("set up") == each.count("torn down") == len(set(ran))
 
 
+FILES_BY_PACE = {
+    "test_0": "def test_a(): pass",
+    "test_1": "import pytest\npytestmark = pytest.mark.slow\ndef test_b(): pass\ndef test_b2(): pass",
+    "test_2": "TAKEN_APART = True\ndef test_c(): pass\ndef test_d(): pass",
+    "test_3": "import pytest\nTAKEN_TOGETHER = 'x'\n@pytest.mark.slow\ndef test_e(): pass",
+    "test_4": "TAKEN_TOGETHER = 'x'\ndef test_f(): pass",
+}
+
+
+def test_slow_files_are_taken_first_and_some_apart_or_together(tmp_path: Path) -> None:
+    (tmp_path / "taken").mkdir()
+    for name, text in FILES_BY_PACE.items():
+        (tmp_path / f"{name}.py").write_text(text)
+    command = [sys.executable, "-m", "pytest", "-v", "-c", "/dev/null", "--rootdir", str(tmp_path)]
+    command += ["-p", "no:cacheprovider", *sharing(tmp_path / "taken"), str(tmp_path)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=True)
+    assert re.findall(r"::test_(\w)", done.stdout) == ["b", "b", "e", "f", "a", "c", "d"]
+    assert len(list((tmp_path / "taken").iterdir())) == 1 + 1 + 1 + 2
+
+
 def test_processes_of_a_lane_have_the_settings_of_the_project(tmp_path: Path) -> None:
     (lane, *_) = by_marks(["java"], 1, tmp_path)
     command = [sys.executable, "-m", "pytest", *lane.arguments, "--collect-only", "-k", "test_process"]

@@ -20,6 +20,7 @@ from tests.sim.bugs import BUGS, SEEN, Pin, checkers_of, pins, run
 from tests.sim.bugs_switch import switched_on
 from tests.sim.replication.directed_bugs import DIRECTED
 
+TAKEN_APART = True  # by processes that share the tests (tools/shared_lane.py)
 CLUSTER_CHECKERS = {
     "leaders",
     "images",

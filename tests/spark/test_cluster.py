@@ -21,7 +21,7 @@ from barnabas.testing import Broker
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(1200)]  # six JVMs, on whatever cores there are
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(1200), pytest.mark.slow]  # six JVMs
 
 ORDERS = 2000
 PARTITIONS = 3
