@@ -55,6 +55,7 @@ def test_order_is_that_of_a_key(checkpoint: Checkpoint) -> None:
 
 @pytest.mark.spark
 @pytest.mark.timeout(1200)
+@pytest.mark.slow  # processes are killed, and start again
 def test_a_few_kills(tmp_path: Path) -> None:
     from tests.spark.kills import run
 

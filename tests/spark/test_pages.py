@@ -15,7 +15,7 @@ from tests.support.targets import NO_RETENTION
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(1200)]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(1200), pytest.mark.slow]  # whole pages are run
 
 
 @pytest.mark.parametrize("page", PAGES)
