@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -19,6 +20,7 @@ ROOT = Path(__file__).resolve().parents[2]
 BOOTSTRAP = "kafka.bootstrap.servers"
 OURS, OFFICIAL = "barnabas", "kafka"
 FORMATS = (OFFICIAL, OURS)
+ANSWER_DEADLINE_S = 600.0  # several streams are asked for at once, each of which may take minutes
 
 
 class Refused(Exception):
@@ -45,9 +47,14 @@ class BothFormats:
         assert self._process.stdout is not None
         self._process.stdin.write(json.dumps(questions) + "\n")
         self._process.stdin.flush()
-        line = self._process.stdout.readline()
-        assert line, f"Spark is gone:\n{self._log_file.read_text(errors='replace')[-4000:]}"
+        in_time, _, _ = select.select([self._process.stdout], [], [], ANSWER_DEADLINE_S)
+        line = self._process.stdout.readline() if in_time else ""
+        assert in_time, f"no answer after {ANSWER_DEADLINE_S:.0f} s to {questions}\n{self._said()}"
+        assert line, f"Spark is gone:\n{self._said()}"
         return [Refused(each["error"]) if "error" in each else each["answer"] for each in json.loads(line)]
+
+    def _said(self) -> str:
+        return self._log_file.read_text(errors="replace")[-4000:]
 
 
 class Clusters(NamedTuple):

@@ -128,7 +128,7 @@ class CombinedCluster:
             tool("kafka.tools.StorageTool", *arguments, jvm=jvm)
             return
         command = [sys.executable, "-m", "barnabas", *arguments]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=DEADLINE_S)
         if done.returncode:
             raise NotServing(f"node {node_id} could not be formatted: {done.stdout}{done.stderr}")
 

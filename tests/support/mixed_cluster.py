@@ -30,7 +30,7 @@ from barnabas.protocol.messages.describe_quorum import PartitionData
 from tests.support import kafka_log
 from tests.support.apache_kafka import free_ports
 from tests.support.kafka_tools import KafkaTools
-from tests.support.mixed_node import KAFKA, ClusterFailed, MixedNode, wait_for
+from tests.support.mixed_node import DEADLINE_S, KAFKA, ClusterFailed, MixedNode, wait_for
 from tests.support.raw_client import RawClient
 from tests.support.raw_quorum import describe_quorum
 
@@ -137,7 +137,7 @@ class MixedCluster:
             status, said = done.status, done.out + done.err
         else:
             command = [sys.executable, "-m", "barnabas", "format", *arguments]
-            ran = subprocess.run(command, capture_output=True, text=True, check=False)
+            ran = subprocess.run(command, capture_output=True, text=True, check=False, timeout=DEADLINE_S)
             status, said = ran.returncode, ran.stdout + ran.stderr
         if status != 0:
             raise ClusterFailed(f"{node} cannot be formatted: {said}")

@@ -58,7 +58,9 @@ def _make(java: Java, home: Path) -> None:
     if archive.exists():
         script = home / "bin" / "java"
         script.parent.mkdir()
-        script.write_text(_SCRIPT.format(java=shlex.quote(java.path), archive=shlex.quote(str(archive))))
+        # that of the wheel is started by a script of its own
+        command = java.path if java.home is None else f"{java.home}/bin/java"
+        script.write_text(_SCRIPT.format(java=shlex.quote(command), archive=shlex.quote(str(archive))))
         script.chmod(0o755)
 
 
