@@ -31,7 +31,7 @@ from tests.support.spark import missing_spark
 
 STREAMS, SPARK = "streams", "spark"
 APPLICATIONS = (STREAMS, SPARK)
-KILLED = 0.25  # of the rounds
+KILLED = 0.15  # of the rounds
 TIMEOUT_MS, SESSION_MS = 60_000, 45_000  # longer than any fault
 ROOT = Path(__file__).resolve().parent.parent.parent
 

@@ -38,6 +38,7 @@ from tests.support.numbered_writers import CONFLUENT
 from tests.support.replicated_topic import ReplicatedTopic
 
 CLIENTS = (CONFLUENT, "aiokafka", "kafka-python", NEW_JAVA, "franz-go", *APPLICATIONS)
+SHOWN = 200  # characters of what a client failed by
 TICK_MS = 500  # between the records of each input partition
 SETTINGS = {  # as the defaults are, where the cluster is not made for single replicas
     "default.replication.factor": "3",  # of topics that applications create for themselves
@@ -112,7 +113,7 @@ def run(
             problems = load.check()
             assert not problems, "\n".join(problems)
             if told:
-                print("".join(f"  {each}\n" for each in load.failures()[shown:]), end="", flush=True)
+                print("".join(f"  {each[:SHOWN]}\n" for each in load.failures()[shown:]), end="", flush=True)
             shown = len(load.failures())
         load.stop_loops()
         outcome = this.finish(rounds, faults)
