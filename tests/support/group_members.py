@@ -97,6 +97,7 @@ class Host:
             stdout=subprocess.PIPE,
             stderr=self._complaints,
             text=True,
+            start_new_session=True,  # Linux shares a busy processor among sessions
         )
         self._listener = threading.Thread(target=self._listen, daemon=True)
         self._listener.start()

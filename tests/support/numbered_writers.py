@@ -59,6 +59,7 @@ class NumberedWriter:
                 stdout=subprocess.PIPE,
                 stderr=complaints,
                 text=True,
+                start_new_session=True,  # Linux shares a busy processor among sessions
             )
         self._listener.start()
         return self

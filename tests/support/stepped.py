@@ -39,6 +39,7 @@ class SteppedProcess:
             stdout=subprocess.PIPE,
             stderr=self._complaints,
             text=True,
+            start_new_session=True,  # Linux shares a busy processor among sessions
         )
 
     def ask(self, step: str) -> None:
