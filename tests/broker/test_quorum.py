@@ -606,7 +606,7 @@ async def survive(moment: Moment) -> None:
 
 
 @pytest.mark.slow  # hundreds of starts, each on a copy of the disk
-@pytest.mark.parametrize("seed", [None, 1, 2])
+@pytest.mark.parametrize("seed", [None, 1, pytest.param(2, marks=pytest.mark.long)])
 def test_what_was_answered_is_there_after_a_crash_at_any_operation(seed: int | None) -> None:
     """Of the process (no seed) or of the power."""
 

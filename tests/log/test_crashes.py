@@ -42,7 +42,7 @@ def test_a_crash_at_any_operation_breaks_no_promise(seed: int, record_property: 
 
 # slow: each of these is thousands of recoveries
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", [2, 4, 5])
+@pytest.mark.parametrize("seed", [2, *(pytest.param(each, marks=pytest.mark.long) for each in (4, 5))])
 def test_a_crash_at_any_operation_of_a_longer_life_breaks_no_promise(
     seed: int, record_property: Record
 ) -> None:

@@ -112,7 +112,7 @@ def test_crashes_at_every_operation(
     asyncio.run(scenario())
 
 
-@pytest.mark.parametrize("keep", [0, 3, 9])
+@pytest.mark.parametrize("keep", [0, pytest.param(3, marks=pytest.mark.long), 9])
 def test_crashes_where_little_is_kept_of_a_group(keep: int) -> None:
     """Small segments, of which a few groups are made: at most one has a record that stays."""
 
