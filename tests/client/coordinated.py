@@ -48,7 +48,7 @@ from tests.client.real import Clients
 LOADING, NOT_AVAILABLE, NOT_COORDINATOR, CONCURRENT, MEMBER_ID_REQUIRED = 14, 15, 16, 51, 79
 VERIFICATION = "transaction.partition.verification.enable"
 NODE = 1  # of clusters of one
-DEADLINE_S = 60.0
+DEADLINE_S = 120.0
 
 
 class _Answer(Protocol):

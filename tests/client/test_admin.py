@@ -39,7 +39,7 @@ from barnabas.client.metadata import TopicPartition
 from barnabas.client.offsets import EARLIEST, LATEST, MAX_TIMESTAMP
 from tests.client.real import Clients, real
 
-DEADLINE_S = 60.0
+DEADLINE_S = 120.0
 SETTING = "log.cleaner.backoff.ms"  # of brokers: altered while they run, and of no other test's concern
 
 

@@ -17,7 +17,7 @@ from tests.client.real import Clients, real
 from tests.support.targets import Target
 
 FEATURE = "transaction.version"
-DEADLINE_S = 60.0
+DEADLINE_S = 120.0
 
 NewTarget = Callable[[Mapping[str, str]], Target]
 

@@ -43,7 +43,7 @@ from tests.support.mixed_cluster import MixedCluster
 from tests.support.mixed_node import ClusterFailed, MixedNode
 from tests.support.raw_client import RawClient
 
-PATIENCE_S = 60.0
+PATIENCE_S = 120.0
 _PREFERRED, _ELECTION_NOT_NEEDED, _NOT_LEADER = 0, 84, 6
 
 State = tuple[int, list[int], list[int]]  # leader, replicas, sorted ISR

@@ -38,7 +38,7 @@ SETTINGS = {
     "group.min.session.timeout.ms": "1000",
     "group.max.size": "3",
 }
-PATIENCE_S = 60.0
+PATIENCE_S = 120.0
 UNKNOWN_MEMBER_ID = 25
 # Kafka makes a group even for a first member that it refuses; here a mistake changes nothing
 MADE_BY_KAFKA_ONLY = "r"

@@ -23,7 +23,7 @@ with warnings.catch_warnings():  # it reads its schemas in a way that newer vers
     warnings.simplefilter("ignore", DeprecationWarning)
     import kafka
 
-DEADLINE_S = 60.0
+DEADLINE_S = 120.0
 Headers = tuple[tuple[str, bytes | None], ...]
 
 

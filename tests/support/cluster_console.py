@@ -25,7 +25,7 @@ from tests.support.apache_kafka import free_ports, java
 from tests.support.console import BLOCK, comparable
 from tests.support.kafka_tools import TOOLS
 
-TIMEOUT_S = 60.0
+TIMEOUT_S = 120.0
 POLL_S = 0.02
 _FILE = re.compile(r"^```properties\n# (\S+\.properties)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 _ADDRESS = re.compile(r"127\.0\.0\.1:\d+")

@@ -20,7 +20,7 @@ from types import TracebackType
 
 from tests.support.apache_kafka import free_ports
 
-TIMEOUT_S = 60.0
+TIMEOUT_S = 120.0
 BLOCK = re.compile(r"^```console\n(.*?)^```", re.MULTILINE | re.DOTALL)
 # what is another with every run
 _VARYING = (

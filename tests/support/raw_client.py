@@ -229,7 +229,7 @@ def metadata_request(*topics: str) -> MetadataRequest:
     )
 
 
-def wait_until(condition: Callable[[], bool], what: str, timeout_s: float = TIMEOUT_S) -> None:
+def wait_until(condition: Callable[[], bool], what: str, timeout_s: float = 2 * TIMEOUT_S) -> None:
     """Poll until it holds."""
     deadline = time.monotonic() + timeout_s
     while not condition():

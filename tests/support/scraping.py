@@ -8,7 +8,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from barnabas.testing import Broker
 
-TIMEOUT_S = 60.0
+TIMEOUT_S = 120.0
 SETTINGS = {"barnabas.metrics.listen": "127.0.0.1:0", "group.initial.rebalance.delay.ms": "0"}
 
 

@@ -17,8 +17,8 @@ from barnabas.protocol.messages.metadata import MetadataResponse
 from barnabas.protocol.messages.produce import ProduceResponse
 from tests.support.raw_client import RawClient, metadata_request, produce_request
 
-START_DEADLINE_S = 60.0
-STOP_DEADLINE_S = 60.0
+START_DEADLINE_S = 180.0
+STOP_DEADLINE_S = 180.0
 POLL_S = 0.005
 
 

@@ -23,8 +23,8 @@ KINDS = ("memory", "process", "kafka")
 # Tests send records of years ago, which the default retention deletes: Apache Kafka looks for them 30 s after
 # its start, Barnabas after five minutes, and both every five minutes from then on. With these it is never.
 NO_RETENTION = {"log.retention.check.interval.ms": "86400000", "log.initial.task.delay.ms": "86400000"}
-START_DEADLINE_S = 60.0
-STOP_DEADLINE_S = 60.0
+START_DEADLINE_S = 180.0
+STOP_DEADLINE_S = 180.0
 POLL_S = 0.01
 
 

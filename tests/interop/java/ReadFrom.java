@@ -8,7 +8,7 @@ import org.apache.kafka.common.serialization.ByteArrayDeserializer;
 
 /** Reads partition 0 of a topic from each of the given offsets to its end: "from offset key value", "-" for none. */
 public class ReadFrom {
-    static final long DEADLINE_MS = 60_000;
+    static final long DEADLINE_MS = 120_000;
 
     public static void main(String[] arguments) {
         Properties settings = new Properties();

@@ -25,7 +25,7 @@ import org.apache.kafka.common.serialization.StringDeserializer;
 import org.apache.kafka.common.serialization.StringSerializer;
 
 public class Steps {
-    static final long DEADLINE_MS = 60_000;
+    static final long DEADLINE_MS = 120_000;
     static final String REQUEST_TIMEOUT_MS = "30000";
     static final int IN_FLIGHT = 100;
 
