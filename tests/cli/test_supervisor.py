@@ -43,7 +43,7 @@ from barnabas.core.disk import DirectoryLocked
 from barnabas.core.processes import send_signal, start_of
 from barnabas.core.random import SeededRandom
 
-DEADLINE_S = 60.0
+DEADLINE_S = 120.0
 
 # does as its mode says: serves until it is told to stop, does not listen then, or cannot start
 PROGRAM = """

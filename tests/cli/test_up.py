@@ -37,7 +37,7 @@ from barnabas.core.workers import InlineWorkers
 from tests.cli.running import Commands, until
 from tests.support.port_ranges import free_port_range
 
-DEADLINE_S = 60.0
+DEADLINE_S = 120.0
 
 
 class Up:
