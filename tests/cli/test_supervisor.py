@@ -56,6 +56,7 @@ def stop(*_):
         file.write(f"{node}\\n")
     sys.exit(0)
 signal.signal(signal.SIGTERM, signal.SIG_IGN if mode == "deaf" else stop)
+(folder / f"{node}.hears").touch()
 if mode == "wrong":
     print("one line", flush=True)
     sys.exit("the port is taken")
@@ -115,6 +116,12 @@ class Stage:
                     self.running.result()
                     assert self.heard(kind, node_id) >= times
                 changed.cancel()
+
+    async def until_it_hears(self, node_id: int) -> None:
+        """A program that is told to stop before it listens to that is killed by it."""
+        async with asyncio.timeout(DEADLINE_S):
+            while not (self.directory / f"{node_id}.hears").exists():  # noqa: ASYNC110 - another process
+                await asyncio.sleep(0.01)
 
     async def end(self) -> bool:
         self.stop.set()
@@ -313,6 +320,7 @@ def test_stop_while_nodes_start(tmp_path: Path) -> None:
         (tmp_path / "1.mode").write_text("slow")
         stage = Stage(tmp_path, 2)
         await stage.until("serves", 2)
+        await stage.until_it_hears(1)
         assert await stage.end()
         assert stage.heard("ready") == 0
 
