@@ -31,6 +31,7 @@ COMMANDS = {
     "cluster": ("barnabas.cli.cluster", "brokers, controllers, features, log directories"),
     "log": ("barnabas.cli.log", "look into the files of a partition"),
     "doctor": ("barnabas.cli.doctor", "say what is wrong with a machine, a directory, settings or a cluster"),
+    "story": ("barnabas.cli.story", "failures played on real nodes: what happens, and why nothing is lost"),
     "sim": ("barnabas.cli.sim", "a broker and its clients in virtual time, under faults, from a seed"),
 }
 

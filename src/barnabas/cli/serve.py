@@ -15,7 +15,7 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
 from barnabas import __version__
@@ -30,7 +30,7 @@ from barnabas.core.os_disk import OsDisk
 from barnabas.core.os_network import OsNetwork
 from barnabas.core.random import SystemRandom
 from barnabas.core.settings.broker_settings import BrokerSettings
-from barnabas.core.workers import ThreadWorkers
+from barnabas.core.workers import ThreadWorkers, Workers
 
 logger = logging.getLogger("barnabas.serve")
 
@@ -42,7 +42,7 @@ _EXAMPLES = """examples:
 """
 
 
-def main(arguments: Sequence[str]) -> int:
+def main(arguments: Sequence[str], network_of: Callable[[Workers], OsNetwork] = OsNetwork) -> int:
     """Serve until stopped; the exit status."""
     options = _parser().parse_args(arguments)
     log_format = options.log_format
@@ -52,7 +52,7 @@ def main(arguments: Sequence[str]) -> int:
         )
         log_format = settings.string("barnabas.log.format")
         set_up_logging(log_format, options.log_level, os.environ)
-        return _run(settings)
+        return _run(settings, network_of)
     except (BarnabasError, InvariantViolation) as error:
         if log_format == "json":
             set_up_logging(log_format, options.log_level, os.environ)
@@ -82,9 +82,9 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _run(settings: BrokerSettings) -> int:
+def _run(settings: BrokerSettings, network_of: Callable[[Workers], OsNetwork]) -> int:
     with asyncio.Runner(loop_factory=new_event_loop) as runner:
-        return runner.run(_serve(settings))
+        return runner.run(_serve(settings, network_of))
 
 
 def _tell_ready(node: Node, ready_ms: float) -> None:
@@ -113,7 +113,7 @@ async def _unless_stopped(starting: Coroutine[Any, Any, Node], stop: asyncio.Eve
     return None if start.cancelled() else start.result()
 
 
-async def _serve(settings: BrokerSettings) -> int:
+async def _serve(settings: BrokerSettings, network_of: Callable[[Workers], OsNetwork]) -> int:
     raise_open_file_limit()
     clock, workers = SystemClock(), ThreadWorkers()
     began = clock.monotonic()
@@ -126,7 +126,7 @@ async def _serve(settings: BrokerSettings) -> int:
     starting = Node.start(
         settings,
         disk=lambda path: OsDisk(path, workers, clock),
-        network=OsNetwork(workers),
+        network=network_of(workers),
         clock=clock,
         random=SystemRandom(),
         workers=workers,
