@@ -182,8 +182,8 @@ async def _two_controllers(stage: Stage, victim: int) -> None:
         )
 
     async def has_resigned() -> bool:
-        told = await stage.ask(victim, request, DescribeQuorumResponse)
-        return told is None or bool(told.error_code) or not _leads(told, victim)
+        told = await stage.ask(victim, request, DescribeQuorumResponse, as_controller=True)
+        return told is not None and not _leads(told, victim)
 
     await stage.until(has_resigned, f"node {victim} is no longer the active controller")
     stage.timeline.add(
@@ -192,7 +192,7 @@ async def _two_controllers(stage: Stage, victim: int) -> None:
 
 
 def _leads(told: DescribeQuorumResponse, node_id: int) -> bool:
-    partitions = [each for topic in told.topics for each in topic.partitions]
+    partitions = [] if told.error_code else [each for topic in told.topics for each in topic.partitions]
     return any(not each.error_code and each.leader_id == node_id for each in partitions)
 
 

@@ -33,6 +33,7 @@ from barnabas.core.errors import BarnabasError
 from barnabas.core.network import Address
 from barnabas.core.os_network import OsNetwork
 from barnabas.core.random import SystemRandom
+from barnabas.core.settings.listeners import CONTROLLER_PORT_DISTANCE
 from barnabas.core.workers import ThreadWorkers
 from barnabas.protocol.messages.list_offsets import (
     ListOffsetsPartition,
@@ -56,6 +57,7 @@ M = TypeVar("M", bound=Message)
 WAIT_S = 90.0
 ASK_S = 2.0
 CLIENT = ClientConfig(client_id="barnabas-story", request_timeout_ms=2000, connect_timeout_ms=2000)
+_PATIENT = CLIENT._replace(request_timeout_ms=60_000)  # of requests that are no part of the story
 _POLL_S = 0.02
 _DEBUGGER = -2  # may ask any replica
 _SETTINGS_PREFIX = "KAFKA_"
@@ -72,7 +74,7 @@ class Stage:
         self.plan = story_plan(self.directory, SystemRandom())
         self.ids = tuple(node.node_id for node in self.plan.nodes)
         self.bootstrap = self.plan.bootstrap
-        self.admin = Admin(*self.seams, self.bootstrap, CLIENT)
+        self.admin = Admin(*self.seams, self.bootstrap, _PATIENT)
         self._scratch = memoryview(bytearray(1 << 16))
         self._processes: dict[int, asyncio.subprocess.Process] = {}
         self._controls: dict[int, socket.socket] = {}
@@ -201,14 +203,19 @@ class Stage:
 
     # --- what each node says
 
-    async def ask(self, node_id: int, request: Message, response: type[M]) -> M | None:
-        """Ask one node over a connection of its own; None where it does not answer."""
+    async def ask(
+        self, node_id: int, request: Message, response: type[M], *, as_controller: bool = False
+    ) -> M | None:
+        """Ask one node, or its controller, over a connection of its own; None where it does not answer."""
+        address = self._address(node_id)
+        if as_controller:
+            address = address._replace(port=address.port + CONTROLLER_PORT_DISTANCE)
         network, clock, _ = self.seams
         try:
             connection = await open_connection(
                 network,
                 clock,
-                self._address(node_id),
+                address,
                 client_id=CLIENT.client_id,
                 software_version=__version__,
                 connect_timeout_s=ASK_S,
