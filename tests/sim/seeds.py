@@ -44,7 +44,7 @@ def assert_same_in_other_processes(seed: int, kind: str, seconds: float) -> None
             capture_output=True,
             text=True,
             check=True,
-            timeout=300,
+            timeout=600,
         ).stdout
         for hash_seed in ("1", "4242")
     ]
