@@ -77,7 +77,9 @@ async def _findings(session: Session, *, write: bool) -> AsyncGenerator[Finding,
         yield finding
     for finding in log_dir_findings(await _log_dirs(session, reached)):
         yield finding
-    if write:
+    if write and not reached:
+        yield ok("nothing was written: no broker answers at the address that it advertises")
+    elif write:
         async for finding in _round_trip(session, reached):
             yield finding
     else:
@@ -171,15 +173,14 @@ async def _round_trip(session: Session, brokers: Sequence[Broker]) -> AsyncGener
     )
     try:
         async with asyncio.timeout(session.timeout_s):
-            for finding in await _write_and_read(session, topic, brokers):
-                yield finding
+            found = await _write_and_read(session, topic, brokers)
     except TimeoutError:
-        yield problem(
-            f"a record was not written and read back within {session.timeout_s:g} s",
-            "look at the logs of the brokers; min.insync.replicas may ask for more than there are",
-        )
+        what = f"a record was not written and read back within {session.timeout_s:g} s"
+        found = [problem(what, "look at the logs of the brokers")]
     finally:
         await session.admin.delete_topics([topic])
+    for finding in found:
+        yield finding
 
 
 async def _write_and_read(session: Session, topic: str, brokers: Sequence[Broker]) -> list[Finding]:
