@@ -128,7 +128,7 @@ def remove(options: argparse.Namespace) -> int:
 
     moved = in_session(options, others, leave)
     ask_supervisor(directory, "remove", event_teller(output), id=node.node_id)
-    in_session(options, others, lambda session: _unregister(session, node.node_id, options.wait))
+    in_session(options, others, lambda session: _unregister_empty(session, node, options.wait))
     _tell_removed(output, node, moved, others)
     return OK
 
@@ -248,6 +248,20 @@ async def _give_up_vote(session: Session, node: NodePlan, wait_s: float) -> None
 
     text = f"the quorum goes on with node {node.node_id} among its voters: it was not taken out"
     await wait_for(session, is_none, wait_s, text, "`barnabas cluster describe` shows the quorum")
+
+
+async def _unregister_empty(session: Session, node: NodePlan, wait_s: float) -> None:
+    """Unregister a node that has stopped, unless a topic was created on it at the last moment."""
+    every = (await partitions_of(session.admin)).every
+    left = [each for each in every if node.node_id in each.partition.replicas]
+    if left:
+        raise CommandFailed(
+            f"{counted(len(left), 'partition')} came to node {node.node_id} before it stopped, and it stays "
+            f"registered: {some(left)}",
+            f"`barnabas serve --config {node.settings_file}` starts it; move or delete these, stop it, and "
+            f"`barnabas up remove {node.node_id}`",
+        )
+    await _unregister(session, node.node_id, wait_s)
 
 
 async def _unregister(session: Session, node_id: int, wait_s: float) -> None:
