@@ -267,6 +267,8 @@ def _cannot_listen(port: int) -> str | None:
             listener.bind((HOST, port))
         except OSError as error:
             return error.strerror or str(error)
+        except OverflowError:
+            return "there is no such port"
     return None
 
 

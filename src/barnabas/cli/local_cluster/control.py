@@ -101,6 +101,8 @@ class ControlServer:
             except BarnabasError as error:
                 failure = explained(error)
                 return {"error": str(failure), "next": failure.next_step}
+            except OSError as error:  # of the handler's files and processes, not of this connection
+                return {"error": f"{request['ask']} failed: {error}"}
             finally:
                 self._listeners.discard(writer)
 
