@@ -68,6 +68,7 @@ class JavaDriver:
             process.stdin.flush()
             if not select.select([process.stdout], [], [], deadline_s)[0]:
                 process.kill()
+                process.wait()
                 raise KafkaFailed(f"no answer after {deadline_s:.0f} s to {command}:\n{self.complaints()}")
             line = process.stdout.readline()
         except BrokenPipeError:
