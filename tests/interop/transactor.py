@@ -54,6 +54,7 @@ class Confluent:
             self.consumer = confluent_kafka.Consumer(settings)
         self.source = source
         self.is_subscribed = False
+        self.taken: dict[int, int] = {}  # the offset behind it, by partition
 
     def init(self) -> None:
         self.producer.init_transactions(DEADLINE_S)
@@ -70,6 +71,7 @@ class Confluent:
                 raise TimeoutError("nothing to take")
             if message.error():
                 raise self.kafka.KafkaException(message.error())
+            self.taken[message.partition()] = message.offset() + 1
             taken.append(f"{message.partition()}:{message.offset()}:{message.value().decode()}")
         return taken
 
@@ -89,7 +91,7 @@ class Confluent:
 
     def offsets(self) -> None:
         assert self.consumer is not None
-        positions = self.consumer.position(self.consumer.assignment())
+        positions = [self.kafka.TopicPartition(self.source, *each) for each in self.taken.items()]
         self.producer.send_offsets_to_transaction(
             positions, self.consumer.consumer_group_metadata(), DEADLINE_S
         )
@@ -113,7 +115,8 @@ class AioKafka:
         self.producer = aiokafka.AIOKafkaProducer(
             bootstrap_servers=bootstrap, transactional_id=name, transaction_timeout_ms=timeout_ms
         )
-        self.group = group
+        self.group, self.source = group, source
+        self.taken: dict[int, int] = {}
         self.consumer = None
         if group != "-":
             self.consumer = aiokafka.AIOKafkaConsumer(
@@ -137,6 +140,7 @@ class AioKafka:
             await self.consumer.start()
             self.is_started = True
         found = [await self.consumer.getone() for _ in range(count)]
+        self.taken.update({one.partition: one.offset + 1 for one in found})
         return [f"{one.partition}:{one.offset}:{one.value.decode()}" for one in found]
 
     async def begin(self) -> None:
@@ -148,7 +152,9 @@ class AioKafka:
 
     async def offsets(self) -> None:
         assert self.consumer is not None
-        positions = {each: await self.consumer.position(each) for each in sorted(self.consumer.assignment())}
+        positions = {
+            self.kafka.TopicPartition(self.source, number): offset for number, offset in self.taken.items()
+        }
         await self.producer.send_offsets_to_transaction(positions, self.group)
 
     async def commit(self) -> None:
@@ -187,6 +193,7 @@ class KafkaPython:
             )
         self.source = source
         self.is_subscribed = False
+        self.taken: dict[int, int] = {}
 
     def init(self) -> None:
         self.producer.init_transactions()
@@ -197,6 +204,7 @@ class KafkaPython:
             self.consumer.subscribe([self.source])
             self.is_subscribed = True
         found = [next(self.consumer) for _ in range(count)]
+        self.taken.update({one.partition: one.offset + 1 for one in found})
         return [f"{one.partition}:{one.offset}:{one.value.decode()}" for one in found]
 
     def begin(self) -> None:
@@ -209,8 +217,8 @@ class KafkaPython:
     def offsets(self) -> None:
         assert self.consumer is not None
         positions = {
-            each: self.kafka.OffsetAndMetadata(self.consumer.position(each), "", -1)
-            for each in sorted(self.consumer.assignment())
+            self.kafka.TopicPartition(self.source, number): self.kafka.OffsetAndMetadata(offset, "", -1)
+            for number, offset in self.taken.items()
         }
         self.producer.send_offsets_to_transaction(positions, self.consumer.group_metadata())
 

@@ -5,6 +5,10 @@ partition of its output topic, with the offsets in the same transaction (tests/i
 step fails its process is killed and another takes its place, with the same transactional id and as the same
 static member: what was under way is ended by it or by the coordinator, and it goes on from what is committed.
 
+A consumer that has lost its place in the group joins again by itself and reads on from what was committed by
+then, in the midst of a transaction, too. So a process that is given a record again, or skips one, is given up
+as well, as an application has to do when its partitions are taken from it.
+
 Two clients may wait for ever when a coordinator has died, and so are given up sooner: librdkafka in
 `send_offsets_to_transaction` (its issues 5456 and 5511), and kafka-python 3.0 in any step, since its sender
 forgets the request for which a coordinator refuses the connection (`Sender._maybe_send_pending_request`).
@@ -13,7 +17,7 @@ forgets the request for which a coordinator refuses the connection (`Sender._may
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from random import Random
 
 from tests.support.stepped import STEP_DEADLINE_S, StepFailed, SteppedProcess
@@ -37,6 +41,7 @@ class TransactionLoop:
         self.failures: list[str] = []  # of processes that were given up
         self._start, self._bootstrap, self._source = start, bootstrap, source
         self._random = random
+        self._next: dict[str, int] = {}  # the offset that a process is to be given next, by partition
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
 
@@ -60,6 +65,7 @@ class TransactionLoop:
     def _drained(self, count_left: Callable[[], int]) -> bool:
         """By one process: whether it came to the end."""
         process = self._begin()
+        self._next.clear()
         try:
             self._do(process, "init")  # ends what was under way, so that it is known what is committed
             left = count_left()
@@ -78,6 +84,7 @@ class TransactionLoop:
     def _run(self) -> None:
         while not self._stopping.is_set():
             process = self._begin()
+            self._next.clear()
             try:
                 self._do(process, "init")
                 while not self._stopping.is_set() and self._transact(process):
@@ -113,11 +120,22 @@ class TransactionLoop:
     def _copy(self, process: SteppedProcess, count: int) -> None:
         """A transaction with so many records and their offsets, but for its end."""
         taken = self._do(process, f"take {count}")
+        self._check(process, taken)
         self._do(process, "begin")
         for each in taken:
             partition, _, value = each.split(":", 2)
             self._do(process, f"send {self.output} {partition} {value}")
         self._do(process, "offsets")
+
+    def _check(self, process: SteppedProcess, taken: Sequence[str]) -> None:
+        for each in taken:
+            partition, offset, _ = each.split(":", 2)
+            expected = self._next.get(partition, int(offset))
+            if int(offset) != expected:
+                raise StepFailed(
+                    f"{process.name}: partition {partition} is read at {offset}, not at {expected}"
+                )
+            self._next[partition] = expected + 1
 
     def _commit(self, process: SteppedProcess) -> None:
         self._do(process, "commit")
