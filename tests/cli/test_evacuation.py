@@ -86,6 +86,10 @@ def test_obstacles_name_partitions_and_voters() -> None:
     voters = [QuorumReplica(node, None, end, None, None) for node, end in ((1, 20), (2, 17))]
     (behind,) = voter_obstacles(QuorumDescription(1, 5, 20, voters, [], {}))
     assert behind.what == "controller 2 lacks 3 committed records of the metadata"
+    now_ms = 1_000_000
+    voters = [QuorumReplica(node, None, 20, now_ms - 4000 * (node == 2), None) for node in (1, 2, 3)]
+    (silent,) = voter_obstacles(QuorumDescription(1, 5, 20, voters, [], {}))
+    assert silent.what == "controller 2 does not fetch the metadata"
     (nobody,) = voter_obstacles(QuorumDescription(-1, 5, 20, voters, [], {}))
     assert nobody.what == "no controller leads the quorum"
 

@@ -7,16 +7,17 @@ import contextlib
 from collections.abc import AsyncGenerator, Sequence
 
 from barnabas.cli.checks.cluster_state import (
+    SILENT_VOTER_MS,
     fenced_brokers,
     log_dir_findings,
     partition_findings,
     quorum_findings,
-    silent_voters,
 )
 from barnabas.cli.checks.findings import Finding, Level, Section, ok, problem, warning
 from barnabas.cli.clusters.documents import LogDirsByBroker
 from barnabas.cli.clusters.lag import lags_of
 from barnabas.cli.clusters.partitions import CONTROLLER_S, partitions_of
+from barnabas.cli.clusters.wholeness import silent_voters
 from barnabas.cli.connecting import Session
 from barnabas.cli.failures import explained
 from barnabas.cli.output import counted
@@ -97,7 +98,7 @@ async def _quorum(session: Session) -> AsyncGenerator[Finding, None]:
                 quorum = await session.admin.describe_quorum()
             after = session.clock.wall_ms()
             # a leader that was just elected has not heard of all voters yet
-            if not silent_voters(quorum) or session.clock.monotonic() >= deadline:
+            if not silent_voters(quorum, SILENT_VOTER_MS) or session.clock.monotonic() >= deadline:
                 break
             await session.clock.sleep(_POLL_S)
     except (TimeoutError, TimedOut, BrokerNotReachable, ConnectionLost):

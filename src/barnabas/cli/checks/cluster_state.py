@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from barnabas.cli.checks.findings import Finding, ok, problem, warning
 from barnabas.cli.clusters.health import Health
 from barnabas.cli.clusters.lag import ReplicaLag
+from barnabas.cli.clusters.wholeness import silent_voters
 from barnabas.cli.output import bytes_text, counted
 from barnabas.client.admin import (
     Broker,
@@ -57,7 +58,7 @@ def quorum_findings(quorum: QuorumDescription | None, *, is_answered: bool) -> I
         yield problem("no controller leads the quorum", "see that most voters run and reach each other")
         return
     now_ms = max((each.last_fetch_timestamp_ms or 0 for each in quorum.voters), default=0)
-    silent = silent_voters(quorum)
+    silent = silent_voters(quorum, SILENT_VOTER_MS)
     left, needed = len(quorum.voters) - len(silent), majority(len(quorum.voters))
     for each in silent:
         yield problem(
@@ -74,17 +75,6 @@ def quorum_findings(quorum: QuorumDescription | None, *, is_answered: bool) -> I
                 "look again: it should catch up within seconds; if not, see its log, its load and its disk",
             )
     yield from _size_of_quorum(quorum, silent)
-
-
-def silent_voters(quorum: QuorumDescription) -> list[QuorumReplica]:
-    """Voters that follow and have asked for nothing in a long while, by the leader's clock."""
-    now_ms = max((each.last_fetch_timestamp_ms or 0 for each in quorum.voters), default=0)
-    return [
-        voter
-        for voter in quorum.voters
-        if voter.node_id != quorum.leader_id
-        and now_ms - (voter.last_fetch_timestamp_ms or 0) > SILENT_VOTER_MS
-    ]
 
 
 def _age(voter: QuorumReplica, now_ms: int) -> str:

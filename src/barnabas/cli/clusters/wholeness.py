@@ -18,7 +18,7 @@ from barnabas.cli.connecting import Session
 from barnabas.cli.failures import FAILED, OK
 from barnabas.cli.options import Actions, natural, seconds
 from barnabas.cli.output import counted
-from barnabas.client.admin import Admin, QuorumDescription
+from barnabas.client.admin import Admin, QuorumDescription, QuorumReplica
 from barnabas.client.errors import BrokerNotReachable, TimedOut
 from barnabas.core.network import ConnectionLost
 
@@ -29,6 +29,7 @@ barnabas cluster roll-check --wait 600 && systemctl restart kafka
 """
 WAIT_S = 60.0
 _POLL_S = 0.1
+_SILENT_MS = 3000  # a voter that runs fetches twice a second
 _SHOWN = 5
 
 
@@ -131,17 +132,31 @@ def some(found: Sequence[Health]) -> str:
 
 
 def voter_obstacles(quorum: QuorumDescription) -> list[Obstacle]:
-    """Voters that do not have yet what is committed."""
+    """Voters that do not fetch, or do not have yet what is committed."""
     if quorum.leader_id < 0:
         return [Obstacle("quorum", "no controller leads the quorum")]
-    return [
+    silent = silent_voters(quorum, _SILENT_MS)
+    found = [Obstacle("quorum", f"controller {each.node_id} does not fetch the metadata") for each in silent]
+    behind = [
+        each for each in quorum.voters if each not in silent and each.log_end_offset < quorum.high_watermark
+    ]
+    return found + [
         Obstacle(
             "quorum",
             f"controller {each.node_id} lacks {quorum.high_watermark - each.log_end_offset:,} "
             "committed records of the metadata",
         )
-        for each in quorum.voters
-        if each.log_end_offset < quorum.high_watermark
+        for each in behind
+    ]
+
+
+def silent_voters(quorum: QuorumDescription, bound_ms: int) -> list[QuorumReplica]:
+    """Voters that follow and have not fetched for so long, by the leader's clock."""
+    now_ms = max((each.last_fetch_timestamp_ms or 0 for each in quorum.voters), default=0)
+    return [
+        voter
+        for voter in quorum.voters
+        if voter.node_id != quorum.leader_id and now_ms - (voter.last_fetch_timestamp_ms or 0) > bound_ms
     ]
 
 

@@ -252,16 +252,20 @@ async def _give_up_vote(session: Session, node: NodePlan, wait_s: float) -> None
 
 async def _unregister_empty(session: Session, node: NodePlan, wait_s: float) -> None:
     """Unregister a node that has stopped, unless a topic was created on it at the last moment."""
+    await _require_empty(session, node.node_id, f"`barnabas serve --config {node.settings_file}` starts it")
+    await _unregister(session, node.node_id, wait_s)
+
+
+async def _require_empty(session: Session, node_id: int, start: str) -> None:
+    """Refuse to unregister a node that partitions still name; `start` says how it is started."""
     every = (await partitions_of(session.admin)).every
-    left = [each for each in every if node.node_id in each.partition.replicas]
+    left = [each for each in every if node_id in each.partition.replicas]
     if left:
         raise CommandFailed(
-            f"{counted(len(left), 'partition')} came to node {node.node_id} before it stopped, and it stays "
+            f"{counted(len(left), 'partition')} came to node {node_id} before it stopped, and it stays "
             f"registered: {some(left)}",
-            f"`barnabas serve --config {node.settings_file}` starts it; move or delete these, stop it, and "
-            f"`barnabas up remove {node.node_id}`",
+            f"{start}; move or delete these, stop it, and `barnabas up remove {node_id}`",
         )
-    await _unregister(session, node.node_id, wait_s)
 
 
 async def _unregister(session: Session, node_id: int, wait_s: float) -> None:
@@ -282,6 +286,7 @@ def _unregister_late(output: Output, state: ClusterState, options: argparse.Name
         brokers = (await session.admin.describe_cluster(with_fenced=True)).brokers
         if not any(each.node_id == options.id and each.is_fenced for each in brokers):
             return False
+        await _require_empty(session, options.id, "`barnabas serve`, with its server.properties, starts it")
         await _unregister(session, options.id, options.wait)
         return True
 
