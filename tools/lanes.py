@@ -4,7 +4,8 @@
 none of these marks; every further one has those with its marks, and with none of a later lane's. They run
 other people's programs and spend much of their time waiting for them; the first runs meanwhile. Each lane is
 so many processes, which share its files (shared_lane.py). A lane with marks is given the files that may have
-them, since every process imports all files that it is given.
+them, since every process imports all files that it is given. The first lane, which imports all files, fails
+if a test outside these has one of the marks: no lane would run it.
 
 `python -m tools.lanes --parts 2 "slow or java or node or go or spark"`: the tests with none of these marks,
 in so many lanes of about the same size, by files.
@@ -27,6 +28,8 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import NamedTuple
 
+from tools.shared_lane import ELSEWHERE
+
 PYTEST = [sys.executable, "-m", "pytest"]
 # names a folder that all processes of a run may use (tests/support/fetched.py)
 RUN_FOLDER = "BARNABAS_TEST_RUN"
@@ -45,10 +48,14 @@ def by_marks(marks: Sequence[str], each: int, root: Path) -> list[Lane]:
     """
     chosen = [_without(marks), *(_without(marks[n + 1 :], f"({mark})") for n, mark in enumerate(marks))]
     lanes = []
+    given = [files_with(mark) for mark in marks]
     for number, mark in enumerate(chosen):
         folder = root / str(number)
         folder.mkdir()
-        files = files_with(marks[number - 1]) if number else []
+        files = given[number - 1] if number else []
+        if not number:
+            words = " ".join(word for each in marks for word in words_of(each))
+            (folder / ELSEWHERE).write_text("\n".join([words, *{each for some in given for each in some}]))
         arguments = ["--durations=25", "-m", mark, *sharing(folder), *files]
         lanes += [Lane(f"those marked {mark}, {n + 1} of {each}", arguments, number > 0) for n in range(each)]
     return lanes
@@ -57,7 +64,7 @@ def by_marks(marks: Sequence[str], each: int, root: Path) -> list[Lane]:
 def files_with(mark: str, root: Path = Path()) -> list[str]:
     """The files whose tests may have one of these marks: named in the file itself, in a conftest.py beside or
     above it, or in a module of the tests that one of these imports."""
-    words = "|".join(re.findall(r"(?!(?:and|or|not)\b)\w+", mark))
+    words = "|".join(words_of(mark))
     named = re.compile(rf"\bmark\.({words})\b")
 
     @functools.cache
@@ -73,6 +80,11 @@ def files_with(mark: str, root: Path = Path()) -> list[str]:
         return any(map(has, [file, *above]))
 
     return sorted(str(each) for each in (root / "tests").rglob("test_*.py") if may_have(each))
+
+
+def words_of(mark: str) -> list[str]:
+    """The marks that an expression names."""
+    return re.findall(r"(?!(?:and|or|not)\b)\b\w+", mark)
 
 
 def by_files(

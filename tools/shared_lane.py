@@ -9,6 +9,9 @@ Files with tests marked `slow` are taken first, those with most of them before t
 is taken last would be waited for. A module whose `TAKEN_APART` is true shares nothing that costs much between
 its tests: each of them is taken alone. Modules that have the same text as `TAKEN_TOGETHER`, and stand one
 behind another, are taken as one: they share expensive fixtures of the session.
+
+Tests that are left to other lanes, for their marks, have to be in files that these lanes are given, which
+FOLDER/elsewhere names after the marks, if it is there.
 """
 
 from __future__ import annotations
@@ -19,9 +22,25 @@ from pathlib import Path
 
 import pytest
 
+ELSEWHERE = "elsewhere"
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--share", type=Path, help="a folder in which processes note the files they take")
+
+
+def pytest_deselected(items: Sequence[pytest.Item]) -> None:
+    config = items[0].config
+    folder: Path | None = config.getoption("--share")
+    listed = None if folder is None else folder / ELSEWHERE
+    if listed is None or not listed.exists():
+        return
+    marks, *files = listed.read_text().splitlines()
+    marked = [each for each in items if any(map(each.get_closest_marker, marks.split()))]
+    known = {config.rootpath / each for each in files}
+    lost = sorted({str(each.path) for each in marked if each.path not in known})
+    if lost:
+        raise pytest.UsageError(f"no lane runs the marked tests of {', '.join(lost)}: see tools/lanes.py")
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tools.lanes import by_files, by_marks, files_with, sharing
+from tools.shared_lane import ELSEWHERE
 
 ROOT = Path(__file__).parents[2]
 MAKEFILE = (ROOT / "Makefile").read_text()
@@ -194,6 +195,35 @@ def test_slow_files_are_taken_first_and_some_apart_or_together(tmp_path: Path) -
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=True)
     assert re.findall(r"::test_(\w)", done.stdout) == ["b", "b", "e", "f", "a", "c", "d"]
     assert len(list((tmp_path / "taken").iterdir())) == 1 + 1 + 1 + 2
+
+
+def test_a_marked_test_that_no_lane_is_given_is_refused(tmp_path: Path) -> None:
+    taken = tmp_path / "taken"
+    taken.mkdir()
+    (tmp_path / "test_0.py").write_text(
+        "import pytest\n@pytest.mark.slow\ndef test_a(): pass\ndef test_b(): pass"
+    )
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-c",
+        "/dev/null",
+        "--rootdir",
+        str(tmp_path),
+        "-m",
+        "not slow",
+    ]
+    command += ["-p", "no:cacheprovider", *sharing(taken), str(tmp_path)]
+
+    def run(*files: str) -> subprocess.CompletedProcess[str]:
+        (taken / ELSEWHERE).write_text("\n".join(["slow", *files]))
+        return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
+
+    assert run("test_0.py").returncode == 0
+    refused = run("test_1.py")
+    assert refused.returncode == 4
+    assert "no lane runs the marked tests of" in refused.stderr
 
 
 def test_processes_of_a_lane_have_the_settings_of_the_project(tmp_path: Path) -> None:
