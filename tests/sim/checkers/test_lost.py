@@ -178,17 +178,23 @@ def test_a_topic_whose_creation_was_asked_for_again_may_be_there() -> None:
 
 
 @pytest.mark.parametrize(
-    ("deleted_at", "is_replicated", "is_excused"),
-    [(3.0, True, True), (3.0, False, False), (62.5, True, False)],
+    ("deleted_at", "ids", "is_excused"),
+    [
+        (3.0, ("first", "second"), True),
+        (3.0, ("first", "first"), False),
+        (3.0, (), False),
+        (62.5, ("first", "second"), False),
+    ],
+    ids=["made anew", "came back", "one node", "too late"],
 )
-def test_topic_may_be_back_that_a_broker_was_asked_for_before_another_one(
-    deleted_at: float, is_replicated: bool, is_excused: bool
+def test_topic_may_be_made_anew_that_a_broker_was_asked_for_before_another_one(
+    deleted_at: float, ids: tuple[str, ...], is_excused: bool
 ) -> None:
     story = Story().add(TopicMaking(1, "u"), TopicUnanswered(2, "u"), TopicMade(2.4, "u", TopicFacts()))
     story.add(TopicDeleting(2.6, "u"), TopicDeleted(deleted_at, "u"), TopicsListed(90, 89, ("t", "u")))
-    if is_replicated:
-        nodes = (1, 2, 3)
-        story.add(PartitionSeen(0, 1, 1, "t", "id", 0, 1, 0, 0, nodes, nodes, (), (), (), (), False))
+    nodes = (1, 2, 3)
+    for at, topic_id in zip((2.2, 2.8), ids, strict=False):
+        story.add(PartitionSeen(at, 1, 1, "u", topic_id, 0, 1, 0, 0, nodes, nodes, (), (), (), (), False))
     assert [each.what for each in story.judged(check)] == (
         [] if is_excused else [f"topic 'u', deleted at {deleted_at:.3f} s, is there"]
     )

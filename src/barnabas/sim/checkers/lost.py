@@ -23,8 +23,8 @@ to be kept until it was itself safe.
 
 A topic whose creation was confirmed is there; one whose deletion was confirmed is not. But where there are
 several nodes a broker goes on asking the controller for FORWARDED_S, as in Kafka, though its client has long
-asked another one: a creation that was asked for twice may be carried out once more after the deletion. Where
-nothing may be taken away, the log begins at 0.
+asked another one: a creation that was asked for twice may be carried out once more after the deletion, and
+makes a topic with another id. Where nothing may be taken away, the log begins at 0.
 """
 
 from __future__ import annotations
@@ -44,12 +44,14 @@ from barnabas.sim.history import (
     Sent,
     Started,
     TopicDeleted,
+    TopicDeleting,
     TopicFacts,
     TopicMade,
     TopicMaking,
     TopicsListed,
     TopicUnanswered,
 )
+from barnabas.sim.replication.events import PartitionSeen
 
 NAME = "lost"
 FLUSH_SLACK_S = 3.0
@@ -90,6 +92,7 @@ def _topics(history: History, view: View) -> list[Violation]:
     made: dict[str, float] = {}
     deleted: dict[str, float] = {}
     unanswered: dict[str, float] = {}
+    deleting: dict[str, float] = {}
     for event in history.events:
         if isinstance(event, TopicMade):
             made[event.topic] = event.at
@@ -97,8 +100,15 @@ def _topics(history: History, view: View) -> list[Violation]:
             unanswered[event.topic] = event.at
         elif isinstance(event, TopicMaking):
             deleted.pop(event.topic, None)
+        elif isinstance(event, TopicDeleting):
+            deleting[event.topic] = event.at
         elif isinstance(event, TopicDeleted):
             deleted[event.topic] = event.at
+
+    def is_made_anew(topic: str, deleted_at: float) -> bool:
+        is_due = deleted_at < unanswered.get(topic, -inf) + FORWARDED_S
+        return is_due and _has_another_id(history, topic, deleting.get(topic, deleted_at))
+
     gone = [
         Violation(NAME, last.at, f"topic {topic!r}, made at {made[topic]:.3f} s, is gone")
         for topic in view.topics
@@ -107,9 +117,15 @@ def _topics(history: History, view: View) -> list[Violation]:
     back = [
         Violation(NAME, last.at, f"topic {topic!r}, deleted at {at:.3f} s, is there")
         for topic, at in deleted.items()
-        if topic in there and not (view.is_replicated and at < unanswered.get(topic, -inf) + FORWARDED_S)
+        if topic in there and not is_made_anew(topic, at)
     ]
     return gone + back
+
+
+def _has_another_id(history: History, topic: str, deleting_at: float) -> bool:
+    """Whether a topic has an id in the end that it did not have before its deletion was asked for."""
+    seen = [(each.at, each.topic_id) for each in history.of(PartitionSeen) if each.topic == topic]
+    return bool(seen) and seen[-1][1] not in {topic_id for at, topic_id in seen if at < deleting_at}
 
 
 # ---- records ---------------------------------------------------------------------------------------------
