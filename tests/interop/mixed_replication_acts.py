@@ -265,7 +265,9 @@ class ReplicationActs:
         if differences:
             raise ClusterFailed("\n".join(differences))
         if complaints := self.cluster.complaints():
-            raise ClusterFailed("Apache Kafka complains:\n" + "\n".join(complaints))
+            raise ClusterFailed(
+                f"Apache Kafka complains:\n{chr(10).join(complaints)}\n{self.cluster.diagnosis()}"
+            )
 
 
 def _brokers(broker: MixedNode) -> list[int]:

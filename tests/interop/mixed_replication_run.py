@@ -82,6 +82,7 @@ def lagging(stage: Stage) -> None:
     with stage.cluster(KAFKA, BARNABAS, **SLOW_TO_FENCE) as acts:
         topics = _make_topics(acts)
         with MixedLoad(acts.cluster, acts.bootstrap, topics) as load:
+            load.progress()
             for slow, _ in islice(cycle(((A, B), (B, A))), 2 * stage.rounds):
                 acts.lag(slow, [name for name in topics if acts.topics[name][0] != slow])
                 load.progress()

@@ -17,7 +17,8 @@ Apache Kafka with nothing else beside them log the same (`mixed_quorum_run --con
 - A controller on a busy machine reports its own events as slow.
 
 A broker that follows another one logs an IOException whenever that one ends, or cannot be reached: this is
-expected while the other one is known to be away, and at no other time.
+expected while the other one is known to be away. It logs one for a request that it had sent before it was
+itself paused for longer than the request's timeout. It does so at no other time.
 """
 
 from __future__ import annotations

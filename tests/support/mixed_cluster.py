@@ -14,6 +14,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime, timedelta
 from pathlib import Path
 from types import TracebackType
 from typing import TypeVar
@@ -34,6 +35,7 @@ from tests.support.mixed_node import DEADLINE_S, KAFKA, ClusterFailed, MixedNode
 from tests.support.raw_client import RawClient
 from tests.support.raw_quorum import describe_quorum
 
+_FETCH_TIMEOUT = timedelta(seconds=30)  # replica.socket.timeout.ms
 _BEHIND = 2  # a record comes every half second, and may be on its way
 
 T = TypeVar("T")
@@ -253,13 +255,17 @@ class MixedCluster:
 
     def complaints(self) -> list[str]:
         """What nodes of Apache Kafka have logged that is not as it should be."""
-        absences = {
-            each.node_id: [(absence.begin, absence.end) for absence in each.absences]
-            for each in self.nodes.values()
-        }
         return [
             f"{node}: {each[:2000]}"
             for node in self.nodes.values()
             if node.kind == KAFKA
-            for each in kafka_log.complaints(node.log(), absences)
+            for each in kafka_log.complaints(node.log(), self._out_of_reach(node))
         ]
+
+    def _out_of_reach(self, node: MixedNode) -> dict[int, list[tuple[datetime, datetime]]]:
+        """When a node could not reach each of the others, or was paused itself for too long, by their ids."""
+        paused = [one for one in node.pauses if one.end - one.begin > _FETCH_TIMEOUT]
+        return {
+            each.node_id: [(one.begin, one.end) for one in (*each.absences, *paused)]
+            for each in self.nodes.values()
+        }

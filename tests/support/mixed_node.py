@@ -66,6 +66,7 @@ class MixedNode:
         self.properties = home / "server.properties"
         self.is_paused = False
         self.absences: list[Absence] = []
+        self.pauses: list[Absence] = []
         self._process: subprocess.Popen[bytes] | None = None
         self._settings = dict(settings)
         home.mkdir(parents=True)
@@ -143,12 +144,14 @@ class MixedNode:
 
     def pause(self) -> None:
         """SIGSTOP: it does nothing, and its connections stay."""
+        self.pauses.append(Absence(datetime.now()))
         self._signal(signal.SIGSTOP)
         self.is_paused = True
 
     def resume(self) -> None:
         self._signal(signal.SIGCONT)
         self.is_paused = False
+        self.pauses[-1].end = datetime.now()
 
     def _signal(self, number: signal.Signals) -> None:
         if self._process is None:
