@@ -63,11 +63,11 @@ def start(
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         env=environment,
-        preexec_fn=_heed_interrupts,
+        preexec_fn=heed_interrupts,
     )
 
 
-def _heed_interrupts() -> None:
+def heed_interrupts() -> None:
     """A shell has what it starts in the background ignore SIGINT: these tests, and so their children."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 

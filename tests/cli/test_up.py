@@ -34,7 +34,7 @@ from barnabas.core.os_network import OsNetwork
 from barnabas.core.settings.listeners import CONTROLLER_PORT_DISTANCE
 from barnabas.core.settings.properties import parse_properties
 from barnabas.core.workers import InlineWorkers
-from tests.cli.running import Commands, until
+from tests.cli.running import Commands, heed_interrupts, until
 from tests.support.port_ranges import free_port_range
 
 DEADLINE_S = 120.0
@@ -60,6 +60,7 @@ class Up:
                 stdout=said,
                 stderr=said,
                 env={**os.environ, "KAFKA_LISTENERS": "PLAINTEXT://127.0.0.1:1"},  # of no node
+                preexec_fn=heed_interrupts,
             )
         until(lambda: "all nodes serve" in self.said or self._process_ended())
         assert not self._process_ended(), self.said
@@ -194,7 +195,10 @@ def test_logs_of_nodes_are_shown_and_followed(up: Up) -> None:
     assert [each["node"] for each in told] == [1, 1]
     assert "there is no node 7" in up.run("logs", 7, status=1)
     follow = [sys.executable, "-m", "barnabas", "up", "logs", "--follow", "--dir", str(up.directory)]
-    with subprocess.Popen(follow, stdout=subprocess.PIPE, text=True) as following, ended(following):
+    with (
+        subprocess.Popen(follow, stdout=subprocess.PIPE, text=True, preexec_fn=heed_interrupts) as following,
+        ended(following),
+    ):
         assert following.stdout is not None
         with (up.directory / "1.log").open("a") as log:
             log.write("half ")
@@ -243,7 +247,10 @@ def test_table_stays_at_a_terminal(up: Up) -> None:
     fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 50, 150, 0, 0))
     command = [sys.executable, "-m", "barnabas", "up", "--dir", str(up.directory)]
     command += ["--nodes", "1", "--port", str(up.port)]
-    with subprocess.Popen(command, stdout=slave, stderr=slave) as process, ended(process):
+    with (
+        subprocess.Popen(command, stdout=slave, stderr=slave, preexec_fn=heed_interrupts) as process,
+        ended(process),
+    ):
         os.close(slave)
         screen = Screen(master)
         screen.until("all nodes serve")
