@@ -304,6 +304,10 @@ def test_broker_that_answers_has_the_change_in_its_image() -> None:
     # it has waited for as long as it does
     assert said(admin.check_seen, [*events, answered(2.8 + admin.WAITED_S + 0.1)]) == []
     assert said(admin.check_seen, [*events, answered(3.1, OPEN)]) == []
+    # the request was repeated at another broker, which has it (seed 769109728)
+    by_another = answered(3.1)._replace(may_be_of_another=True)
+    assert said(admin.check_seen, [*events, by_another]) == []
+    assert said(admin.check_seen, [*events[:-1], by_another]) == ["seen"]
 
 
 def test_producer_ids_are_given_once() -> None:

@@ -129,12 +129,17 @@ class Asked(NamedTuple):
 
 
 class Answered(NamedTuple):
-    """The answer: DONE, OPEN, or the name of an error. `topic_id` is that of a topic that was created."""
+    """The answer: DONE, OPEN, or the name of an error. `topic_id` is that of a topic that was created.
+
+    `may_be_of_another` is true if the client knew other brokers in the end: when it repeated the request, one
+    of these may have answered.
+    """
 
     at: float
     number: int
     error: str
     topic_id: str = ""
+    may_be_of_another: bool = False
 
 
 class TopicRead(NamedTuple):

@@ -119,15 +119,16 @@ class Admins:
         """Ask for a change, and whether it was made, as far as is known."""
         client, number = self._client, next(self._numbers.changes)
         client.history.add(Asked(client.now, number, client.name, address, what, topic, value))
-        error, topic_id = OPEN, ""
+        error, topic_id, may_be_of_another = OPEN, "", False
         try:
-            topic_id = await step(await self._brokers.at(address))
-            error = DONE
+            admin = await self._brokers.at(address)
+            topic_id = await step(admin)
+            error, may_be_of_another = DONE, bool(admin.cluster.metadata.brokers)
         except BrokerError as failure:
             error = OPEN if failure.error.name in LEFT_OPEN else failure.error.name
         except BarnabasError:
             pass  # no answer
-        client.history.add(Answered(client.now, number, error, topic_id))
+        client.history.add(Answered(client.now, number, error, topic_id, may_be_of_another))
         return error == DONE
 
     async def create(self, address: str, name: str, partitions: int) -> bool:

@@ -58,7 +58,10 @@ def check_changes(history: History) -> list[Violation]:
 
 
 def check_seen(history: History) -> list[Violation]:
-    """A broker that answers a change has it in its own image by then, unless it has waited for it in vain."""
+    """A broker that answers a change has it in its own image by then, unless it has waited for it in vain.
+
+    If another broker may have answered, because the request was repeated, at least one broker has it.
+    """
     timeline = Timeline(history)
     published: dict[int, list[Published]] = {}
     for each in history.of(Published):
@@ -69,12 +72,17 @@ def check_seen(history: History) -> list[Violation]:
         if answered.error != DONE or answered.at - asked.at > WAITED_S:
             continue
         offset = min((after.image.offset for after in _made(timeline, change)), default=-1)
-        own = published.get(node_of(asked.broker), [])
-        index = bisect_right(own, answered.at, key=lambda each: each.at)
-        if offset > (own[index - 1].offset if index else -1):
+        nodes = list(published) if answered.may_be_of_another else [node_of(asked.broker)]
+        if offset > max((_published_by(published.get(each, []), answered.at) for each in nodes), default=-1):
             what = f"{_said(asked)} was answered before the broker had it in its image (offset {offset})"
             violations.append(Violation("seen", answered.at, what))
     return violations
+
+
+def _published_by(own: list[Published], at: float) -> int:
+    """The offset that a node had published by then."""
+    index = bisect_right(own, at, key=lambda each: each.at)
+    return own[index - 1].offset if index else -1
 
 
 def node_of(broker: str) -> int:
