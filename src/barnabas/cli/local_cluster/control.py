@@ -53,7 +53,7 @@ class ControlServer:
             file.write(json.dumps({"port": port, "token": self._token}) + "\n")
 
     def tell(self, event: Event) -> None:
-        """Something has happened to a node: whoever waits for a result is told."""
+        """Pass an event of a node on to the requests that are under way."""
         node = None if event.node is None else event.node.node_id
         for writer in self._listeners:
             _send(writer, {"event": event.kind, "node": node, "text": event.text})
